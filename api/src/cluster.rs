@@ -1,0 +1,442 @@
+//! The picture a cycle works on: rows and columns, and the one writer of placements.
+//!
+//! A [`Cluster`] is made by the fold of `kube-batch-cache`, is private to one cycle and is thrown
+//! away after it. Facts are shared and never change; ledgers and counts are derived from where the
+//! tasks stand, and only [`Cluster::set_placement`] moves them.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::{
+    column::{ClassIdx, Column, Dim, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    decision::PodRef,
+    facts::{
+        class::{PodMatcher, PodTemplate},
+        group::GroupFacts,
+        node::NodeFacts,
+        pod::TaskFacts,
+        queue::QueueFacts,
+        storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+    },
+    name::{JobKey, Name, ObjectKey},
+    reason::JobProblem,
+    resource::{Dimensions, Ledger, Request},
+    status::{N_STATUSES, Placement, TaskStatus},
+};
+
+/// Everything a cycle sees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// Resource dimensions.
+    pub dimensions: Dimensions,
+    /// Nodes, in name order.
+    pub nodes: Nodes,
+    /// Queues, in order of creation, then name.
+    pub queues: Queues,
+    /// Jobs, in order of creation, then namespace and name.
+    pub jobs: Jobs,
+    /// Tasks; those of a job are adjacent, those without a job come last.
+    pub tasks: Tasks,
+    /// Classes of tasks that no rule can tell apart.
+    pub classes: Classes,
+    /// Selectors over pods, each once.
+    pub matchers: Matchers,
+    /// Volumes and claims.
+    pub storage: Arc<Storage>,
+}
+
+/// Columns by node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Nodes {
+    /// What the API server says of each.
+    pub facts: Column<NodeIdx, Arc<NodeFacts>>,
+    /// What each can give.
+    pub allocatable: Ledger<NodeIdx>,
+    /// Room nobody holds. Below 0 only where the world has over-committed the node.
+    pub idle: Ledger<NodeIdx>,
+    /// Room held by tasks on their way out.
+    pub releasing: Ledger<NodeIdx>,
+    /// Room promised to pipelined tasks.
+    pub pipelined: Ledger<NodeIdx>,
+    /// Room held or promised.
+    pub used: Ledger<NodeIdx>,
+    /// Tasks that were on each node when the cycle began, ascending.
+    pub residents: Column<NodeIdx, Vec<TaskIdx>>,
+}
+
+impl Nodes {
+    /// Whether a request fits into what is idle without touching what is promised.
+    // Parity: see docs/parity.md#a3.
+    pub fn fits_now(&self, node: NodeIdx, request: &Request) -> bool {
+        let (idle, releasing, pipelined) =
+            (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
+        request.amounts().iter().all(|(dim, amount)| {
+            let at = dim.at();
+            *amount <= idle[at] && *amount <= idle[at] + releasing[at] - pipelined[at]
+        })
+    }
+
+    /// Whether a request fits once what is being released is gone.
+    pub fn fits_later(&self, node: NodeIdx, request: &Request) -> bool {
+        let (idle, releasing, pipelined) =
+            (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
+        request.amounts().iter().all(|(dim, amount)| {
+            let at = dim.at();
+            *amount <= idle[at] + releasing[at] - pipelined[at]
+        })
+    }
+
+    /// The dimensions in which a request does not fit into what is idle and not promised.
+    pub fn lacking(&self, node: NodeIdx, request: &Request) -> impl Iterator<Item = Dim> {
+        let (idle, releasing, pipelined) =
+            (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
+        request.amounts().iter().filter_map(move |(dim, amount)| {
+            let at = dim.at();
+            let room = idle[at].min(idle[at] + releasing[at] - pipelined[at]);
+            (*amount > room).then_some(*dim)
+        })
+    }
+}
+
+/// Columns by queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Queues {
+    /// What the API server says of each.
+    pub facts: Column<QueueIdx, Arc<QueueFacts>>,
+    /// Hard limits, by dimension.
+    pub capability: Column<QueueIdx, Vec<(Dim, i64)>>,
+    /// Jobs of each, ascending.
+    pub jobs: Column<QueueIdx, Vec<JobIdx>>,
+}
+
+/// Columns by job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Jobs {
+    /// Who it is.
+    pub key: Column<JobIdx, JobKey>,
+    /// Its PodGroup, if it has one.
+    pub group: Column<JobIdx, Option<Arc<GroupFacts>>>,
+    /// When it came to be.
+    pub created: Column<JobIdx, Timestamp>,
+    /// Its queue; `None` if that does not exist.
+    pub queue: Column<JobIdx, Option<QueueIdx>>,
+    /// Number of tasks that must have a place before any starts.
+    pub min_available: Column<JobIdx, u32>,
+    /// Its rank among the jobs of its queue: higher first.
+    pub priority: Column<JobIdx, i32>,
+    /// Its tasks.
+    pub tasks: Column<JobIdx, TaskRange>,
+    /// Why it is not scheduled in this cycle, if so.
+    pub problem: Column<JobIdx, Option<JobProblem>>,
+    /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
+    pub counts: Column<JobIdx, StatusCounts>,
+}
+
+/// Tasks with adjacent rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskRange {
+    start: u32,
+    end: u32,
+}
+
+impl TaskRange {
+    /// The rows from `start` up to `end`.
+    ///
+    /// # Panics
+    ///
+    /// If there are 2^32 rows or more.
+    pub fn new(range: Range<usize>) -> Self {
+        let row = |at| u32::try_from(at).expect("a table has fewer than 2^32 rows");
+        Self { start: row(range.start), end: row(range.end) }
+    }
+
+    /// The rows, ascending.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = TaskIdx> + ExactSizeIterator {
+        (self.start as usize..self.end as usize).map(TaskIdx::new)
+    }
+
+    /// Number of rows.
+    pub const fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// How many tasks of a job are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts([u32; N_STATUSES]);
+
+impl StatusCounts {
+    /// Number of tasks in a state.
+    pub const fn of(&self, status: TaskStatus) -> u32 {
+        self.0[status as usize]
+    }
+
+    /// Number of tasks in the states that `include` picks.
+    pub fn sum(&self, include: impl Fn(TaskStatus) -> bool) -> u32 {
+        TaskStatus::ALL.into_iter().filter(|s| include(*s)).map(|s| self.of(s)).sum()
+    }
+
+    /// Tasks that count toward the minimum.
+    pub fn ready(&self) -> u32 {
+        self.sum(TaskStatus::is_ready)
+    }
+
+    /// Tasks that could count toward the minimum.
+    pub fn valid(&self) -> u32 {
+        self.sum(TaskStatus::is_valid)
+    }
+
+    /// Tasks that are promised a place.
+    pub fn pipelined(&self) -> u32 {
+        self.of(TaskStatus::Pipelined)
+    }
+}
+
+/// Columns by task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tasks {
+    /// What the API server says of each.
+    pub facts: Column<TaskIdx, Arc<TaskFacts>>,
+    /// Its job; `None` for pods that only occupy their node.
+    pub job: Column<TaskIdx, Option<JobIdx>>,
+    /// Its class.
+    pub class: Column<TaskIdx, ClassIdx>,
+    /// Its rank among the tasks of its job: higher first.
+    pub priority: Column<TaskIdx, i32>,
+    /// Whether it names our scheduler: only such tasks are placed or evicted.
+    pub ours: Column<TaskIdx, bool>,
+    /// Whether it waits for its scheduling gates.
+    pub gated: Column<TaskIdx, bool>,
+    /// Where it stands.
+    pub placement: Column<TaskIdx, Placement>,
+}
+
+/// Columns by class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Classes {
+    /// What placement rules can see.
+    pub template: Column<ClassIdx, Arc<PodTemplate>>,
+    /// What each of its tasks asks for.
+    pub request: Column<ClassIdx, Request>,
+    /// The selectors that match its tasks, ascending.
+    pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
+}
+
+/// The selectors over pods that any pod of the snapshot carries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matchers {
+    rows: Column<MatcherIdx, PodMatcher>,
+    by_value: BTreeMap<PodMatcher, MatcherIdx>,
+}
+
+impl Matchers {
+    /// The row of a selector; new selectors get new rows.
+    pub fn intern(&mut self, matcher: &PodMatcher) -> MatcherIdx {
+        if let Some(row) = self.by_value.get(matcher) {
+            return *row;
+        }
+        let row = self.rows.push(matcher.clone());
+        self.by_value.insert(matcher.clone(), row);
+        row
+    }
+
+    /// The row of a selector that some pod of the snapshot carries.
+    pub fn get(&self, matcher: &PodMatcher) -> Option<MatcherIdx> {
+        self.by_value.get(matcher).copied()
+    }
+
+    /// Rows and selectors.
+    pub fn iter(&self) -> impl Iterator<Item = (MatcherIdx, &PodMatcher)> {
+        self.rows.iter()
+    }
+
+    /// Number of selectors.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Volumes, claims, storage classes and attach limits, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Storage {
+    /// PersistentVolumes.
+    pub volumes: BTreeMap<Name, Arc<VolumeFacts>>,
+    /// PersistentVolumeClaims.
+    pub claims: BTreeMap<ObjectKey, Arc<ClaimFacts>>,
+    /// StorageClasses.
+    pub classes: BTreeMap<Name, Arc<StorageClassFacts>>,
+    /// CSINodes, by node name.
+    pub csi_nodes: BTreeMap<Name, Arc<CsiNodeFacts>>,
+}
+
+impl Cluster {
+    /// Moves a task and with it every ledger; returns where it stood.
+    ///
+    /// This is the only writer of placements, node ledgers and job counts.
+    pub fn set_placement(&mut self, task: TaskIdx, to: Placement) -> Placement {
+        let from = std::mem::replace(&mut self.tasks.placement[task], to);
+        self.charge(task, from, -1);
+        self.charge(task, to, 1);
+        from
+    }
+
+    /// Books a task where it stands. Called once for each task when the picture is made.
+    pub fn book(&mut self, task: TaskIdx) {
+        self.charge(task, self.tasks.placement[task], 1);
+    }
+
+    fn charge(&mut self, task: TaskIdx, at: Placement, sign: i64) {
+        if let Some(job) = self.tasks.job[task].filter(|_| !self.tasks.gated[task]) {
+            let count = &mut self.jobs.counts[job].0[at.status as usize];
+            *count = count.wrapping_add_signed(i32::try_from(sign).expect("a sign is -1 or 1"));
+        }
+        let Some(node) = at.node else { return };
+        let request = &self.classes.request[self.tasks.class[task]];
+        let charge = at.status.charge();
+        for (ledger, times) in [
+            (&mut self.nodes.idle, charge.idle),
+            (&mut self.nodes.releasing, charge.releasing),
+            (&mut self.nodes.pipelined, charge.pipelined),
+            (&mut self.nodes.used, charge.used),
+        ] {
+            if times != 0 {
+                request.charge(&mut ledger[node], sign * times);
+            }
+        }
+    }
+
+    /// What a task asks for.
+    pub fn request(&self, task: TaskIdx) -> &Request {
+        &self.classes.request[self.tasks.class[task]]
+    }
+
+    /// The queue of a task's job.
+    pub fn queue_of(&self, task: TaskIdx) -> Option<QueueIdx> {
+        self.jobs.queue[self.tasks.job[task]?]
+    }
+
+    /// Where a task stands.
+    pub fn status(&self, task: TaskIdx) -> TaskStatus {
+        self.tasks.placement[task].status
+    }
+
+    /// Whether a task waits to be placed by us.
+    pub fn is_waiting(&self, task: TaskIdx) -> bool {
+        self.status(task) == TaskStatus::Pending && self.tasks.ours[task] && !self.tasks.gated[task]
+    }
+
+    /// Whether a job is scheduled in this cycle.
+    pub fn is_schedulable(&self, job: JobIdx) -> bool {
+        self.jobs.problem[job].is_none()
+    }
+
+    /// The pod of a task, as decisions name it.
+    pub fn pod(&self, task: TaskIdx) -> PodRef {
+        let facts = &self.tasks.facts[task];
+        PodRef { uid: facts.uid.clone(), key: facts.key.clone() }
+    }
+
+    /// The name of a node.
+    pub fn node_name(&self, node: NodeIdx) -> &Name {
+        &self.nodes.facts[node].name
+    }
+
+    /// Checks the picture against itself: every ledger and count must follow from the placements.
+    pub fn audit(&self) -> Vec<Violation> {
+        let mut fresh = self.clone();
+        for row in fresh.nodes.facts.ids().collect::<Vec<_>>() {
+            let allocatable = fresh.nodes.allocatable[row].to_vec();
+            fresh.nodes.idle[row].copy_from_slice(&allocatable);
+            fresh.nodes.releasing[row].fill(0);
+            fresh.nodes.pipelined[row].fill(0);
+            fresh.nodes.used[row].fill(0);
+        }
+        fresh.jobs.counts.fill(StatusCounts::default());
+        for task in self.tasks.placement.ids() {
+            fresh.book(task);
+        }
+        let mut violations = Vec::new();
+        for node in self.nodes.facts.ids() {
+            for (ledger, own, derived) in [
+                ("idle", &self.nodes.idle, &fresh.nodes.idle),
+                ("releasing", &self.nodes.releasing, &fresh.nodes.releasing),
+                ("pipelined", &self.nodes.pipelined, &fresh.nodes.pipelined),
+                ("used", &self.nodes.used, &fresh.nodes.used),
+            ] {
+                if own[node] != derived[node] {
+                    violations.push(Violation::LedgerDrifted {
+                        node: self.node_name(node).clone(),
+                        ledger,
+                    });
+                }
+            }
+            if !self.keeps_promises(node) {
+                violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
+            }
+        }
+        for job in self.jobs.key.ids() {
+            if self.jobs.counts[job] != fresh.jobs.counts[job] {
+                violations.push(Violation::CountsDrifted { job: self.jobs.key[job].clone() });
+            }
+        }
+        violations
+    }
+
+    /// Whether this cycle has given away or promised no more than there is on a node. A node that
+    /// the world has over-committed may stay so, but nothing may be added in the dimensions it
+    /// lacks.
+    fn keeps_promises(&self, node: NodeIdx) -> bool {
+        let mut given = vec![false; self.dimensions.len()];
+        for task in self.tasks.placement.ids() {
+            let Placement { status, node: at } = self.tasks.placement[task];
+            let new = matches!(status, TaskStatus::Allocated | TaskStatus::Pipelined);
+            if new && at == Some(node) {
+                for (dim, _) in self.request(task).amounts() {
+                    given[dim.at()] = true;
+                }
+            }
+        }
+        let (idle, releasing, pipelined) =
+            (&self.nodes.idle[node], &self.nodes.releasing[node], &self.nodes.pipelined[node]);
+        given
+            .iter()
+            .enumerate()
+            .all(|(at, given)| !given || idle[at] + releasing[at] - pipelined[at] >= 0)
+    }
+}
+
+/// A broken invariant: a bug, not a state of the world.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A ledger is not what the placements say.
+    #[error("ledger {ledger} of node {node} does not follow from the placements")]
+    LedgerDrifted {
+        /// The node.
+        node: Name,
+        /// The ledger.
+        ledger: &'static str,
+    },
+    /// A job's counts are not what the placements say.
+    #[error("task counts of job {job} do not follow from the placements")]
+    CountsDrifted {
+        /// The job.
+        job: JobKey,
+    },
+    /// More was given away or promised than there is.
+    #[error("more is promised on node {node} than there is")]
+    OverCommitted {
+        /// The node.
+        node: Name,
+    },
+}

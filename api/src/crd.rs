@@ -1,0 +1,522 @@
+//! PodGroup and Queue, as users write them and as the API server stores them.
+//!
+//! The two API groups are field for field the same, so there is one spec and one status for each
+//! kind, and a thin shell around them for each group. Objects stored by kube-batch v0.5.0 are read
+//! as they are, and what is written here is read by it.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use k8s_openapi::{
+    ClusterResourceScope, NamespaceResourceScope,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
+        CustomResourceDefinitionSpec, CustomResourceDefinitionVersion,
+        CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation,
+        JSONSchemaProps,
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{ObjectMeta, Time},
+    },
+};
+use kube::core::Resource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Condition type of a PodGroup that cannot start.
+pub const UNSCHEDULABLE: &str = "Unschedulable";
+
+/// The API group and version an object lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ApiVersion {
+    /// `scheduling.incubator.k8s.io/v1alpha1`.
+    V1Alpha1,
+    /// `scheduling.sigs.dev/v1alpha2`.
+    V1Alpha2,
+}
+
+impl ApiVersion {
+    /// Both, older first.
+    pub const ALL: [Self; 2] = [Self::V1Alpha1, Self::V1Alpha2];
+
+    /// The API group.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::V1Alpha1 => "scheduling.incubator.k8s.io",
+            Self::V1Alpha2 => "scheduling.sigs.dev",
+        }
+    }
+
+    /// The version inside the group.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::V1Alpha1 => "v1alpha1",
+            Self::V1Alpha2 => "v1alpha2",
+        }
+    }
+
+    /// The version of an `apiVersion` text, if it is one of ours.
+    pub fn parse(api_version: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.to_string() == api_version)
+    }
+}
+
+impl fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group(), self.version())
+    }
+}
+
+/// Pods that start together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupSpec {
+    /// How many members must be placeable together before any of them starts. 0, or no value, is
+    /// always ready: members then start one by one.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub min_member: i32,
+    /// Name of the queue whose share the members count against. The scheduler's default queue if
+    /// empty.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub queue: String,
+    /// Name of the PriorityClass that ranks the group among the groups of its queue. The global
+    /// default class if empty, and 0 if there is none.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub priority_class_name: String,
+}
+
+/// What the scheduler last saw of a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupStatus {
+    /// Pending: fewer than the minimum have a place. Running: at least the minimum have one.
+    /// Unknown: some run, but the minimum cannot be reached. Completed: all members have finished.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    /// The latest observations, one for each type.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<PodGroupCondition>,
+    /// Number of members that run.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub running: i32,
+    /// Number of members that finished well.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub succeeded: i32,
+    /// Number of members that failed.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub failed: i32,
+}
+
+/// One observation about a PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupCondition {
+    /// What is observed: Unschedulable.
+    #[serde(rename = "type", deserialize_with = "null_is_default")]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[serde(deserialize_with = "null_is_default")]
+    pub status: String,
+    /// Id of the scheduling cycle that last changed the status.
+    #[serde(
+        rename = "transitionID",
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub transition_id: String,
+    /// When the status last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+    /// One word for machines: NotEnoughResources, NotEnoughTasks, QueueNotFound, QueueCapability.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// One sentence for people.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// A share of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct QueueSpec {
+    /// Part of the cluster the queue deserves, relative to the weights of the other queues that
+    /// want something. A queue of weight 0 deserves nothing and lives on what others leave idle.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub weight: i32,
+    /// Hard limits: the queue never holds more than this of the resources named here, whatever its
+    /// share. Resources that are not named are not limited.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub capability: BTreeMap<String, Quantity>,
+}
+
+/// What the scheduler last saw of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct QueueStatus {
+    /// Number of its PodGroups in phase Unknown.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub unknown: i32,
+    /// Number of its PodGroups in phase Pending.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub pending: i32,
+    /// Number of its PodGroups in phase Running.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub running: i32,
+    /// What its members hold.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub allocated: BTreeMap<String, Quantity>,
+    /// What it deserves by its weight and its demand.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub deserved: BTreeMap<String, Quantity>,
+    /// The largest part of its deserved amount that is allocated, over all resources, as a
+    /// decimal number.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub share: String,
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+/// Go writes absent values as null.
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Quantities that are not negative.
+fn resource_list_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
+        },
+    })
+}
+
+macro_rules! shell {
+    ($doc:literal, $kind:ident, $spec:ident, $status:ident, $version:expr, $scope:ident, $plural:literal) => {
+        #[doc = $doc]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct $kind {
+            /// Name, namespace, labels and the like.
+            #[serde(default)]
+            pub metadata: ObjectMeta,
+            /// What the user wants.
+            #[serde(default)]
+            pub spec: $spec,
+            /// What the scheduler saw.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub status: Option<$status>,
+        }
+
+        impl Resource for $kind {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                stringify!($kind).into()
+            }
+            fn group((): &()) -> Cow<'_, str> {
+                $version.group().into()
+            }
+            fn version((): &()) -> Cow<'_, str> {
+                $version.version().into()
+            }
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+/// The older API group, `scheduling.incubator.k8s.io/v1alpha1`.
+pub mod v1alpha1 {
+    use super::*;
+
+    shell!(
+        "A gang: pods that start together or not at all.",
+        PodGroup,
+        PodGroupSpec,
+        PodGroupStatus,
+        ApiVersion::V1Alpha1,
+        NamespaceResourceScope,
+        "podgroups"
+    );
+    shell!(
+        "A queue: a share of the cluster.",
+        Queue,
+        QueueSpec,
+        QueueStatus,
+        ApiVersion::V1Alpha1,
+        ClusterResourceScope,
+        "queues"
+    );
+}
+
+/// The newer API group, `scheduling.sigs.dev/v1alpha2`; it wins where both have an object of one
+/// name.
+pub mod v1alpha2 {
+    use super::*;
+
+    shell!(
+        "A gang: pods that start together or not at all.",
+        PodGroup,
+        PodGroupSpec,
+        PodGroupStatus,
+        ApiVersion::V1Alpha2,
+        NamespaceResourceScope,
+        "podgroups"
+    );
+    shell!(
+        "A queue: a share of the cluster.",
+        Queue,
+        QueueSpec,
+        QueueStatus,
+        ApiVersion::V1Alpha2,
+        ClusterResourceScope,
+        "queues"
+    );
+}
+
+/// The four CustomResourceDefinitions, by the file name of their manifest.
+pub fn definitions() -> Vec<(String, CustomResourceDefinition)> {
+    ApiVersion::ALL
+        .into_iter()
+        .flat_map(|version| [pod_group_definition(version), queue_definition(version)])
+        .map(|definition| {
+            let names = &definition.spec.names;
+            (format!("{}_{}.yaml", definition.spec.group, names.plural), definition)
+        })
+        .collect()
+}
+
+fn pod_group_definition(version: ApiVersion) -> CustomResourceDefinition {
+    definition(
+        version,
+        Kind {
+            name: "PodGroup",
+            plural: "podgroups",
+            short_name: "pg",
+            scope: "Namespaced",
+            about: "PodGroup is a gang: pods that name it in the annotation \
+                    scheduling.k8s.io/group-name start together or not at all.",
+            columns: &[
+                ("Phase", "string", ".status.phase", "Where the group stands"),
+                ("Min", "integer", ".spec.minMember", "Members that must start together"),
+                ("Running", "integer", ".status.running", "Members that run"),
+                ("Queue", "string", ".spec.queue", "Queue the group counts against"),
+                ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+            ],
+        },
+        schema_of::<PodGroupSpec>(),
+        schema_of::<PodGroupStatus>(),
+    )
+}
+
+fn queue_definition(version: ApiVersion) -> CustomResourceDefinition {
+    let mut spec = schema_of::<QueueSpec>();
+    let weight = spec.properties.as_mut().and_then(|p| p.get_mut("weight"));
+    // Parity: differs, see docs/parity.md#d3. The type reads an absent weight as 0, as objects
+    // stored before the default have it; the API server fills in 1 from now on.
+    weight.expect("QueueSpec has a weight").default =
+        Some(k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON(1.into()));
+    definition(
+        version,
+        Kind {
+            name: "Queue",
+            plural: "queues",
+            short_name: "q",
+            scope: "Cluster",
+            about: "Queue is a share of the cluster: PodGroups that name it count against it.",
+            columns: &[
+                ("Weight", "integer", ".spec.weight", "Relative part of the cluster"),
+                ("Pending", "integer", ".status.pending", "PodGroups that wait"),
+                ("Running", "integer", ".status.running", "PodGroups that run"),
+                ("Share", "string", ".status.share", "Allocated part of what it deserves"),
+                ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+            ],
+        },
+        spec,
+        schema_of::<QueueStatus>(),
+    )
+}
+
+struct Kind {
+    name: &'static str,
+    plural: &'static str,
+    short_name: &'static str,
+    scope: &'static str,
+    about: &'static str,
+    /// Title, type, path and description of each printer column.
+    columns: &'static [(&'static str, &'static str, &'static str, &'static str)],
+}
+
+fn definition(
+    version: ApiVersion,
+    kind: Kind,
+    spec: JSONSchemaProps,
+    status: JSONSchemaProps,
+) -> CustomResourceDefinition {
+    let text = |text: &str| Some(text.to_owned());
+    let columns = kind.columns.iter().map(|(name, type_, json_path, description)| {
+        CustomResourceColumnDefinition {
+            name: (*name).to_owned(),
+            type_: (*type_).to_owned(),
+            json_path: (*json_path).to_owned(),
+            description: text(description),
+            ..Default::default()
+        }
+    });
+    let described = |about: &str, schema: JSONSchemaProps| JSONSchemaProps {
+        description: text(about),
+        ..schema
+    };
+    let schema = JSONSchemaProps {
+        type_: text("object"),
+        description: text(kind.about),
+        required: Some(vec!["spec".to_owned()]),
+        properties: Some(BTreeMap::from([
+            ("spec".to_owned(), described("What the user wants.", spec)),
+            ("status".to_owned(), described("What the scheduler last saw.", status)),
+        ])),
+        ..Default::default()
+    };
+    CustomResourceDefinition {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{}", kind.plural, version.group())),
+            ..Default::default()
+        },
+        spec: CustomResourceDefinitionSpec {
+            group: version.group().to_owned(),
+            names: CustomResourceDefinitionNames {
+                kind: kind.name.to_owned(),
+                list_kind: Some(format!("{}List", kind.name)),
+                plural: kind.plural.to_owned(),
+                singular: Some(kind.name.to_lowercase()),
+                short_names: Some(vec![kind.short_name.to_owned()]),
+                categories: Some(vec!["all".to_owned(), "kube-batch".to_owned()]),
+            },
+            scope: kind.scope.to_owned(),
+            versions: vec![CustomResourceDefinitionVersion {
+                name: version.version().to_owned(),
+                served: true,
+                storage: true,
+                additional_printer_columns: Some(columns.collect()),
+                schema: Some(CustomResourceValidation { open_api_v3_schema: Some(schema) }),
+                subresources: Some(CustomResourceSubresources {
+                    status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }],
+            ..Default::default()
+        },
+        status: None,
+    }
+}
+
+/// The structural schema of a type.
+fn schema_of<T: JsonSchema>() -> JSONSchemaProps {
+    let generator = schemars::generate::SchemaSettings::openapi3()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .with_transform(kube::core::schema::StructuralSchemaRewriter)
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<T>();
+    schema.remove("title");
+    remove_noise(schema.as_object_mut().expect("a struct's schema is an object"));
+    serde_json::from_value(schema.to_value()).expect("schemars writes structural schemas")
+}
+
+/// Drops what `#[serde(default)]` adds: zero values as explicit defaults would be stored into
+/// every object.
+fn remove_noise(schema: &mut serde_json::Map<String, serde_json::Value>) {
+    schema.remove("default");
+    for value in schema.values_mut() {
+        if let Some(nested) = value.as_object_mut() {
+            remove_noise(nested);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_of_v0_5_0_are_read_and_written_back_unchanged() {
+        let stored = serde_json::json!({
+            "metadata": {"name": "qj-1", "namespace": "default"},
+            "spec": {"minMember": 6, "queue": "default", "priorityClassName": "high"},
+            "status": {
+                "phase": "Pending",
+                "conditions": [{
+                    "type": "Unschedulable", "status": "True",
+                    "transitionID": "7c5f0b51", "lastTransitionTime": "2019-07-25T10:00:00Z",
+                    "reason": "NotEnoughResources", "message": "6/6 tasks in gang unschedulable",
+                }],
+                "running": 2, "succeeded": 1, "failed": 3,
+            },
+        });
+        let group: v1alpha1::PodGroup = serde_json::from_value(stored.clone()).expect("reads");
+        assert_eq!(group.spec.min_member, 6);
+        assert_eq!(serde_json::to_value(&group).expect("writes"), stored);
+
+        let stored = serde_json::json!({
+            "metadata": {"name": "q"},
+            "spec": {"weight": 3, "capability": {"cpu": "4"}},
+            "status": {"unknown": 1, "pending": 2, "running": 3},
+        });
+        let queue: v1alpha2::Queue = serde_json::from_value(stored.clone()).expect("reads");
+        assert_eq!(serde_json::to_value(&queue).expect("writes"), stored);
+    }
+
+    #[test]
+    fn what_go_leaves_out_or_writes_as_null_is_read() {
+        let group: v1alpha1::PodGroup = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "g"},
+            "spec": {"minMember": null, "queue": null},
+            "status": {"conditions": [{"type": "Unschedulable", "status": "True", "lastTransitionTime": null}]},
+        }))
+        .expect("reads");
+        assert_eq!(group.spec, PodGroupSpec::default());
+        let queue: v1alpha1::Queue =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "q"}})).expect("reads");
+        assert_eq!(queue.spec.weight, 0);
+    }
+
+    #[test]
+    fn definitions_are_structural_and_described() {
+        for (file, definition) in definitions() {
+            let version = &definition.spec.versions[0];
+            let schema = version.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref());
+            for part in ["spec", "status"] {
+                let properties = &schema.expect(&file).properties.as_ref().expect(&file)[part];
+                for (name, field) in properties.properties.as_ref().expect(&file) {
+                    assert!(field.description.is_some(), "{file}: {part}.{name}");
+                    assert!(field.type_.is_some(), "{file}: {part}.{name}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a cycle decides: plain data, by uid and name.
+
+use std::fmt;
+
+use crate::name::{JobKey, Name, ObjectKey};
+
+/// A pod, as decisions name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodRef {
+    /// Its uid: a pod of the same name created later is another pod.
+    pub uid: Name,
+    /// Namespace and name.
+    pub key: ObjectKey,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Bind a pod to a node.
+    Bind {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: Name,
+    },
+    /// Delete a running pod, so that another gets its room.
+    Evict {
+        /// The victim.
+        pod: PodRef,
+        /// The node it runs on.
+        node: Name,
+        /// Why.
+        reason: EvictReason,
+        /// The job that gets the room.
+        by: JobKey,
+    },
+    /// Promise a pod room that is still being released.
+    Nominate {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: Name,
+    },
+}
+
+/// Why a pod is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EvictReason {
+    /// For a job of higher rank in the same queue.
+    Preempt,
+    /// For a queue that holds less than it deserves.
+    Reclaim,
+}
+
+impl fmt::Display for EvictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preempt => "preempt",
+            Self::Reclaim => "reclaim",
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What is kept of each API object, parsed once at the door.
+//!
+//! Behind this module nothing is optional that cannot be absent, and no text is secretly a number.
+//! An object that cannot be read gives a [`FactError`] that names object and field; the caller
+//! skips that object alone.
+
+pub mod class;
+pub mod group;
+pub mod node;
+pub mod pod;
+pub mod policy;
+pub mod queue;
+pub mod storage;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::{
+    name::{Name, ObjectKey},
+    resource::AmountError,
+};
+
+/// Why an object cannot be used. The object is skipped, nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {field}: {problem}")]
+pub struct FactError {
+    /// Kind, namespace and name.
+    pub object: String,
+    /// The path of the field.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FactError {
+    /// A problem with a field of an object.
+    pub fn new(
+        object: impl ToString,
+        field: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self { object: object.to_string(), field: field.into(), problem: problem.into() }
+    }
+
+    fn amount(object: impl ToString, field: impl Into<String>, error: &AmountError) -> Self {
+        use std::error::Error;
+        let mut problem = error.to_string();
+        if let Some(source) = error.source() {
+            problem = format!("{problem}: {source}");
+        }
+        Self::new(object, field, problem)
+    }
+}
+
+/// Namespace and name of an object.
+///
+/// # Errors
+///
+/// [`FactError`] if there is no name.
+pub fn object_key(kind: &str, meta: &ObjectMeta) -> Result<ObjectKey, FactError> {
+    match meta.name.as_deref() {
+        Some(name) if !name.is_empty() => {
+            Ok(ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), name))
+        }
+        _ => Err(FactError::new(kind, "metadata.name", "is missing")),
+    }
+}
+
+/// When an object was created; the beginning of time if it does not say.
+fn created(meta: &ObjectMeta) -> Timestamp {
+    meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// The owner that controls an object.
+fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// A controlling owner: what pods without a group share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its uid.
+    pub uid: Name,
+    /// Its kind.
+    pub kind: Name,
+    /// Its name.
+    pub name: Name,
+}
+
+impl Controller {
+    fn of(meta: &ObjectMeta) -> Option<Self> {
+        controller(meta).map(|owner| Self {
+            uid: Name::from(owner.uid.as_str()),
+            kind: Name::from(owner.kind.as_str()),
+            name: Name::from(owner.name.as_str()),
+        })
+    }
+}

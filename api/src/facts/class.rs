@@ -1,0 +1,482 @@
+//! The part of a pod that decides where it may go: everything but its name.
+//!
+//! Pods made from one template share one [`PodTemplate`]; its identity is its content, so that ten
+//! thousand identical pods are asked about once.
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, Toleration as ApiToleration,
+    TopologySpreadConstraint as ApiSpread,
+};
+
+use super::{FactError, pod::effective_request};
+use crate::{
+    name::{Name, ObjectKey},
+    resource::ResourceList,
+    selector::{LabelSelector, Labels, NodeTerm, Requirement},
+};
+
+/// What placement rules can see of a pod, apart from its labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodTemplate {
+    /// The effective request, `pods: 1` included.
+    pub request: ResourceList,
+    /// Milli-CPU as scores see it: containers that name none count 100.
+    pub scoring_cpu_milli: i64,
+    /// Bytes of memory as scores see it: containers that name none count 200 Mi.
+    pub scoring_memory_bytes: i64,
+    /// Whether the pod has neither requests nor limits for CPU and memory (QoS class BestEffort).
+    pub qos_best_effort: bool,
+    /// The namespace, where a rule can see it (inter-pod terms, spread constraints, claims).
+    pub namespace: Option<Name>,
+    /// `spec.nodeSelector`: label and value.
+    pub node_selector: Vec<(Name, Name)>,
+    /// Alternatives of the required node affinity; `None` without one.
+    pub node_affinity: Option<Vec<NodeTerm>>,
+    /// Preferred node affinity: weight and term.
+    pub preferred_nodes: Vec<(i64, NodeTerm)>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Host ports, sorted, each once.
+    pub host_ports: Vec<HostPort>,
+    /// Terms about other pods.
+    pub pod_terms: PodTerms,
+    /// Topology spread constraints.
+    pub spread: Vec<SpreadConstraint>,
+    /// Claims, by volume.
+    pub claims: Vec<ClaimRef>,
+    /// Disks named in the pod itself.
+    pub disks: Vec<Disk>,
+    /// Images of containers and init containers, and of image volumes.
+    pub images: Vec<Name>,
+    /// Number of containers and init containers.
+    pub n_containers: usize,
+}
+
+/// Terms about other pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodTerms {
+    /// Must share a domain with matching pods.
+    pub required: Vec<PodTerm>,
+    /// Must not share a domain with matching pods.
+    pub required_anti: Vec<PodTerm>,
+    /// Likes to share a domain: weight and term.
+    pub preferred: Vec<(i64, PodTerm)>,
+    /// Dislikes to share a domain: weight and term.
+    pub preferred_anti: Vec<(i64, PodTerm)>,
+    /// Why the own selectors cannot be parsed; such a pod fits nowhere.
+    pub broken: Option<Name>,
+}
+
+impl PodTerms {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.required.is_empty()
+            && self.required_anti.is_empty()
+            && self.preferred.is_empty()
+            && self.preferred_anti.is_empty()
+    }
+
+    /// All terms.
+    pub fn iter(&self) -> impl Iterator<Item = &PodTerm> {
+        let weighted = self.preferred.iter().chain(&self.preferred_anti).map(|(_, term)| term);
+        self.required.iter().chain(&self.required_anti).chain(weighted)
+    }
+}
+
+/// One term about other pods.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodTerm {
+    /// Which pods.
+    pub matcher: PodMatcher,
+    /// The node label whose equal values make a domain.
+    pub topology_key: Name,
+}
+
+/// Which pods a term speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodMatcher {
+    /// Namespaces by name.
+    pub namespaces: Vec<Name>,
+    /// Namespaces by label.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Pods by label; absent matches nothing.
+    pub selector: Option<LabelSelector>,
+}
+
+impl PodMatcher {
+    /// Whether it matches a pod. `namespace_labels` are those of the pod's namespace.
+    pub fn matches(&self, namespace: &Name, namespace_labels: &Labels, labels: &Labels) -> bool {
+        let named = self.namespaces.contains(namespace)
+            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(namespace_labels));
+        named && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+/// A topology spread constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpreadConstraint {
+    /// The node label whose values are the domains.
+    pub topology_key: Name,
+    /// The largest difference allowed.
+    pub max_skew: i64,
+    /// Fewer domains than this count as one empty domain.
+    pub min_domains: i64,
+    /// Which pods are counted; the selector with the pod's own `matchLabelKeys` merged in.
+    pub matcher: PodMatcher,
+    /// Whether nodes that would exceed the skew are refused, or only scored lower.
+    pub do_not_schedule: bool,
+    /// Whether only nodes that match the pod's node affinity are counted.
+    pub honor_affinity: bool,
+    /// Whether only nodes whose taints the pod tolerates are counted.
+    pub honor_taints: bool,
+}
+
+/// A toleration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    /// The key; empty means every key.
+    pub key: Name,
+    /// How the value is compared.
+    pub operator: TolerationOperator,
+    /// The value to compare with.
+    pub value: Name,
+    /// The effect; `None` means every effect.
+    pub effect: Option<Name>,
+}
+
+/// How a toleration looks at a taint's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TolerationOperator {
+    /// The value must be equal.
+    Equal,
+    /// Any value.
+    Exists,
+    /// An operator that never matches.
+    Never,
+}
+
+impl Toleration {
+    fn from_api(toleration: &ApiToleration) -> Self {
+        Self {
+            key: Name::from(toleration.key.as_deref().unwrap_or_default()),
+            operator: match toleration.operator.as_deref() {
+                None | Some("" | "Equal") => TolerationOperator::Equal,
+                Some("Exists") => TolerationOperator::Exists,
+                Some(_) => TolerationOperator::Never,
+            },
+            value: Name::from(toleration.value.as_deref().unwrap_or_default()),
+            effect: toleration.effect.as_deref().filter(|e| !e.is_empty()).map(Name::from),
+        }
+    }
+}
+
+/// A port on the node's own address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// The port number.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Name,
+    /// The address; `0.0.0.0` is all of them.
+    pub address: Name,
+}
+
+/// A persistent volume claim of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimRef {
+    /// The claim.
+    pub claim: ObjectKey,
+    /// For a generic ephemeral volume, the volume's name: the claim must belong to the pod.
+    pub ephemeral: Option<Name>,
+}
+
+/// A disk that a pod names itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Disk {
+    /// A Google persistent disk.
+    Gce {
+        /// Its name.
+        name: Name,
+        /// Whether it is mounted read-only.
+        read_only: bool,
+    },
+    /// An Amazon volume.
+    Aws {
+        /// Its id.
+        id: Name,
+    },
+    /// An iSCSI target.
+    Iscsi {
+        /// Its qualified name.
+        iqn: Name,
+        /// Whether it is mounted read-only.
+        read_only: bool,
+    },
+    /// A Ceph block device.
+    Rbd {
+        /// Monitors.
+        monitors: Vec<Name>,
+        /// Pool.
+        pool: Name,
+        /// Image.
+        image: Name,
+        /// Whether it is mounted read-only.
+        read_only: bool,
+    },
+}
+
+impl PodTemplate {
+    /// Reads the placement part of a pod.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if a resource amount cannot be read: skip the pod.
+    pub fn from_pod(pod: &Pod, key: &ObjectKey, labels: &Labels) -> Result<Self, FactError> {
+        let Some(spec) = &pod.spec else {
+            return Err(FactError::new(format!("Pod {key}"), "spec", "is missing"));
+        };
+        let requests = effective_request(pod, spec, key)?;
+        let affinity = spec.affinity.as_ref();
+        let claims = claims(spec, key);
+        let pod_terms = pod_terms(affinity, &key.namespace);
+        let spread: Vec<SpreadConstraint> = spec
+            .topology_spread_constraints
+            .iter()
+            .flatten()
+            .map(|constraint| spread_constraint(constraint, &key.namespace, labels))
+            .collect();
+        let sees_namespace = !claims.is_empty() || !pod_terms.is_empty() || !spread.is_empty();
+        let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+        Ok(Self {
+            request: requests.request,
+            scoring_cpu_milli: requests.scoring_cpu_milli,
+            scoring_memory_bytes: requests.scoring_memory_bytes,
+            qos_best_effort: is_qos_best_effort(spec),
+            namespace: sees_namespace.then(|| key.namespace.clone()),
+            node_selector: spec
+                .node_selector
+                .iter()
+                .flatten()
+                .map(|(key, value)| (Name::from(key.as_str()), Name::from(value.as_str())))
+                .collect(),
+            node_affinity: required_nodes(node_affinity),
+            preferred_nodes: preferred_nodes(node_affinity),
+            tolerations: spec.tolerations.iter().flatten().map(Toleration::from_api).collect(),
+            host_ports: host_ports(spec),
+            pod_terms,
+            spread,
+            claims,
+            disks: disks(spec),
+            images: images(spec),
+            n_containers: containers(spec).count(),
+        })
+    }
+}
+
+/// Init containers and containers.
+fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
+}
+
+fn is_qos_best_effort(spec: &PodSpec) -> bool {
+    containers(spec).all(|container| {
+        let resources = container.resources.as_ref();
+        let lists = [
+            resources.and_then(|r| r.requests.as_ref()),
+            resources.and_then(|r| r.limits.as_ref()),
+        ];
+        lists.into_iter().flatten().flatten().all(|(name, quantity)| {
+            !matches!(name.as_str(), "cpu" | "memory")
+                || quantity.0.parse().is_ok_and(|q: crate::quantity::Quantity| q.milli() == 0)
+        })
+    })
+}
+
+fn required_nodes(affinity: Option<&NodeAffinity>) -> Option<Vec<NodeTerm>> {
+    let required = affinity?.required_during_scheduling_ignored_during_execution.as_ref()?;
+    Some(required.node_selector_terms.iter().map(NodeTerm::from_api).collect())
+}
+
+fn preferred_nodes(affinity: Option<&NodeAffinity>) -> Vec<(i64, NodeTerm)> {
+    affinity
+        .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
+        .into_iter()
+        .flatten()
+        .filter(|preferred| preferred.weight != 0)
+        .map(|preferred| (preferred.weight.into(), NodeTerm::from_api(&preferred.preference)))
+        .collect()
+}
+
+fn pod_terms(affinity: Option<&Affinity>, namespace: &Name) -> PodTerms {
+    let affine = affinity.and_then(|a| a.pod_affinity.as_ref());
+    let anti = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
+    let term = |term: &PodAffinityTerm| pod_term(term, namespace);
+    let mut terms = PodTerms {
+        required: affine
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(term)
+            .collect(),
+        required_anti: anti
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(term)
+            .collect(),
+        preferred: affine
+            .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(|weighted| (weighted.weight.into(), term(&weighted.pod_affinity_term)))
+            .collect(),
+        preferred_anti: anti
+            .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
+            .into_iter()
+            .flatten()
+            .map(|weighted| (weighted.weight.into(), term(&weighted.pod_affinity_term)))
+            .collect(),
+        broken: None,
+    };
+    let selectors = terms.iter().flat_map(|term| {
+        term.matcher.selector.iter().chain(term.matcher.namespace_selector.iter())
+    });
+    if selectors.into_iter().any(|selector| !selector.is_valid()) {
+        terms.broken = Some(Name::from("a label selector of its pod affinity cannot be parsed"));
+    }
+    terms
+}
+
+fn pod_term(term: &PodAffinityTerm, own_namespace: &Name) -> PodTerm {
+    let mut namespaces: Vec<Name> =
+        term.namespaces.iter().flatten().map(|name| Name::from(name.as_str())).collect();
+    let namespace_selector = term.namespace_selector.as_ref().map(LabelSelector::from_api);
+    if namespaces.is_empty() && namespace_selector.is_none() {
+        namespaces.push(own_namespace.clone());
+    }
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    PodTerm {
+        matcher: PodMatcher {
+            namespaces,
+            namespace_selector,
+            selector: term.label_selector.as_ref().map(LabelSelector::from_api),
+        },
+        topology_key: Name::from(term.topology_key.as_str()),
+    }
+}
+
+fn spread_constraint(
+    constraint: &ApiSpread,
+    namespace: &Name,
+    labels: &Labels,
+) -> SpreadConstraint {
+    let own_values = constraint.match_label_keys.iter().flatten().filter_map(|key| {
+        let value = labels.get(key)?;
+        Some(Requirement::equals(Name::from(key.as_str()), value.clone()))
+    });
+    let selector = constraint.label_selector.as_ref().map(LabelSelector::from_api);
+    SpreadConstraint {
+        topology_key: Name::from(constraint.topology_key.as_str()),
+        max_skew: constraint.max_skew.into(),
+        min_domains: constraint.min_domains.unwrap_or(1).into(),
+        matcher: PodMatcher {
+            namespaces: vec![namespace.clone()],
+            namespace_selector: None,
+            selector: selector.map(|selector| selector.and(own_values)),
+        },
+        do_not_schedule: constraint.when_unsatisfiable != "ScheduleAnyway",
+        honor_affinity: constraint.node_affinity_policy.as_deref() != Some("Ignore"),
+        honor_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),
+    }
+}
+
+fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
+    let mut ports: Vec<HostPort> = sidecars
+        .chain(&spec.containers)
+        .flat_map(|container| container.ports.iter().flatten())
+        .filter_map(|port| {
+            let number = port.host_port.filter(|number| *number > 0)?;
+            let or = |text: &Option<String>, default: &str| match text.as_deref() {
+                None | Some("") => Name::from(default),
+                Some(text) => Name::from(text),
+            };
+            Some(HostPort {
+                port: number,
+                protocol: or(&port.protocol, "TCP"),
+                address: or(&port.host_ip, "0.0.0.0"),
+            })
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// An init container that goes on running beside the containers.
+pub(super) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn claims(spec: &PodSpec, key: &ObjectKey) -> Vec<ClaimRef> {
+    spec.volumes
+        .iter()
+        .flatten()
+        .filter_map(|volume| {
+            if let Some(source) = &volume.persistent_volume_claim {
+                let claim = ObjectKey::new(key.namespace.clone(), source.claim_name.as_str());
+                return Some(ClaimRef { claim, ephemeral: None });
+            }
+            volume.ephemeral.as_ref()?;
+            let name = format!("{}-{}", key.name, volume.name);
+            let claim = ObjectKey::new(key.namespace.clone(), name);
+            Some(ClaimRef { claim, ephemeral: Some(Name::from(volume.name.as_str())) })
+        })
+        .collect()
+}
+
+fn disks(spec: &PodSpec) -> Vec<Disk> {
+    spec.volumes
+        .iter()
+        .flatten()
+        .filter_map(|volume| {
+            if let Some(gce) = &volume.gce_persistent_disk {
+                let read_only = gce.read_only.unwrap_or(false);
+                return Some(Disk::Gce { name: Name::from(gce.pd_name.as_str()), read_only });
+            }
+            if let Some(aws) = &volume.aws_elastic_block_store {
+                return Some(Disk::Aws { id: Name::from(aws.volume_id.as_str()) });
+            }
+            if let Some(iscsi) = &volume.iscsi {
+                let read_only = iscsi.read_only.unwrap_or(false);
+                return Some(Disk::Iscsi { iqn: Name::from(iscsi.iqn.as_str()), read_only });
+            }
+            volume.rbd.as_ref().map(|rbd| Disk::Rbd {
+                monitors: rbd.monitors.iter().map(|m| Name::from(m.as_str())).collect(),
+                pool: Name::from(rbd.pool.as_deref().unwrap_or("rbd")),
+                image: Name::from(rbd.image.as_str()),
+                read_only: rbd.read_only.unwrap_or(false),
+            })
+        })
+        .collect()
+}
+
+fn images(spec: &PodSpec) -> Vec<Name> {
+    let of_volumes = spec
+        .volumes
+        .iter()
+        .flatten()
+        .filter_map(|volume| volume.image.as_ref()?.reference.as_deref());
+    containers(spec)
+        .filter_map(|container| container.image.as_deref())
+        .chain(of_volumes)
+        .map(normalized_image)
+        .collect()
+}
+
+/// An image name with `:latest` where it names no tag.
+pub(super) fn normalized_image(image: &str) -> Name {
+    let last_part = image.rsplit('/').next().unwrap_or(image);
+    if last_part.contains(':') { Name::from(image) } else { Name::from(format!("{image}:latest")) }
+}

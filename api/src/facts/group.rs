@@ -1,0 +1,62 @@
+//! PodGroups.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{FactError, created, object_key};
+use crate::{
+    crd::{ApiVersion, PodGroupSpec, PodGroupStatus},
+    name::{Name, ObjectKey},
+};
+
+/// What the scheduler knows of a PodGroup.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupFacts {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its uid.
+    pub uid: Name,
+    /// The API group it lives in.
+    pub version: ApiVersion,
+    /// Creation time.
+    pub created: Timestamp,
+    /// How many members must be placeable together; 0 is always ready.
+    pub min_member: u32,
+    /// The queue it names; `None` means the default queue.
+    pub queue: Option<Name>,
+    /// The PriorityClass it names.
+    pub priority_class: Option<Name>,
+    /// The status as stored.
+    pub status: PodGroupStatus,
+}
+
+impl GroupFacts {
+    /// Reads a PodGroup.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if it has no name or a negative `minMember`: skip it.
+    pub fn from_parts(
+        version: ApiVersion,
+        meta: &ObjectMeta,
+        spec: &PodGroupSpec,
+        status: Option<&PodGroupStatus>,
+    ) -> Result<Self, FactError> {
+        let key = object_key("PodGroup", meta)?;
+        let min_member = u32::try_from(spec.min_member).map_err(|_| {
+            let problem = format!("{} is negative", spec.min_member);
+            FactError::new(format!("PodGroup {key}"), "spec.minMember", problem)
+        })?;
+        let non_empty = |text: &str| (!text.is_empty()).then(|| Name::from(text));
+        Ok(Self {
+            uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
+            version,
+            created: created(meta),
+            min_member,
+            queue: non_empty(&spec.queue),
+            priority_class: non_empty(&spec.priority_class_name),
+            status: status.cloned().unwrap_or_default(),
+            key,
+        })
+    }
+}

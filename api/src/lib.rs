@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod cluster;
+pub mod column;
+pub mod crd;
+pub mod decision;
+pub mod facts;
+pub mod name;
+pub mod quantity;
+pub mod reason;
+pub mod resource;
+pub mod selector;
+pub mod status;

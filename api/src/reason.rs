@@ -1,0 +1,228 @@
+//! Why something is not done: data, never an error.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use crate::{
+    column::Dim,
+    name::{Name, ObjectKey},
+    resource::Dimensions,
+};
+
+/// Why a class of tasks cannot go to a node.
+///
+/// Variants stand in the order in which Kubernetes asks its filters; where several rules refuse a
+/// node, the first one speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unfit {
+    /// Cut away by name before the node was looked at.
+    CutByAffinity,
+    /// The node's Ready condition is not True.
+    NotReady,
+    /// The node has no network.
+    NetworkUnavailable,
+    /// The node is cordoned and the pod does not tolerate it.
+    Unschedulable,
+    /// Memory pressure, and the pod is of QoS class BestEffort.
+    MemoryPressure,
+    /// Disk pressure.
+    DiskPressure,
+    /// Process id pressure.
+    PidPressure,
+    /// A taint that is not tolerated.
+    Taint,
+    /// Node selector or required node affinity.
+    NodeAffinity,
+    /// A host port is taken.
+    HostPorts,
+    /// No pod slot is left.
+    TooManyPods,
+    /// Not enough of a resource.
+    Insufficient(Dim),
+    /// Another pod on the node uses the same disk.
+    DiskConflict,
+    /// A ReadWriteOncePod claim is in use.
+    ClaimInUse,
+    /// The node can attach no more volumes of a driver.
+    MaxVolumeCount,
+    /// The node affinity of a bound volume.
+    VolumeAffinity,
+    /// A claim is bound to a volume that does not exist.
+    VolumeMissing,
+    /// No volume is free for an unbound claim, and none can be made.
+    NoVolume,
+    /// The zone or region of a bound volume.
+    VolumeZone,
+    /// A topology spread constraint.
+    Spread,
+    /// A topology spread constraint whose key the node lacks.
+    SpreadMissingLabel,
+    /// Required affinity to other pods.
+    PodAffinity,
+    /// Required anti-affinity to other pods.
+    PodAntiAffinity,
+    /// Required anti-affinity of other pods to this one.
+    ExistingAntiAffinity,
+    /// A rule of a plugin outside this project.
+    Other(&'static str),
+}
+
+impl Unfit {
+    /// The sentence Kubernetes uses, to be preceded by a number of nodes.
+    pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::CutByAffinity => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            Self::NotReady => "node(s) were not ready",
+            Self::NetworkUnavailable => "node(s) had unavailable network",
+            Self::Unschedulable => "node(s) were unschedulable",
+            Self::MemoryPressure => "node(s) had memory pressure",
+            Self::DiskPressure => "node(s) had disk pressure",
+            Self::PidPressure => "node(s) had pid pressure",
+            Self::Taint => "node(s) had untolerated taint(s)",
+            Self::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
+            Self::HostPorts => "node(s) didn't have free ports for the requested pod ports",
+            Self::TooManyPods => "Too many pods",
+            Self::Insufficient(dim) => {
+                return Cow::Owned(format!("Insufficient {}", dimensions.name(dim)));
+            }
+            Self::DiskConflict => "node(s) had no available disk",
+            Self::ClaimInUse => {
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
+                 already in-use by another pod"
+            }
+            Self::MaxVolumeCount => "node(s) exceed max volume count",
+            Self::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            Self::VolumeMissing => {
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+            }
+            Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Self::VolumeZone => "node(s) had no available volume zone",
+            Self::Spread => "node(s) didn't match pod topology spread constraints",
+            Self::SpreadMissingLabel => {
+                "node(s) didn't match pod topology spread constraints (missing required label)"
+            }
+            Self::PodAffinity => "node(s) didn't match pod affinity rules",
+            Self::PodAntiAffinity => "node(s) didn't match pod anti-affinity rules",
+            Self::ExistingAntiAffinity => {
+                "node(s) didn't satisfy existing pods anti-affinity rules"
+            }
+            Self::Other(text) => text,
+        })
+    }
+}
+
+/// Why a class of tasks fitted nowhere: how many nodes gave which reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FitReport {
+    n_nodes: usize,
+    counts: BTreeMap<String, usize>,
+    /// A reason that holds for all nodes at once.
+    everywhere: Option<Name>,
+}
+
+impl FitReport {
+    /// A report over so many nodes, without reasons yet.
+    pub fn new(n_nodes: usize) -> Self {
+        Self { n_nodes, ..Self::default() }
+    }
+
+    /// A refusal for all nodes at once.
+    pub fn everywhere(n_nodes: usize, reason: Name) -> Self {
+        Self { n_nodes, everywhere: Some(reason), ..Self::default() }
+    }
+
+    /// Counts a reason for so many nodes.
+    pub fn add(&mut self, reason: &str, n_nodes: usize) {
+        match self.counts.get_mut(reason) {
+            Some(count) => *count += n_nodes,
+            None => {
+                self.counts.insert(reason.to_owned(), n_nodes);
+            }
+        }
+    }
+
+    /// Reasons with the number of nodes that gave them.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.counts.iter().map(|(reason, count)| (reason.as_str(), *count))
+    }
+}
+
+impl fmt::Display for FitReport {
+    /// As Kubernetes words it: `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.`,
+    /// the parts sorted as plain texts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.n_nodes == 0 {
+            return f.write_str("no nodes available to schedule pods");
+        }
+        write!(f, "0/{} nodes are available", self.n_nodes)?;
+        let mut parts: Vec<String> =
+            self.counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        parts.sort_unstable();
+        parts.extend(self.everywhere.iter().map(Name::to_string));
+        if parts.is_empty() {
+            return f.write_str(".");
+        }
+        write!(f, ": {}.", parts.join(", "))
+    }
+}
+
+/// Why a job is not scheduled at all in a cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobProblem {
+    /// Its pods name a PodGroup that does not exist.
+    NoPodGroup(ObjectKey),
+    /// It names a queue that does not exist.
+    QueueNotFound(Name),
+    /// A plugin finds it invalid: fewer tasks than its minimum.
+    NotEnoughTasks {
+        /// Tasks that could count toward the minimum.
+        valid: u32,
+        /// The minimum.
+        min: u32,
+    },
+}
+
+impl JobProblem {
+    /// The word for machines.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NoPodGroup(_) => "PodGroupNotFound",
+            Self::QueueNotFound(_) => "QueueNotFound",
+            Self::NotEnoughTasks { .. } => "NotEnoughTasks",
+        }
+    }
+}
+
+impl fmt::Display for JobProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPodGroup(key) => write!(f, "PodGroup {key} does not exist"),
+            Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
+            Self::NotEnoughTasks { valid, min } => {
+                write!(f, "Not enough valid tasks for gang-scheduling, valid: {valid}, min: {min}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_read_as_kubernetes_writes_them() {
+        let mut report = FitReport::new(12);
+        report.add("Insufficient cpu", 10);
+        report.add("node(s) had untolerated taint(s)", 2);
+        report.add("Insufficient memory", 2);
+        assert_eq!(
+            report.to_string(),
+            "0/12 nodes are available: 10 Insufficient cpu, 2 Insufficient memory, \
+             2 node(s) had untolerated taint(s)."
+        );
+        assert_eq!(FitReport::new(0).to_string(), "no nodes available to schedule pods");
+        assert_eq!(
+            FitReport::everywhere(2, "persistentvolumeclaim \"c\" not found".into()).to_string(),
+            "0/2 nodes are available: persistentvolumeclaim \"c\" not found."
+        );
+    }
+}

@@ -1,0 +1,539 @@
+//! Resource amounts: lists by name outside a cycle, short integer rows inside.
+//!
+//! CPU is counted in milli-cores, extended resources in milli-units, everything else in its own
+//! unit (bytes, pods). Each snapshot interns the names it meets as [`Dimensions`]; from then on an
+//! amount is a position in a row, and no string is compared in a hot loop.
+//!
+//! A dimension that is missing on either side is 0. There is no tolerance: `request <= available`
+//! is meant to the unit.
+// Parity: differs, see docs/parity.md#r1 and docs/parity.md#r2.
+
+use std::{cmp::Ordering, collections::BTreeMap, ops, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+
+use crate::{
+    column::{Column, Dim, Ordinal},
+    name::Name,
+    quantity::{Quantity, QuantityError},
+};
+
+/// Name of the CPU resource.
+pub const CPU: &str = "cpu";
+/// Name of the memory resource.
+pub const MEMORY: &str = "memory";
+/// Name of the pod-slot resource.
+pub const PODS: &str = "pods";
+
+/// The largest amount of one resource that one object may name: 2^50 (1 PiB of memory, a billion
+/// devices). Guessed; it leaves room for 8 192 such amounts in a 64-bit sum.
+pub const MAX_AMOUNT: i64 = 1 << 50;
+
+/// The unit in which a resource is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Thousandths: CPU and extended resources.
+    Milli,
+    /// Bytes: memory, ephemeral storage, huge pages.
+    Bytes,
+    /// Whole things: pods, attachable volumes.
+    Count,
+}
+
+impl Unit {
+    /// The unit of a resource name.
+    pub fn of(name: &str) -> Self {
+        match name {
+            MEMORY | "ephemeral-storage" | "storage" => Self::Bytes,
+            PODS => Self::Count,
+            _ if name.starts_with("hugepages-") => Self::Bytes,
+            _ if name.starts_with("attachable-volumes-") => Self::Count,
+            _ => Self::Milli,
+        }
+    }
+
+    /// A quantity in this unit, rounded up.
+    pub fn amount(self, quantity: Quantity) -> i64 {
+        match self {
+            Self::Milli => quantity.milli(),
+            Self::Bytes | Self::Count => quantity.units(),
+        }
+    }
+
+    /// How an amount in this unit is written as a Kubernetes quantity.
+    pub fn display(self, amount: i64) -> String {
+        match self {
+            Self::Milli if amount % 1000 == 0 => (amount / 1000).to_string(),
+            Self::Milli => format!("{amount}m"),
+            Self::Count => amount.to_string(),
+            Self::Bytes => {
+                let suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+                let mut value = amount;
+                let mut power = 0;
+                while value != 0 && value % 1024 == 0 && power + 1 < suffixes.len() {
+                    value /= 1024;
+                    power += 1;
+                }
+                format!("{value}{}", suffixes[power])
+            }
+        }
+    }
+}
+
+/// Why a resource list cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AmountError {
+    /// The quantity does not parse.
+    #[error("cannot parse {name} amount")]
+    Quantity {
+        /// The resource.
+        name: String,
+        /// What is wrong with its quantity.
+        #[source]
+        source: QuantityError,
+    },
+    /// The quantity is below zero.
+    #[error("{name} amount \"{text}\" is negative")]
+    Negative {
+        /// The resource.
+        name: String,
+        /// The quantity as written.
+        text: String,
+    },
+    /// The quantity is larger than [`MAX_AMOUNT`].
+    #[error("{name} amount \"{text}\" is larger than {}", Unit::of(name).display(MAX_AMOUNT))]
+    TooLarge {
+        /// The resource.
+        name: String,
+        /// The quantity as written.
+        text: String,
+    },
+}
+
+/// Amounts by resource name, sorted by name, each name once; zero amounts are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ResourceList(Vec<(Name, i64)>);
+
+impl ResourceList {
+    /// Reads the map of a Kubernetes object.
+    ///
+    /// # Errors
+    ///
+    /// [`AmountError`] for the first amount that does not parse, is negative or too large: refuse
+    /// the object and name the field.
+    pub fn from_map(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+        let mut list = Self::default();
+        for (name, quantity) in map {
+            list.0.push((Name::from(name.as_str()), parse_amount(name, &quantity.0)?));
+        }
+        Ok(list)
+    }
+
+    /// The amount of a resource, 0 if it is not named.
+    pub fn get(&self, name: &str) -> i64 {
+        self.position(name).map_or(0, |at| self.0[at].1)
+    }
+
+    /// Whether the resource is named, be it with 0.
+    pub fn names(&self, name: &str) -> bool {
+        self.position(name).is_ok()
+    }
+
+    /// Sets an amount.
+    pub fn set(&mut self, name: &str, amount: i64) {
+        match self.position(name) {
+            Ok(at) => self.0[at].1 = amount,
+            Err(at) => self.0.insert(at, (Name::from(name), amount)),
+        }
+    }
+
+    /// Adds every amount of `other`.
+    pub fn add(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            self.set(name, self.get(name).saturating_add(*amount));
+        }
+    }
+
+    /// Takes the larger of each amount.
+    pub fn max(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            self.set(name, self.get(name).max(*amount));
+        }
+    }
+
+    /// Names and amounts in name order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, i64)> {
+        self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+
+    /// Whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(own, _)| (**own).cmp(name))
+    }
+}
+
+fn parse_amount(name: &str, text: &str) -> Result<i64, AmountError> {
+    let quantity: Quantity =
+        text.parse().map_err(|source| AmountError::Quantity { name: name.to_owned(), source })?;
+    if quantity.is_negative() {
+        return Err(AmountError::Negative { name: name.to_owned(), text: text.to_owned() });
+    }
+    let amount = Unit::of(name).amount(quantity);
+    if amount > MAX_AMOUNT {
+        return Err(AmountError::TooLarge { name: name.to_owned(), text: text.to_owned() });
+    }
+    Ok(amount)
+}
+
+/// The resource names of one snapshot, interned.
+///
+/// CPU, memory and pods come first and are always there; the others follow in name order, so that
+/// the same objects give the same rows whatever the order they came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dimensions {
+    names: Column<Dim, Name>,
+    by_name: BTreeMap<Name, Dim>,
+}
+
+impl Dimensions {
+    /// Milli-CPU.
+    pub const CPU: usize = 0;
+    /// Bytes of memory.
+    pub const MEMORY: usize = 1;
+    /// Pod slots.
+    pub const PODS: usize = 2;
+
+    /// Interns the three standing dimensions and `names`.
+    pub fn new(names: impl IntoIterator<Item = Name>) -> Self {
+        let mut others: Vec<Name> = names.into_iter().collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|name| !matches!(&**name, CPU | MEMORY | PODS));
+        let names: Column<Dim, Name> =
+            [CPU, MEMORY, PODS].into_iter().map(Name::from).chain(others).collect();
+        let by_name = names.iter().map(|(dim, name)| (name.clone(), dim)).collect();
+        Self { names, by_name }
+    }
+
+    /// Number of dimensions.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Never: three dimensions are always there.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// All dimensions, in row order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = Dim> + use<> {
+        self.names.ids()
+    }
+
+    /// The dimensions that shares look at: all but pod slots.
+    // Parity: pods count for fit but not for shares, see docs/parity.md#r4.
+    pub fn shared(&self) -> impl Iterator<Item = Dim> + use<> {
+        self.ids().filter(|dim| dim.at() != Self::PODS)
+    }
+
+    /// The resource name of a dimension.
+    pub fn name(&self, dim: Dim) -> &Name {
+        &self.names[dim]
+    }
+
+    /// The dimension of a resource name, if any object of the snapshot names it.
+    pub fn get(&self, name: &str) -> Option<Dim> {
+        self.by_name.get(name).copied()
+    }
+
+    /// A list as a row of amounts; names that are not interned are dropped.
+    pub fn row(&self, list: &ResourceList) -> Row {
+        let mut row = Row::zero(self.len());
+        for (name, amount) in list.iter() {
+            if let Some(dim) = self.get(name) {
+                row[dim] = amount;
+            }
+        }
+        row
+    }
+
+    /// The positive amounts of a list, by dimension.
+    pub fn request(&self, list: &ResourceList) -> Request {
+        let mut amounts: Vec<(Dim, i64)> = list
+            .iter()
+            .filter(|(_, amount)| *amount > 0)
+            .filter_map(|(name, amount)| Some((self.get(name)?, amount)))
+            .collect();
+        amounts.sort_unstable();
+        Request(amounts.into())
+    }
+
+    /// A row as Kubernetes quantities by name, positive amounts only.
+    pub fn display(&self, row: &[i64]) -> BTreeMap<String, String> {
+        self.ids()
+            .filter(|dim| row[dim.at()] != 0)
+            .map(|dim| {
+                let name = self.name(dim);
+                (name.to_string(), Unit::of(name).display(row[dim.at()]))
+            })
+            .collect()
+    }
+}
+
+/// One amount for each dimension, in the units of [`Unit`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row(Vec<i64>);
+
+impl Row {
+    /// All zero.
+    pub fn zero(n_dimensions: usize) -> Self {
+        Self(vec![0; n_dimensions])
+    }
+
+    /// Adds another row, `sign` times.
+    ///
+    /// Sums wrap: amounts are bounded by [`MAX_AMOUNT`], and a wrapped sum is still taken back
+    /// exactly.
+    pub fn add(&mut self, other: &[i64], sign: i64) {
+        for (own, other) in self.0.iter_mut().zip(other) {
+            *own = own.wrapping_add(other.wrapping_mul(sign));
+        }
+    }
+}
+
+impl ops::Deref for Row {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        &self.0
+    }
+}
+
+impl ops::Index<Dim> for Row {
+    type Output = i64;
+
+    fn index(&self, dim: Dim) -> &i64 {
+        &self.0[dim.at()]
+    }
+}
+
+impl ops::IndexMut<Dim> for Row {
+    fn index_mut(&mut self, dim: Dim) -> &mut i64 {
+        &mut self.0[dim.at()]
+    }
+}
+
+/// What a task asks for: its positive amounts, by dimension, ascending.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request(Arc<[(Dim, i64)]>);
+
+impl Request {
+    /// The positive amounts.
+    pub fn amounts(&self) -> &[(Dim, i64)] {
+        &self.0
+    }
+
+    /// The amount of one dimension.
+    pub fn get(&self, dim: Dim) -> i64 {
+        self.0.iter().find(|(own, _)| *own == dim).map_or(0, |(_, amount)| *amount)
+    }
+
+    /// The amounts that shares look at: all but pod slots.
+    pub fn shared(&self) -> impl Iterator<Item = (Dim, i64)> + '_ {
+        self.0.iter().copied().filter(|(dim, _)| dim.at() != Dimensions::PODS)
+    }
+
+    /// Whether nothing but pod slots is asked for.
+    pub fn is_best_effort(&self) -> bool {
+        self.shared().next().is_none()
+    }
+
+    /// Whether every amount is there to the unit.
+    pub fn fits_in(&self, available: &[i64]) -> bool {
+        self.0.iter().all(|(dim, amount)| *amount <= available[dim.at()])
+    }
+
+    /// Adds the request to a row, `sign` times; see [`Row::add`].
+    pub fn charge(&self, row: &mut [i64], sign: i64) {
+        for (dim, amount) in self.0.iter() {
+            let own = &mut row[dim.at()];
+            *own = own.wrapping_add(amount.wrapping_mul(sign));
+        }
+    }
+}
+
+/// A row of amounts for each `I`, side by side in one allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger<I> {
+    width: usize,
+    amounts: Vec<i64>,
+    rows: Column<I, ()>,
+}
+
+impl<I: Ordinal> Ledger<I> {
+    /// `n_rows` rows of zeros.
+    pub fn zero(n_dimensions: usize, n_rows: usize) -> Self {
+        Self {
+            width: n_dimensions,
+            amounts: vec![0; n_dimensions * n_rows],
+            rows: Column::filled((), n_rows),
+        }
+    }
+
+    /// All row numbers, ascending.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I> {
+        self.rows.ids()
+    }
+
+    /// The sum over all rows.
+    pub fn total(&self) -> Row {
+        let mut total = Row::zero(self.width);
+        for row in self.ids() {
+            total.add(&self[row], 1);
+        }
+        total
+    }
+}
+
+impl<I: Ordinal> Default for Ledger<I> {
+    fn default() -> Self {
+        Self::zero(0, 0)
+    }
+}
+
+impl<I: Ordinal> ops::Index<I> for Ledger<I> {
+    type Output = [i64];
+
+    fn index(&self, row: I) -> &[i64] {
+        &self.amounts[row.at() * self.width..][..self.width]
+    }
+}
+
+impl<I: Ordinal> ops::IndexMut<I> for Ledger<I> {
+    fn index_mut(&mut self, row: I) -> &mut [i64] {
+        &mut self.amounts[row.at() * self.width..][..self.width]
+    }
+}
+
+/// A part of a whole, compared exactly.
+///
+/// 0 of 0 is nothing; something of 0 is the whole (1), as upstream's `helpers.Share`.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    part: i64,
+    whole: i64,
+}
+
+impl Share {
+    /// Nothing.
+    pub const ZERO: Self = Self { part: 0, whole: 1 };
+    /// The whole.
+    pub const ONE: Self = Self { part: 1, whole: 1 };
+
+    /// `part / whole`; negative amounts count as 0.
+    pub fn of(part: i64, whole: i64) -> Self {
+        match (part > 0, whole > 0) {
+            (false, _) => Self::ZERO,
+            (true, false) => Self::ONE,
+            (true, true) => Self { part, whole },
+        }
+    }
+
+    /// The share as a float, for people and metrics; never compared.
+    pub fn as_f64(self) -> f64 {
+        self.part as f64 / self.whole as f64
+    }
+}
+
+impl PartialEq for Share {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Share {}
+
+impl PartialOrd for Share {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Share {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let left = i128::from(self.part) * i128::from(other.whole);
+        left.cmp(&(i128::from(other.part) * i128::from(self.whole)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(amounts: &[(&str, &str)]) -> ResourceList {
+        let map = amounts
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), ApiQuantity((*text).to_owned())))
+            .collect();
+        ResourceList::from_map(&map).expect("amounts parse")
+    }
+
+    #[test]
+    fn amounts_have_the_unit_of_their_name() {
+        let list = list(&[
+            ("cpu", "1500u"),
+            ("memory", "1Ki"),
+            ("nvidia.com/gpu", "2"),
+            ("hugepages-2Mi", "4Mi"),
+            ("pods", "110"),
+        ]);
+        assert_eq!(list.get("cpu"), 2);
+        assert_eq!(list.get("memory"), 1024);
+        assert_eq!(list.get("nvidia.com/gpu"), 2000);
+        assert_eq!(list.get("hugepages-2Mi"), 4 << 20);
+        assert_eq!(list.get("pods"), 110);
+        assert_eq!(list.get("absent"), 0);
+    }
+
+    #[test]
+    fn fit_is_exact_and_missing_is_zero() {
+        let dimensions = Dimensions::new(["x/y".into(), "cpu".into()]);
+        let available = dimensions.row(&list(&[("cpu", "1"), ("memory", "1Gi")]));
+        let fits =
+            |amounts: &[(&str, &str)]| dimensions.request(&list(amounts)).fits_in(&available);
+        assert!(fits(&[("cpu", "1"), ("memory", "1Gi"), ("x/y", "0")]));
+        assert!(!fits(&[("cpu", "1001m")]));
+        assert!(!fits(&[("x/y", "1m")]));
+    }
+
+    #[test]
+    fn bad_amounts_name_the_resource() {
+        let bad = |text: &str| {
+            let map = BTreeMap::from([("cpu".to_owned(), ApiQuantity(text.to_owned()))]);
+            ResourceList::from_map(&map).expect_err("bad amount").to_string()
+        };
+        assert_eq!(bad("1x"), "cannot parse cpu amount");
+        assert_eq!(bad("-1"), "cpu amount \"-1\" is negative");
+        assert_eq!(bad("1E"), "cpu amount \"1E\" is larger than 1125899906842624m");
+    }
+
+    #[test]
+    fn shares_compare_exactly() {
+        assert!(Share::of(1, 3) < Share::of(i64::MAX / 3 + 1, i64::MAX));
+        assert_eq!(Share::of(2, 6), Share::of(1, 3));
+        assert_eq!(Share::of(0, 0), Share::ZERO);
+        assert_eq!(Share::of(5, 0), Share::ONE);
+    }
+
+    #[test]
+    fn bytes_are_written_with_the_largest_exact_suffix() {
+        assert_eq!(Unit::Bytes.display(128 << 30), "128Gi");
+        assert_eq!(Unit::Bytes.display(1000), "1000");
+        assert_eq!(Unit::Milli.display(1500), "1500m");
+        assert_eq!(Unit::Milli.display(4000), "4");
+    }
+}

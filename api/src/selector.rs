@@ -1,0 +1,310 @@
+//! Labels, and the selectors over them: parsed once, matched often.
+//!
+//! A requirement that Kubernetes could not parse matches nothing; it never becomes an error,
+//! because the API server has already refused what is worth an error.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm},
+    apimachinery::pkg::apis::meta::v1::LabelSelector as ApiLabelSelector,
+};
+
+use crate::name::Name;
+
+/// Labels, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels(Box<[(Name, Name)]>);
+
+impl Labels {
+    /// Reads the label map of an object.
+    pub fn from_map(map: Option<&BTreeMap<String, String>>) -> Self {
+        Self(
+            map.into_iter()
+                .flatten()
+                .map(|(key, value)| (Name::from(key.as_str()), Name::from(value.as_str())))
+                .collect(),
+        )
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Name> {
+        let at = self.0.binary_search_by(|(own, _)| (**own).cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// Keys and values in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// One condition on a label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    key: Name,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Test {
+    In(Vec<Name>),
+    NotIn(Vec<Name>),
+    Exists,
+    DoesNotExist,
+    Gt(i64),
+    Lt(i64),
+    /// Could not be parsed.
+    Never,
+}
+
+impl Requirement {
+    /// `key` has exactly this value.
+    pub fn equals(key: Name, value: Name) -> Self {
+        Self { key, test: Test::In(vec![value]) }
+    }
+
+    /// `key` has one of these values.
+    pub fn one_of(key: Name, values: Vec<Name>) -> Self {
+        Self { key, test: Test::In(values) }
+    }
+
+    fn parse(key: &str, operator: &str, values: Option<&Vec<String>>) -> Self {
+        let values: Vec<Name> =
+            values.into_iter().flatten().map(|value| Name::from(value.as_str())).collect();
+        // A label value never starts with a sign, so a negative operand is broken, as upstream.
+        let operand = || match values.as_slice() {
+            [value] if value.bytes().all(|b| b.is_ascii_digit()) => value.parse().ok(),
+            _ => None,
+        };
+        let all_label_values = values.iter().all(|value| is_label_value(value));
+        let test = match operator {
+            "In" if !values.is_empty() && all_label_values => Test::In(values),
+            "NotIn" if !values.is_empty() && all_label_values => Test::NotIn(values),
+            "Exists" if values.is_empty() => Test::Exists,
+            "DoesNotExist" if values.is_empty() => Test::DoesNotExist,
+            "Gt" => operand().map_or(Test::Never, Test::Gt),
+            "Lt" => operand().map_or(Test::Never, Test::Lt),
+            _ => Test::Never,
+        };
+        Self { key: Name::from(key), test }
+    }
+
+    /// Whether the requirement was understood.
+    pub fn is_valid(&self) -> bool {
+        self.test != Test::Never
+    }
+
+    /// Whether the labels fulfil it.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::Gt(than) => number().is_some_and(|number| number > *than),
+            Test::Lt(than) => number().is_some_and(|number| number < *than),
+            Test::Never => false,
+        }
+    }
+
+    /// The label pairs one of which must be there, if the requirement says so.
+    pub fn wanted_pairs(&self) -> Option<impl Iterator<Item = (&Name, &Name)>> {
+        match &self.test {
+            Test::In(values) => Some(values.iter().map(|value| (&self.key, value))),
+            Test::NotIn(_)
+            | Test::Exists
+            | Test::DoesNotExist
+            | Test::Gt(_)
+            | Test::Lt(_)
+            | Test::Never => None,
+        }
+    }
+}
+
+/// At most 63 characters, alphanumeric at both ends, `-`, `_` and `.` inside; or empty.
+fn is_label_value(value: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let ends = [value.bytes().next(), value.bytes().next_back()];
+    value.len() <= 63
+        && value.bytes().all(inner)
+        && ends.into_iter().flatten().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// A selector over labels: all requirements must hold; without requirements everything matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelSelector(Vec<Requirement>);
+
+impl LabelSelector {
+    /// Reads `matchLabels` and `matchExpressions`.
+    pub fn from_api(selector: &ApiLabelSelector) -> Self {
+        let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
+            if is_label_value(value) {
+                Requirement::equals(Name::from(key.as_str()), Name::from(value.as_str()))
+            } else {
+                Requirement { key: Name::from(key.as_str()), test: Test::Never }
+            }
+        });
+        let expressions = selector.match_expressions.iter().flatten().map(|expression| {
+            match expression.operator.as_str() {
+                // Gt and Lt are for nodes only.
+                "Gt" | "Lt" => Requirement { key: Name::from(&*expression.key), test: Test::Never },
+                operator => {
+                    Requirement::parse(&expression.key, operator, expression.values.as_ref())
+                }
+            }
+        });
+        let mut requirements: Vec<Requirement> = labels.chain(expressions).collect();
+        requirements.sort_unstable();
+        requirements.dedup();
+        Self(requirements)
+    }
+
+    /// A selector of these requirements.
+    pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
+        let mut requirements: Vec<Requirement> = requirements.into_iter().collect();
+        requirements.sort_unstable();
+        requirements.dedup();
+        Self(requirements)
+    }
+
+    /// This selector with further requirements.
+    #[must_use]
+    pub fn and(&self, requirements: impl IntoIterator<Item = Requirement>) -> Self {
+        Self::new(self.0.iter().cloned().chain(requirements))
+    }
+
+    /// Whether the labels fulfil every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// Whether every requirement was understood.
+    pub fn is_valid(&self) -> bool {
+        self.0.iter().all(Requirement::is_valid)
+    }
+
+    /// Whether there are no requirements.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The requirements.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.0
+    }
+}
+
+/// One alternative of a node selector: labels and fields together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeTerm {
+    expressions: Vec<Requirement>,
+    /// Requirements on `metadata.name`; any other field is broken.
+    fields: Vec<Requirement>,
+    /// The names of each `metadata.name In` field, for cutting the nodes by name.
+    names: Vec<Vec<Name>>,
+}
+
+impl NodeTerm {
+    /// Reads a term.
+    pub fn from_api(term: &NodeSelectorTerm) -> Self {
+        let expressions = term.match_expressions.iter().flatten().map(parse_node_requirement);
+        let fields = term.match_fields.iter().flatten().map(|field| {
+            let one_value = field.values.as_ref().is_some_and(|values| values.len() == 1);
+            let understood = field.key == "metadata.name"
+                && one_value
+                && matches!(field.operator.as_str(), "In" | "NotIn");
+            if understood {
+                // A node name may be longer than a label value, so it is not checked as one.
+                let values =
+                    field.values.iter().flatten().map(|v| Name::from(v.as_str())).collect();
+                let test =
+                    if field.operator == "In" { Test::In(values) } else { Test::NotIn(values) };
+                Requirement { key: Name::from("metadata.name"), test }
+            } else {
+                Requirement { key: Name::from(field.key.as_str()), test: Test::Never }
+            }
+        });
+        let names = term
+            .match_fields
+            .iter()
+            .flatten()
+            .filter(|field| field.key == "metadata.name" && field.operator == "In")
+            .map(|field| field.values.iter().flatten().map(|v| Name::from(v.as_str())).collect())
+            .collect();
+        Self { expressions: expressions.collect(), fields: fields.collect(), names }
+    }
+
+    /// Whether the node fulfils the term; a term that asks nothing matches nothing.
+    pub fn matches(&self, name: &Name, labels: &Labels) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let own_name = Labels(Box::new([(Name::from("metadata.name"), name.clone())]));
+        self.expressions.iter().all(|requirement| requirement.matches(labels))
+            && self.fields.iter().all(|requirement| requirement.matches(&own_name))
+    }
+
+    /// Whether the term asks nothing.
+    pub fn is_empty(&self) -> bool {
+        self.expressions.is_empty() && self.fields.is_empty()
+    }
+
+    /// For each `metadata.name In` field of the term, the names it lists.
+    pub fn listed_names(&self) -> &[Vec<Name>] {
+        &self.names
+    }
+}
+
+fn parse_node_requirement(requirement: &NodeSelectorRequirement) -> Requirement {
+    Requirement::parse(&requirement.key, &requirement.operator, requirement.values.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        let map = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Labels::from_map(Some(&map))
+    }
+
+    fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
+        let values = values.iter().map(|v| (*v).to_owned()).collect();
+        Requirement::parse(key, operator, Some(&values))
+    }
+
+    #[test]
+    fn absent_labels_match_only_negative_operators() {
+        let none = labels(&[]);
+        assert!(!requirement("zone", "In", &["a"]).matches(&none));
+        assert!(requirement("zone", "NotIn", &["a"]).matches(&none));
+        assert!(requirement("zone", "DoesNotExist", &[]).matches(&none));
+        assert!(!requirement("zone", "Gt", &["1"]).matches(&none));
+    }
+
+    #[test]
+    fn numbers_compare_strictly_and_broken_operands_never_match() {
+        let rank = labels(&[("rank", "3")]);
+        assert!(requirement("rank", "Gt", &["2"]).matches(&rank));
+        assert!(!requirement("rank", "Gt", &["3"]).matches(&rank));
+        assert!(requirement("rank", "Lt", &["4"]).matches(&rank));
+        assert!(!requirement("rank", "Gt", &["-1"]).matches(&rank));
+        assert!(!requirement("rank", "Gt", &["x"]).matches(&rank));
+        assert!(!requirement("rank", "Like", &["3"]).matches(&rank));
+    }
+
+    #[test]
+    fn an_empty_selector_matches_all_and_an_empty_node_term_nothing() {
+        assert!(LabelSelector::default().matches(&labels(&[])));
+        let term = NodeTerm::from_api(&NodeSelectorTerm::default());
+        assert!(!term.matches(&Name::from("n1"), &labels(&[])));
+    }
+}

@@ -1,0 +1,178 @@
+//! Where a task stands, and the two tables every ledger and every move obeys.
+
+use std::fmt;
+
+use crate::column::NodeIdx;
+
+/// The state of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskStatus {
+    /// Waits for a node.
+    Pending,
+    /// Given idle room in this cycle; not yet sent to the API server.
+    Allocated,
+    /// Promised room that is still being released.
+    Pipelined,
+    /// The binding is under way.
+    Binding,
+    /// Bound to a node, not yet running.
+    Bound,
+    /// Running on a node.
+    Running,
+    /// Terminating, or evicted in this cycle; its room comes back soon.
+    Releasing,
+    /// Finished well.
+    Succeeded,
+    /// Finished badly.
+    Failed,
+    /// The node does not say.
+    Unknown,
+}
+
+/// Number of task states.
+pub const N_STATUSES: usize = 10;
+
+/// What one task's request does to its node's ledgers: -1, 0 or +1 times the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Room nobody holds.
+    pub idle: i64,
+    /// Room held by tasks on their way out.
+    pub releasing: i64,
+    /// Room promised to pipelined tasks.
+    pub pipelined: i64,
+    /// Room held or promised.
+    pub used: i64,
+}
+
+impl TaskStatus {
+    /// All states, in declaration order.
+    pub const ALL: [Self; N_STATUSES] = [
+        Self::Pending,
+        Self::Allocated,
+        Self::Pipelined,
+        Self::Binding,
+        Self::Bound,
+        Self::Running,
+        Self::Releasing,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Unknown,
+    ];
+
+    /// The ledger row of a status. Taking a task away is the same row negated.
+    pub const fn charge(self) -> Charge {
+        match self {
+            Self::Releasing => Charge { idle: -1, releasing: 1, pipelined: 0, used: 1 },
+            Self::Pipelined => Charge { idle: 0, releasing: 0, pipelined: 1, used: 1 },
+            Self::Allocated | Self::Binding | Self::Bound | Self::Running | Self::Unknown => {
+                Charge { idle: -1, releasing: 0, pipelined: 0, used: 1 }
+            }
+            Self::Pending | Self::Succeeded | Self::Failed => {
+                Charge { idle: 0, releasing: 0, pipelined: 0, used: 0 }
+            }
+        }
+    }
+
+    /// Whether a session may move a task from this state to `next`.
+    ///
+    /// What the API server reports is an observation and is not checked against this table.
+    pub const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Pending => matches!(next, Self::Allocated | Self::Pipelined),
+            Self::Allocated => matches!(next, Self::Binding),
+            Self::Running => matches!(next, Self::Releasing),
+            Self::Pipelined
+            | Self::Binding
+            | Self::Bound
+            | Self::Releasing
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Unknown => false,
+        }
+    }
+
+    /// Counts toward the minimum of its job.
+    pub const fn is_ready(self) -> bool {
+        match self {
+            Self::Allocated | Self::Binding | Self::Bound | Self::Running | Self::Succeeded => true,
+            Self::Pending | Self::Pipelined | Self::Releasing | Self::Failed | Self::Unknown => {
+                false
+            }
+        }
+    }
+
+    /// Could count toward the minimum of its job: ready, promised a place, or waiting.
+    pub const fn is_valid(self) -> bool {
+        self.is_ready() || matches!(self, Self::Pending | Self::Pipelined)
+    }
+
+    /// Counts as held by its job and queue when shares are computed.
+    // Parity: pipelined counts, see docs/parity.md#d5.
+    pub const fn is_held(self) -> bool {
+        match self {
+            Self::Allocated | Self::Pipelined | Self::Binding | Self::Bound | Self::Running => true,
+            Self::Pending | Self::Releasing | Self::Succeeded | Self::Failed | Self::Unknown => {
+                false
+            }
+        }
+    }
+
+    /// Occupies its node: has a pod there that has not finished.
+    pub const fn is_on_node(self) -> bool {
+        self.charge().used != 0
+    }
+}
+
+impl fmt::Display for TaskStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "Pending",
+            Self::Allocated => "Allocated",
+            Self::Pipelined => "Pipelined",
+            Self::Binding => "Binding",
+            Self::Bound => "Bound",
+            Self::Running => "Running",
+            Self::Releasing => "Releasing",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        })
+    }
+}
+
+/// Where a task stands: the whole of what a session may change about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Its state.
+    pub status: TaskStatus,
+    /// The node it is on or promised to. `None` as well when the node is not in the snapshot.
+    pub node: Option<NodeIdx>,
+}
+
+impl Placement {
+    /// Waiting, nowhere.
+    pub const PENDING: Self = Self { status: TaskStatus::Pending, node: None };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_not_idle_or_is_promised() {
+        for status in TaskStatus::ALL {
+            let charge = status.charge();
+            assert_eq!(charge.used, -charge.idle + charge.pipelined, "{status}");
+            assert!(charge.releasing <= charge.used, "{status}");
+        }
+    }
+
+    #[test]
+    fn ready_tasks_are_valid_and_no_state_becomes_itself() {
+        for status in TaskStatus::ALL {
+            assert!(status.is_valid() || !status.is_ready(), "{status}");
+            assert!(!status.may_become(status), "{status}");
+        }
+    }
+}

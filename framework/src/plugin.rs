@@ -1,0 +1,627 @@
+//! The questions a cycle asks, and how the answers of several plugins are combined.
+//!
+//! A plugin is one policy. It is told things with `&mut self` and asked things with `&self`: a
+//! policy cannot change while it is being asked. Every question has a default that means "no
+//! opinion", so a plugin implements only what it is about.
+//!
+//! Rules about nodes are asked of a class of tasks, never of a task: what cannot be seen in the
+//! class cannot decide. Each such rule states what its answer depends on ([`Sensitivity`]), and the
+//! framework remembers answers accordingly.
+
+use std::{cmp::Ordering, ops};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    name::Name,
+    reason::{JobProblem, Unfit},
+    resource::{Row, Share},
+    status::Placement,
+};
+
+/// What an answer about a class and a node depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sensitivity {
+    /// The class's constraints (not its request) and the node's facts: asked once in a cycle.
+    Fixed,
+    /// Also that node's ledgers and the tasks on it: asked again when the node changes.
+    Node,
+    /// Any placement anywhere: asked again after each.
+    Cluster,
+}
+
+impl Sensitivity {
+    /// All, from the least to the most sensitive.
+    pub const ALL: [Self; 3] = [Self::Fixed, Self::Node, Self::Cluster];
+}
+
+/// The sensitivities a plugin's predicate has for a class; it is asked once for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sensitivities(u8);
+
+impl Sensitivities {
+    /// No rule applies to the class.
+    pub const NONE: Self = Self(0);
+
+    /// Only this one.
+    pub const fn only(sensitivity: Sensitivity) -> Self {
+        Self(1 << sensitivity as u8)
+    }
+
+    /// Whether this one is among them.
+    pub const fn has(self, sensitivity: Sensitivity) -> bool {
+        self.0 & (1 << sensitivity as u8) != 0
+    }
+
+    /// With this one as well, if `condition` holds.
+    #[must_use]
+    pub const fn with_if(self, sensitivity: Sensitivity, condition: bool) -> Self {
+        if condition { Self(self.0 | 1 << sensitivity as u8) } else { self }
+    }
+}
+
+impl ops::BitOr for Sensitivities {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Which tasks on a node are taken to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum View {
+    /// All of them: for a task that would start now.
+    Now,
+    /// All but those on their way out: for a task that would wait for their room.
+    Later,
+}
+
+/// One score a plugin gives a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreTerm {
+    /// The plugin's own number for it.
+    pub id: u8,
+    /// What the normalised score is multiplied by.
+    pub weight: i64,
+    /// What the raw score depends on.
+    pub sensitivity: Sensitivity,
+    /// How raw scores become scores.
+    pub scale: Scale,
+}
+
+/// How the raw scores of the candidate nodes become scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// They are scores already.
+    AsIs,
+    /// `floor(100 * raw / largest)`; all 0 if the largest is 0.
+    UpToLargest,
+    /// `100 - floor(100 * raw / largest)`; all 100 if the largest is 0.
+    DownFromLargest,
+    /// The plugin sees all candidates at once, with [`Plugin::score_all`].
+    Joint,
+}
+
+impl Scale {
+    /// The score of a raw score, given the largest of all candidates.
+    pub fn apply(self, raw: i64, largest: i64) -> i64 {
+        match self {
+            Self::AsIs | Self::Joint => raw,
+            Self::UpToLargest if largest == 0 => 0,
+            Self::UpToLargest => 100 * raw / largest,
+            Self::DownFromLargest if largest == 0 => 100,
+            Self::DownFromLargest => 100 - 100 * raw / largest,
+        }
+    }
+}
+
+/// What a plugin says about one possible victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No opinion.
+    Abstain,
+    /// It may go.
+    Allow,
+    /// It stays.
+    Deny,
+}
+
+/// A task moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The task.
+    pub task: TaskIdx,
+    /// Where it stood.
+    pub from: Placement,
+    /// Where it stands.
+    pub to: Placement,
+}
+
+impl Change {
+    /// +1 if the task is now held by its job and queue and was not, -1 the other way round, else 0.
+    pub fn held(&self) -> i64 {
+        i64::from(self.to.status.is_held()) - i64::from(self.from.status.is_held())
+    }
+}
+
+/// What an order looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderScope {
+    /// Only the two things compared: a key changes when a task of that job or queue moves.
+    Own,
+    /// Anything: keys may change whenever anything moves.
+    Anything,
+}
+
+/// What a fairness policy knows of a queue, for status, reports and metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueShares {
+    /// What the queue deserves.
+    pub deserved: Row,
+    /// What its tasks hold.
+    pub allocated: Row,
+    /// What its tasks hold or ask for.
+    pub request: Row,
+    /// The largest part of what it deserves that is held.
+    pub share: Share,
+    /// Whether it gets no turn in the fair pass.
+    pub overused: bool,
+}
+
+/// One policy.
+pub trait Plugin: Send {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    // Told.
+
+    /// A cycle begins. Jobs that are not scheduled are marked already.
+    fn on_session_open(&mut self, _cluster: &Cluster) {}
+
+    /// A task has moved; the cluster shows it where it stands now.
+    fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
+
+    // Asked about order. `Less` means the left one goes first.
+
+    /// Which queue is served first.
+    fn queue_order(&self, _cluster: &Cluster, _l: QueueIdx, _r: QueueIdx) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// Which job of a queue goes first.
+    fn job_order(&self, _cluster: &Cluster, _l: JobIdx, _r: JobIdx) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// Which task of a job goes first. Must not change during a cycle.
+    fn task_order(&self, _cluster: &Cluster, _l: TaskIdx, _r: TaskIdx) -> Ordering {
+        Ordering::Equal
+    }
+
+    /// What the queue and job orders look at.
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Anything
+    }
+
+    // Asked about gangs.
+
+    /// Whether the job can be scheduled at all. Asked before [`Plugin::on_session_open`].
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot: the job is left alone for this cycle and says so.
+    fn job_valid(&self, _cluster: &Cluster, _job: JobIdx) -> Result<(), JobProblem> {
+        Ok(())
+    }
+
+    /// Whether the job's allocated tasks may start.
+    fn job_ready(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
+        true
+    }
+
+    /// Whether the job will be ready once the tasks it was promised room for have it.
+    fn job_pipelined(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
+        true
+    }
+
+    /// How many of the job's waiting tasks must still be placed for it to be ready or pipelined;
+    /// 0 if it is, or if the policy does not care.
+    fn tasks_missing(&self, _cluster: &Cluster, _job: JobIdx) -> u32 {
+        0
+    }
+
+    // Asked about nodes.
+
+    /// Whether the class can go anywhere at all.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for all nodes at once.
+    fn class_admitted(&self, _cluster: &Cluster, _class: ClassIdx) -> Result<(), Name> {
+        Ok(())
+    }
+
+    /// Which kinds of rules there are for the class; [`Plugin::predicate`] is asked for each.
+    fn sensitivities(&self, _cluster: &Cluster, _class: ClassIdx) -> Sensitivities {
+        Sensitivities::only(Sensitivity::Cluster)
+    }
+
+    /// Whether a task of the class may go to the node, as far as the rules of one sensitivity say.
+    /// Room is not its business.
+    ///
+    /// # Errors
+    ///
+    /// The reason, of the first rule that refuses.
+    fn predicate(
+        &self,
+        _cluster: &Cluster,
+        _class: ClassIdx,
+        _node: NodeIdx,
+        _sensitivity: Sensitivity,
+        _view: View,
+    ) -> Result<(), Unfit> {
+        Ok(())
+    }
+
+    /// The scores the plugin gives nodes for the class.
+    fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
+        Vec::new()
+    }
+
+    /// The raw score of one node for one term.
+    fn score(&self, _cluster: &Cluster, _class: ClassIdx, _node: NodeIdx, _term: u8) -> i64 {
+        0
+    }
+
+    /// The scores of all candidates for a term of scale [`Scale::Joint`]; `scores` is all 0.
+    fn score_all(
+        &self,
+        _cluster: &Cluster,
+        _class: ClassIdx,
+        _nodes: &[NodeIdx],
+        _term: u8,
+        _scores: &mut [i64],
+    ) {
+    }
+
+    // Asked about victims. Earlier victims of the same statement are gone already.
+
+    /// Whether `victim` may go for `preemptor`, a task of the same queue.
+    fn preemptable(&self, _cluster: &Cluster, _preemptor: TaskIdx, _victim: TaskIdx) -> Verdict {
+        Verdict::Abstain
+    }
+
+    /// Whether `victim` may go for `reclaimer`, a task of another queue.
+    fn reclaimable(&self, _cluster: &Cluster, _reclaimer: TaskIdx, _victim: TaskIdx) -> Verdict {
+        Verdict::Abstain
+    }
+
+    // Asked about shares.
+
+    /// Whether the queue holds what it deserves and gets no turn in the fair pass.
+    fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
+        false
+    }
+
+    /// Whether the task's queue may hold the task as well.
+    ///
+    /// # Errors
+    ///
+    /// The dimension whose hard limit would be exceeded.
+    fn within_capability(&self, _cluster: &Cluster, _task: TaskIdx) -> Result<(), Dim> {
+        Ok(())
+    }
+
+    /// What must stay idle while room is lent, given what the waiting tasks of each queue could
+    /// place on an empty cluster. `None` if the policy does not care.
+    fn held_back(&self, _cluster: &Cluster, _placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+        None
+    }
+
+    // Asked for reports.
+
+    /// What the policy knows of a queue.
+    fn queue_shares(&self, _cluster: &Cluster, _queue: QueueIdx) -> Option<QueueShares> {
+        None
+    }
+
+    /// The share by which the policy ranks a job.
+    fn job_share(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Share> {
+        None
+    }
+
+    /// Whether an unready job is to be reported as unschedulable.
+    fn reports_unready_jobs(&self) -> bool {
+        false
+    }
+}
+
+/// The questions that can be switched off in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Question {
+    /// `enableJobOrder`
+    JobOrder,
+    /// `enableJobReady`
+    JobReady,
+    /// `enableJobPipelined`
+    JobPipelined,
+    /// `enableTaskOrder`
+    TaskOrder,
+    /// `enablePreemptable`
+    Preemptable,
+    /// `enableReclaimable`
+    Reclaimable,
+    /// `enableQueueOrder`
+    QueueOrder,
+    /// `enablePredicate`
+    Predicate,
+    /// `enableNodeOrder`
+    NodeOrder,
+}
+
+impl Question {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 9] = [
+        Self::JobOrder,
+        Self::JobReady,
+        Self::JobPipelined,
+        Self::TaskOrder,
+        Self::Preemptable,
+        Self::Reclaimable,
+        Self::QueueOrder,
+        Self::Predicate,
+        Self::NodeOrder,
+    ];
+
+    /// The configuration key that switches it.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::JobOrder => "enableJobOrder",
+            Self::JobReady => "enableJobReady",
+            Self::JobPipelined => "enableJobPipelined",
+            Self::TaskOrder => "enableTaskOrder",
+            Self::Preemptable => "enablePreemptable",
+            Self::Reclaimable => "enableReclaimable",
+            Self::QueueOrder => "enableQueueOrder",
+            Self::Predicate => "enablePredicate",
+            Self::NodeOrder => "enableNodeOrder",
+        }
+    }
+}
+
+/// Which questions a plugin is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Questions(u16);
+
+impl Questions {
+    /// Every question.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// Whether it is asked this one.
+    pub const fn has(self, question: Question) -> bool {
+        self.0 & (1 << question as u8) != 0
+    }
+
+    /// Without this one.
+    #[must_use]
+    pub const fn without(self, question: Question) -> Self {
+        Self(self.0 & !(1 << question as u8))
+    }
+}
+
+/// A plugin with its switches.
+pub struct Enabled {
+    /// The plugin.
+    pub plugin: Box<dyn Plugin>,
+    /// The questions it is asked.
+    pub questions: Questions,
+}
+
+/// The plugins of a cycle, in tiers. Each way of combining answers is written once, here.
+#[derive(Default)]
+pub struct Policy {
+    /// The most important tier first.
+    pub tiers: Vec<Vec<Enabled>>,
+}
+
+impl Policy {
+    fn all(&self) -> impl Iterator<Item = &dyn Plugin> {
+        self.tiers.iter().flatten().map(|enabled| &*enabled.plugin)
+    }
+
+    fn asked(&self, question: Question) -> impl Iterator<Item = &dyn Plugin> {
+        let all = self.tiers.iter().flatten();
+        all.filter(move |enabled| enabled.questions.has(question)).map(|enabled| &*enabled.plugin)
+    }
+
+    /// The first plugin that is not indifferent decides.
+    // Parity: kept, see docs/parity.md#o3.
+    fn first_decision(
+        &self,
+        question: Question,
+        ask: impl Fn(&dyn Plugin) -> Ordering,
+    ) -> Ordering {
+        self.asked(question).map(ask).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    pub(crate) fn open(&mut self, cluster: &Cluster) {
+        for enabled in self.tiers.iter_mut().flatten() {
+            enabled.plugin.on_session_open(cluster);
+        }
+    }
+
+    pub(crate) fn placed(&mut self, cluster: &Cluster, change: &Change) {
+        for enabled in self.tiers.iter_mut().flatten() {
+            enabled.plugin.on_placement(cluster, change);
+        }
+    }
+
+    pub(crate) fn queue_order(&self, cluster: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
+        self.first_decision(Question::QueueOrder, |p| p.queue_order(cluster, l, r)).then(l.cmp(&r))
+    }
+
+    pub(crate) fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
+        self.first_decision(Question::JobOrder, |p| p.job_order(cluster, l, r)).then(l.cmp(&r))
+    }
+
+    pub(crate) fn task_order(&self, cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
+        self.first_decision(Question::TaskOrder, |p| p.task_order(cluster, l, r)).then(l.cmp(&r))
+    }
+
+    /// [`OrderScope::Own`] if no plugin needs more.
+    pub(crate) fn order_scope(&self) -> OrderScope {
+        let orders = |enabled: &&Enabled| {
+            enabled.questions.has(Question::JobOrder) || enabled.questions.has(Question::QueueOrder)
+        };
+        let mut scopes = self.tiers.iter().flatten().filter(orders);
+        if scopes.all(|enabled| enabled.plugin.order_scope() == OrderScope::Own) {
+            OrderScope::Own
+        } else {
+            OrderScope::Anything
+        }
+    }
+
+    /// All must pass; the first refusal speaks. Cannot be switched off.
+    pub(crate) fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
+        self.all().try_for_each(|plugin| plugin.job_valid(cluster, job))
+    }
+
+    /// All must agree.
+    pub(crate) fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        self.asked(Question::JobReady).all(|plugin| plugin.job_ready(cluster, job))
+    }
+
+    /// All must agree.
+    pub(crate) fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        self.asked(Question::JobPipelined).all(|plugin| plugin.job_pipelined(cluster, job))
+    }
+
+    /// The largest answer.
+    pub(crate) fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
+        let asked = self.asked(Question::JobReady);
+        asked.map(|plugin| plugin.tasks_missing(cluster, job)).max().unwrap_or(0)
+    }
+
+    /// All must pass; the first refusal speaks.
+    pub(crate) fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
+        self.asked(Question::Predicate).try_for_each(|p| p.class_admitted(cluster, class))
+    }
+
+    /// Everything any plugin's predicate depends on.
+    pub(crate) fn sensitivities(&self, cluster: &Cluster, class: ClassIdx) -> Sensitivities {
+        self.asked(Question::Predicate)
+            .map(|plugin| plugin.sensitivities(cluster, class))
+            .fold(Sensitivities::NONE, ops::BitOr::bitor)
+    }
+
+    /// All must pass; of several refusals the one Kubernetes would meet first speaks.
+    pub(crate) fn predicate(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        node: NodeIdx,
+        sensitivity: Sensitivity,
+        view: View,
+    ) -> Result<(), Unfit> {
+        let refusals = self
+            .asked(Question::Predicate)
+            .filter(|plugin| plugin.sensitivities(cluster, class).has(sensitivity))
+            .filter_map(|plugin| plugin.predicate(cluster, class, node, sensitivity, view).err());
+        refusals.min().map_or(Ok(()), Err)
+    }
+
+    /// The terms of all plugins, each with the position of its plugin.
+    pub(crate) fn score_terms(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+    ) -> Vec<(usize, ScoreTerm)> {
+        self.asked(Question::NodeOrder)
+            .enumerate()
+            .flat_map(|(at, plugin)| {
+                plugin.score_terms(cluster, class).into_iter().map(move |term| (at, term))
+            })
+            .filter(|(_, term)| term.weight != 0)
+            .collect()
+    }
+
+    /// The plugin at a position that [`Policy::score_terms`] gave.
+    pub(crate) fn scorer(&self, at: usize) -> &dyn Plugin {
+        self.asked(Question::NodeOrder).nth(at).expect("the position came from score_terms")
+    }
+
+    /// The first tier in which some plugin has an opinion decides; inside it all must allow.
+    // Parity: an empty answer is final, see docs/parity.md#p8.
+    pub(crate) fn preemptable(
+        &self,
+        cluster: &Cluster,
+        preemptor: TaskIdx,
+        victim: TaskIdx,
+    ) -> bool {
+        let verdicts = self.tiers.iter().map(|tier| {
+            unanimous(
+                tier.iter()
+                    .filter(|enabled| enabled.questions.has(Question::Preemptable))
+                    .map(|enabled| enabled.plugin.preemptable(cluster, preemptor, victim)),
+            )
+        });
+        let decided = |verdict: &Verdict| *verdict != Verdict::Abstain;
+        verdicts.into_iter().find(decided) == Some(Verdict::Allow)
+    }
+
+    /// Every plugin of every tier that has an opinion must allow.
+    // Parity: differs, see docs/parity.md#c1.
+    pub(crate) fn reclaimable(
+        &self,
+        cluster: &Cluster,
+        reclaimer: TaskIdx,
+        victim: TaskIdx,
+    ) -> bool {
+        let asked = self.asked(Question::Reclaimable);
+        unanimous(asked.map(|plugin| plugin.reclaimable(cluster, reclaimer, victim)))
+            == Verdict::Allow
+    }
+
+    /// Any plugin suffices. Cannot be switched off.
+    pub(crate) fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
+        self.all().any(|plugin| plugin.overused(cluster, queue))
+    }
+
+    /// All must pass. Cannot be switched off.
+    pub(crate) fn within_capability(&self, cluster: &Cluster, task: TaskIdx) -> Result<(), Dim> {
+        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task))
+    }
+
+    /// The largest answer in each dimension.
+    pub(crate) fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Row {
+        let mut most = Row::zero(cluster.dimensions.len());
+        for held in self.all().filter_map(|plugin| plugin.held_back(cluster, placeable)) {
+            for dim in cluster.dimensions.ids() {
+                most[dim] = most[dim].max(held[dim]);
+            }
+        }
+        most
+    }
+
+    pub(crate) fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {
+        self.all().find_map(|plugin| plugin.queue_shares(cluster, queue))
+    }
+
+    pub(crate) fn job_share(&self, cluster: &Cluster, job: JobIdx) -> Option<Share> {
+        self.all().find_map(|plugin| plugin.job_share(cluster, job))
+    }
+
+    pub(crate) fn reports_unready_jobs(&self) -> bool {
+        self.all().any(Plugin::reports_unready_jobs)
+    }
+}
+
+/// Deny if any denies, else allow if any allows, else abstain.
+fn unanimous(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.fold(Verdict::Abstain, |so_far, verdict| match (so_far, verdict) {
+        (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
+        (Verdict::Allow, _) | (_, Verdict::Allow) => Verdict::Allow,
+        (Verdict::Abstain, Verdict::Abstain) => Verdict::Abstain,
+    })
+}
