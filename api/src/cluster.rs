@@ -267,6 +267,14 @@ impl Matchers {
     }
 }
 
+impl std::ops::Index<MatcherIdx> for Matchers {
+    type Output = PodMatcher;
+
+    fn index(&self, row: MatcherIdx) -> &PodMatcher {
+        &self.rows[row]
+    }
+}
+
 /// Volumes, claims, storage classes and attach limits, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Storage {

@@ -1,1 +1,5 @@
 #![doc = include_str!("../README.md")]
+
+pub mod assumed;
+pub mod fold;
+pub mod store;

@@ -1,0 +1,91 @@
+//! Decisions in flight: sent, or about to be, and not yet confirmed by the watch.
+//!
+//! Kept beside the facts and laid over them by the fold, so that no pod update can erase a decision
+//! and no decision can outlive its answer.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube_batch_api::{decision::Decision, name::Name, status::TaskStatus};
+
+use crate::store::Store;
+
+/// What was decided for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InFlight {
+    /// It is being bound to a node.
+    Bind {
+        /// The node.
+        node: Name,
+    },
+    /// It is being deleted.
+    Evict,
+}
+
+/// Decisions in flight, by pod uid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assumed {
+    by_uid: BTreeMap<Name, (InFlight, Timestamp)>,
+}
+
+impl Assumed {
+    /// Notes a decision before it is sent. Promises are not sent and not noted.
+    pub fn note(&mut self, decision: &Decision, now: Timestamp) {
+        let (uid, in_flight) = match decision {
+            Decision::Bind { pod, node } => (&pod.uid, InFlight::Bind { node: node.clone() }),
+            Decision::Evict { pod, .. } => (&pod.uid, InFlight::Evict),
+            Decision::Nominate { .. } => return,
+        };
+        self.by_uid.insert(uid.clone(), (in_flight, now));
+    }
+
+    /// Forgets the decision about a pod: it failed, or the pod is gone.
+    pub fn forget(&mut self, uid: &Name) {
+        self.by_uid.remove(uid);
+    }
+
+    /// What is in flight for a pod.
+    pub fn get(&self, uid: &Name) -> Option<&InFlight> {
+        self.by_uid.get(uid).map(|(in_flight, _)| in_flight)
+    }
+
+    /// Number of decisions in flight.
+    pub fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.by_uid.is_empty()
+    }
+
+    /// Forgets what the facts confirm or have overtaken.
+    pub fn settle(&mut self, store: &Store) {
+        let facts: BTreeMap<&Name, &kube_batch_api::facts::pod::TaskFacts> =
+            store.pods.values().map(|facts| (&facts.uid, &**facts)).collect();
+        self.by_uid.retain(|uid, (in_flight, _)| {
+            let Some(facts) = facts.get(uid) else { return false };
+            match in_flight {
+                InFlight::Bind { .. } => {
+                    facts.node.is_none() && facts.status == TaskStatus::Pending
+                }
+                InFlight::Evict => matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
+            }
+        });
+    }
+
+    /// Forgets what has waited longer than `after` for its answer, and returns the uids.
+    pub fn expire(&mut self, now: Timestamp, after: SignedDuration) -> Vec<Name> {
+        let late = |since: Timestamp| now.duration_since(since) > after;
+        let expired: Vec<Name> = self
+            .by_uid
+            .iter()
+            .filter(|(_, (_, since))| late(*since))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in &expired {
+            self.by_uid.remove(uid);
+        }
+        expired
+    }
+}

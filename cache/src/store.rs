@@ -1,0 +1,210 @@
+//! What the API server has told us, by kind: applied, deleted, reset. No arithmetic.
+//!
+//! Nothing here depends on the order of events. Sums are the business of the fold, which derives
+//! them anew; a relist, a repeated or a reordered event cannot corrupt anything.
+//!
+//! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        scheduling::v1::PriorityClass,
+        storage::v1::{CSINode, StorageClass},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube_batch_api::{
+    crd::{ApiVersion, PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
+    facts::{
+        FactError,
+        group::GroupFacts,
+        node::{NamespaceFacts, NodeFacts},
+        pod::{Interner, TaskFacts},
+        policy::{BudgetFacts, PriorityClassFacts},
+        queue::QueueFacts,
+        storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+    },
+    name::{Name, ObjectKey},
+};
+
+/// The facts of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table<K, F> {
+    rows: BTreeMap<K, Arc<F>>,
+}
+
+impl<K, F> Default for Table<K, F> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord, F> Table<K, F> {
+    /// Stores the facts of an object, new or changed.
+    pub fn apply(&mut self, key: K, facts: F) {
+        self.rows.insert(key, Arc::new(facts));
+    }
+
+    /// Forgets an object; says whether it was known.
+    pub fn delete(&mut self, key: &K) -> bool {
+        self.rows.remove(key).is_some()
+    }
+
+    /// Forgets everything that is not in a complete list, and stores the list.
+    pub fn reset(&mut self, all: impl IntoIterator<Item = (K, F)>) {
+        self.rows = all.into_iter().map(|(key, facts)| (key, Arc::new(facts))).collect();
+    }
+
+    /// The facts of an object.
+    pub fn get(&self, key: &K) -> Option<&Arc<F>> {
+        self.rows.get(key)
+    }
+
+    /// All facts, in key order.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<F>> {
+        self.rows.values()
+    }
+
+    /// Keys and facts, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Arc<F>)> {
+        self.rows.iter()
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// All facts.
+#[derive(Debug, Default)]
+pub struct Store {
+    interner: Interner,
+    /// Pods of every scheduler.
+    pub pods: Table<ObjectKey, TaskFacts>,
+    /// Nodes.
+    pub nodes: Table<Name, NodeFacts>,
+    /// Namespaces.
+    pub namespaces: Table<Name, NamespaceFacts>,
+    /// PodGroups of both API groups.
+    pub groups: Table<(ObjectKey, ApiVersion), GroupFacts>,
+    /// Queues of both API groups.
+    pub queues: Table<(Name, ApiVersion), QueueFacts>,
+    /// PriorityClasses.
+    pub priority_classes: Table<Name, PriorityClassFacts>,
+    /// PodDisruptionBudgets.
+    pub budgets: Table<ObjectKey, BudgetFacts>,
+    /// PersistentVolumes.
+    pub volumes: Table<Name, VolumeFacts>,
+    /// PersistentVolumeClaims.
+    pub claims: Table<ObjectKey, ClaimFacts>,
+    /// StorageClasses.
+    pub storage_classes: Table<Name, StorageClassFacts>,
+    /// CSINodes.
+    pub csi_nodes: Table<Name, CsiNodeFacts>,
+}
+
+/// One method for each kind: parse, then store. What cannot be parsed is not stored; what was
+/// stored before under that name stays.
+macro_rules! apply {
+    ($($(#[$doc:meta])* $method:ident($object:ident: &$type:ty) => $table:ident[$key:expr] = $parse:expr;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        ///
+        /// [`FactError`] if the object cannot be read: it is not stored, nothing else is lost.
+        pub fn $method(&mut self, $object: &$type) -> Result<(), FactError> {
+            let facts = $parse($object)?;
+            self.$table.apply($key(&facts), facts);
+            Ok(())
+        }
+    )* };
+}
+
+impl Store {
+    apply! {
+        /// Stores a node.
+        apply_node(node: &Node) => nodes[|f: &NodeFacts| f.name.clone()] = NodeFacts::from_node;
+        /// Stores a namespace.
+        apply_namespace(namespace: &Namespace) => namespaces[|f: &NamespaceFacts| f.name.clone()]
+            = NamespaceFacts::from_namespace;
+        /// Stores a PriorityClass.
+        apply_priority_class(class: &PriorityClass)
+            => priority_classes[|f: &PriorityClassFacts| f.name.clone()]
+            = PriorityClassFacts::from_class;
+        /// Stores a PodDisruptionBudget.
+        apply_budget(budget: &PodDisruptionBudget) => budgets[|f: &BudgetFacts| f.key.clone()]
+            = BudgetFacts::from_budget;
+        /// Stores a PersistentVolume.
+        apply_volume(volume: &PersistentVolume) => volumes[|f: &VolumeFacts| f.name.clone()]
+            = VolumeFacts::from_volume;
+        /// Stores a PersistentVolumeClaim.
+        apply_claim(claim: &PersistentVolumeClaim) => claims[|f: &ClaimFacts| f.key.clone()]
+            = ClaimFacts::from_claim;
+        /// Stores a StorageClass.
+        apply_storage_class(class: &StorageClass)
+            => storage_classes[|f: &StorageClassFacts| f.name.clone()]
+            = StorageClassFacts::from_class;
+        /// Stores a CSINode.
+        apply_csi_node(node: &CSINode) => csi_nodes[|f: &CsiNodeFacts| f.name.clone()]
+            = CsiNodeFacts::from_csi_node;
+    }
+
+    /// Stores a pod.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the pod cannot be read: it is not stored, nothing else is lost.
+    pub fn apply_pod(&mut self, pod: &Pod) -> Result<(), FactError> {
+        let facts = TaskFacts::from_pod(pod, &mut self.interner)?;
+        self.pods.apply(facts.key.clone(), facts);
+        Ok(())
+    }
+
+    /// Stores a PodGroup.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the group cannot be read: it is not stored, nothing else is lost.
+    pub fn apply_group(
+        &mut self,
+        version: ApiVersion,
+        meta: &ObjectMeta,
+        spec: &PodGroupSpec,
+        status: Option<&PodGroupStatus>,
+    ) -> Result<(), FactError> {
+        let facts = GroupFacts::from_parts(version, meta, spec, status)?;
+        self.groups.apply((facts.key.clone(), version), facts);
+        Ok(())
+    }
+
+    /// Stores a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the queue cannot be read: it is not stored, nothing else is lost.
+    pub fn apply_queue(
+        &mut self,
+        version: ApiVersion,
+        meta: &ObjectMeta,
+        spec: &QueueSpec,
+        status: Option<&QueueStatus>,
+    ) -> Result<(), FactError> {
+        let facts = QueueFacts::from_parts(version, meta, spec, status)?;
+        self.queues.apply((facts.name.clone(), version), facts);
+        Ok(())
+    }
+
+    /// Gives back the memory of labels and templates no pod has any more.
+    pub fn sweep(&mut self) {
+        self.interner.sweep();
+    }
+}
