@@ -226,6 +226,9 @@ pub struct Classes {
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks, ascending.
     pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
+    /// A number for all of that but the request: classes of one number differ in what they ask
+    /// for, not in where they may go.
+    pub constraints: Column<ClassIdx, u32>,
 }
 
 /// The selectors over pods that any pod of the snapshot carries.
@@ -389,9 +392,9 @@ impl Cluster {
                     });
                 }
             }
-            if !self.keeps_promises(node) {
-                violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
-            }
+        }
+        for node in self.broken_promises() {
+            violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
         }
         for job in self.jobs.key.ids() {
             if self.jobs.counts[job] != fresh.jobs.counts[job] {
@@ -401,26 +404,23 @@ impl Cluster {
         violations
     }
 
-    /// Whether this cycle has given away or promised no more than there is on a node. A node that
-    /// the world has over-committed may stay so, but nothing may be added in the dimensions it
-    /// lacks.
-    fn keeps_promises(&self, node: NodeIdx) -> bool {
-        let mut given = vec![false; self.dimensions.len()];
-        for task in self.tasks.placement.ids() {
-            let Placement { status, node: at } = self.tasks.placement[task];
-            let new = matches!(status, TaskStatus::Allocated | TaskStatus::Pipelined);
-            if new && at == Some(node) {
-                for (dim, _) in self.request(task).amounts() {
-                    given[dim.at()] = true;
-                }
+    /// Nodes on which this cycle has given away or promised more than there is. A node that the
+    /// world has over-committed may stay so, but nothing may be added in the dimensions it lacks.
+    fn broken_promises(&self) -> Vec<NodeIdx> {
+        let mut given: Column<NodeIdx, Vec<Dim>> =
+            Column::filled(Vec::new(), self.nodes.facts.len());
+        for (task, at) in self.tasks.placement.iter() {
+            let new = matches!(at.status, TaskStatus::Allocated | TaskStatus::Pipelined);
+            if let Some(node) = at.node.filter(|_| new) {
+                given[node].extend(self.request(task).amounts().iter().map(|(dim, _)| *dim));
             }
         }
-        let (idle, releasing, pipelined) =
-            (&self.nodes.idle[node], &self.nodes.releasing[node], &self.nodes.pipelined[node]);
-        given
-            .iter()
-            .enumerate()
-            .all(|(at, given)| !given || idle[at] + releasing[at] - pipelined[at] >= 0)
+        let lacks = |node: NodeIdx, dim: &Dim| {
+            let (at, nodes) = (dim.at(), &self.nodes);
+            nodes.idle[node][at] + nodes.releasing[node][at] < nodes.pipelined[node][at]
+        };
+        let broken = given.iter().filter(|(node, dims)| dims.iter().any(|dim| lacks(*node, dim)));
+        broken.map(|(node, _)| node).collect()
     }
 }
 

@@ -450,6 +450,7 @@ struct Classifier<'a> {
     /// What matches pods of a namespace with given labels.
     matched: HashMap<(Name, *const Labels), Arc<[MatcherIdx]>>,
     by_content: HashMap<(*const PodTemplate, Arc<[MatcherIdx]>), ClassIdx>,
+    constraints: HashMap<(PodTemplate, Arc<[MatcherIdx]>), u32>,
     classes: Classes,
 }
 
@@ -486,6 +487,7 @@ impl<'a> Classifier<'a> {
             unselective,
             matched: HashMap::new(),
             by_content: HashMap::new(),
+            constraints: HashMap::new(),
             classes: Classes::default(),
         }
     }
@@ -499,6 +501,10 @@ impl<'a> Classifier<'a> {
         let class = self.classes.template.push(Arc::clone(&facts.template));
         self.classes.request.push(self.dimensions.request(&facts.template.request));
         self.classes.matched_by.push(content.1.to_vec());
+        let constraints = (facts.template.without_request(), Arc::clone(&content.1));
+        let next = u32::try_from(self.constraints.len()).expect("fewer than 2^32 classes");
+        let number = *self.constraints.entry(constraints).or_insert(next);
+        self.classes.constraints.push(number);
         self.by_content.insert(content, class);
         class
     }

@@ -2,4 +2,11 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod candidates;
+pub mod cycle;
+pub mod order;
 pub mod plugin;
+pub mod report;
+pub mod session;
+pub mod statement;
+mod tournament;

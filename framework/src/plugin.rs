@@ -418,6 +418,13 @@ pub struct Enabled {
     pub questions: Questions,
 }
 
+/// Where a plugin stands in the tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    tier: usize,
+    place: usize,
+}
+
 /// The plugins of a cycle, in tiers. Each way of combining answers is written once, here.
 #[derive(Default)]
 pub struct Policy {
@@ -508,47 +515,45 @@ impl Policy {
         self.asked(Question::Predicate).try_for_each(|p| p.class_admitted(cluster, class))
     }
 
-    /// Everything any plugin's predicate depends on.
-    pub(crate) fn sensitivities(&self, cluster: &Cluster, class: ClassIdx) -> Sensitivities {
-        self.asked(Question::Predicate)
-            .map(|plugin| plugin.sensitivities(cluster, class))
-            .fold(Sensitivities::NONE, ops::BitOr::bitor)
-    }
-
-    /// All must pass; of several refusals the one Kubernetes would meet first speaks.
-    pub(crate) fn predicate(
+    /// The plugins that have rules for the class, and what those depend on.
+    pub(crate) fn sensitivities(
         &self,
         cluster: &Cluster,
         class: ClassIdx,
-        node: NodeIdx,
-        sensitivity: Sensitivity,
-        view: View,
-    ) -> Result<(), Unfit> {
-        let refusals = self
-            .asked(Question::Predicate)
-            .filter(|plugin| plugin.sensitivities(cluster, class).has(sensitivity))
-            .filter_map(|plugin| plugin.predicate(cluster, class, node, sensitivity, view).err());
-        refusals.min().map_or(Ok(()), Err)
+    ) -> Vec<(Position, Sensitivities)> {
+        self.positions(Question::Predicate)
+            .map(|at| (at, self.plugin(at).sensitivities(cluster, class)))
+            .filter(|(_, sensitivities)| *sensitivities != Sensitivities::NONE)
+            .collect()
     }
 
-    /// The terms of all plugins, each with the position of its plugin.
+    /// The terms of all plugins that score.
     pub(crate) fn score_terms(
         &self,
         cluster: &Cluster,
         class: ClassIdx,
-    ) -> Vec<(usize, ScoreTerm)> {
-        self.asked(Question::NodeOrder)
-            .enumerate()
-            .flat_map(|(at, plugin)| {
-                plugin.score_terms(cluster, class).into_iter().map(move |term| (at, term))
+    ) -> Vec<(Position, ScoreTerm)> {
+        self.positions(Question::NodeOrder)
+            .flat_map(|at| {
+                let terms = self.plugin(at).score_terms(cluster, class);
+                terms.into_iter().map(move |term| (at, term))
             })
             .filter(|(_, term)| term.weight != 0)
             .collect()
     }
 
-    /// The plugin at a position that [`Policy::score_terms`] gave.
-    pub(crate) fn scorer(&self, at: usize) -> &dyn Plugin {
-        self.asked(Question::NodeOrder).nth(at).expect("the position came from score_terms")
+    fn positions(&self, question: Question) -> impl Iterator<Item = Position> + '_ {
+        self.tiers.iter().enumerate().flat_map(move |(tier, plugins)| {
+            let asked = plugins.iter().enumerate();
+            asked
+                .filter(move |(_, enabled)| enabled.questions.has(question))
+                .map(move |(place, _)| Position { tier, place })
+        })
+    }
+
+    /// The plugin at a position.
+    pub(crate) fn plugin(&self, at: Position) -> &dyn Plugin {
+        &*self.tiers[at.tier][at.place].plugin
     }
 
     /// The first tier in which some plugin has an opinion decides; inside it all must allow.

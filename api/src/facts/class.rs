@@ -271,6 +271,17 @@ impl PodTemplate {
             n_containers: containers(spec).count(),
         })
     }
+
+    /// The constraints alone: this template, asking for nothing.
+    #[must_use]
+    pub fn without_request(&self) -> Self {
+        Self {
+            request: ResourceList::default(),
+            scoring_cpu_milli: 0,
+            scoring_memory_bytes: 0,
+            ..self.clone()
+        }
+    }
 }
 
 /// Init containers and containers.

@@ -1,0 +1,275 @@
+//! Which node is best for a class of tasks.
+//!
+//! Two ways to answer, behind one interface. [`Search::Naive`] asks every plugin about every node,
+//! every time: it is the definition. [`Search::Index`] remembers what each answer depends on and
+//! asks again only where something has changed; it gives the same answers, which a property test
+//! over random clusters asserts.
+//!
+//! A node where the task fits now is preferred to one where it must wait for room that is being
+//! released; among nodes of one kind the highest score wins, and of equal scores the lowest node
+//! name.
+
+mod index;
+mod rules;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, NodeIdx, Ordinal},
+    reason::{FitReport, Unfit},
+    resource::Dimensions,
+};
+
+use self::{
+    index::ClassIndex,
+    rules::{ClassRules, Eligibility},
+};
+use crate::plugin::{Policy, Scale, Sensitivity, View};
+
+/// How nodes are searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// Through an index that follows the changes.
+    #[default]
+    Index,
+    /// By asking everybody about everything.
+    Naive,
+}
+
+/// A node for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The node.
+    pub node: NodeIdx,
+    /// Whether there is room now, or once what is being released is gone.
+    pub view: View,
+}
+
+/// The answers so far, and what they are based on.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    search: Search,
+    rules: Column<ClassIdx, Option<ClassRules>>,
+    /// Nodes that pass the fixed rules, by number of the constraints.
+    eligible: Vec<Option<Eligibility>>,
+    indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
+    reports: Column<ClassIdx, Option<(usize, FitReport)>>,
+}
+
+/// The cluster and the policies, as every question needs them.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) policy: &'a Policy,
+    /// Nodes that have changed since the cycle began, in order.
+    pub(crate) touched: &'a [NodeIdx],
+}
+
+impl Candidates {
+    pub(crate) fn new(search: Search, cluster: &Cluster) -> Self {
+        let n_classes = cluster.classes.template.len();
+        let n_constraints = cluster.classes.constraints.values().max().map_or(0, |n| n + 1);
+        Self {
+            search,
+            rules: Column::filled(None, n_classes),
+            eligible: vec![None; n_constraints as usize],
+            indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
+            reports: Column::filled(None, n_classes),
+        }
+    }
+
+    /// The best node for a task of the class where it fits in this view.
+    pub(crate) fn best(
+        &mut self,
+        asked: Asked<'_>,
+        class: ClassIdx,
+        view: View,
+    ) -> Option<NodeIdx> {
+        self.prepare(asked, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        if !rules.admitted() {
+            return None;
+        }
+        if self.search == Search::Naive || !rules.is_indexable() {
+            return self.best_by_asking(asked, class, view);
+        }
+        let constraints = asked.cluster.classes.constraints[class] as usize;
+        let eligible = self.eligible[constraints].as_ref().expect("prepared above");
+        let index = match &mut self.indexes[view as usize][class] {
+            Some(index) => {
+                index.catch_up(asked, rules);
+                index
+            }
+            none => none.insert(Box::new(ClassIndex::new(asked, class, view, rules, eligible))),
+        };
+        index.best()
+    }
+
+    fn best_by_asking(&self, asked: Asked<'_>, class: ClassIdx, view: View) -> Option<NodeIdx> {
+        let nodes: Vec<NodeIdx> = self
+            .searched(asked.cluster, class)
+            .into_iter()
+            .filter(|node| self.fits(asked, class, *node, view))
+            .collect();
+        let scores = self.scores(asked, class, &nodes);
+        let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
+        best.map(|(_, node)| *node)
+    }
+
+    /// The nodes to look at: all, or those that pass the fixed rules.
+    fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
+        match self.search {
+            Search::Naive => cluster.nodes.facts.ids().collect(),
+            Search::Index => self.eligible(cluster, class).nodes().to_vec(),
+        }
+    }
+
+    fn eligible(&self, cluster: &Cluster, class: ClassIdx) -> &Eligibility {
+        let constraints = cluster.classes.constraints[class] as usize;
+        self.eligible[constraints].as_ref().expect("prepared with the rules of the class")
+    }
+
+    /// Collects the rules of a class, once in a cycle.
+    pub(crate) fn prepare(&mut self, asked: Asked<'_>, class: ClassIdx) {
+        if self.rules[class].is_none() {
+            self.rules[class] = Some(ClassRules::new(asked.cluster, asked.policy, class));
+        }
+        let rules = self.rules[class].as_ref().expect("collected above");
+        let constraints = asked.cluster.classes.constraints[class] as usize;
+        self.eligible[constraints].get_or_insert_with(|| Eligibility::new(asked, class, rules));
+    }
+
+    /// Whether a task of the class fits on a node: there is room, and every rule passes.
+    pub(crate) fn fits(
+        &self,
+        asked: Asked<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+        view: View,
+    ) -> bool {
+        let request = &asked.cluster.classes.request[class];
+        let room = match view {
+            View::Now => asked.cluster.nodes.fits_now(node, request),
+            View::Later => asked.cluster.nodes.fits_later(node, request),
+        };
+        room && self.passes(asked, class, node, view, &Sensitivity::ALL)
+    }
+
+    /// Whether every rule of these sensitivities passes. The class is prepared.
+    fn passes(
+        &self,
+        asked: Asked<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+        view: View,
+        sensitivities: &[Sensitivity],
+    ) -> bool {
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        rules.admitted()
+            && sensitivities.iter().all(|s| {
+                rules.predicate(asked.policy, asked.cluster, class, node, *s, view).is_ok()
+            })
+    }
+
+    /// Whether the rules that no placement can change let the class onto a node.
+    pub(crate) fn is_eligible(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> bool {
+        self.eligible(cluster, class).has(node)
+    }
+
+    /// The scores of these nodes, normalised over them.
+    pub(crate) fn scores(&self, asked: Asked<'_>, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        let mut total = vec![0; nodes.len()];
+        let mut part = vec![0; nodes.len()];
+        for (at, term) in rules.terms() {
+            let plugin = asked.policy.plugin(*at);
+            if term.scale == Scale::Joint {
+                part.fill(0);
+                plugin.score_all(asked.cluster, class, nodes, term.id, &mut part);
+            } else {
+                for (score, node) in part.iter_mut().zip(nodes) {
+                    *score = plugin.score(asked.cluster, class, *node, term.id);
+                }
+            }
+            let largest = part.iter().copied().max().unwrap_or(0);
+            for (sum, raw) in total.iter_mut().zip(&part) {
+                *sum += term.weight * term.scale.apply(*raw, largest);
+            }
+        }
+        total
+    }
+
+    /// Whether some node, were it empty, could take a task of the class.
+    // Parity: see docs/parity.md#a9.
+    pub(crate) fn is_placeable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
+        self.prepare(asked, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        let request = &asked.cluster.classes.request[class];
+        let allocatable = &asked.cluster.nodes.allocatable;
+        let mut nodes = self.eligible(asked.cluster, class).nodes().iter();
+        rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
+    }
+
+    /// Why a task of the class fits nowhere now: for each node, the first rule that refuses it.
+    pub(crate) fn explain(&mut self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
+        self.prepare(asked, class);
+        if let Some((seen, report)) = &self.reports[class]
+            && *seen == asked.touched.len()
+        {
+            return report.clone();
+        }
+        let report = self.fresh_report(asked, class);
+        self.reports[class] = Some((asked.touched.len(), report.clone()));
+        report
+    }
+
+    fn fresh_report(&self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
+        let cluster = asked.cluster;
+        let n_nodes = cluster.nodes.facts.len();
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        if let Err(reason) = &rules.admission {
+            return FitReport::everywhere(n_nodes, reason.clone());
+        }
+        let mut counts = std::collections::BTreeMap::<Unfit, usize>::new();
+        let request = &cluster.classes.request[class];
+        let mut lacking = Vec::new();
+        for node in cluster.nodes.facts.ids() {
+            let refusal = Sensitivity::ALL
+                .into_iter()
+                .filter_map(|sensitivity| {
+                    let policy = asked.policy;
+                    rules.predicate(policy, cluster, class, node, sensitivity, View::Now).err()
+                })
+                .min();
+            lacking.clear();
+            lacking.extend(cluster.nodes.lacking(node, request).map(|dim| {
+                if dim.at() == Dimensions::PODS {
+                    Unfit::TooManyPods
+                } else {
+                    Unfit::Insufficient(dim)
+                }
+            }));
+            match refusal {
+                Some(refusal) if lacking.is_empty() || refusal < Unfit::TooManyPods => {
+                    *counts.entry(refusal).or_default() += 1;
+                }
+                Some(_) | None => {
+                    for reason in &lacking {
+                        *counts.entry(*reason).or_default() += 1;
+                    }
+                }
+            }
+        }
+        let mut report = FitReport::new(n_nodes);
+        for (reason, n_nodes) in counts {
+            report.add(&reason.text(&cluster.dimensions), n_nodes);
+        }
+        report
+    }
+
+    /// Whether a placement elsewhere can change where the class may go.
+    pub(crate) fn is_open_to_change(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
+        self.prepare(asked, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        rules.sensitivities().has(Sensitivity::Cluster)
+    }
+}

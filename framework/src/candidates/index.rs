@@ -1,0 +1,160 @@
+//! The candidate index of one class in one view.
+//!
+//! Nodes with the same fixed raw scores form a group; inside a group a tournament tree holds what
+//! depends on the node alone. Normalising looks at groups only, so a placement costs O(log nodes)
+//! for the class in hand. Other classes catch up from the log of touched nodes when they are asked.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::column::{ClassIdx, NodeIdx, Ordinal};
+
+use super::{
+    Asked,
+    rules::{ClassRules, Eligibility},
+};
+use crate::{
+    plugin::{Position, Scale, ScoreTerm, Sensitivity, View},
+    tournament::Tournament,
+};
+
+/// The best node of one class in one view.
+#[derive(Debug)]
+pub(crate) struct ClassIndex {
+    class: ClassIdx,
+    view: View,
+    /// The terms that are normalised over the candidates; they are the same for a whole group.
+    normalised: Vec<ScoreTerm>,
+    groups: Vec<Group>,
+    /// Group and position of each node; empty if there is one group of all nodes.
+    places: Vec<Option<(u32, u32)>>,
+    /// How much of the log of touched nodes is reflected.
+    seen: usize,
+}
+
+/// Nodes that no fixed score can tell apart.
+#[derive(Debug)]
+struct Group {
+    /// One raw score for each normalised term.
+    raw: Vec<i64>,
+    /// Ascending.
+    members: Vec<NodeIdx>,
+    tree: Tournament,
+}
+
+impl ClassIndex {
+    pub(super) fn new(
+        asked: Asked<'_>,
+        class: ClassIdx,
+        view: View,
+        rules: &ClassRules,
+        eligible: &Eligibility,
+    ) -> Self {
+        let is_normalised = |term: &&(Position, ScoreTerm)| term.1.scale != Scale::AsIs;
+        let normalised: Vec<(Position, ScoreTerm)> =
+            rules.terms().iter().filter(is_normalised).copied().collect();
+        let mut members = BTreeMap::<Vec<i64>, Vec<NodeIdx>>::new();
+        for node in eligible.nodes() {
+            let raw = normalised.iter().map(|(at, term)| {
+                asked.policy.plugin(*at).score(asked.cluster, class, *node, term.id)
+            });
+            members.entry(raw.collect()).or_default().push(*node);
+        }
+        let groups: Vec<Group> = members
+            .into_iter()
+            .map(|(raw, members)| {
+                let scores = members.iter().map(|node| score(asked, class, view, rules, *node));
+                Group { raw, tree: Tournament::new(scores), members }
+            })
+            .collect();
+        let n_nodes = asked.cluster.nodes.facts.len();
+        let mut places = Vec::new();
+        if groups.len() != 1 || groups[0].members.len() != n_nodes {
+            places = vec![None; n_nodes];
+            for (group, Group { members, .. }) in groups.iter().enumerate() {
+                for (position, node) in members.iter().enumerate() {
+                    places[node.at()] = Some((group as u32, position as u32));
+                }
+            }
+        }
+        let normalised = normalised.into_iter().map(|(_, term)| term).collect();
+        Self { class, view, normalised, groups, places, seen: asked.touched.len() }
+    }
+
+    /// Reflects what has changed since the last look.
+    pub(super) fn catch_up(&mut self, asked: Asked<'_>, rules: &ClassRules) {
+        let touched = &asked.touched[self.seen..];
+        self.seen = asked.touched.len();
+        let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
+        if touched.len() >= n_members {
+            for group in &mut self.groups {
+                let scores = group
+                    .members
+                    .iter()
+                    .map(|node| score(asked, self.class, self.view, rules, *node));
+                group.tree = Tournament::new(scores);
+            }
+            return;
+        }
+        for node in touched {
+            let place = match self.places.as_slice() {
+                [] => Some((0, node.at() as u32)),
+                places => places[node.at()],
+            };
+            if let Some((group, position)) = place {
+                let score = score(asked, self.class, self.view, rules, *node);
+                self.groups[group as usize].tree.set(position as usize, score);
+            }
+        }
+    }
+
+    /// The node with the highest score; of equal ones the first.
+    pub(super) fn best(&self) -> Option<NodeIdx> {
+        let feasible: Vec<(&Group, usize, i64)> = self
+            .groups
+            .iter()
+            .filter_map(|group| group.tree.best().map(|(position, score)| (group, position, score)))
+            .collect();
+        let largest: Vec<i64> = (0..self.normalised.len())
+            .map(|term| feasible.iter().map(|(group, ..)| group.raw[term]).max().unwrap_or(0))
+            .collect();
+        feasible
+            .into_iter()
+            .map(|(group, position, own)| {
+                let terms = self.normalised.iter().zip(&group.raw).zip(&largest);
+                let shared: i64 = terms
+                    .map(|((term, raw), largest)| term.weight * term.scale.apply(*raw, *largest))
+                    .sum();
+                (own + shared, std::cmp::Reverse(group.members[position]))
+            })
+            .max()
+            .map(|(_, node)| node.0)
+    }
+}
+
+/// What a node's own state gives the class there: `None` if it does not fit.
+fn score(
+    asked: Asked<'_>,
+    class: ClassIdx,
+    view: View,
+    rules: &ClassRules,
+    node: NodeIdx,
+) -> Option<i64> {
+    let cluster = asked.cluster;
+    let request = &cluster.classes.request[class];
+    let room = match view {
+        View::Now => cluster.nodes.fits_now(node, request),
+        View::Later => cluster.nodes.fits_later(node, request),
+    };
+    let passes =
+        || rules.predicate(asked.policy, cluster, class, node, Sensitivity::Node, view).is_ok();
+    if !room || !passes() {
+        return None;
+    }
+    let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);
+    Some(
+        own.map(|(at, term)| {
+            term.weight * asked.policy.plugin(*at).score(cluster, class, node, term.id)
+        })
+        .sum(),
+    )
+}

@@ -1,0 +1,75 @@
+//! One cycle, from a picture to decisions.
+
+use kube_batch_api::cluster::Cluster;
+
+use crate::{
+    candidates::Search,
+    plugin::Policy,
+    report::{self, Cycle, Opening},
+    session::Session,
+    statement::decide,
+};
+
+/// A step of a cycle: it looks at the session and makes statements.
+pub trait Action: Send + Sync {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Does its work.
+    fn execute(&self, session: &mut Session);
+}
+
+/// A point of a cycle that was reached, for those who measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Milestone {
+    /// The session is open.
+    Opened,
+    /// An action has run.
+    Acted(&'static str),
+    /// The report is written.
+    Closed,
+}
+
+/// Runs one cycle.
+///
+/// The same picture, policies and actions give the same answer: nothing else is looked at.
+/// `reached` is told of each milestone; it cannot influence anything.
+pub fn run_cycle(
+    cluster: Cluster,
+    policy: Policy,
+    actions: &[Box<dyn Action>],
+    search: Search,
+    reached: &mut dyn FnMut(Milestone),
+) -> Cycle {
+    let mut session = Session::open(cluster, policy, search);
+    let opening = Opening::of(&session);
+    reached(Milestone::Opened);
+    for (at, action) in actions.iter().enumerate() {
+        session.still_to_run = actions[at + 1..].iter().map(|action| action.name()).collect();
+        action.execute(&mut session);
+        debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
+        reached(Milestone::Acted(action.name()));
+    }
+    settle_held_places(&mut session);
+    let cycle = report::close(session, opening);
+    reached(Milestone::Closed);
+    cycle
+}
+
+/// Places that are held to the end become promises, if they wait for room; nothing is bound.
+// Parity: see docs/parity.md#a4.
+fn settle_held_places(session: &mut Session) {
+    for job in session.jobs_with_held_places() {
+        if !session.job_pipelined(job) {
+            drop(session.statement(job));
+        }
+    }
+    let promises: Vec<_> = session
+        .held
+        .iter()
+        .flat_map(|(job, moves)| moves.iter().map(move |made| (*job, *made)))
+        .filter(|(_, made)| made.is_promise())
+        .map(|(job, made)| decide(session, job, made))
+        .collect();
+    session.decisions.extend(promises);
+}

@@ -1,0 +1,375 @@
+//! What a cycle says about itself, and how that becomes the status of API objects.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Dim, JobIdx, QueueIdx, TaskIdx},
+    crd::{PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
+    decision::{Decision, PodRef},
+    facts::{group::GroupFacts, queue::QueueFacts},
+    name::{JobKey, Name},
+    reason::{FitReport, JobProblem},
+    resource::{Row, Share},
+    status::TaskStatus,
+};
+
+use crate::{plugin::QueueShares, session::Session};
+
+/// Why a task could not be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It fits on no node.
+    Unfit(FitReport),
+    /// Its queue would exceed a hard limit.
+    Capability(Dim),
+    /// The room it fits into is kept for queues that deserve it.
+    HeldBack,
+}
+
+/// All a cycle has to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cycle {
+    /// What is to be done, in order.
+    pub decisions: Vec<Decision>,
+    /// Every job, in row order.
+    pub jobs: Vec<JobReport>,
+    /// Every queue, in row order.
+    pub queues: Vec<QueueReport>,
+    /// What the nodes can give, summed up, as Kubernetes quantities.
+    pub total: BTreeMap<String, String>,
+}
+
+/// Where a group stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Fewer tasks than the minimum have a place.
+    Pending,
+    /// At least the minimum have one.
+    Running,
+    /// Some run, but the minimum cannot be reached.
+    Unknown,
+    /// All tasks have finished.
+    // Parity: new, see docs/parity.md#e4.
+    Completed,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Unknown => "Unknown",
+            Self::Completed => "Completed",
+        })
+    }
+}
+
+/// What a cycle says about a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobReport {
+    /// Who it is.
+    pub key: JobKey,
+    /// Its PodGroup, if it has one.
+    pub group: Option<Arc<GroupFacts>>,
+    /// Its queue, if that exists.
+    pub queue: Option<Name>,
+    /// Where it stands after the cycle.
+    pub phase: Phase,
+    /// Number of tasks that must have a place before any starts.
+    pub min_available: u32,
+    /// Number of tasks.
+    pub n_tasks: u32,
+    /// Tasks that run.
+    pub running: u32,
+    /// Tasks that finished well.
+    pub succeeded: u32,
+    /// Tasks that failed.
+    pub failed: u32,
+    /// Tasks that wait, those with scheduling gates aside.
+    pub pending: u32,
+    /// Why it cannot start, if so: a word for machines and a sentence for people.
+    pub unschedulable: Option<(&'static str, String)>,
+    /// Whether it had a turn.
+    pub tried: bool,
+    /// Tasks that wait although the job had a turn.
+    pub unplaced: Vec<PodRef>,
+    /// Why they wait.
+    pub unplaced_because: String,
+    /// The share by which it is ranked, as the cycle began.
+    pub share: Option<Share>,
+}
+
+/// What a cycle says about a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueReport {
+    /// The queue.
+    pub queue: Arc<QueueFacts>,
+    /// Its shares as the cycle began; `None` if no policy looks at shares or it has no jobs.
+    pub opening: Option<QueueShares>,
+    /// Its shares after the cycle.
+    pub closing: Option<QueueShares>,
+    /// What the shares are in, for display.
+    pub deserved: BTreeMap<String, String>,
+    /// What its tasks hold after the cycle, for display.
+    pub allocated: BTreeMap<String, String>,
+    /// Number of its PodGroups by phase.
+    pub groups: BTreeMap<Phase, u32>,
+}
+
+/// Shares of jobs and queues as a cycle begins.
+pub(crate) struct Opening {
+    queues: Vec<Option<QueueShares>>,
+    jobs: Vec<Option<Share>>,
+}
+
+impl Opening {
+    pub(crate) fn of(session: &Session) -> Self {
+        let cluster = session.cluster();
+        let queues = cluster.queues.facts.ids();
+        let jobs = cluster.jobs.key.ids();
+        Self {
+            queues: queues.map(|queue| session.policy.queue_shares(cluster, queue)).collect(),
+            jobs: jobs.map(|job| session.policy.job_share(cluster, job)).collect(),
+        }
+    }
+}
+
+/// Writes the report of a session that is over.
+pub(crate) fn close(session: Session, opening: Opening) -> Cycle {
+    let cluster = session.cluster();
+    let jobs: Vec<JobReport> = cluster
+        .jobs
+        .key
+        .ids()
+        .zip(opening.jobs)
+        .map(|(job, share)| JobReport { share, ..job_report(&session, job) })
+        .collect();
+    let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
+    for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
+        if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {
+            *phases[kube_batch_api::column::Ordinal::at(queue)].entry(report.phase).or_default() +=
+                1;
+        }
+    }
+    let queues = cluster
+        .queues
+        .facts
+        .ids()
+        .zip(opening.queues)
+        .zip(phases)
+        .map(|((queue, opening), groups)| queue_report(&session, queue, opening, groups))
+        .collect();
+    let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
+    Cycle { jobs, queues, total, decisions: session.decisions }
+}
+
+fn queue_report(
+    session: &Session,
+    queue: QueueIdx,
+    opening: Option<QueueShares>,
+    groups: BTreeMap<Phase, u32>,
+) -> QueueReport {
+    let cluster = session.cluster();
+    let closing = session.policy.queue_shares(cluster, queue);
+    let display =
+        |row: Option<&Row>| row.map(|r| cluster.dimensions.display(r)).unwrap_or_default();
+    QueueReport {
+        queue: Arc::clone(&cluster.queues.facts[queue]),
+        deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
+        allocated: display(closing.as_ref().map(|shares| &shares.allocated)),
+        opening,
+        closing,
+        groups,
+    }
+}
+
+fn job_report(session: &Session, job: JobIdx) -> JobReport {
+    let cluster = session.cluster();
+    let counts = &cluster.jobs.counts[job];
+    let n_tasks = cluster.jobs.tasks[job].len() as u32;
+    let (succeeded, failed) = (counts.of(TaskStatus::Succeeded), counts.of(TaskStatus::Failed));
+    let finished = n_tasks > 0 && succeeded + failed == n_tasks;
+    let unschedulable = if finished { None } else { why_unschedulable(session, job) };
+    let running = counts.of(TaskStatus::Running);
+    let min_available = cluster.jobs.min_available[job];
+    let phase = if finished {
+        Phase::Completed
+    } else if running > 0 && unschedulable.is_some() {
+        Phase::Unknown
+    } else if counts.ready() >= min_available {
+        Phase::Running
+    } else {
+        Phase::Pending
+    };
+    let tried = session.was_tried(job);
+    JobReport {
+        key: cluster.jobs.key[job].clone(),
+        group: cluster.jobs.group[job].clone(),
+        queue: cluster.jobs.queue[job].map(|queue| cluster.queues.facts[queue].name.clone()),
+        phase,
+        min_available,
+        n_tasks,
+        running,
+        succeeded,
+        failed,
+        pending: counts.of(TaskStatus::Pending),
+        unplaced: if tried { unplaced(session, job) } else { Vec::new() },
+        unplaced_because: if tried { failure_text(session, job) } else { String::new() },
+        unschedulable,
+        tried,
+        share: None,
+    }
+}
+
+/// Tasks of a job that had a turn and are not to be bound.
+fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
+    let cluster = session.cluster();
+    let is_held = |task: TaskIdx| {
+        session.held.get(&job).is_some_and(|moves| moves.iter().any(|made| made.is_of(task)))
+    };
+    let waits = |task: &TaskIdx| match cluster.status(*task) {
+        TaskStatus::Pending => cluster.is_waiting(*task),
+        TaskStatus::Pipelined => true,
+        TaskStatus::Allocated => is_held(*task),
+        TaskStatus::Binding
+        | TaskStatus::Bound
+        | TaskStatus::Running
+        | TaskStatus::Releasing
+        | TaskStatus::Succeeded
+        | TaskStatus::Failed
+        | TaskStatus::Unknown => false,
+    };
+    cluster.jobs.tasks[job].iter().filter(waits).map(|task| cluster.pod(task)).collect()
+}
+
+/// The reason and message of a job that cannot start.
+// Parity: the real reasons, see docs/parity.md#e2.
+fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, String)> {
+    let cluster = session.cluster();
+    if let Some(problem) = &cluster.jobs.problem[job] {
+        return Some((problem.reason(), problem_text(cluster, job, problem)));
+    }
+    let missing = cluster.jobs.min_available[job].saturating_sub(cluster.jobs.counts[job].ready());
+    if missing == 0 || !session.policy.reports_unready_jobs() {
+        return None;
+    }
+    let reason = match session.failure(job) {
+        Some(Failure::Capability(_)) => "QueueCapability",
+        Some(Failure::Unfit(_) | Failure::HeldBack) | None => "NotEnoughResources",
+    };
+    let n_tasks = cluster.jobs.tasks[job].len();
+    let why = failure_text(session, job);
+    Some((reason, format!("{missing}/{n_tasks} tasks in gang unschedulable: {why}")))
+}
+
+fn problem_text(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
+    let gated = cluster.jobs.tasks[job].iter().filter(|task| cluster.tasks.gated[*task]).count();
+    match problem {
+        JobProblem::NotEnoughTasks { .. } if gated > 0 => {
+            format!("{problem} ({gated} more wait for their scheduling gates)")
+        }
+        JobProblem::NotEnoughTasks { .. }
+        | JobProblem::NoPodGroup(_)
+        | JobProblem::QueueNotFound(_) => problem.to_string(),
+    }
+}
+
+/// Why tasks of the job wait, in one sentence.
+fn failure_text(session: &Session, job: JobIdx) -> String {
+    let cluster = session.cluster();
+    let queue = || {
+        let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
+        cluster.queues.facts[queue].name.clone()
+    };
+    match session.failure(job) {
+        Some(Failure::Unfit(report)) => report.to_string(),
+        Some(Failure::Capability(dim)) => format!(
+            "queue \"{}\" would exceed its capability of {}",
+            queue(),
+            cluster.dimensions.name(*dim)
+        ),
+        Some(Failure::HeldBack) => format!(
+            "queue \"{}\" holds what it deserves, and what is idle is kept for queues that hold less",
+            queue()
+        ),
+        None if !session.was_tried(job)
+            && session.overused(
+                cluster.jobs.queue[job].expect("a job that is scheduled has a queue"),
+            ) =>
+        {
+            format!("queue \"{}\" holds what it deserves", queue())
+        }
+        None => FitReport::new(cluster.nodes.facts.len()).to_string(),
+    }
+}
+
+/// The status a PodGroup should have after a cycle, if it differs from the one it has.
+///
+/// The Unschedulable condition is one entry: it is True with a reason while the group cannot
+/// start, and turned False once it can. Its time and transition id change only with its status.
+// Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
+pub fn next_group_status(
+    report: &JobReport,
+    cycle_id: &str,
+    now: Timestamp,
+) -> Option<PodGroupStatus> {
+    let stored = &report.group.as_ref()?.status;
+    let mut next = stored.clone();
+    let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    next.phase = report.phase.to_string();
+    next.running = count(report.running);
+    next.succeeded = count(report.succeeded);
+    next.failed = count(report.failed);
+    let (status, reason, message) = match &report.unschedulable {
+        Some((reason, message)) => ("True", *reason, message.clone()),
+        None => ("False", "", String::new()),
+    };
+    let present = next.conditions.iter_mut().find(|condition| condition.type_ == UNSCHEDULABLE);
+    match present {
+        None if status == "False" => {}
+        None => next.conditions.push(PodGroupCondition {
+            type_: UNSCHEDULABLE.to_owned(),
+            status: status.to_owned(),
+            transition_id: cycle_id.to_owned(),
+            last_transition_time: Some(Time(now)),
+            reason: reason.to_owned(),
+            message,
+        }),
+        Some(condition) => {
+            if condition.status != status {
+                condition.status = status.to_owned();
+                condition.transition_id = cycle_id.to_owned();
+                condition.last_transition_time = Some(Time(now));
+            }
+            condition.reason = reason.to_owned();
+            condition.message = message;
+        }
+    }
+    (next != *stored).then_some(next)
+}
+
+/// The status a queue should have after a cycle, if it differs from the one it has.
+// Parity: new, see docs/parity.md#e5.
+pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
+    let count =
+        |phase| i32::try_from(report.groups.get(&phase).copied().unwrap_or(0)).unwrap_or(i32::MAX);
+    let quantities = |amounts: &BTreeMap<String, String>| {
+        amounts.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect()
+    };
+    let next = QueueStatus {
+        unknown: count(Phase::Unknown),
+        pending: count(Phase::Pending),
+        running: count(Phase::Running),
+        allocated: quantities(&report.allocated),
+        deserved: quantities(&report.deserved),
+        share: report
+            .closing
+            .as_ref()
+            .map(|s| format!("{:.2}", s.share.as_f64()))
+            .unwrap_or_default(),
+    };
+    (next != report.queue.status).then_some(next)
+}

@@ -1,0 +1,325 @@
+//! One cycle's working state: the picture, the policies, and what has been decided.
+//!
+//! A session has no handle to the world. Actions read it freely and change it only through
+//! [`Statement`](crate::statement::Statement)s; what leaves it is data.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    decision::Decision,
+    reason::FitReport,
+    resource::Row,
+    status::{Placement, TaskStatus},
+};
+
+use crate::{
+    candidates::{Asked, Candidates, Choice, Search},
+    plugin::{Change, OrderScope, Policy, View},
+    report::Failure,
+    statement::{Move, Statement},
+};
+
+/// The state of one cycle.
+pub struct Session {
+    pub(crate) cluster: Cluster,
+    pub(crate) policy: Policy,
+    candidates: Candidates,
+    log: Log,
+    pub(crate) decisions: Vec<Decision>,
+    /// Places that stand for this cycle without being decided, by job.
+    pub(crate) held: BTreeMap<JobIdx, Vec<Move>>,
+    failures: Column<JobIdx, Option<Failure>>,
+    /// Jobs that had a turn.
+    tried: Column<JobIdx, bool>,
+    /// Actions that come after the one that runs, by name.
+    pub(crate) still_to_run: Vec<&'static str>,
+}
+
+/// What has moved, in order, for those who catch up.
+#[derive(Debug, Default)]
+struct Log {
+    nodes: Vec<NodeIdx>,
+    jobs: Vec<JobIdx>,
+    /// Entries up to here have been read and may not be taken back.
+    read: LogPosition,
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogPosition {
+    nodes: usize,
+    jobs: usize,
+}
+
+impl Log {
+    fn end(&self) -> LogPosition {
+        LogPosition { nodes: self.nodes.len(), jobs: self.jobs.len() }
+    }
+
+    /// Forgets moves that have been taken back, unless somebody has seen them.
+    fn take_back_to(&mut self, position: LogPosition) {
+        if self.read.nodes <= position.nodes && self.read.jobs <= position.jobs {
+            self.nodes.truncate(position.nodes);
+            self.jobs.truncate(position.jobs);
+        }
+    }
+}
+
+impl Session {
+    /// Opens a session: jobs that cannot be scheduled are marked, then the plugins are told.
+    pub fn open(mut cluster: Cluster, mut policy: Policy, search: Search) -> Self {
+        // Parity: validity is asked for real, see docs/parity.md#j6.
+        for job in cluster.jobs.key.ids() {
+            if cluster.jobs.problem[job].is_none() {
+                cluster.jobs.problem[job] = policy.job_valid(&cluster, job).err();
+            }
+        }
+        policy.open(&cluster);
+        let n_jobs = cluster.jobs.key.len();
+        Self {
+            candidates: Candidates::new(search, &cluster),
+            cluster,
+            policy,
+            log: Log::default(),
+            decisions: Vec::new(),
+            held: BTreeMap::new(),
+            failures: Column::filled(None, n_jobs),
+            tried: Column::filled(false, n_jobs),
+            still_to_run: Vec::new(),
+        }
+    }
+
+    /// The picture as it is now.
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Starts a statement for a job; places held for the job become its first moves.
+    pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
+        let moves = self.held.remove(&job).unwrap_or_default();
+        Statement::new(self, job, moves)
+    }
+
+    /// Which queue goes first; ties by creation time, then name.
+    pub fn queue_order(&self, l: QueueIdx, r: QueueIdx) -> Ordering {
+        self.policy.queue_order(&self.cluster, l, r)
+    }
+
+    /// Which job goes first; ties by creation time, then namespace and name.
+    pub fn job_order(&self, l: JobIdx, r: JobIdx) -> Ordering {
+        self.policy.job_order(&self.cluster, l, r)
+    }
+
+    pub(crate) fn order_scope(&self) -> OrderScope {
+        self.policy.order_scope()
+    }
+
+    /// The tasks of a job that wait to be placed by us, first one first; ties by creation time,
+    /// then name.
+    pub fn waiting_tasks(&self, job: JobIdx) -> Vec<TaskIdx> {
+        let all = self.cluster.jobs.tasks[job].iter();
+        let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
+        waiting.sort_by(|l, r| self.policy.task_order(&self.cluster, *l, *r));
+        waiting
+    }
+
+    /// Whether the job is scheduled in this cycle and has tasks that wait.
+    pub fn has_waiting_tasks(&self, job: JobIdx) -> bool {
+        self.cluster.is_schedulable(job)
+            && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
+    }
+
+    /// Whether the job's allocated tasks may start.
+    pub fn job_ready(&self, job: JobIdx) -> bool {
+        self.policy.job_ready(&self.cluster, job)
+    }
+
+    /// Whether the job will be ready once its pipelined tasks have their room.
+    pub fn job_pipelined(&self, job: JobIdx) -> bool {
+        self.policy.job_pipelined(&self.cluster, job)
+    }
+
+    /// How many waiting tasks the job must still place to be ready or pipelined.
+    pub fn tasks_missing(&self, job: JobIdx) -> u32 {
+        self.policy.tasks_missing(&self.cluster, job)
+    }
+
+    /// Whether the queue holds what it deserves.
+    pub fn overused(&self, queue: QueueIdx) -> bool {
+        self.policy.overused(&self.cluster, queue)
+    }
+
+    /// Whether the task's queue may hold the task as well.
+    ///
+    /// # Errors
+    ///
+    /// The dimension whose hard limit would be exceeded.
+    pub fn within_capability(&self, task: TaskIdx) -> Result<(), Dim> {
+        self.policy.within_capability(&self.cluster, task)
+    }
+
+    /// Whether `victim` may go for `preemptor`.
+    pub fn preemptable(&self, preemptor: TaskIdx, victim: TaskIdx) -> bool {
+        self.policy.preemptable(&self.cluster, preemptor, victim)
+    }
+
+    /// Whether `victim` may go for `reclaimer`.
+    pub fn reclaimable(&self, reclaimer: TaskIdx, victim: TaskIdx) -> bool {
+        self.policy.reclaimable(&self.cluster, reclaimer, victim)
+    }
+
+    /// What must stay idle while room is lent, by dimension.
+    pub fn held_back(&mut self) -> Row {
+        let width = self.cluster.dimensions.len();
+        let mut placeable: Column<QueueIdx, Row> =
+            Column::filled(Row::zero(width), self.cluster.queues.facts.len());
+        let mut by_class = BTreeMap::<(QueueIdx, ClassIdx), i64>::new();
+        for (queue, jobs) in self.cluster.queues.jobs.iter() {
+            for job in jobs.iter().filter(|job| self.has_waiting_tasks(**job)) {
+                for task in self.cluster.jobs.tasks[*job].iter() {
+                    if self.cluster.is_waiting(task) {
+                        *by_class.entry((queue, self.cluster.tasks.class[task])).or_default() += 1;
+                    }
+                }
+            }
+        }
+        for ((queue, class), n_tasks) in by_class {
+            if self.is_placeable(class) {
+                for (dim, amount) in self.cluster.classes.request[class].amounts() {
+                    placeable[queue][*dim] =
+                        placeable[queue][*dim].saturating_add(amount.saturating_mul(n_tasks));
+                }
+            }
+        }
+        self.policy.held_back(&self.cluster, &placeable)
+    }
+
+    /// The best node for a task of the class, one where it fits now before one where it must wait.
+    // Parity: see docs/parity.md#a3.
+    pub fn best_node(&mut self, class: ClassIdx) -> Option<Choice> {
+        [View::Now, View::Later].into_iter().find_map(|view| self.best_node_in(class, view))
+    }
+
+    /// The best node for a task of the class where it fits in this view.
+    pub fn best_node_in(&mut self, class: ClassIdx, view: View) -> Option<Choice> {
+        let (candidates, asked) = self.ask();
+        let node = candidates.best(asked, class, view)?;
+        Some(Choice { node, view })
+    }
+
+    /// Whether a task of the class fits on the node.
+    pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, view: View) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.prepare(asked, class);
+        candidates.fits(asked, class, node, view)
+    }
+
+    /// Whether the rules that no placement can change let the class onto the node.
+    pub fn is_eligible(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.prepare(asked, class);
+        candidates.is_eligible(asked.cluster, class, node)
+    }
+
+    /// The scores of these nodes for the class, normalised over them.
+    pub fn scores(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
+        let (candidates, asked) = self.ask_unread();
+        candidates.prepare(asked, class);
+        candidates.scores(asked, class, nodes)
+    }
+
+    /// Whether some node, were it empty, could take a task of the class.
+    pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.is_placeable(asked, class)
+    }
+
+    /// Whether a placement elsewhere can change where the class may go.
+    pub fn is_open_to_change(&mut self, class: ClassIdx) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.is_open_to_change(asked, class)
+    }
+
+    /// Why a task of the class fits nowhere now.
+    pub fn explain(&mut self, class: ClassIdx) -> FitReport {
+        let (candidates, asked) = self.ask();
+        candidates.explain(asked, class)
+    }
+
+    /// For a question whose answer is remembered together with how much of the log it reflects.
+    fn ask(&mut self) -> (&mut Candidates, Asked<'_>) {
+        self.log.read.nodes = self.log.nodes.len();
+        self.ask_unread()
+    }
+
+    fn ask_unread(&mut self) -> (&mut Candidates, Asked<'_>) {
+        let asked =
+            Asked { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
+        (&mut self.candidates, asked)
+    }
+
+    /// Notes that a job had a turn.
+    pub fn note_tried(&mut self, job: JobIdx) {
+        self.tried[job] = true;
+    }
+
+    /// Notes why a task of the job could not be placed. The first reason of a cycle stays.
+    pub fn note_failure(&mut self, job: JobIdx, failure: impl FnOnce(&mut Self) -> Failure) {
+        if self.failures[job].is_none() {
+            let failure = failure(self);
+            self.failures[job] = Some(failure);
+        }
+    }
+
+    /// Why the job could not place all its tasks, if it was tried and could not.
+    pub fn failure(&self, job: JobIdx) -> Option<&Failure> {
+        self.failures[job].as_ref()
+    }
+
+    /// Whether the job had a turn.
+    pub fn was_tried(&self, job: JobIdx) -> bool {
+        self.tried[job]
+    }
+
+    /// Whether an action of this name comes later in the cycle.
+    pub fn is_still_to_run(&self, action: &str) -> bool {
+        self.still_to_run.contains(&action)
+    }
+
+    /// Jobs for which places are held.
+    pub fn jobs_with_held_places(&self) -> Vec<JobIdx> {
+        self.held.keys().copied().collect()
+    }
+
+    /// Number of moves of jobs so far.
+    pub(crate) fn moves_logged(&self) -> usize {
+        self.log.jobs.len()
+    }
+
+    /// Jobs whose tasks have moved since a point of the log.
+    pub(crate) fn jobs_moved_since(&mut self, seen: usize) -> &[JobIdx] {
+        self.log.read.jobs = self.log.jobs.len();
+        &self.log.jobs[seen..]
+    }
+
+    pub(crate) fn log_end(&self) -> LogPosition {
+        self.log.end()
+    }
+
+    pub(crate) fn take_back_log(&mut self, position: LogPosition) {
+        self.log.take_back_to(position);
+    }
+
+    /// Moves a task and tells everybody; returns where it stood.
+    pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
+        let from = self.cluster.set_placement(task, to);
+        for node in [from.node, to.node.filter(|_| from.node != to.node)].into_iter().flatten() {
+            self.log.nodes.push(node);
+        }
+        self.log.jobs.extend(self.cluster.tasks.job[task]);
+        self.policy.placed(&self.cluster, &Change { task, from, to });
+        from
+    }
+}
