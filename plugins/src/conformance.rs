@@ -1,0 +1,52 @@
+//! Conformance: what keeps the cluster itself alive is never a victim.
+//!
+//! Upstream: `plugins/conformance/conformance.go`.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
+};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+
+/// Priority classes whose pods stay.
+const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+/// The namespace whose pods stay.
+const PROTECTED_NAMESPACE: &str = "kube-system";
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct Conformance;
+
+impl Plugin for Conformance {
+    fn name(&self) -> &'static str {
+        "conformance"
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+        Sensitivities::NONE
+    }
+
+    fn preemptable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
+        unless_protected(cluster, victim)
+    }
+
+    fn reclaimable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
+        unless_protected(cluster, victim)
+    }
+}
+
+fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Verdict {
+    let facts = &cluster.tasks.facts[victim];
+    let class = facts.priority_class.as_deref();
+    if class.is_some_and(|class| PROTECTED_CLASSES.contains(&class))
+        || &*facts.key.namespace == PROTECTED_NAMESPACE
+    {
+        Verdict::Deny
+    } else {
+        Verdict::Allow
+    }
+}

@@ -1,0 +1,100 @@
+//! Dominant resource fairness between the jobs of a queue.
+//!
+//! The share of a job is its largest part of any one resource of the cluster:
+//! `share(j) = max over r of allocated(j, r) / total(r)`, where total is the allocatable of all
+//! nodes. A resource of total 0 counts as 0 if unheld and 1 if held. The job with the smaller share
+//! goes first. A task may take a victim's room if its job's share afterwards does not exceed the
+//! victim's job's share afterwards.
+//!
+//! Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011; upstream `plugins/drf/drf.go`,
+//! which compares floats within 1e-6 and counts rejected candidates as gone.
+
+use std::cmp::Ordering;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
+    resource::{Ledger, Request, Row, Share},
+};
+use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Sensitivities, Verdict};
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct Drf {
+    /// The resources that shares look at.
+    shared: Vec<Dim>,
+    /// What all nodes can give.
+    total: Row,
+    /// What the tasks of each job hold.
+    allocated: Ledger<JobIdx>,
+    /// Follows from `allocated` and `total`.
+    share: Column<JobIdx, Share>,
+}
+
+impl Drf {
+    fn share_of(&self, allocated: &[i64]) -> Share {
+        use kube_batch_api::column::Ordinal;
+        let parts = self.shared.iter().map(|dim| Share::of(allocated[dim.at()], self.total[*dim]));
+        parts.max().unwrap_or(Share::ZERO)
+    }
+
+    /// The share of a job with `request` added `sign` times.
+    fn share_with(&self, job: JobIdx, request: &Request, sign: i64) -> Share {
+        let mut allocated = self.allocated[job].to_vec();
+        request.charge(&mut allocated, sign);
+        self.share_of(&allocated)
+    }
+}
+
+impl Plugin for Drf {
+    fn name(&self) -> &'static str {
+        "drf"
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster) {
+        let n_jobs = cluster.jobs.key.len();
+        self.shared = cluster.dimensions.shared().collect();
+        self.total = cluster.nodes.allocatable.total();
+        self.allocated = Ledger::zero(cluster.dimensions.len(), n_jobs);
+        for (task, placement) in cluster.tasks.placement.iter() {
+            if let Some(job) = cluster.tasks.job[task].filter(|_| placement.status.is_held()) {
+                cluster.request(task).charge(&mut self.allocated[job], 1);
+            }
+        }
+        self.share = self.allocated.ids().map(|job| self.share_of(&self.allocated[job])).collect();
+    }
+
+    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+        let sign = change.held();
+        if let Some(job) = cluster.tasks.job[change.task].filter(|_| sign != 0) {
+            cluster.request(change.task).charge(&mut self.allocated[job], sign);
+            self.share[job] = self.share_of(&self.allocated[job]);
+        }
+    }
+
+    fn job_order(&self, _: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
+        self.share[l].cmp(&self.share[r])
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+        Sensitivities::NONE
+    }
+
+    fn preemptable(&self, cluster: &Cluster, preemptor: TaskIdx, victim: TaskIdx) -> Verdict {
+        let (Some(own), Some(other)) = (cluster.tasks.job[preemptor], cluster.tasks.job[victim])
+        else {
+            return Verdict::Deny;
+        };
+        let gained = self.share_with(own, cluster.request(preemptor), 1);
+        let lost = self.share_with(other, cluster.request(victim), -1);
+        if gained <= lost { Verdict::Allow } else { Verdict::Deny }
+    }
+
+    fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {
+        Some(self.share[job])
+    }
+}

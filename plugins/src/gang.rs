@@ -1,0 +1,78 @@
+//! Gang: a job starts with its minimum or not at all, and is not broken below it.
+//!
+//! A job is valid if enough of its tasks could count toward the minimum, ready if enough do, and
+//! pipelined if enough will once promised room is free. Jobs that are not ready go before those
+//! that are. As a victim a job gives up at most what it has above its minimum; a minimum of 0 or 1
+//! protects nothing.
+//!
+//! Upstream: `plugins/gang/gang.go`, whose protection looks at each victim alone.
+// Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
+
+use std::cmp::Ordering;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, JobIdx, TaskIdx},
+    reason::JobProblem,
+};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct Gang;
+
+impl Plugin for Gang {
+    fn name(&self) -> &'static str {
+        "gang"
+    }
+
+    fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
+        self.job_ready(cluster, l).cmp(&self.job_ready(cluster, r))
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
+        let valid = cluster.jobs.counts[job].valid();
+        let min = cluster.jobs.min_available[job];
+        if valid < min { Err(JobProblem::NotEnoughTasks { valid, min }) } else { Ok(()) }
+    }
+
+    fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        cluster.jobs.counts[job].ready() >= cluster.jobs.min_available[job]
+    }
+
+    fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        self.tasks_missing(cluster, job) == 0
+    }
+
+    fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
+        let counts = &cluster.jobs.counts[job];
+        cluster.jobs.min_available[job].saturating_sub(counts.ready() + counts.pipelined())
+    }
+
+    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+        Sensitivities::NONE
+    }
+
+    fn preemptable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
+        can_spare(cluster, victim)
+    }
+
+    fn reclaimable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
+        can_spare(cluster, victim)
+    }
+
+    fn reports_unready_jobs(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the victim's job, as it is with earlier victims gone, can lose one more task.
+fn can_spare(cluster: &Cluster, victim: TaskIdx) -> Verdict {
+    let Some(job) = cluster.tasks.job[victim] else { return Verdict::Deny };
+    let min = cluster.jobs.min_available[job];
+    if min <= 1 || cluster.jobs.counts[job].ready() > min { Verdict::Allow } else { Verdict::Deny }
+}

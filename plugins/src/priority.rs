@@ -1,0 +1,58 @@
+//! Priority: the more important goes first, and only the less important may be preempted.
+//!
+//! Jobs are ranked by the value of their PriorityClass, tasks by their pod's priority. Between jobs
+//! a victim's job must rank strictly lower than the preemptor's; inside one job it is the tasks
+//! that are compared. Reclaim is between queues and none of its business.
+//!
+//! Upstream: `plugins/priority/priority.go`, which has no say in preemption.
+// Parity: differs, see docs/parity.md#p2 and docs/parity.md#p7.
+
+use std::cmp::Ordering;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct Priority;
+
+impl Plugin for Priority {
+    fn name(&self) -> &'static str {
+        "priority"
+    }
+
+    fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
+        cluster.jobs.priority[r].cmp(&cluster.jobs.priority[l])
+    }
+
+    fn task_order(&self, cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
+        cluster.tasks.priority[r].cmp(&cluster.tasks.priority[l])
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn sensitivities(
+        &self,
+        _: &Cluster,
+        _: kube_batch_api::column::ClassIdx,
+    ) -> Sensitivities {
+        Sensitivities::NONE
+    }
+
+    fn preemptable(&self, cluster: &Cluster, preemptor: TaskIdx, victim: TaskIdx) -> Verdict {
+        let (tasks, jobs) = (&cluster.tasks, &cluster.jobs);
+        let lower = match (tasks.job[preemptor], tasks.job[victim]) {
+            (Some(own), Some(other)) if own == other => {
+                tasks.priority[victim] < tasks.priority[preemptor]
+            }
+            (Some(own), Some(other)) => jobs.priority[other] < jobs.priority[own],
+            (None, _) | (_, None) => false,
+        };
+        if lower { Verdict::Allow } else { Verdict::Deny }
+    }
+}

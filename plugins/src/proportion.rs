@@ -1,0 +1,319 @@
+//! Proportion: the cluster is divided between queues by weight.
+//!
+//! What a queue deserves is its weighted max-min fair share, in each resource on its own. With
+//! `cap(q) = min(request(q), capability(q))`, a level L is raised from 0 and each queue holds
+//! `min(cap(q), weight(q) * L)` until nothing is left or nobody wants more: a queue never deserves
+//! more than it can use, and what it does not want goes to the others. The division is exact: units
+//! that do not divide go one each to the largest remainders, ties in queue order.
+//!
+//! A queue's share is the largest part of what it deserves that it holds; the queue with the
+//! smaller share goes first. It is overused when, over the resources its waiting tasks ask for,
+//! that part has reached the whole. What it deserves is fixed for the cycle; what it holds and asks
+//! for follows every placement.
+//!
+//! Upstream: `plugins/proportion/proportion.go`, which divides by rounds of floats and looks at all
+//! resources together.
+// Parity: differs, see docs/parity.md#d1, docs/parity.md#a6 and docs/parity.md#c3.
+
+use std::cmp::Ordering;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, Ordinal, QueueIdx, TaskIdx},
+    resource::{Ledger, Row, Share},
+    status::TaskStatus,
+};
+use kube_batch_framework::plugin::{Change, OrderScope, Plugin, QueueShares, Sensitivities, Verdict};
+
+/// The plugin.
+#[derive(Debug, Default)]
+pub struct Proportion {
+    /// The resources that shares look at.
+    shared: Vec<Dim>,
+    /// What each queue deserves; 0 for queues without jobs.
+    deserved: Ledger<QueueIdx>,
+    /// What the tasks of each queue hold, pod slots included.
+    allocated: Ledger<QueueIdx>,
+    /// What the waiting tasks of each queue ask for.
+    pending: Ledger<QueueIdx>,
+    /// What each queue held and asked for as the cycle began.
+    request: Ledger<QueueIdx>,
+    /// Follows from `allocated` and `deserved`.
+    share: Column<QueueIdx, Share>,
+}
+
+impl Proportion {
+    fn share_of(&self, queue: QueueIdx) -> Share {
+        let parts = self.shared.iter().map(|dim| self.part(queue, *dim));
+        parts.max().unwrap_or(Share::ZERO)
+    }
+
+    /// The part of what a queue deserves of a resource that it holds.
+    fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
+        Share::of(self.allocated[queue][dim.at()], self.deserved[queue][dim.at()])
+    }
+
+    /// Whether the task's request counts as demand of its queue.
+    // Parity: gated tasks and those of invalid jobs add nothing, see docs/parity.md#d2.
+    fn is_demand(cluster: &Cluster, task: TaskIdx, status: TaskStatus) -> bool {
+        status == TaskStatus::Pending
+            && cluster.tasks.ours[task]
+            && !cluster.tasks.gated[task]
+            && cluster.tasks.job[task].is_some_and(|job| cluster.is_schedulable(job))
+    }
+
+    /// Divides what there is of one resource; writes into `deserved`.
+    fn divide(&mut self, dim: Dim, total: i64, cluster: &Cluster) {
+        let claims: Vec<Claim> = cluster
+            .queues
+            .jobs
+            .iter()
+            .filter(|(_, jobs)| !jobs.is_empty())
+            .map(|(queue, _)| {
+                let limit = cluster.queues.capability[queue]
+                    .iter()
+                    .find(|(own, _)| *own == dim)
+                    .map_or(i64::MAX, |(_, limit)| *limit);
+                let wanted = self.request[queue][dim.at()].min(limit);
+                Claim { queue, weight: cluster.queues.facts[queue].weight, wanted }
+            })
+            .filter(|claim| claim.weight > 0 && claim.wanted > 0)
+            .collect();
+        for (queue, amount) in fair_shares(claims, total) {
+            self.deserved[queue][dim.at()] = amount;
+        }
+    }
+}
+
+/// What one queue can use of a resource.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    queue: QueueIdx,
+    weight: u32,
+    wanted: i64,
+}
+
+/// The weighted max-min fair division of `total` among claims, in whole units.
+fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
+    let mut left = i128::from(total.max(0));
+    let mut weights: i128 = claims.iter().map(|claim| i128::from(claim.weight)).sum();
+    // The claim that is met at the lowest level comes first.
+    claims.sort_by(|l, r| {
+        let (level_l, level_r) = (
+            i128::from(l.wanted) * i128::from(r.weight),
+            i128::from(r.wanted) * i128::from(l.weight),
+        );
+        level_l.cmp(&level_r).then(l.queue.cmp(&r.queue))
+    });
+    let mut shares = Vec::with_capacity(claims.len());
+    let mut unmet = claims.as_slice();
+    while let [claim, rest @ ..] = unmet {
+        let (weight, wanted) = (i128::from(claim.weight), i128::from(claim.wanted));
+        if wanted * weights > left * weight {
+            break;
+        }
+        shares.push((claim.queue, claim.wanted));
+        left -= wanted;
+        weights -= weight;
+        unmet = rest;
+    }
+    // What is left is divided by weight alone: nobody here can have all it wants.
+    let mut rounded: Vec<(QueueIdx, i128, i128)> = unmet
+        .iter()
+        .map(|claim| {
+            let exact = left * i128::from(claim.weight);
+            (claim.queue, exact / weights, exact % weights)
+        })
+        .collect();
+    let given: i128 = rounded.iter().map(|(_, amount, _)| amount).sum();
+    rounded.sort_by(|l, r| r.2.cmp(&l.2).then(l.0.cmp(&r.0)));
+    let spare = usize::try_from(left - given).unwrap_or(0).min(rounded.len());
+    for (at, (queue, amount, _)) in rounded.into_iter().enumerate() {
+        let amount = amount + i128::from(at < spare);
+        shares.push((queue, i64::try_from(amount).unwrap_or(i64::MAX)));
+    }
+    shares
+}
+
+impl Plugin for Proportion {
+    fn name(&self) -> &'static str {
+        "proportion"
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster) {
+        let width = cluster.dimensions.len();
+        let n_queues = cluster.queues.facts.len();
+        self.shared = cluster.dimensions.shared().collect();
+        self.deserved = Ledger::zero(width, n_queues);
+        self.allocated = Ledger::zero(width, n_queues);
+        self.pending = Ledger::zero(width, n_queues);
+        for (task, placement) in cluster.tasks.placement.iter() {
+            let Some(queue) = cluster.queue_of(task) else { continue };
+            if placement.status.is_held() {
+                cluster.request(task).charge(&mut self.allocated[queue], 1);
+            } else if Self::is_demand(cluster, task, placement.status) {
+                cluster.request(task).charge(&mut self.pending[queue], 1);
+            }
+        }
+        self.request = self.allocated.clone();
+        for queue in self.request.ids() {
+            let pending = self.pending[queue].to_vec();
+            for (sum, pending) in self.request[queue].iter_mut().zip(pending) {
+                *sum = sum.wrapping_add(pending);
+            }
+        }
+        let total = cluster.nodes.allocatable.total();
+        for dim in self.shared.clone() {
+            self.divide(dim, total[dim], cluster);
+        }
+        self.share = self.deserved.ids().map(|queue| self.share_of(queue)).collect();
+    }
+
+    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+        let Some(queue) = cluster.queue_of(change.task) else { return };
+        let request = cluster.request(change.task);
+        let is_demand = |status| i64::from(Self::is_demand(cluster, change.task, status));
+        let demand = is_demand(change.to.status) - is_demand(change.from.status);
+        if demand != 0 {
+            request.charge(&mut self.pending[queue], demand);
+        }
+        let held = change.held();
+        if held != 0 {
+            request.charge(&mut self.allocated[queue], held);
+            self.share[queue] = self.share_of(queue);
+        }
+    }
+
+    fn queue_order(&self, _: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
+        self.share[l].cmp(&self.share[r])
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+        Sensitivities::NONE
+    }
+
+    fn reclaimable(&self, cluster: &Cluster, reclaimer: TaskIdx, victim: TaskIdx) -> Verdict {
+        let Some(queue) = cluster.queue_of(victim) else { return Verdict::Deny };
+        let wanted = cluster.request(reclaimer);
+        let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
+            wanted.get(dim) > 0
+                && self.allocated[queue][dim.at()] - amount >= self.deserved[queue][dim.at()]
+        });
+        if keeps_its_part { Verdict::Allow } else { Verdict::Deny }
+    }
+
+    fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {
+        let wanted = self.shared.iter().filter(|dim| self.pending[queue][dim.at()] > 0);
+        let mut wants_something = false;
+        let mut deserves_something = false;
+        for dim in wanted {
+            wants_something = true;
+            deserves_something |= self.deserved[queue][dim.at()] > 0;
+            if self.part(queue, *dim) >= Share::ONE {
+                return true;
+            }
+        }
+        wants_something && !deserves_something
+    }
+
+    // Parity: new, see docs/parity.md#a7.
+    fn within_capability(&self, cluster: &Cluster, task: TaskIdx) -> Result<(), Dim> {
+        let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
+        let request = cluster.request(task);
+        let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
+            let amount = request.get(*dim);
+            amount > 0 && self.allocated[queue][dim.at()] + amount > *limit
+        });
+        exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
+    }
+
+    // Parity: new, see docs/parity.md#a9.
+    fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+        let mut held = Row::zero(cluster.dimensions.len());
+        for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
+            for dim in &self.shared {
+                let at = dim.at();
+                let missing = self.deserved[queue][at] - self.allocated[queue][at];
+                held[*dim] += missing.min(placeable[queue][*dim]).max(0);
+            }
+        }
+        Some(held)
+    }
+
+    fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {
+        if cluster.queues.jobs[queue].is_empty() {
+            return None;
+        }
+        let row = |ledger: &Ledger<QueueIdx>| {
+            let mut row = Row::zero(cluster.dimensions.len());
+            row.add(&ledger[queue], 1);
+            row
+        };
+        Some(QueueShares {
+            deserved: row(&self.deserved),
+            allocated: row(&self.allocated),
+            request: row(&self.request),
+            share: self.share[queue],
+            overused: self.overused(cluster, queue),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn divide(claims: &[(u32, i64)], total: i64) -> Vec<i64> {
+        let all = claims.iter().enumerate().map(|(at, (weight, wanted))| Claim {
+            queue: QueueIdx::new(at),
+            weight: *weight,
+            wanted: *wanted,
+        });
+        let mut shares = fair_shares(all.collect(), total);
+        shares.sort_unstable();
+        shares.into_iter().map(|(_, amount)| amount).collect()
+    }
+
+    #[test]
+    fn what_one_does_not_want_goes_to_the_others() {
+        assert_eq!(divide(&[(1, 10), (1, 200)], 100), [10, 90]);
+        assert_eq!(divide(&[(1, 10), (1, 40), (2, 200)], 100), [10, 30, 60]);
+        assert_eq!(divide(&[(3, 90), (1, 200)], 100), [75, 25]);
+        assert_eq!(divide(&[(1, 5), (1, 5)], 100), [5, 5]);
+    }
+
+    #[test]
+    fn units_that_do_not_divide_go_to_the_largest_remainders() {
+        assert_eq!(divide(&[(1, 50), (1, 50), (1, 50)], 100), [34, 33, 33]);
+        assert_eq!(divide(&[(1, 9), (2, 9)], 5), [2, 3]);
+    }
+
+    proptest! {
+        /// The definition of max-min fairness: nothing is left while somebody wants more, and a
+        /// queue that wants more has at least as much for its weight as any other, to the unit.
+        #[test]
+        fn division_is_max_min_fair(
+            claims in prop::collection::vec((1_u32..6, 1_i64..500), 1..7),
+            total in 0_i64..1500,
+        ) {
+            let shares = divide(&claims, total);
+            let wanted: i64 = claims.iter().map(|(_, wanted)| wanted).sum();
+            prop_assert_eq!(shares.iter().sum::<i64>(), total.min(wanted));
+            for (own, (weight, wanted)) in shares.iter().zip(&claims) {
+                prop_assert!(own <= wanted);
+                if own < wanted {
+                    for (other, (other_weight, _)) in shares.iter().zip(&claims) {
+                        let (own_level, other_level) =
+                            ((own + 1) * i64::from(*other_weight), (other - 1) * i64::from(*weight));
+                        prop_assert!(own_level >= other_level);
+                    }
+                }
+            }
+        }
+    }
+}
