@@ -61,7 +61,7 @@ pub fn run_cycle(
 fn settle_held_places(session: &mut Session) {
     for job in session.jobs_with_held_places() {
         if !session.job_pipelined(job) {
-            drop(session.statement(job));
+            session.statement(job).release();
         }
     }
     let promises: Vec<_> = session

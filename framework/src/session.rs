@@ -10,7 +10,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::Decision,
     reason::FitReport,
-    resource::Row,
+    resource::{Row, Share},
     status::{Placement, TaskStatus},
 };
 
@@ -149,6 +149,12 @@ impl Session {
     /// Whether the queue holds what it deserves.
     pub fn overused(&self, queue: QueueIdx) -> bool {
         self.policy.overused(&self.cluster, queue)
+    }
+
+    /// The part of what it deserves that a queue holds, as it is now.
+    pub fn queue_share(&self, queue: QueueIdx) -> Share {
+        let shares = self.policy.queue_shares(&self.cluster, queue);
+        shares.map_or(Share::ZERO, |shares| shares.share)
     }
 
     /// Whether the task's queue may hold the task as well.

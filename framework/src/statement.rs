@@ -4,6 +4,8 @@
 //! where each task stood. It ends in one of three ways: [`Statement::commit`] makes decisions of the
 //! moves, [`Statement::keep`] lets them stand for this cycle without deciding anything, and dropping
 //! it takes them back, last one first, so that nothing in the session tells it was ever there.
+//! Places kept by an earlier statement of the job are its first moves; [`Statement::release`] takes
+//! those back too.
 //!
 //! Upstream: `framework/statement.go`, used by preempt only; here every action goes through one.
 
@@ -169,9 +171,15 @@ impl<'s> Statement<'s> {
         self.moves.iter().filter(|made| matches!(made.intent, Intent::Evict(_))).count()
     }
 
-    /// Makes decisions of the moves, in order.
+    /// Makes decisions of the moves, in order. Places that were held before are decided with them
+    /// if the job is ready, and stay held if it is not.
     pub fn commit(mut self) {
-        for made in std::mem::take(&mut self.moves) {
+        let mut moves = std::mem::take(&mut self.moves);
+        if !self.is_ready() {
+            let own = moves.split_off(self.n_inherited);
+            self.hold(std::mem::replace(&mut moves, own));
+        }
+        for made in moves {
             let decision = decide(self.session, self.job, made);
             self.session.decisions.push(decision);
         }
@@ -181,6 +189,15 @@ impl<'s> Statement<'s> {
     /// begins with them.
     pub fn keep(mut self) {
         let moves = std::mem::take(&mut self.moves);
+        self.hold(moves);
+    }
+
+    /// Takes everything back, places that were held before included.
+    pub fn release(mut self) {
+        self.rollback_to(Savepoint { n_moves: 0, log: self.start });
+    }
+
+    fn hold(&mut self, moves: Vec<Move>) {
         if !moves.is_empty() {
             self.session.held.insert(self.job, moves);
         }
@@ -199,7 +216,10 @@ impl<'s> Statement<'s> {
 
 impl Drop for Statement<'_> {
     fn drop(&mut self) {
-        self.rollback_to(Savepoint { n_moves: 0, log: self.start });
+        let n_inherited = self.n_inherited.min(self.moves.len());
+        self.rollback_to(Savepoint { n_moves: n_inherited, log: self.start });
+        let held = std::mem::take(&mut self.moves);
+        self.hold(held);
     }
 }
 

@@ -36,11 +36,7 @@ impl Plugin for Priority {
         OrderScope::Own
     }
 
-    fn sensitivities(
-        &self,
-        _: &Cluster,
-        _: kube_batch_api::column::ClassIdx,
-    ) -> Sensitivities {
+    fn sensitivities(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Sensitivities {
         Sensitivities::NONE
     }
 

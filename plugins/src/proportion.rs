@@ -23,7 +23,9 @@ use kube_batch_api::{
     resource::{Ledger, Row, Share},
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, QueueShares, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{
+    Change, OrderScope, Plugin, QueueShares, Sensitivities, Verdict,
+};
 
 /// The plugin.
 #[derive(Debug, Default)]

@@ -1,0 +1,104 @@
+//! Allocate: waiting tasks get room, fairly and whole gangs at a time.
+//!
+//! The fair pass gives turns to the queue that has least of what it deserves, and in it to the job
+//! that comes first; an overused queue gets none. A turn is one statement: a gang that cannot start
+//! leaves no trace. The lending pass then gives the overused queues turns on what is left idle, down
+//! to what the others are entitled to and could use.
+//!
+//! Upstream: `actions/allocate/allocate.go`, which keeps what an unready gang was given and leaves
+//! room idle that shares do not cover.
+// Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::column::{JobIdx, QueueIdx};
+use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+
+use crate::gang::{Lending, Room, Waiting, settle};
+
+/// The action.
+#[derive(Debug)]
+pub struct Allocate;
+
+impl Action for Allocate {
+    fn name(&self) -> &'static str {
+        "allocate"
+    }
+
+    fn execute(&self, session: &mut Session) {
+        let mut waiting = BTreeMap::new();
+        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
+        let overused = fair_pass(session, &mut turns, &mut waiting);
+        if !overused.is_empty() {
+            for queue in overused {
+                turns.put_back_queue(session, queue);
+            }
+            lending_pass(session, &mut turns, &mut waiting);
+        }
+    }
+}
+
+/// Tasks by job, for jobs that had a turn and have more to place.
+type WaitingByJob = BTreeMap<JobIdx, Waiting>;
+
+/// Returns the queues that were overused when their turn came.
+fn fair_pass(
+    session: &mut Session,
+    turns: &mut Turns,
+    waiting: &mut WaitingByJob,
+) -> Vec<QueueIdx> {
+    let mut overused = Vec::new();
+    while let Some(queue) = turns.next_queue(session) {
+        if session.overused(queue) {
+            overused.push(queue);
+            continue;
+        }
+        if let Some(job) = turns.next_job(session, queue) {
+            if turn(session, job, waiting, &mut Room::Any) {
+                turns.put_back_job(session, job);
+            }
+            turns.put_back_queue(session, queue);
+        }
+    }
+    overused
+}
+
+fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
+    let held_back = session.held_back();
+    let mut lending = Lending { idle: session.cluster().nodes.idle.total(), held_back };
+    while let Some(queue) = turns.next_queue(session) {
+        if let Some(job) = turns.next_job(session, queue) {
+            if turn(session, job, waiting, &mut Room::Lent(&mut lending)) {
+                turns.put_back_job(session, job);
+            }
+            turns.put_back_queue(session, queue);
+        }
+    }
+}
+
+/// One turn of a job; says whether it may have another.
+fn turn(
+    session: &mut Session,
+    job: JobIdx,
+    waiting: &mut WaitingByJob,
+    room: &mut Room<'_>,
+) -> bool {
+    session.note_tried(job);
+    let tasks = waiting.entry(job).or_insert_with(|| {
+        let mut tasks = session.waiting_tasks(job);
+        tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
+        Waiting::new(tasks)
+    });
+    let idle_before = room.idle();
+    let mut statement = session.statement(job);
+    tasks.place(&mut statement, room);
+    let was_ready = statement.is_ready();
+    if !settle(statement) {
+        room.restore(idle_before);
+    }
+    let again = was_ready && !tasks.is_empty();
+    if !again {
+        waiting.remove(&job);
+    }
+    again
+}

@@ -1,0 +1,51 @@
+//! Backfill: tasks that ask for nothing go where they may.
+//!
+//! Queues, jobs and tasks in their order, predicates and scores as in allocate; whether a queue is
+//! overused does not matter. A job is one statement, so a gang with such members is all or nothing
+//! too: places that allocate held for it stand until here and go if it still cannot start.
+//!
+//! Upstream: `actions/backfill/backfill.go`, which knows neither order nor gangs.
+// Parity: differs, see docs/parity.md#b1 and docs/parity.md#b2.
+
+use kube_batch_api::column::JobIdx;
+use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+
+use crate::gang::{Room, Waiting, settle};
+
+/// The action.
+#[derive(Debug)]
+pub struct Backfill;
+
+impl Action for Backfill {
+    fn name(&self) -> &'static str {
+        "backfill"
+    }
+
+    fn execute(&self, session: &mut Session) {
+        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
+        while let Some(queue) = turns.next_queue(session) {
+            if let Some(job) = turns.next_job(session, queue) {
+                fill(session, job);
+                turns.put_back_queue(session, queue);
+            }
+        }
+        for job in session.jobs_with_held_places() {
+            settle(session.statement(job));
+        }
+    }
+}
+
+fn fill(session: &mut Session, job: JobIdx) {
+    let mut tasks = session.waiting_tasks(job);
+    tasks.retain(|task| session.cluster().request(*task).is_best_effort());
+    if tasks.is_empty() {
+        return;
+    }
+    session.note_tried(job);
+    let mut waiting = Waiting::new(tasks);
+    while !waiting.is_empty() {
+        let mut statement = session.statement(job);
+        waiting.place(&mut statement, &mut Room::Any);
+        settle(statement);
+    }
+}

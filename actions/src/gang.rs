@@ -1,0 +1,208 @@
+//! How the tasks of one job are placed in one turn: what allocate and backfill have in common.
+//!
+//! Until the job is ready its tasks are placed one after another; a task that fits nowhere is passed
+//! over while the minimum can still be reached without it. A job that is ready already gets one
+//! task a turn.
+
+use kube_batch_api::{
+    column::{ClassIdx, TaskIdx},
+    resource::{Request, Row},
+};
+use kube_batch_framework::{
+    candidates::Choice,
+    plugin::View,
+    report::Failure,
+    statement::{Savepoint, Statement},
+};
+
+/// Which room a turn may use.
+#[derive(Debug)]
+pub(crate) enum Room<'a> {
+    /// Idle room, and room that is being released.
+    Any,
+    /// Idle room, as far as the idle total stays above what is held back.
+    Lent(&'a mut Lending),
+}
+
+impl Room<'_> {
+    /// What is left to lend, to come back to.
+    pub(crate) fn idle(&self) -> Option<Row> {
+        match self {
+            Room::Any => None,
+            Room::Lent(lending) => Some(lending.idle.clone()),
+        }
+    }
+
+    /// Comes back to what was left.
+    pub(crate) fn restore(&mut self, idle: Option<Row>) {
+        if let (Room::Lent(lending), Some(idle)) = (self, idle) {
+            lending.idle = idle;
+        }
+    }
+}
+
+/// What may still be lent.
+#[derive(Debug)]
+pub(crate) struct Lending {
+    /// Idle in the whole cluster, as moves of this pass leave it.
+    pub(crate) idle: Row,
+    /// What must stay idle, by dimension.
+    pub(crate) held_back: Row,
+}
+
+/// The tasks of a job that wait for their turn in one action, in task order.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    tasks: Vec<TaskIdx>,
+    /// Those before this one have had their chance.
+    next: usize,
+}
+
+/// What became of a placing attempt.
+enum Placed {
+    Yes(View),
+    No(Failure),
+}
+
+impl Waiting {
+    pub(crate) const fn new(tasks: Vec<TaskIdx>) -> Self {
+        Self { tasks, next: 0 }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.next == self.tasks.len()
+    }
+
+    /// Places tasks until the job is ready, or one task if it is ready already.
+    pub(crate) fn place(&mut self, statement: &mut Statement<'_>, room: &mut Room<'_>) {
+        let one_task = statement.is_ready();
+        let mut unfit: Vec<ClassIdx> = Vec::new();
+        let mut enough: Option<Savepoint> = None;
+        let start = self.next;
+        while let Some(task) = self.tasks.get(self.next).copied() {
+            self.next += 1;
+            let class = statement.session().cluster().tasks.class[task];
+            if unfit.contains(&class) || !statement.session().cluster().is_waiting(task) {
+                continue;
+            }
+            // Promised room does not make a job ready: once enough is promised, only idle room can.
+            match place_one(statement, task, class, room, enough.is_some()) {
+                Placed::Yes(view) => {
+                    if one_task || (view == View::Now && statement.is_ready()) {
+                        return;
+                    }
+                    if enough.is_none() && statement.is_pipelined() {
+                        enough = Some(statement.savepoint());
+                    }
+                    let n_unfit = unfit.len();
+                    unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
+                    if unfit.len() < n_unfit {
+                        self.next = start;
+                    }
+                }
+                Placed::No(failure) => {
+                    let job = statement.job();
+                    statement.session_mut().note_failure(job, |_| failure);
+                    unfit.push(class);
+                    if !one_task && enough.is_none() && !self.can_reach_minimum(statement, &unfit) {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(enough) = enough {
+            statement.rollback_to(enough);
+        }
+    }
+
+    /// Whether the minimum can be reached without the classes that fit nowhere.
+    // Parity: see docs/parity.md#a2.
+    fn can_reach_minimum(&self, statement: &mut Statement<'_>, unfit: &[ClassIdx]) -> bool {
+        let mut hopeless = unfit.to_vec();
+        hopeless.retain(|class| !statement.session_mut().is_open_to_change(*class));
+        let cluster = statement.session().cluster();
+        let hopeful = self.tasks.iter().filter(|task| {
+            cluster.is_waiting(**task) && !hopeless.contains(&cluster.tasks.class[**task])
+        });
+        let missing = statement.session().tasks_missing(statement.job()) as usize;
+        hopeful.count() + tasks_for_backfill(statement) >= missing
+    }
+}
+
+/// Number of tasks that a later backfill may place.
+// Parity: see docs/parity.md#b2.
+pub(crate) fn tasks_for_backfill(statement: &Statement<'_>) -> usize {
+    let session = statement.session();
+    if !session.is_still_to_run("backfill") {
+        return 0;
+    }
+    let cluster = session.cluster();
+    let tasks = cluster.jobs.tasks[statement.job()].iter();
+    tasks
+        .filter(|task| cluster.is_waiting(*task) && cluster.request(*task).is_best_effort())
+        .count()
+}
+
+/// Ends a turn: what is ready is decided, what will be ready is held, anything else is taken back.
+/// Says whether the moves stand.
+pub(crate) fn settle(statement: Statement<'_>) -> bool {
+    if statement.is_ready() {
+        statement.commit();
+        return true;
+    }
+    let missing = statement.session().tasks_missing(statement.job()) as usize;
+    let stands = statement.is_pipelined() || missing <= tasks_for_backfill(&statement);
+    if stands {
+        statement.keep();
+    } else {
+        statement.release();
+    }
+    stands
+}
+
+fn place_one(
+    statement: &mut Statement<'_>,
+    task: TaskIdx,
+    class: ClassIdx,
+    room: &mut Room<'_>,
+    only_now: bool,
+) -> Placed {
+    let session = statement.session_mut();
+    if let Err(dim) = session.within_capability(task) {
+        return Placed::No(Failure::Capability(dim));
+    }
+    let choice = match room {
+        Room::Any if only_now => session.best_node_in(class, View::Now),
+        Room::Any => session.best_node(class),
+        Room::Lent(lending) => {
+            if !lending.allows(session.cluster().request(task)) {
+                return Placed::No(Failure::HeldBack);
+            }
+            session.best_node_in(class, View::Now)
+        }
+    };
+    let Some(choice @ Choice { view, .. }) = choice else {
+        return Placed::No(Failure::Unfit(session.explain(class)));
+    };
+    if view == View::Later {
+        let job = statement.job();
+        statement.session_mut().note_failure(job, |s| Failure::Unfit(s.explain(class)));
+    }
+    statement.place(task, choice).expect("a task that waits may be placed");
+    if let Room::Lent(lending) = room {
+        lending.take(statement.session().cluster().request(task));
+    }
+    Placed::Yes(view)
+}
+
+impl Lending {
+    fn allows(&self, request: &Request) -> bool {
+        request.shared().all(|(dim, amount)| self.idle[dim] - amount >= self.held_back[dim])
+    }
+
+    fn take(&mut self, request: &Request) {
+        for (dim, amount) in request.amounts() {
+            self.idle[*dim] -= amount;
+        }
+    }
+}

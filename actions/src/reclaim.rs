@@ -1,0 +1,59 @@
+//! Reclaim: a queue that holds less than it deserves takes room back from queues that hold more.
+//!
+//! Queues and jobs get turns in their order; an overused queue gets none. A turn is one statement:
+//! victims are evicted only if the job becomes pipelined, or, for a job that has its minimum, that
+//! one task has a place. Victims come from the queue with the highest share as it is now.
+//!
+//! Upstream: `actions/reclaim/reclaim.go`, which ignores idle room, evicts without use and gives a
+//! queue up at its first failure.
+// Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
+use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+
+use crate::victims::{Hunt, Residents, turn};
+
+/// The action.
+#[derive(Debug)]
+pub struct Reclaim;
+
+/// Victims of other queues.
+struct AcrossQueues;
+
+impl Action for Reclaim {
+    fn name(&self) -> &'static str {
+        "reclaim"
+    }
+
+    fn execute(&self, session: &mut Session) {
+        let mut residents = Residents::new(session.cluster());
+        let mut waiting = BTreeMap::new();
+        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
+        while let Some(queue) = turns.next_queue(session) {
+            if session.overused(queue) {
+                continue;
+            }
+            if let Some(job) = turns.next_job(session, queue) {
+                if turn(&AcrossQueues, session, &mut residents, job, &mut waiting) {
+                    turns.put_back_job(session, job);
+                }
+                turns.put_back_queue(session, queue);
+            }
+        }
+    }
+}
+
+impl Hunt for AcrossQueues {
+    const REASON: EvictReason = EvictReason::Reclaim;
+    const BY_QUEUE_SHARE: bool = true;
+
+    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
+        cluster.queue_of(victim).is_some() && cluster.queue_of(victim) != cluster.queue_of(task)
+    }
+
+    fn allows(&self, session: &Session, task: TaskIdx, victim: TaskIdx) -> bool {
+        session.reclaimable(task, victim)
+    }
+}
