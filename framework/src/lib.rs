@@ -3,6 +3,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod candidates;
+pub mod conf;
 pub mod cycle;
 pub mod order;
 pub mod plugin;

@@ -158,6 +158,9 @@ impl<'s> Statement<'s> {
 
     /// Takes back every move made since, last one first.
     pub fn rollback_to(&mut self, to: Savepoint) {
+        if self.moves.len() <= to.n_moves {
+            return;
+        }
         for Move { task, from, .. } in self.moves.drain(to.n_moves..).rev() {
             self.session.place(task, from);
         }

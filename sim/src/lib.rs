@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+pub mod case;
+pub mod check;
+pub mod controllers;
+pub mod objects;
+pub mod runner;
+pub mod world;

@@ -1,0 +1,312 @@
+//! The world: objects, a virtual clock, kubelets and controllers.
+//!
+//! The world holds what an API server would hold, as facts. It gives the scheduler a picture, takes
+//! its cycle, and answers as API server, kubelets and controllers would. It never looks at the real
+//! clock and has no chance in it: the same objects and the same cycles give the same world.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use kube_batch_api::{
+    decision::{Decision, EvictReason},
+    facts::pod::TaskFacts,
+    name::{JobKey, Name, ObjectKey},
+    status::TaskStatus,
+};
+use kube_batch_cache::{
+    assumed::Assumed,
+    fold::{self, Snapshot, SnapshotOptions},
+    store::Store,
+};
+use kube_batch_framework::report::{Cycle, next_group_status, next_queue_status};
+
+use crate::controllers::Controllers;
+
+/// How kubelets behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// A bound pod runs after so many further cycles.
+    pub start_cycles: u32,
+    /// A terminating pod is gone after so many further cycles.
+    pub termination_cycles: u32,
+    /// Whether bound pods ever run.
+    pub kubelet: bool,
+}
+
+impl Default for Environment {
+    /// Pods run and go at once.
+    fn default() -> Self {
+        Self { start_cycles: 0, termination_cycles: 0, kubelet: true }
+    }
+}
+
+/// An event, as `kubectl get events` would show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Kind, namespace and name.
+    pub object: String,
+    /// `Normal` or `Warning`.
+    pub type_: &'static str,
+    /// One word.
+    pub reason: &'static str,
+    /// One sentence.
+    pub message: String,
+}
+
+/// What has happened since the record began.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Pods bound, and where, in order.
+    pub binds: Vec<(ObjectKey, Name)>,
+    /// Pods evicted, from where, why, and for which job, in order.
+    pub evictions: Vec<Eviction>,
+    /// Events, in order.
+    pub events: Vec<Event>,
+}
+
+/// A pod evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The pod.
+    pub pod: ObjectKey,
+    /// Its node.
+    pub node: Name,
+    /// Why.
+    pub reason: EvictReason,
+    /// The job that gets the room.
+    pub by: JobKey,
+}
+
+/// A simulated cluster.
+#[derive(Debug)]
+pub struct World {
+    /// What the API server holds.
+    pub store: Store,
+    /// Jobs and ReplicaSets.
+    pub controllers: Controllers,
+    /// How kubelets behave.
+    pub environment: Environment,
+    options: SnapshotOptions,
+    now: Timestamp,
+    n_cycles: u64,
+    /// For so many cycles each pod has been bound, or terminating.
+    waited: BTreeMap<ObjectKey, u32>,
+    /// What has happened since the record began.
+    pub record: Record,
+    /// Promises of the last cycle.
+    pub pipelined: Vec<(ObjectKey, Name)>,
+    /// The job of each pod that was ever bound or evicted, as the pods themselves may be gone.
+    group_of: BTreeMap<ObjectKey, ObjectKey>,
+}
+
+impl World {
+    /// An empty world at 2025-01-01T00:00:00Z.
+    pub fn new(environment: Environment, options: SnapshotOptions) -> Self {
+        Self {
+            store: Store::default(),
+            controllers: Controllers::default(),
+            environment,
+            options,
+            now: "2025-01-01T00:00:00Z".parse().expect("a timestamp"),
+            n_cycles: 0,
+            waited: BTreeMap::new(),
+            record: Record::default(),
+            pipelined: Vec::new(),
+            group_of: BTreeMap::new(),
+        }
+    }
+
+    /// The virtual time.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// How the scheduler sees the world's objects.
+    pub const fn options(&self) -> &SnapshotOptions {
+        &self.options
+    }
+
+    /// Lets a second pass.
+    pub fn tick(&mut self) {
+        self.now += SignedDuration::from_secs(1);
+    }
+
+    /// Changes the facts of a pod, if it exists.
+    pub fn change_pod(&mut self, key: &ObjectKey, change: impl FnOnce(&mut TaskFacts)) {
+        if let Some(facts) = self.store.pods.get(key) {
+            let mut facts = TaskFacts::clone(facts);
+            change(&mut facts);
+            self.store.pods.apply(key.clone(), facts);
+        }
+    }
+
+    /// Removes a pod at once.
+    pub fn remove_pod(&mut self, key: &ObjectKey) {
+        self.store.pods.delete(key);
+        self.waited.remove(key);
+    }
+
+    /// Lets controllers make the pods they miss.
+    pub fn run_controllers(&mut self) {
+        self.controllers.run(&mut self.store, self.now);
+    }
+
+    /// The picture of the world as it is.
+    pub fn snapshot(&self) -> Snapshot {
+        fold::snapshot(&self.store, &Assumed::default(), &self.options)
+    }
+
+    /// Takes the decisions of a cycle and answers them.
+    pub fn answer(&mut self, cycle: &Cycle) {
+        self.n_cycles += 1;
+        self.age_pods();
+        self.pipelined.clear();
+        for decision in &cycle.decisions {
+            self.carry_out(decision);
+        }
+        self.write_status(cycle);
+        self.run_controllers();
+    }
+
+    /// Terminating pods go, bound pods start, each when it has waited long enough.
+    fn age_pods(&mut self) {
+        let Environment { start_cycles, termination_cycles, kubelet } = self.environment;
+        let waiting: Vec<(ObjectKey, TaskStatus)> = self
+            .store
+            .pods
+            .values()
+            .filter(|facts| matches!(facts.status, TaskStatus::Releasing | TaskStatus::Bound))
+            .map(|facts| (facts.key.clone(), facts.status))
+            .collect();
+        for (key, status) in waiting {
+            let waited = self.waited.entry(key.clone()).or_insert(0);
+            *waited += 1;
+            let waited = *waited;
+            if status == TaskStatus::Releasing && waited >= termination_cycles {
+                self.remove_pod(&key);
+            } else if status == TaskStatus::Bound && kubelet && waited >= start_cycles {
+                self.start_pod(&key);
+            }
+        }
+    }
+
+    fn start_pod(&mut self, key: &ObjectKey) {
+        self.waited.remove(key);
+        self.change_pod(key, |facts| facts.status = TaskStatus::Running);
+    }
+
+    fn carry_out(&mut self, decision: &Decision) {
+        match decision {
+            Decision::Bind { pod, node } => {
+                self.remember_group(&pod.key);
+                self.change_pod(&pod.key, |facts| {
+                    facts.node = Some(node.clone());
+                    facts.status = TaskStatus::Bound;
+                    facts.nominated_node = None;
+                    facts.unscheduled = None;
+                });
+                if self.environment.kubelet && self.environment.start_cycles == 0 {
+                    self.start_pod(&pod.key);
+                }
+                let message = format!("Successfully assigned {} to {node}", pod.key);
+                self.emit(format!("Pod {}", pod.key), "Normal", "Scheduled", message);
+                self.record.binds.push((pod.key.clone(), node.clone()));
+            }
+            Decision::Evict { pod, node, reason, by } => {
+                self.remember_group(&pod.key);
+                self.waited.remove(&pod.key);
+                let facts = self.store.pods.get(&pod.key).cloned();
+                if self.environment.termination_cycles == 0 {
+                    self.remove_pod(&pod.key);
+                } else {
+                    self.change_pod(&pod.key, |facts| facts.status = TaskStatus::Releasing);
+                }
+                if let Some(group) = facts.as_ref().and_then(|facts| facts.group.as_ref()) {
+                    let object = format!("PodGroup {}/{group}", pod.key.namespace);
+                    self.emit(object, "Normal", "Evict", reason.to_string());
+                }
+                self.record.evictions.push(Eviction {
+                    pod: pod.key.clone(),
+                    node: node.clone(),
+                    reason: *reason,
+                    by: by.clone(),
+                });
+            }
+            Decision::Nominate { pod, node } => {
+                self.change_pod(&pod.key, |facts| facts.nominated_node = Some(node.clone()));
+                self.pipelined.push((pod.key.clone(), node.clone()));
+            }
+        }
+    }
+
+    /// Status is written only where it differs.
+    fn write_status(&mut self, cycle: &Cycle) {
+        let cycle_id = format!("cycle-{}", self.n_cycles);
+        for report in &cycle.jobs {
+            if let Some(group) = &report.group
+                && let Some(status) = next_group_status(report, &cycle_id, self.now)
+            {
+                let was = group.status.conditions.iter().find(|c| c.status == "True");
+                let says_more = report.unschedulable.as_ref().is_some_and(|(_, message)| {
+                    was.is_none_or(|condition| condition.message != *message)
+                });
+                if says_more {
+                    let message = report.unschedulable.clone().unwrap_or_default().1;
+                    let object = format!("PodGroup {}", group.key);
+                    self.emit(object, "Warning", "Unschedulable", message);
+                }
+                let mut facts = (**group).clone();
+                facts.status = status;
+                self.store.groups.apply((facts.key.clone(), facts.version), facts);
+            }
+            for pod in &report.unplaced {
+                self.mark_unscheduled(&pod.key, &report.unplaced_because);
+            }
+        }
+        for report in &cycle.queues {
+            if let Some(status) = next_queue_status(report) {
+                let mut facts = (*report.queue).clone();
+                facts.status = status;
+                self.store.queues.apply((facts.name.clone(), facts.version), facts);
+            }
+        }
+    }
+
+    fn mark_unscheduled(&mut self, pod: &ObjectKey, because: &str) {
+        let condition = (Name::from("Unschedulable"), Name::from(because));
+        let known = self.store.pods.get(pod).and_then(|facts| facts.unscheduled.clone());
+        if known.as_ref() != Some(&condition) {
+            self.change_pod(pod, |facts| facts.unscheduled = Some(condition));
+            let object = format!("Pod {pod}");
+            self.emit(object, "Warning", "FailedScheduling", because.to_owned());
+        }
+    }
+
+    fn emit(&mut self, object: String, type_: &'static str, reason: &'static str, message: String) {
+        self.record.events.push(Event { object, type_, reason, message });
+    }
+
+    fn remember_group(&mut self, pod: &ObjectKey) {
+        if let Some(facts) = self.store.pods.get(pod) {
+            let group = group_of(facts);
+            self.group_of.insert(pod.clone(), group);
+        }
+    }
+
+    /// The group a pod is counted in: its PodGroup, else its controller, else itself.
+    pub fn group_of(&self, pod: &ObjectKey) -> ObjectKey {
+        let alive = self.store.pods.get(pod).map(|facts| group_of(facts));
+        alive.or_else(|| self.group_of.get(pod).cloned()).unwrap_or_else(|| pod.clone())
+    }
+
+    /// All pods, in order of namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
+        self.store.pods.values()
+    }
+}
+
+fn group_of(facts: &TaskFacts) -> ObjectKey {
+    let controller = facts.controller.as_ref().map(|controller| &controller.name);
+    let name = facts.group.as_ref().or(controller).unwrap_or(&facts.key.name);
+    ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() }
+}
