@@ -168,7 +168,7 @@ fn place_one(
     only_now: bool,
 ) -> Placed {
     let session = statement.session_mut();
-    if let Err(dim) = session.within_capability(task) {
+    if let Err(dim) = session.within_capability(task, &[]) {
         return Placed::No(Failure::Capability(dim));
     }
     let choice = match room {

@@ -16,7 +16,7 @@ use kube_batch_api::{
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
 };
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
 use crate::victims::{Hunt, Residents, turn};
 
@@ -71,7 +71,7 @@ fn inside_jobs(session: &mut Session, residents: &mut Residents, queue: QueueIdx
 
 impl Hunt for BetweenJobs {
     const REASON: EvictReason = EvictReason::Preempt;
-    const BY_QUEUE_SHARE: bool = false;
+    const SAME_QUEUE: bool = true;
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.queue_of(victim).is_some()
@@ -79,21 +79,21 @@ impl Hunt for BetweenJobs {
             && cluster.tasks.job[victim] != cluster.tasks.job[task]
     }
 
-    fn allows(&self, session: &Session, task: TaskIdx, victim: TaskIdx) -> bool {
-        session.preemptable(task, victim)
+    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
+        session.preemptable(proposal)
     }
 }
 
 impl Hunt for InsideJob {
     const REASON: EvictReason = EvictReason::Preempt;
-    const BY_QUEUE_SHARE: bool = false;
+    const SAME_QUEUE: bool = true;
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.tasks.job[victim] == cluster.tasks.job[task]
             && cluster.tasks.priority[victim] < cluster.tasks.priority[task]
     }
 
-    fn allows(&self, session: &Session, task: TaskIdx, victim: TaskIdx) -> bool {
-        session.preemptable(task, victim)
+    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
+        session.preemptable(proposal)
     }
 }

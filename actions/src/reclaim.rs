@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
 use crate::victims::{Hunt, Residents, turn};
 
@@ -47,13 +47,13 @@ impl Action for Reclaim {
 
 impl Hunt for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
-    const BY_QUEUE_SHARE: bool = true;
+    const SAME_QUEUE: bool = false;
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.queue_of(victim).is_some() && cluster.queue_of(victim) != cluster.queue_of(task)
     }
 
-    fn allows(&self, session: &Session, task: TaskIdx, victim: TaskIdx) -> bool {
-        session.reclaimable(task, victim)
+    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
+        session.reclaimable(proposal)
     }
 }

@@ -13,12 +13,16 @@ use std::{
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::EvictReason,
-    resource::Share,
+    resource::{Row, Share},
     status::TaskStatus,
 };
-use kube_batch_framework::{plugin::View, session::Session, statement::Statement};
+use kube_batch_framework::{
+    plugin::{Proposal, View},
+    session::Session,
+    statement::Statement,
+};
 
 /// Who may be asked to leave, and in which order.
 pub(crate) trait Hunt {
@@ -28,11 +32,12 @@ pub(crate) trait Hunt {
     /// Whether the task is one of those that may be considered at all.
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool;
 
-    /// Whether every policy lets the victim go, with earlier victims gone.
-    fn allows(&self, session: &Session, task: TaskIdx, victim: TaskIdx) -> bool;
+    /// Whether every policy lets the victim go.
+    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
 
-    /// Whether victims of the queue with the highest share as it is now go first.
-    const BY_QUEUE_SHARE: bool;
+    /// Whether victims are of the task's own queue: what they held no longer counts against its
+    /// capability. Otherwise those of the queue with the highest share as it is now go first.
+    const SAME_QUEUE: bool;
 }
 
 /// Running tasks of each node, least worth keeping first; sorted when first asked for.
@@ -135,13 +140,14 @@ pub(crate) fn make_room<H: Hunt>(
     residents: &mut Residents,
     task: TaskIdx,
 ) -> bool {
-    if statement.session().within_capability(task).is_err() {
-        return false;
-    }
     let class = statement.session().cluster().tasks.class[task];
-    if let Some(choice) = statement.best_node(class) {
+    let within_capability = statement.session().within_capability(task, &[]).is_ok();
+    if within_capability && let Some(choice) = statement.best_node(class) {
         statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
         return true;
+    }
+    if !within_capability && !H::SAME_QUEUE {
+        return false;
     }
     if statement.session().cluster().tasks.facts[task].never_preempts {
         return false;
@@ -179,7 +185,8 @@ impl Worth {
     }
 }
 
-/// The node whose victims are worth least, then the one with the best score, then the first.
+/// The node whose victims are worth least, then the one with the best score, then the first; with
+/// its victims.
 fn best_hunt<H: Hunt>(
     hunt: &H,
     statement: &mut Statement<'_>,
@@ -188,7 +195,7 @@ fn best_hunt<H: Hunt>(
     class: ClassIdx,
 ) -> Option<(NodeIdx, Vec<TaskIdx>)> {
     let mut best: Option<Worth> = None;
-    let mut tied: Vec<(NodeIdx, Vec<TaskIdx>)> = Vec::new();
+    let mut tied: Vec<NodeIdx> = Vec::new();
     for node in statement.session().cluster().nodes.facts.ids() {
         let Some(victims) = hunt_on(hunt, statement, residents, task, class, node) else {
             continue;
@@ -197,19 +204,24 @@ fn best_hunt<H: Hunt>(
         match best.map_or(Ordering::Less, |best| worth.cmp(&best)) {
             Ordering::Less => {
                 best = Some(worth);
-                tied = vec![(node, victims)];
+                tied.clear();
+                tied.push(node);
             }
-            Ordering::Equal => tied.push((node, victims)),
+            Ordering::Equal => tied.push(node),
             Ordering::Greater => {}
         }
     }
-    if tied.len() > 1 {
-        let nodes: Vec<NodeIdx> = tied.iter().map(|(node, _)| *node).collect();
-        let scores = statement.session_mut().scores(class, &nodes);
-        let first_best = (0..scores.len()).rev().max_by_key(|at| scores[*at]);
-        return first_best.map(|at| tied.swap_remove(at));
-    }
-    tied.pop()
+    let node = match tied.as_slice() {
+        [] => return None,
+        [node] => *node,
+        several => {
+            let scores = statement.session_mut().scores(class, several);
+            let best = scores.iter().zip(several).rev().max_by_key(|(score, _)| **score);
+            *best.expect("there are several").1
+        }
+    };
+    let victims = hunt_on(hunt, statement, residents, task, class, node)?;
+    Some((node, victims))
 }
 
 /// A minimal set of victims that makes room on one node, if there is one. Leaves no trace.
@@ -225,69 +237,195 @@ fn hunt_on<H: Hunt>(
         return None;
     }
     let cluster = statement.session().cluster();
-    let mut candidates: Vec<TaskIdx> = residents
+    let candidates: Vec<TaskIdx> = residents
         .on(cluster, node)
         .iter()
         .copied()
         .filter(|victim| cluster.status(*victim) == TaskStatus::Running)
         .filter(|victim| hunt.considers(cluster, task, *victim))
         .collect();
-    if !could_suffice(cluster, &candidates, task, node) {
+    if candidates.is_empty() {
         return None;
     }
+    if statement.session_mut().needs_only_room(class) {
+        return choose(hunt, &mut OnPaper::new(statement.session(), task, node), candidates);
+    }
     let start = statement.savepoint();
-    let mut victims = Vec::new();
-    let mut fits = false;
-    while !fits && !candidates.is_empty() {
-        let at = if H::BY_QUEUE_SHARE {
-            first_by_queue_share(statement.session(), &candidates)
-        } else {
+    let mut trial = InSession { statement, reason: H::REASON, task, node, taken: Vec::new() };
+    let victims = choose(hunt, &mut trial, candidates);
+    statement.rollback_to(start);
+    victims
+}
+
+/// Takes candidates in their order until the task fits, then gives back, last one first, whoever is
+/// not needed.
+fn choose<H: Hunt>(
+    hunt: &H,
+    trial: &mut impl Trial,
+    mut candidates: Vec<TaskIdx>,
+) -> Option<Vec<TaskIdx>> {
+    let task = trial.task();
+    loop {
+        if candidates.is_empty() {
+            return None;
+        }
+        let at = if H::SAME_QUEUE {
             0
+        } else {
+            first_by_queue_share(trial.session(), &candidates, trial.gone())
         };
         let victim = candidates.remove(at);
-        if hunt.allows(statement.session(), task, victim) {
-            statement.evict(victim, H::REASON).expect("a running task may be evicted");
-            victims.push(victim);
-            fits = statement.session_mut().fits(class, node, View::Later);
-        }
-    }
-    if fits {
-        for at in (0..victims.len()).rev() {
-            statement.retract(victims[at]);
-            if statement.session_mut().fits(class, node, View::Later) {
-                victims.remove(at);
-            } else {
-                statement.evict(victims[at], H::REASON).expect("it was running a moment ago");
+        let proposal = Proposal { taker: task, victim, gone: trial.gone() };
+        if hunt.allows(trial.session(), &proposal) {
+            trial.take(trial.taken().len(), victim);
+            if trial.fits() {
+                break;
             }
         }
     }
-    statement.rollback_to(start);
-    fits.then_some(victims)
+    // Without the last one it did not fit.
+    for at in (0..trial.taken().len() - 1).rev() {
+        let victim = trial.taken()[at];
+        trial.give_back(at);
+        if !trial.fits() {
+            trial.take(at, victim);
+        }
+    }
+    Some(trial.taken().to_vec())
 }
 
-/// Whether the room would do if every candidate left.
-fn could_suffice(cluster: &Cluster, candidates: &[TaskIdx], task: TaskIdx, node: NodeIdx) -> bool {
-    use kube_batch_api::column::Ordinal;
-    let nodes = &cluster.nodes;
-    !candidates.is_empty()
-        && cluster.request(task).amounts().iter().all(|(dim, amount)| {
-            let at = dim.at();
-            let freed: i64 =
-                candidates.iter().map(|victim| cluster.request(*victim).get(*dim)).sum();
-            let room = nodes.idle[node][at] + nodes.releasing[node][at] - nodes.pipelined[node][at];
-            *amount <= room + freed
-        })
+/// A node with some of its tasks gone.
+trait Trial {
+    fn session(&self) -> &Session;
+    fn task(&self) -> TaskIdx;
+    /// Victims so far, in the order they were taken.
+    fn taken(&self) -> &[TaskIdx];
+    /// Those of them that the session still shows in their place.
+    fn gone(&self) -> &[TaskIdx];
+    fn fits(&mut self) -> bool;
+    fn take(&mut self, at: usize, victim: TaskIdx);
+    fn give_back(&mut self, at: usize);
+}
+
+/// For classes that need nothing but room: arithmetic, nothing is moved.
+struct OnPaper<'a> {
+    session: &'a Session,
+    task: TaskIdx,
+    room: Row,
+    taken: Vec<TaskIdx>,
+}
+
+impl<'a> OnPaper<'a> {
+    fn new(session: &'a Session, task: TaskIdx, node: NodeIdx) -> Self {
+        let cluster = session.cluster();
+        let mut room = Row::zero(cluster.dimensions.len());
+        room.add(&cluster.nodes.idle[node], 1);
+        room.add(&cluster.nodes.releasing[node], 1);
+        room.add(&cluster.nodes.pipelined[node], -1);
+        Self { session, task, room, taken: Vec::new() }
+    }
+
+    fn free(&mut self, victim: TaskIdx, sign: i64) {
+        for (dim, amount) in self.session.cluster().request(victim).amounts() {
+            self.room[*dim] += sign * amount;
+        }
+    }
+}
+
+impl Trial for OnPaper<'_> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn task(&self) -> TaskIdx {
+        self.task
+    }
+
+    fn taken(&self) -> &[TaskIdx] {
+        &self.taken
+    }
+
+    fn gone(&self) -> &[TaskIdx] {
+        &self.taken
+    }
+
+    fn fits(&mut self) -> bool {
+        self.session.cluster().request(self.task).fits_in(&self.room)
+            && self.session.within_capability(self.task, &self.taken).is_ok()
+    }
+
+    fn take(&mut self, at: usize, victim: TaskIdx) {
+        self.free(victim, 1);
+        self.taken.insert(at, victim);
+    }
+
+    fn give_back(&mut self, at: usize) {
+        let victim = self.taken.remove(at);
+        self.free(victim, -1);
+    }
+}
+
+/// For classes with rules about other tasks: the victims are moved for real, and the rules asked.
+struct InSession<'t, 's> {
+    statement: &'t mut Statement<'s>,
+    reason: EvictReason,
+    task: TaskIdx,
+    node: NodeIdx,
+    taken: Vec<TaskIdx>,
+}
+
+impl Trial for InSession<'_, '_> {
+    fn session(&self) -> &Session {
+        self.statement.session()
+    }
+
+    fn task(&self) -> TaskIdx {
+        self.task
+    }
+
+    fn taken(&self) -> &[TaskIdx] {
+        &self.taken
+    }
+
+    fn gone(&self) -> &[TaskIdx] {
+        &[]
+    }
+
+    fn fits(&mut self) -> bool {
+        let session = self.statement.session_mut();
+        let class = session.cluster().tasks.class[self.task];
+        session.within_capability(self.task, &[]).is_ok()
+            && session.fits(class, self.node, View::Later)
+    }
+
+    fn take(&mut self, at: usize, victim: TaskIdx) {
+        self.statement.evict(victim, self.reason).expect("a candidate runs");
+        self.taken.insert(at, victim);
+    }
+
+    fn give_back(&mut self, at: usize) {
+        let victim = self.taken.remove(at);
+        self.statement.retract(victim);
+    }
 }
 
 /// The first candidate of the queue with the highest share as it is now; of equal queues the one
 /// that would be served last.
 // Parity: see docs/parity.md#c5.
-fn first_by_queue_share(session: &Session, candidates: &[TaskIdx]) -> usize {
+fn first_by_queue_share(session: &Session, candidates: &[TaskIdx], gone: &[TaskIdx]) -> usize {
     let cluster = session.cluster();
-    let share = |task: &TaskIdx| {
+    let mut best: Option<(Share, Option<QueueIdx>)> = None;
+    let mut first = 0;
+    for (at, task) in candidates.iter().enumerate() {
         let queue = cluster.queue_of(*task);
-        queue.map_or((Share::ZERO, None), |queue| (session.queue_share(queue), Some(queue)))
-    };
-    let ranked = candidates.iter().enumerate().map(|(at, task)| (share(task), Reverse(at)));
-    ranked.max().map_or(0, |(_, at)| at.0)
+        if best.is_some_and(|(_, best)| best == queue) {
+            continue;
+        }
+        let share = queue.map_or(Share::ZERO, |queue| session.queue_share(queue, gone));
+        if best.is_none_or(|best| (share, queue) > best) {
+            best = Some((share, queue));
+            first = at;
+        }
+    }
+    first
 }

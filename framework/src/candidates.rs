@@ -266,6 +266,16 @@ impl Candidates {
         report
     }
 
+    /// Whether only room decides where the class may go, once the fixed rules have passed.
+    pub(crate) fn needs_only_room(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
+        self.prepare(asked, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        let sensitivities = rules.sensitivities();
+        rules.admitted()
+            && !sensitivities.has(Sensitivity::Node)
+            && !sensitivities.has(Sensitivity::Cluster)
+    }
+
     /// Whether a placement elsewhere can change where the class may go.
     pub(crate) fn is_open_to_change(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
         self.prepare(asked, class);

@@ -127,6 +127,17 @@ pub enum Verdict {
     Deny,
 }
 
+/// One victim for one task.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposal<'a> {
+    /// The task that would get the room.
+    pub taker: TaskIdx,
+    /// The task that would have to go.
+    pub victim: TaskIdx,
+    /// Victims taken before it, to be counted as gone. The cluster still shows them in their place.
+    pub gone: &'a [TaskIdx],
+}
+
 /// A task moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -285,15 +296,15 @@ pub trait Plugin: Send {
     ) {
     }
 
-    // Asked about victims. Earlier victims of the same statement are gone already.
+    // Asked about victims.
 
-    /// Whether `victim` may go for `preemptor`, a task of the same queue.
-    fn preemptable(&self, _cluster: &Cluster, _preemptor: TaskIdx, _victim: TaskIdx) -> Verdict {
+    /// Whether a victim may go for a task of the same queue.
+    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
         Verdict::Abstain
     }
 
-    /// Whether `victim` may go for `reclaimer`, a task of another queue.
-    fn reclaimable(&self, _cluster: &Cluster, _reclaimer: TaskIdx, _victim: TaskIdx) -> Verdict {
+    /// Whether a victim may go for a task of another queue.
+    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
         Verdict::Abstain
     }
 
@@ -304,12 +315,17 @@ pub trait Plugin: Send {
         false
     }
 
-    /// Whether the task's queue may hold the task as well.
+    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
     ///
     /// # Errors
     ///
     /// The dimension whose hard limit would be exceeded.
-    fn within_capability(&self, _cluster: &Cluster, _task: TaskIdx) -> Result<(), Dim> {
+    fn within_capability(
+        &self,
+        _cluster: &Cluster,
+        _task: TaskIdx,
+        _gone: &[TaskIdx],
+    ) -> Result<(), Dim> {
         Ok(())
     }
 
@@ -320,6 +336,17 @@ pub trait Plugin: Send {
     }
 
     // Asked for reports.
+
+    /// The largest part of what it deserves that a queue holds, once the tasks in `gone` hold
+    /// nothing.
+    fn queue_share(
+        &self,
+        _cluster: &Cluster,
+        _queue: QueueIdx,
+        _gone: &[TaskIdx],
+    ) -> Option<Share> {
+        None
+    }
 
     /// What the policy knows of a queue.
     fn queue_shares(&self, _cluster: &Cluster, _queue: QueueIdx) -> Option<QueueShares> {
@@ -558,17 +585,12 @@ impl Policy {
 
     /// The first tier in which some plugin has an opinion decides; inside it all must allow.
     // Parity: an empty answer is final, see docs/parity.md#p8.
-    pub(crate) fn preemptable(
-        &self,
-        cluster: &Cluster,
-        preemptor: TaskIdx,
-        victim: TaskIdx,
-    ) -> bool {
+    pub(crate) fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
         let verdicts = self.tiers.iter().map(|tier| {
             unanimous(
                 tier.iter()
                     .filter(|enabled| enabled.questions.has(Question::Preemptable))
-                    .map(|enabled| enabled.plugin.preemptable(cluster, preemptor, victim)),
+                    .map(|enabled| enabled.plugin.preemptable(cluster, proposal)),
             )
         });
         let decided = |verdict: &Verdict| *verdict != Verdict::Abstain;
@@ -577,15 +599,9 @@ impl Policy {
 
     /// Every plugin of every tier that has an opinion must allow.
     // Parity: differs, see docs/parity.md#c1.
-    pub(crate) fn reclaimable(
-        &self,
-        cluster: &Cluster,
-        reclaimer: TaskIdx,
-        victim: TaskIdx,
-    ) -> bool {
+    pub(crate) fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
         let asked = self.asked(Question::Reclaimable);
-        unanimous(asked.map(|plugin| plugin.reclaimable(cluster, reclaimer, victim)))
-            == Verdict::Allow
+        unanimous(asked.map(|plugin| plugin.reclaimable(cluster, proposal))) == Verdict::Allow
     }
 
     /// Any plugin suffices. Cannot be switched off.
@@ -594,8 +610,13 @@ impl Policy {
     }
 
     /// All must pass. Cannot be switched off.
-    pub(crate) fn within_capability(&self, cluster: &Cluster, task: TaskIdx) -> Result<(), Dim> {
-        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task))
+    pub(crate) fn within_capability(
+        &self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        gone: &[TaskIdx],
+    ) -> Result<(), Dim> {
+        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, gone))
     }
 
     /// The largest answer in each dimension.
@@ -607,6 +628,16 @@ impl Policy {
             }
         }
         most
+    }
+
+    pub(crate) fn queue_share(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        gone: &[TaskIdx],
+    ) -> Share {
+        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, gone));
+        known.unwrap_or(Share::ZERO)
     }
 
     pub(crate) fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {

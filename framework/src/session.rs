@@ -16,7 +16,7 @@ use kube_batch_api::{
 
 use crate::{
     candidates::{Asked, Candidates, Choice, Search},
-    plugin::{Change, OrderScope, Policy, View},
+    plugin::{Change, OrderScope, Policy, Proposal, View},
     report::Failure,
     statement::{Move, Statement},
 };
@@ -151,29 +151,34 @@ impl Session {
         self.policy.overused(&self.cluster, queue)
     }
 
-    /// The part of what it deserves that a queue holds, as it is now.
-    pub fn queue_share(&self, queue: QueueIdx) -> Share {
-        let shares = self.policy.queue_shares(&self.cluster, queue);
-        shares.map_or(Share::ZERO, |shares| shares.share)
+    /// The part of what it deserves that a queue holds, once the tasks in `gone` hold nothing.
+    pub fn queue_share(&self, queue: QueueIdx, gone: &[TaskIdx]) -> Share {
+        self.policy.queue_share(&self.cluster, queue, gone)
     }
 
-    /// Whether the task's queue may hold the task as well.
+    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
     ///
     /// # Errors
     ///
     /// The dimension whose hard limit would be exceeded.
-    pub fn within_capability(&self, task: TaskIdx) -> Result<(), Dim> {
-        self.policy.within_capability(&self.cluster, task)
+    pub fn within_capability(&self, task: TaskIdx, gone: &[TaskIdx]) -> Result<(), Dim> {
+        self.policy.within_capability(&self.cluster, task, gone)
     }
 
-    /// Whether `victim` may go for `preemptor`.
-    pub fn preemptable(&self, preemptor: TaskIdx, victim: TaskIdx) -> bool {
-        self.policy.preemptable(&self.cluster, preemptor, victim)
+    /// Whether a victim may go for a task of the same queue.
+    pub fn preemptable(&self, proposal: &Proposal<'_>) -> bool {
+        self.policy.preemptable(&self.cluster, proposal)
     }
 
-    /// Whether `victim` may go for `reclaimer`.
-    pub fn reclaimable(&self, reclaimer: TaskIdx, victim: TaskIdx) -> bool {
-        self.policy.reclaimable(&self.cluster, reclaimer, victim)
+    /// Whether a victim may go for a task of another queue.
+    pub fn reclaimable(&self, proposal: &Proposal<'_>) -> bool {
+        self.policy.reclaimable(&self.cluster, proposal)
+    }
+
+    /// Whether only room decides where the class may go, once the fixed rules have passed.
+    pub fn needs_only_room(&mut self, class: ClassIdx) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.needs_only_room(asked, class)
     }
 
     /// What must stay idle while room is lent, by dimension.

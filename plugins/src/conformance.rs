@@ -6,7 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
 
 /// Priority classes whose pods stay.
 const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -30,12 +30,12 @@ impl Plugin for Conformance {
         Sensitivities::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
-        unless_protected(cluster, victim)
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        unless_protected(cluster, proposal.victim)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
-        unless_protected(cluster, victim)
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        unless_protected(cluster, proposal.victim)
     }
 }
 

@@ -13,10 +13,10 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx},
     resource::{Ledger, Request, Row, Share},
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Proposal, Sensitivities, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -38,10 +38,17 @@ impl Drf {
         parts.max().unwrap_or(Share::ZERO)
     }
 
-    /// The share of a job with `request` added `sign` times.
-    fn share_with(&self, job: JobIdx, request: &Request, sign: i64) -> Share {
+    /// The share of a job with these requests added, `sign` times each.
+    fn share_with<'r>(
+        &self,
+        job: JobIdx,
+        requests: impl IntoIterator<Item = &'r Request>,
+        sign: i64,
+    ) -> Share {
         let mut allocated = self.allocated[job].to_vec();
-        request.charge(&mut allocated, sign);
+        for request in requests {
+            request.charge(&mut allocated, sign);
+        }
         self.share_of(&allocated)
     }
 }
@@ -84,13 +91,19 @@ impl Plugin for Drf {
         Sensitivities::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, preemptor: TaskIdx, victim: TaskIdx) -> Verdict {
-        let (Some(own), Some(other)) = (cluster.tasks.job[preemptor], cluster.tasks.job[victim])
-        else {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        let Proposal { taker, victim, gone } = *proposal;
+        let (Some(own), Some(other)) = (cluster.tasks.job[taker], cluster.tasks.job[victim]) else {
             return Verdict::Deny;
         };
-        let gained = self.share_with(own, cluster.request(preemptor), 1);
-        let lost = self.share_with(other, cluster.request(victim), -1);
+        if own == other {
+            // Both sides of the comparison are the same job after the exchange.
+            return Verdict::Allow;
+        }
+        let leaving = gone.iter().chain([&victim]);
+        let of_other = leaving.filter(|task| cluster.tasks.job[**task] == Some(other));
+        let gained = self.share_with(own, [cluster.request(taker)], 1);
+        let lost = self.share_with(other, of_other.map(|task| cluster.request(*task)), -1);
         if gained <= lost { Verdict::Allow } else { Verdict::Deny }
     }
 

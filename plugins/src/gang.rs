@@ -15,7 +15,7 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
     reason::JobProblem,
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -57,12 +57,12 @@ impl Plugin for Gang {
         Sensitivities::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
-        can_spare(cluster, victim)
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        can_spare(cluster, proposal)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, _: TaskIdx, victim: TaskIdx) -> Verdict {
-        can_spare(cluster, victim)
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        can_spare(cluster, proposal)
     }
 
     fn reports_unready_jobs(&self) -> bool {
@@ -70,9 +70,12 @@ impl Plugin for Gang {
     }
 }
 
-/// Whether the victim's job, as it is with earlier victims gone, can lose one more task.
-fn can_spare(cluster: &Cluster, victim: TaskIdx) -> Verdict {
-    let Some(job) = cluster.tasks.job[victim] else { return Verdict::Deny };
+/// Whether the victim's job can lose one more task, with earlier victims gone.
+fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    let job_of = |task: TaskIdx| cluster.tasks.job[task];
+    let Some(job) = job_of(proposal.victim) else { return Verdict::Deny };
+    let gone = proposal.gone.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
     let min = cluster.jobs.min_available[job];
-    if min <= 1 || cluster.jobs.counts[job].ready() > min { Verdict::Allow } else { Verdict::Deny }
+    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + gone;
+    if spare { Verdict::Allow } else { Verdict::Deny }
 }

@@ -13,7 +13,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -40,11 +40,12 @@ impl Plugin for Priority {
         Sensitivities::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, preemptor: TaskIdx, victim: TaskIdx) -> Verdict {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        let Proposal { taker, victim, .. } = *proposal;
         let (tasks, jobs) = (&cluster.tasks, &cluster.jobs);
-        let lower = match (tasks.job[preemptor], tasks.job[victim]) {
+        let lower = match (tasks.job[taker], tasks.job[victim]) {
             (Some(own), Some(other)) if own == other => {
-                tasks.priority[victim] < tasks.priority[preemptor]
+                tasks.priority[victim] < tasks.priority[taker]
             }
             (Some(own), Some(other)) => jobs.priority[other] < jobs.priority[own],
             (None, _) | (_, None) => false,

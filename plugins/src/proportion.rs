@@ -24,7 +24,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::plugin::{
-    Change, OrderScope, Plugin, QueueShares, Sensitivities, Verdict,
+    Change, OrderScope, Plugin, Proposal, QueueShares, Sensitivities, Verdict,
 };
 
 /// The plugin.
@@ -53,6 +53,13 @@ impl Proportion {
     /// The part of what a queue deserves of a resource that it holds.
     fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
         Share::of(self.allocated[queue][dim.at()], self.deserved[queue][dim.at()])
+    }
+
+    /// What a queue holds of a resource once the tasks in `gone` hold nothing.
+    fn held_without(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim, gone: &[TaskIdx]) -> i64 {
+        let of_queue = gone.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
+        let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
+        self.allocated[queue][dim.at()] - lost
     }
 
     /// Whether the task's request counts as demand of its queue.
@@ -198,12 +205,13 @@ impl Plugin for Proportion {
         Sensitivities::NONE
     }
 
-    fn reclaimable(&self, cluster: &Cluster, reclaimer: TaskIdx, victim: TaskIdx) -> Verdict {
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+        let Proposal { taker, victim, gone } = *proposal;
         let Some(queue) = cluster.queue_of(victim) else { return Verdict::Deny };
-        let wanted = cluster.request(reclaimer);
+        let wanted = cluster.request(taker);
         let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
-            wanted.get(dim) > 0
-                && self.allocated[queue][dim.at()] - amount >= self.deserved[queue][dim.at()]
+            let left = self.held_without(cluster, queue, dim, gone) - amount;
+            wanted.get(dim) > 0 && left >= self.deserved[queue][dim.at()]
         });
         if keeps_its_part { Verdict::Allow } else { Verdict::Deny }
     }
@@ -223,12 +231,17 @@ impl Plugin for Proportion {
     }
 
     // Parity: new, see docs/parity.md#a7.
-    fn within_capability(&self, cluster: &Cluster, task: TaskIdx) -> Result<(), Dim> {
+    fn within_capability(
+        &self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        gone: &[TaskIdx],
+    ) -> Result<(), Dim> {
         let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
         let request = cluster.request(task);
         let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
             let amount = request.get(*dim);
-            amount > 0 && self.allocated[queue][dim.at()] + amount > *limit
+            amount > 0 && self.held_without(cluster, queue, *dim, gone) + amount > *limit
         });
         exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
     }
@@ -244,6 +257,17 @@ impl Plugin for Proportion {
             }
         }
         Some(held)
+    }
+
+    fn queue_share(&self, cluster: &Cluster, queue: QueueIdx, gone: &[TaskIdx]) -> Option<Share> {
+        if !gone.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
+            return Some(self.share[queue]);
+        }
+        let parts = self.shared.iter().map(|dim| {
+            let held = self.held_without(cluster, queue, *dim, gone);
+            Share::of(held, self.deserved[queue][dim.at()])
+        });
+        parts.max()
     }
 
     fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {

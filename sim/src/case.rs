@@ -107,14 +107,14 @@ pub enum NodeChoice {
     Any(Vec<String>),
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {
     Exactly(i64),
     Between(Range),
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
     pub min: Option<i64>,
@@ -166,7 +166,7 @@ pub struct JobMatch {
     pub share: f64,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupMatch {
     pub phase: Option<String>,
@@ -176,7 +176,7 @@ pub struct GroupMatch {
     pub conditions: Vec<ConditionMatch>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct ConditionMatch {
     #[serde(rename = "type")]

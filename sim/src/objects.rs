@@ -37,7 +37,11 @@ pub fn apply(world: &mut World, manifest: Value) -> Result<(), String> {
             let mut node: Node = read(manifest)?;
             fill(&mut node.metadata, None, now);
             let name = node.metadata.name.clone().unwrap_or_default();
-            node.metadata.labels.get_or_insert_default().entry("kubernetes.io/hostname".into()).or_insert(name);
+            node.metadata
+                .labels
+                .get_or_insert_default()
+                .entry("kubernetes.io/hostname".into())
+                .or_insert(name);
             world.store.apply_node(&node).map_err(err)
         }
         "Pod" => {
@@ -45,20 +49,54 @@ pub fn apply(world: &mut World, manifest: Value) -> Result<(), String> {
             fill(&mut pod.metadata, Some("default"), now);
             world.store.apply_pod(&pod).map_err(err)
         }
-        "Namespace" => { let mut o: Namespace = read(manifest)?; fill(&mut o.metadata, None, now); world.store.apply_namespace(&o).map_err(err) }
-        "PersistentVolume" => { let mut o: PersistentVolume = read(manifest)?; fill(&mut o.metadata, None, now); world.store.apply_volume(&o).map_err(err) }
-        "PersistentVolumeClaim" => { let mut o: PersistentVolumeClaim = read(manifest)?; fill(&mut o.metadata, Some("default"), now); world.store.apply_claim(&o).map_err(err) }
-        "StorageClass" => { let mut o: StorageClass = read(manifest)?; fill(&mut o.metadata, None, now); world.store.apply_storage_class(&o).map_err(err) }
-        "CSINode" => { let mut o: CSINode = read(manifest)?; fill(&mut o.metadata, None, now); world.store.apply_csi_node(&o).map_err(err) }
-        "PriorityClass" => { let mut o: PriorityClass = read(manifest)?; fill(&mut o.metadata, None, now); world.store.apply_priority_class(&o).map_err(err) }
-        "PodDisruptionBudget" => { let mut o: PodDisruptionBudget = read(manifest)?; fill(&mut o.metadata, Some("default"), now); world.store.apply_budget(&o).map_err(err) }
+        "Namespace" => {
+            let mut o: Namespace = read(manifest)?;
+            fill(&mut o.metadata, None, now);
+            world.store.apply_namespace(&o).map_err(err)
+        }
+        "PersistentVolume" => {
+            let mut o: PersistentVolume = read(manifest)?;
+            fill(&mut o.metadata, None, now);
+            world.store.apply_volume(&o).map_err(err)
+        }
+        "PersistentVolumeClaim" => {
+            let mut o: PersistentVolumeClaim = read(manifest)?;
+            fill(&mut o.metadata, Some("default"), now);
+            world.store.apply_claim(&o).map_err(err)
+        }
+        "StorageClass" => {
+            let mut o: StorageClass = read(manifest)?;
+            fill(&mut o.metadata, None, now);
+            world.store.apply_storage_class(&o).map_err(err)
+        }
+        "CSINode" => {
+            let mut o: CSINode = read(manifest)?;
+            fill(&mut o.metadata, None, now);
+            world.store.apply_csi_node(&o).map_err(err)
+        }
+        "PriorityClass" => {
+            let mut o: PriorityClass = read(manifest)?;
+            fill(&mut o.metadata, None, now);
+            world.store.apply_priority_class(&o).map_err(err)
+        }
+        "PodDisruptionBudget" => {
+            let mut o: PodDisruptionBudget = read(manifest)?;
+            fill(&mut o.metadata, Some("default"), now);
+            world.store.apply_budget(&o).map_err(err)
+        }
         "PodGroup" => {
             let version = ApiVersion::parse(&api_version).ok_or("unknown apiVersion")?;
             let mut o: v1alpha2::PodGroup = read(manifest)?;
             fill(&mut o.metadata, Some("default"), now);
-            let key = ObjectKey::new(o.metadata.namespace.clone().unwrap_or_default(), o.metadata.name.clone().unwrap_or_default());
+            let key = ObjectKey::new(
+                o.metadata.namespace.clone().unwrap_or_default(),
+                o.metadata.name.clone().unwrap_or_default(),
+            );
             let stored = world.store.groups.get(&(key, version)).map(|f| f.status.clone());
-            world.store.apply_group(version, &o.metadata, &o.spec, o.status.as_ref().or(stored.as_ref())).map_err(err)
+            world
+                .store
+                .apply_group(version, &o.metadata, &o.spec, o.status.as_ref().or(stored.as_ref()))
+                .map_err(err)
         }
         "Queue" => {
             let version = ApiVersion::parse(&api_version).ok_or("unknown apiVersion")?;
@@ -79,16 +117,31 @@ pub fn apply(world: &mut World, manifest: Value) -> Result<(), String> {
             fill(&mut o.metadata, Some("default"), now);
             let spec = o.spec;
             let wanted = spec.replicas.unwrap_or(1);
-            controller(world, ControllerKind::ReplicaSet, &o.metadata, wanted, spec.template.unwrap_or_default());
+            controller(
+                world,
+                ControllerKind::ReplicaSet,
+                &o.metadata,
+                wanted,
+                spec.template.unwrap_or_default(),
+            );
             Ok(())
         }
         other => Err(format!("unknown kind {other}")),
     }
 }
 
-fn controller(world: &mut World, kind: ControllerKind, meta: &ObjectMeta, wanted: i32, template: k8s_openapi::api::core::v1::PodTemplateSpec) {
+fn controller(
+    world: &mut World,
+    kind: ControllerKind,
+    meta: &ObjectMeta,
+    wanted: i32,
+    template: k8s_openapi::api::core::v1::PodTemplateSpec,
+) {
     world.controllers.apply(Controller {
-        key: ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default()),
+        key: ObjectKey::new(
+            meta.namespace.clone().unwrap_or_default(),
+            meta.name.clone().unwrap_or_default(),
+        ),
         uid: Name::from(meta.uid.clone().unwrap_or_default()),
         kind,
         created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
@@ -102,7 +155,10 @@ fn fill(meta: &mut ObjectMeta, namespace: Option<&str>, now: Timestamp) {
         meta.namespace.get_or_insert_with(|| namespace.to_owned());
     }
     let name = meta.name.clone().unwrap_or_default();
-    let uid = match &meta.namespace { Some(ns) => format!("{ns}/{name}"), None => name };
+    let uid = match &meta.namespace {
+        Some(ns) => format!("{ns}/{name}"),
+        None => name,
+    };
     meta.uid.get_or_insert(uid);
     meta.creation_timestamp.get_or_insert(Time(now));
 }

@@ -36,7 +36,8 @@ impl Simulation {
     ///
     /// If the configuration names unknown actions or plugins: [`Conf`]s are checked when read.
     pub fn new(world: World, conf: Conf, search: Search) -> Self {
-        let actions = conf.actions.iter().map(|name| action(name).expect("action names were checked"));
+        let actions =
+            conf.actions.iter().map(|name| action(name).expect("action names were checked"));
         Self { world, actions: actions.collect(), conf, search, last: None }
     }
 
@@ -80,10 +81,12 @@ pub fn run(case: &Case, conf: Conf, search: Search) -> Result<Vec<Mismatch>, Str
     let mut found = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let mismatches = play(&mut simulation, step)?;
-        found.extend(mismatches.into_iter().map(|mismatch| Mismatch {
-            key: format!("steps[{at}].{}", mismatch.key),
-            ..mismatch
-        }));
+        found.extend(
+            mismatches.into_iter().map(|mismatch| Mismatch {
+                key: format!("steps[{at}].{}", mismatch.key),
+                ..mismatch
+            }),
+        );
     }
     Ok(found)
 }
@@ -164,7 +167,9 @@ fn delete(world: &mut World, target: &Target) -> Result<(), String> {
             all.map(|v| world.store.groups.delete(&(key.clone(), v))).contains(&true)
         }
         "Job" => world.controllers.delete(ControllerKind::Job, &key, &mut world.store),
-        "ReplicaSet" => world.controllers.delete(ControllerKind::ReplicaSet, &key, &mut world.store),
+        "ReplicaSet" => {
+            world.controllers.delete(ControllerKind::ReplicaSet, &key, &mut world.store)
+        }
         kind => return Err(format!("cannot delete kind {kind}")),
     };
     if known { Ok(()) } else { Err(format!("there is no {} {key}", target.kind)) }

@@ -1,0 +1,87 @@
+//! One cycle over each shape, timed: `cargo bench -p kube-batch-tests -- [SHAPE…]`.
+
+use std::time::Instant;
+
+use kube_batch_actions::action;
+use kube_batch_api::decision::Decision;
+use kube_batch_cache::{
+    assumed::Assumed,
+    fold::{SnapshotOptions, snapshot},
+};
+use kube_batch_framework::{candidates::Search, cycle::run_cycle};
+use kube_batch_tests::shapes::shape;
+
+/// Run without a name.
+const STANDARD: [&str; 14] = [
+    "FILL-1000-10000-100",
+    "FILL-1000-10000-1",
+    "FILL-5000-50000-100",
+    "FILL-10000-100000-100",
+    "FILL-10000-100000-1",
+    "FILLMIX-10000-100000-100",
+    "FILLTAINT-5000-50000-100",
+    "SAT-5000-10000-100",
+    "SAT-5000-10000-1",
+    "STEADY-5000",
+    "IDLE-5000",
+    "PREEMPT-5000-100",
+    "RECLAIM-5000-1",
+    "KAIRECLAIM-1000",
+];
+
+/// Runs of each shape; the fastest and the median are shown.
+const RUNS: usize = 5;
+
+fn main() {
+    let mut names: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if names.is_empty() {
+        names = STANDARD.map(str::to_owned).to_vec();
+    }
+    println!(
+        "{:<28} {:>9} {:>18} {:>7} {:>7} {:>9}",
+        "shape", "fold ms", "cycle ms min/med", "binds", "evicts", "promises"
+    );
+    for name in names {
+        let Some(shape) = shape(&name) else {
+            eprintln!("unknown shape {name}");
+            std::process::exit(2);
+        };
+        let mut folds = Vec::new();
+        let mut cycles = Vec::new();
+        let mut counts = [0; 3];
+        for _ in 0..RUNS {
+            let start = Instant::now();
+            let cluster =
+                snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default()).cluster;
+            folds.push(start.elapsed().as_secs_f64() * 1e3);
+            let actions: Vec<_> =
+                shape.conf.actions.iter().map(|name| action(name).expect("known")).collect();
+            let policy = kube_batch_plugins::policy(&shape.conf);
+            let start = Instant::now();
+            let cycle = run_cycle(cluster, policy, &actions, Search::Index, &mut |_| {});
+            cycles.push(start.elapsed().as_secs_f64() * 1e3);
+            counts = [0; 3];
+            for decision in &cycle.decisions {
+                match decision {
+                    Decision::Bind { .. } => counts[0] += 1,
+                    Decision::Evict { .. } => counts[1] += 1,
+                    Decision::Nominate { .. } => counts[2] += 1,
+                }
+            }
+            if cycles.iter().sum::<f64>() > 20e3 {
+                break;
+            }
+        }
+        folds.sort_by(f64::total_cmp);
+        cycles.sort_by(f64::total_cmp);
+        println!(
+            "{name:<28} {:>9.1} {:>9.1}/{:>8.1} {:>7} {:>7} {:>9}",
+            folds[0],
+            cycles[0],
+            cycles[cycles.len() / 2],
+            counts[0],
+            counts[1],
+            counts[2]
+        );
+    }
+}

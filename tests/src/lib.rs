@@ -1,0 +1,3 @@
+//! Tests of the scheduler as a whole, and the work its speed is measured on.
+
+pub mod shapes;

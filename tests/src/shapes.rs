@@ -1,0 +1,326 @@
+//! The work that speed is measured on: clusters described completely by a name.
+//!
+//! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods ask for 1 CPU and 2 Gi.
+//! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
+//! minimum of 1.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus,
+        ResourceRequirements, Taint, Toleration,
+    },
+    api::scheduling::v1::PriorityClass,
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{ObjectMeta, Time},
+    },
+};
+use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
+use kube_batch_cache::store::Store;
+use kube_batch_framework::conf::{Conf, PluginConf};
+
+/// A cluster, and how it is to be scheduled.
+pub struct Shape {
+    /// What is there.
+    pub store: Store,
+    /// Actions and tiers.
+    pub conf: Conf,
+}
+
+/// 2019-07-01T00:00:00Z, in seconds.
+const BASE: i64 = 1_561_939_200;
+const DAY: i64 = 86_400;
+
+/// Makes a shape of its name, such as `FILL-1000-10000-100`.
+pub fn shape(name: &str) -> Option<Shape> {
+    let (kind, rest) = name.split_once('-').unwrap_or((name, ""));
+    let numbers: Vec<usize> = rest.split('-').filter_map(|part| part.parse().ok()).collect();
+    let mut build = Build::default();
+    match (kind, numbers.as_slice()) {
+        ("FILL", [nodes, pods, gang]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1, 2, 3, 4]);
+            build.pending(*pods, *gang, &queues, "low", |_| PodKind::default());
+        }
+        ("FILLMIX", [nodes, pods, gang]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1, 2, 3, 4]);
+            build.pending(*pods, *gang, &queues, "low", |job| PodKind {
+                cpu: format!("{}m", 100 + (7 * job) % 997),
+                memory: format!("{}Ki", 256 * 1024 + (13 * job) % 4099),
+                ..PodKind::default()
+            });
+        }
+        ("FILLTAINT", [nodes, pods, gang]) => {
+            build.tainted_every = 100;
+            build.nodes(*nodes);
+            let queues = build.queues(&[1, 2, 3, 4]);
+            build.pending(*pods, *gang, &queues, "low", |job| PodKind {
+                tolerates: job % 10 == 0,
+                ..PodKind::default()
+            });
+        }
+        ("SAT", [nodes, pods, gang]) => {
+            build.saturated(*nodes, 32);
+            let queues = build.queues(&[1, 1, 1, 1]);
+            build.pending(*pods, *gang, &queues, "low", |_| PodKind::default());
+        }
+        ("STEADY", [nodes]) => {
+            build.saturated(*nodes, 16);
+            let queues = build.queues(&[1, 1, 1, 1]);
+            build.pending(100, 100, &queues, "low", |_| PodKind::default());
+        }
+        ("IDLE", [nodes]) => {
+            build.saturated(*nodes, 32);
+            build.queues(&[1, 1, 1, 1]);
+            build.conf = full("reclaim, allocate, backfill, preempt");
+        }
+        ("PREEMPT", [nodes, gang]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1]);
+            build.running(*nodes, 32, &queues[0]);
+            build.pending(*gang, *gang, &queues, "high", |_| PodKind::default());
+            build.conf = full("allocate, preempt");
+        }
+        ("RECLAIM", [nodes, gang]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1, 1]);
+            build.running(*nodes, 32, &queues[0]);
+            build.pending(100, *gang, &queues[1..], "low", |_| PodKind::default());
+            build.conf = full("reclaim");
+        }
+        ("SCALE", [nodes]) => {
+            build.saturated(*nodes, 10);
+            let queues = build.queues(&[1, 1, 1, 1]);
+            build.pending(10_000, 100, &queues, "low", |_| PodKind::default());
+        }
+        ("KAIRECLAIM", [nodes]) => {
+            build.gpus = 8;
+            build.nodes(*nodes);
+            build.queue("queue-0", 0);
+            build.queue("queue-1", 1);
+            build.gpu_singles(*nodes, "queue-0");
+            let kind = || PodKind { gpus: 8, cpu: "8".to_owned(), ..PodKind::default() };
+            let gang = (nodes / 10).max(1);
+            build.pending(gang, gang, &["queue-1".to_owned()], "low", |_| kind());
+            build.conf = full("reclaim");
+        }
+        _ => return None,
+    }
+    Some(Shape { store: build.store, conf: build.conf })
+}
+
+/// The sample configuration's tiers, with these actions.
+fn full(actions: &str) -> Conf {
+    let tier = |names: &[&str]| names.iter().map(|name| PluginConf::named(name)).collect();
+    Conf {
+        actions: actions.split(", ").map(str::to_owned).collect(),
+        tiers: vec![
+            tier(&["priority", "gang", "conformance"]),
+            tier(&["drf", "predicates", "proportion", "nodeorder"]),
+        ],
+    }
+}
+
+struct PodKind {
+    cpu: String,
+    memory: String,
+    gpus: u32,
+    tolerates: bool,
+}
+
+impl Default for PodKind {
+    fn default() -> Self {
+        Self { cpu: "1".to_owned(), memory: "2Gi".to_owned(), gpus: 0, tolerates: false }
+    }
+}
+
+struct Build {
+    store: Store,
+    conf: Conf,
+    gpus: u32,
+    tainted_every: usize,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        let mut build =
+            Self { store: Store::default(), conf: Conf::default(), gpus: 0, tainted_every: 0 };
+        for (name, value) in [("low", 10), ("high", 1000)] {
+            let class = PriorityClass {
+                metadata: meta(name, None, BASE),
+                value: Some(value),
+                ..Default::default()
+            };
+            build.store.apply_priority_class(&class).expect("a good class");
+        }
+        build
+    }
+}
+
+fn meta(name: &str, namespace: Option<&str>, created: i64) -> ObjectMeta {
+    let created = jiff::Timestamp::from_second(created).expect("a time in range");
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        uid: Some(format!("uid-{name}")),
+        creation_timestamp: Some(Time(created)),
+        ..Default::default()
+    }
+}
+
+fn amounts(pairs: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
+    pairs
+        .iter()
+        .map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())))
+        .collect()
+}
+
+impl Build {
+    fn nodes(&mut self, n_nodes: usize) {
+        for i in 0..n_nodes {
+            let name = format!("node-{i:05}");
+            let gpus = self.gpus.to_string();
+            let mut allocatable = amounts(&[("cpu", "32"), ("memory", "128Gi"), ("pods", "110")]);
+            if self.gpus > 0 {
+                allocatable.extend(amounts(&[("nvidia.com/gpu", &gpus), ("memory", "256Gi")]));
+            }
+            let mut metadata = meta(&name, None, BASE);
+            metadata.labels = Some(BTreeMap::from([
+                ("kubernetes.io/hostname".to_owned(), name),
+                ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", i % 10)),
+            ]));
+            let taint = Taint {
+                key: "dedicated".to_owned(),
+                value: Some("gpu".to_owned()),
+                effect: "NoSchedule".to_owned(),
+                time_added: None,
+            };
+            let tainted = self.tainted_every > 0 && i % self.tainted_every == 0;
+            let node = Node {
+                metadata,
+                spec: Some(NodeSpec { taints: tainted.then(|| vec![taint]), ..Default::default() }),
+                status: Some(NodeStatus {
+                    allocatable: Some(allocatable),
+                    conditions: Some(vec![NodeCondition {
+                        type_: "Ready".to_owned(),
+                        status: "True".to_owned(),
+                        ..Default::default()
+                    }]),
+                    ..Default::default()
+                }),
+            };
+            self.store.apply_node(&node).expect("a good node");
+        }
+    }
+
+    fn queue(&mut self, name: &str, weight: i32) {
+        let spec = QueueSpec { weight, ..Default::default() };
+        let meta = meta(name, None, BASE);
+        self.store.apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None).expect("a good queue");
+    }
+
+    fn queues(&mut self, weights: &[i32]) -> Vec<String> {
+        let names: Vec<String> = (0..weights.len()).map(|n| format!("queue-{n}")).collect();
+        for (name, weight) in names.iter().zip(weights) {
+            self.queue(name, *weight);
+        }
+        names
+    }
+
+    fn group(&mut self, name: &str, created: i64, min_member: usize, queue: &str, class: &str) {
+        let spec = PodGroupSpec {
+            min_member: i32::try_from(min_member).expect("a small gang"),
+            queue: queue.to_owned(),
+            priority_class_name: class.to_owned(),
+        };
+        let meta = meta(name, Some("bench"), created);
+        self.store.apply_group(ApiVersion::V1Alpha1, &meta, &spec, None).expect("a good group");
+    }
+
+    fn pod(&mut self, job: &str, k: usize, created: i64, kind: &PodKind, node: Option<String>) {
+        let name = format!("{job}-{k:05}");
+        let mut metadata = meta(&name, Some("bench"), created);
+        metadata.annotations =
+            Some(BTreeMap::from([("scheduling.k8s.io/group-name".to_owned(), job.to_owned())]));
+        let mut requests = amounts(&[("cpu", &kind.cpu), ("memory", &kind.memory)]);
+        if kind.gpus > 0 {
+            requests.extend(amounts(&[("nvidia.com/gpu", &kind.gpus.to_string())]));
+        }
+        let toleration = Toleration {
+            key: Some("dedicated".to_owned()),
+            operator: Some("Exists".to_owned()),
+            ..Default::default()
+        };
+        let pod = Pod {
+            metadata,
+            spec: Some(PodSpec {
+                scheduler_name: Some("kube-batch".to_owned()),
+                tolerations: kind.tolerates.then(|| vec![toleration]),
+                containers: vec![Container {
+                    name: "main".to_owned(),
+                    resources: Some(ResourceRequirements {
+                        requests: Some(requests),
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                }],
+                node_name: node.clone(),
+                ..Default::default()
+            }),
+            status: node
+                .map(|_| PodStatus { phase: Some("Running".to_owned()), ..Default::default() }),
+        };
+        self.store.apply_pod(&pod).expect("a good pod");
+    }
+
+    fn pending(
+        &mut self,
+        pods: usize,
+        gang: usize,
+        queues: &[String],
+        class: &str,
+        kind: impl Fn(usize) -> PodKind,
+    ) {
+        for job in 0..pods / gang {
+            let name = format!("job-{job:05}");
+            let created = BASE + DAY + job as i64;
+            self.group(&name, created, gang, &queues[job % queues.len()], class);
+            let kind = kind(job);
+            for k in 0..gang {
+                self.pod(&name, k, created, &kind, None);
+            }
+        }
+    }
+
+    fn saturated(&mut self, nodes: usize, pods_per_node: usize) {
+        self.nodes(nodes);
+        self.queue("running", 1);
+        self.running(nodes, pods_per_node, "running");
+    }
+
+    fn running(&mut self, nodes: usize, pods_per_node: usize, queue: &str) {
+        let kind = PodKind::default();
+        for r in 0..nodes * pods_per_node {
+            let job = r / 100;
+            let name = format!("run-{job:05}");
+            let created = BASE + job as i64;
+            if r % 100 == 0 {
+                self.group(&name, created, 1, queue, "low");
+            }
+            let node = format!("node-{:05}", r / pods_per_node);
+            self.pod(&name, r % 100, created, &kind, Some(node));
+        }
+    }
+
+    fn gpu_singles(&mut self, nodes: usize, queue: &str) {
+        let kind = PodKind { gpus: 1, ..PodKind::default() };
+        for r in 0..nodes * 8 {
+            let name = format!("run-{r:05}");
+            self.group(&name, BASE + r as i64, 1, queue, "low");
+            self.pod(&name, 0, BASE + r as i64, &kind, Some(format!("node-{:05}", r / 8)));
+        }
+    }
+}
