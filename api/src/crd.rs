@@ -412,7 +412,7 @@ fn definition(
                 plural: kind.plural.to_owned(),
                 singular: Some(kind.name.to_lowercase()),
                 short_names: Some(vec![kind.short_name.to_owned()]),
-                categories: Some(vec!["all".to_owned(), "kube-batch".to_owned()]),
+                categories: Some(vec!["kube-batch".to_owned()]),
             },
             scope: kind.scope.to_owned(),
             versions: vec![CustomResourceDefinitionVersion {
@@ -448,10 +448,13 @@ fn schema_of<T: JsonSchema>() -> JSONSchemaProps {
     serde_json::from_value(schema.to_value()).expect("schemars writes structural schemas")
 }
 
-/// Drops what `#[serde(default)]` adds: zero values as explicit defaults would be stored into
-/// every object.
+/// Drops what `#[serde(default)]` adds, as explicit zeros would be stored into every object, and
+/// where our comments break their lines.
 fn remove_noise(schema: &mut serde_json::Map<String, serde_json::Value>) {
     schema.remove("default");
+    if let Some(serde_json::Value::String(description)) = schema.get_mut("description") {
+        *description = description.replace('\n', " ");
+    }
     for value in schema.values_mut() {
         if let Some(nested) = value.as_object_mut() {
             remove_noise(nested);

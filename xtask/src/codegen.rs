@@ -1,0 +1,53 @@
+//! Generated files: written from the code, committed, and checked for drift.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, bail};
+use kube_batch_api::crd;
+
+use crate::root;
+
+/// The first line of every generated manifest.
+const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
+
+/// All generated files: path below the root, and content.
+fn files() -> anyhow::Result<Vec<(String, String)>> {
+    crd::definitions()
+        .into_iter()
+        .map(|(name, definition)| {
+            let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
+            Ok((format!("crds/{name}"), format!("{HEADER}{yaml}")))
+        })
+        .collect()
+}
+
+/// Writes every generated file.
+pub(crate) fn write() -> anyhow::Result<()> {
+    for (path, content) in files()? {
+        let path = root().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Fails if a generated file is not what would be written, or if a file is there that would not be.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let files = files()?;
+    let mut stale: Vec<String> = Vec::new();
+    for (path, content) in &files {
+        if fs::read_to_string(root().join(path)).ok().as_ref() != Some(content) {
+            stale.push(path.clone());
+        }
+    }
+    for entry in fs::read_dir(root().join("crds")).context("list crds/")? {
+        let name = format!("crds/{}", entry?.file_name().to_string_lossy());
+        if !files.iter().any(|(path, _)| *path == name) {
+            stale.push(format!("{name} (not generated)"));
+        }
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    bail!("stale generated files, run `cargo xtask codegen`:\n  {}", stale.join("\n  "))
+}

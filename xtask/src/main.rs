@@ -1,0 +1,56 @@
+//! Chores of the workspace: `cargo xtask --help`.
+
+mod codegen;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the kube-batch workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Write the generated files: CRD manifests.
+    Codegen {
+        /// Write nothing; fail if a file is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the house rules: crate edges, manifests, generated files, links.
+    Tidy,
+    /// Run everything that tests.
+    Test {
+        /// Seeds of the random worlds, for the simulation tests.
+        #[arg(long, default_value_t = 200)]
+        seeds: u32,
+    },
+    /// Time a scheduling cycle over the bench shapes.
+    Bench {
+        /// Shapes to run; all standard ones if none is named.
+        shapes: Vec<String>,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Args::parse().chore {
+        Chore::Codegen { check: true } => codegen::check(),
+        Chore::Codegen { check: false } => codegen::write(),
+        Chore::Tidy => tidy::run(),
+        Chore::Test { seeds } => test::run(seeds),
+        Chore::Bench { shapes } => test::bench(&shapes),
+    }
+}
+
+/// The workspace's root folder.
+fn root() -> PathBuf {
+    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_owned()
+}

@@ -1,0 +1,40 @@
+//! Everything that tests, in one command.
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::root;
+
+/// Runs unit, property, documentation, case and simulation tests.
+pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
+    let seeds = seeds.to_string();
+    cargo(&["test", "--workspace", "--all-targets", "--exclude", "kube-batch-tests"], &[])?;
+    cargo(&["test", "--workspace", "--doc"], &[])?;
+    cargo(
+        &["test", "--package", "kube-batch-tests", "--lib", "--tests"],
+        &[("KUBE_BATCH_SEEDS", &seeds)],
+    )
+}
+
+/// Times a cycle over the bench shapes.
+pub(crate) fn bench(shapes: &[String]) -> anyhow::Result<()> {
+    let mut args =
+        vec!["bench", "--quiet", "--package", "kube-batch-tests", "--bench", "cycle", "--"];
+    args.extend(shapes.iter().map(String::as_str));
+    cargo(&args, &[])
+}
+
+fn cargo(args: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(args)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status()
+        .context("run cargo")?;
+    if !status.success() {
+        bail!("cargo {} failed", args.join(" "));
+    }
+    Ok(())
+}
