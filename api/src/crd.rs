@@ -199,7 +199,6 @@ fn resource_list_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "maxProperties": 64,
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
         },
     })
@@ -392,7 +391,6 @@ fn definition(
     let schema = JSONSchemaProps {
         type_: text("object"),
         description: text(kind.about),
-        required: Some(vec!["spec".to_owned()]),
         properties: Some(BTreeMap::from([
             ("spec".to_owned(), described("What the user wants.", spec)),
             ("status".to_owned(), described("What the scheduler last saw.", status)),
