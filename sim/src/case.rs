@@ -1,195 +1,304 @@
 //! The case format: a scenario in a simulated cluster, and what must come of it.
+//!
+//! A case file is read whole: every problem in it is noted with its line, and a key that nobody
+//! knows is a problem, so that a misspelt expectation cannot pass.
+
+mod expect;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::Value;
+use kube_batch_api::{
+    name::{Name, ObjectKey},
+    yaml::{Cursor, Located, MapReader, Problem, Problems},
+};
+use kube_batch_cache::{
+    fold::SnapshotOptions,
+    object::{Kind, Object, Recognised, TypeMeta},
+};
+use kube_batch_framework::conf::{self, Conf};
+use kube_batch_plugins::CATALOG;
+
+pub use self::expect::{
+    ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, JobMatch, NodeChoice,
+    PodsMatch, Quantity, QueueMatch, Range,
+};
+use crate::{objects::Phase, world::Environment};
 
 /// One scenario.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct Case {
+    /// Its name.
     pub name: String,
-    #[serde(default)]
-    pub area: Option<String>,
-    #[serde(default)]
+    /// What it shows, and why it comes out so.
     pub description: String,
-    #[serde(default)]
-    pub rows: Vec<String>,
-    #[serde(default)]
-    pub source: Option<String>,
-    #[serde(default)]
-    pub options: Options,
-    #[serde(default)]
-    pub environment: EnvironmentSpec,
-    #[serde(default)]
-    pub config: Option<Value>,
-    #[serde(default)]
-    pub objects: Vec<Value>,
-    #[serde(default)]
-    pub cycles: Option<u32>,
-    #[serde(default)]
-    pub expect: Option<Expect>,
-    #[serde(default)]
-    pub steps: Option<Vec<Step>>,
+    /// How the scheduler sees objects.
+    pub options: SnapshotOptions,
+    /// How kubelets behave.
+    pub environment: Environment,
+    /// The scheduler's configuration.
+    pub conf: Conf,
+    /// What is there at the start, each with its line.
+    pub objects: Vec<Placed<Object>>,
+    /// What happens then, and what must hold.
+    pub steps: Vec<Step>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
-    pub scheduler_name: Option<String>,
-    pub default_queue: Option<String>,
-    pub priority_class: Option<bool>,
+/// A value and where it stands in its file.
+#[derive(Clone, Debug)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Its path in the case.
+    pub path: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct EnvironmentSpec {
-    pub start_cycles: Option<u32>,
-    pub termination_cycles: Option<u32>,
-    pub kubelet: Option<bool>,
+impl<T> Placed<T> {
+    fn at(cursor: &Cursor<'_>, value: T) -> Self {
+        let node = cursor.node();
+        Self { value, path: cursor.path().to_owned(), line: node.line, column: node.column }
+    }
+
+    /// A problem with it.
+    pub fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem {
+            line: self.line,
+            column: self.column,
+            path: self.path.clone(),
+            message: message.into(),
+        }
+    }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+/// One stage; its parts happen in this order.
+#[derive(Clone, Debug, Default)]
 pub struct Step {
-    pub apply: Vec<Value>,
-    pub update: Vec<Value>,
-    pub delete: Vec<Target>,
-    pub set_pod_phase: BTreeMap<String, String>,
+    /// Its path in the case; empty if the case has only this one.
+    pub path: String,
+    /// Objects to create.
+    pub apply: Vec<Placed<Object>>,
+    /// Objects that replace those of their names.
+    pub update: Vec<Placed<Object>>,
+    /// Objects to remove.
+    pub delete: Vec<Placed<(Kind, ObjectKey)>>,
+    /// Phases of pods.
+    pub set_pod_phase: Vec<Placed<(ObjectKey, Phase)>>,
+    /// Number of cycles.
     pub cycles: u32,
+    /// What must hold sooner or later.
     pub eventually: Option<Eventually>,
+    /// What must hold now.
     pub expect: Option<Expect>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    pub kind: String,
-    #[serde(default)]
-    pub namespace: Option<String>,
-    pub name: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+/// What must hold after at most so many cycles.
+#[derive(Clone, Debug)]
 pub struct Eventually {
+    /// Number of cycles.
     pub max_cycles: u32,
+    /// What must hold.
     pub expect: Expect,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct Expect {
-    pub binds: BTreeMap<String, NodeChoice>,
-    pub bind_count: Option<Count>,
-    pub not_scheduled: Vec<String>,
-    pub same_node: Vec<Vec<String>>,
-    pub evicts: Vec<String>,
-    pub evict_count: Option<Count>,
-    pub evicts_any_of: Option<Vec<String>>,
-    pub evicts_not: Vec<String>,
-    pub events: Vec<EventMatch>,
-    pub events_not: Vec<EventMatch>,
-    pub pipelined: BTreeMap<String, NodeChoice>,
-    pub pipelined_count: Option<Count>,
-    pub queues: BTreeMap<String, QueueMatch>,
-    pub jobs: BTreeMap<String, JobMatch>,
-    pub pod_groups: BTreeMap<String, GroupMatch>,
-    pub pod_conditions: BTreeMap<String, ConditionMatch>,
-    pub pods: BTreeMap<String, PodsMatch>,
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of the document: the case cannot be played.
+    pub fn read(document: &Located<'_>) -> Result<Self, Vec<Problem>> {
+        let problems = Problems::default();
+        let case = Cursor::new(document, &problems).mapping().and_then(|map| case(map, &problems));
+        match case {
+            Some(case) if problems.is_empty() => Ok(case),
+            Some(_) | None => Err(problems.into_sorted()),
+        }
+    }
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum NodeChoice {
-    One(String),
-    Any(Vec<String>),
+fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
+    let name = map.require("name").and_then(|name| {
+        let text = name.string()?;
+        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if text.is_empty() || !text.bytes().all(good) {
+            name.problem(format!("\"{text}\" is not of lower-case letters, digits and \"-\""));
+        }
+        Some(text.to_owned())
+    });
+    let description = text(&mut map, "description");
+    for reporting_only in ["area", "source"] {
+        text(&mut map, reporting_only);
+    }
+    for row in map.get("rows").into_iter().flat_map(Cursor::items) {
+        row.string();
+    }
+    let options = map.get("options").and_then(Cursor::mapping).map(options).unwrap_or_default();
+    let environment =
+        map.get("environment").and_then(Cursor::mapping).map(environment).unwrap_or_default();
+    let conf = match map.get("config") {
+        None => Some(Conf::default()),
+        Some(config) => read_conf(&config, problems),
+    };
+    let objects = map.get("objects").map(|list| objects(list, problems)).unwrap_or_default();
+    let steps = steps(&mut map, problems);
+    map.finish();
+    Some(Case { name: name?, description, options, environment, conf: conf?, objects, steps })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum Quantity {
-    Exactly(i64),
-    Between(Range),
+fn read_conf(config: &Cursor<'_>, problems: &Problems) -> Option<Conf> {
+    match conf::read(config.node(), config.path(), &CATALOG) {
+        Ok(read) => {
+            // A case is a test: what has no effect in it is a mistake. Bad argument values stay
+            // warnings, because a case may be about them.
+            let misspelt = |problem: &Problem| problem.message.starts_with("unknown key");
+            read.warnings.into_iter().filter(misspelt).for_each(|p| problems.add(p));
+            Some(read.conf)
+        }
+        Err(found) => {
+            found.into_iter().for_each(|problem| problems.add(problem));
+            None
+        }
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    pub min: Option<i64>,
-    pub max: Option<i64>,
+fn text(map: &mut MapReader<'_>, key: &'static str) -> String {
+    map.get(key).and_then(|cursor| cursor.string().map(str::to_owned)).unwrap_or_default()
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Count {
-    Of(CountOf),
-    All(Quantity),
+fn options(mut map: MapReader<'_>) -> SnapshotOptions {
+    let mut options = SnapshotOptions::default();
+    let mut name = |key| map.get(key).and_then(|cursor| cursor.string()).map(Name::from);
+    if let Some(scheduler) = name("schedulerName") {
+        options.scheduler_name = scheduler;
+    }
+    if let Some(queue) = name("defaultQueue") {
+        options.default_queue = queue;
+    }
+    if let Some(enabled) = map.get("priorityClass").and_then(|cursor| cursor.bool()) {
+        options.priority_class = enabled;
+    }
+    map.finish();
+    options
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CountOf {
-    pub total: Option<Quantity>,
-    pub groups: BTreeMap<String, Quantity>,
-    pub queues: BTreeMap<String, Quantity>,
-    pub nodes: BTreeMap<String, Quantity>,
+fn environment(mut map: MapReader<'_>) -> Environment {
+    let mut environment = Environment::default();
+    let mut number = |key| map.get(key).and_then(|cursor| cursor.u32());
+    if let Some(cycles) = number("startCycles") {
+        environment.start_cycles = cycles;
+    }
+    if let Some(cycles) = number("terminationCycles") {
+        environment.termination_cycles = cycles;
+    }
+    if let Some(present) = map.get("kubelet").and_then(|cursor| cursor.bool()) {
+        environment.kubelet = present;
+    }
+    map.finish();
+    environment
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct EventMatch {
-    pub object: Option<String>,
-    #[serde(rename = "type")]
-    pub type_: Option<String>,
-    pub reason: Option<String>,
-    pub message_contains: Option<String>,
+fn steps(map: &mut MapReader<'_>, problems: &Problems) -> Vec<Step> {
+    let steps = map.get("steps");
+    let cycles = map.get("cycles");
+    let expect = map.get("expect");
+    let Some(steps) = steps else {
+        if expect.is_none() {
+            map.cursor().problem("has neither expect nor steps: it could not fail");
+        }
+        let cycles = cycles.and_then(|cycles| cycles.u32()).unwrap_or(1);
+        return vec![Step { cycles, expect: Some(typed(expect)), ..Step::default() }];
+    };
+    for beside in [cycles, expect].into_iter().flatten() {
+        beside.problem("goes without steps only");
+    }
+    steps.items().filter_map(|cursor| step(cursor, problems)).collect()
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QueueMatch {
-    pub deserved: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
-    pub allocated: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
-    pub request: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
-    pub share: Option<f64>,
-    pub overused: Option<bool>,
-    pub pending: Option<Quantity>,
-    pub running: Option<Quantity>,
-    pub unknown: Option<Quantity>,
+fn step(cursor: Cursor<'_>, problems: &Problems) -> Option<Step> {
+    let path = cursor.path().to_owned();
+    let mut map = cursor.mapping()?;
+    let mut list = |key| map.get(key).map(|list| objects(list, problems)).unwrap_or_default();
+    let (apply, update) = (list("apply"), list("update"));
+    let delete = map.get("delete").into_iter().flat_map(Cursor::items);
+    let delete = delete.filter_map(target).collect();
+    let mut set_pod_phase = Vec::new();
+    if let Some(mut phases) = map.get("setPodPhase").and_then(Cursor::mapping) {
+        for (pod, phase) in phases.rest() {
+            if let Some(value) = phase.one_of(&Phase::NAMES) {
+                set_pod_phase.push(Placed::at(&phase, (ObjectKey::parse(&pod.text), value)));
+            }
+        }
+    }
+    let cycles = map.get("cycles").and_then(|cycles| cycles.u32()).unwrap_or(0);
+    let eventually = map.get("eventually").and_then(Cursor::mapping).map(|mut map| {
+        let max_cycles = map.require("maxCycles").and_then(|n| n.u32()).unwrap_or(0);
+        let expect = typed(map.require("expect"));
+        map.finish();
+        Eventually { max_cycles, expect }
+    });
+    let expect = map.get("expect").map(|expect| typed(Some(expect)));
+    map.finish();
+    Some(Step { path, apply, update, delete, set_pod_phase, cycles, eventually, expect })
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JobMatch {
-    pub share: f64,
+fn typed(cursor: Option<Cursor<'_>>) -> Expect {
+    cursor.and_then(|cursor| cursor.typed()).unwrap_or_default()
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GroupMatch {
-    pub phase: Option<String>,
-    pub running: Option<Quantity>,
-    pub succeeded: Option<Quantity>,
-    pub failed: Option<Quantity>,
-    pub conditions: Vec<ConditionMatch>,
+fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
+    let here = cursor.clone();
+    let mut map = cursor.mapping()?;
+    let kind = map.require("kind").and_then(|kind| {
+        let names: BTreeMap<&str, Kind> =
+            Kind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
+        let names: Vec<(&str, Kind)> = names.into_iter().collect();
+        kind.one_of(&names)
+    });
+    let namespace = map.get("namespace").and_then(|cursor| cursor.string());
+    let name = map.require("name").and_then(|cursor| cursor.string());
+    map.finish();
+    let (kind, name) = (kind?, name?);
+    let namespace = if kind.is_namespaced() { namespace.unwrap_or("default") } else { "" };
+    Some(Placed::at(&here, (kind, ObjectKey::new(namespace, name))))
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct ConditionMatch {
-    #[serde(rename = "type")]
-    pub type_: Option<String>,
-    pub status: Option<String>,
-    pub reason: Option<String>,
-    pub message_contains: Option<String>,
+fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+    list.items().filter_map(|item| object(&item, problems)).collect()
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PodsMatch {
-    pub running: Option<Quantity>,
-    pub pending: Option<Quantity>,
-    pub total: Option<Quantity>,
+fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
+    let text = |key: &str| item.node().get(key).and_then(Located::as_str).unwrap_or_default();
+    let type_meta =
+        TypeMeta { api_version: text("apiVersion").to_owned(), kind: text("kind").to_owned() };
+    let unknown = Problems::default();
+    let read = match type_meta.recognise() {
+        Recognised::Kind(kind, served) => Object::read(kind, served, item.node(), &unknown),
+        Recognised::Misspelt(message) => {
+            item.problem(message);
+            return None;
+        }
+        Recognised::List | Recognised::Other => {
+            item.problem(format!("\"{type_meta}\" is no kind that cases know"));
+            return None;
+        }
+    };
+    let place = |problem: Problem| Problem {
+        path: if problem.path.is_empty() {
+            item.path().to_owned()
+        } else {
+            format!("{}.{}", item.path(), problem.path)
+        },
+        ..problem
+    };
+    unknown.into_sorted().into_iter().for_each(|problem| problems.add(place(problem)));
+    match read {
+        Ok(object) => Some(Placed::at(item, object)),
+        Err(problem) => {
+            problems.add(place(problem));
+            None
+        }
+    }
 }

@@ -8,16 +8,17 @@ use kube_batch_api::{
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     quantity::Quantity as Amount,
-    resource::{Dimensions, Row, Share, Unit},
+    resource::{Row, Share, Unit},
     status::TaskStatus,
 };
-use kube_batch_framework::report::{Cycle, Phase};
+use kube_batch_framework::report::Phase;
 
 use crate::{
     case::{
         ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, NodeChoice, PodsMatch,
         Quantity, QueueMatch, Range,
     },
+    runner::LastCycle,
     world::{Event, World},
 };
 
@@ -32,13 +33,14 @@ pub struct Mismatch {
     pub got: String,
 }
 
-/// The last cycle, with the dimensions its rows are in.
-#[derive(Debug)]
-pub struct LastCycle {
-    /// Its report.
-    pub cycle: Cycle,
-    /// What its rows mean.
-    pub dimensions: Dimensions,
+impl Mismatch {
+    /// The same, in a part of the case.
+    pub(crate) fn under(self, part: &str) -> Self {
+        if part.is_empty() {
+            return self;
+        }
+        Self { key: format!("{part}.{}", self.key), ..self }
+    }
 }
 
 /// Everything that does not hold.

@@ -5,4 +5,5 @@ pub mod check;
 pub mod controllers;
 pub mod objects;
 pub mod runner;
+pub mod suite;
 pub mod world;

@@ -1,164 +1,240 @@
-//! Manifests into the world: defaults filled in, facts stored.
+//! Objects into the world and out of it.
 
-use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        apps::v1::ReplicaSet,
-        batch::v1::Job,
-        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
-        policy::v1::PodDisruptionBudget,
-        scheduling::v1::PriorityClass,
-        storage::v1::{CSINode, StorageClass},
-    },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Pod, PodTemplateSpec},
 };
 use kube_batch_api::{
-    crd::{ApiVersion, v1alpha2},
+    crd::ApiVersion,
+    facts::FactError,
     name::{Name, ObjectKey},
+    status::TaskStatus,
 };
-use serde_json::Value;
+use kube_batch_cache::{
+    defaults,
+    object::{Kind, Object},
+};
 
 use crate::{
     controllers::{Controller, ControllerKind},
     world::World,
 };
 
-/// Stores one manifest.
-pub fn apply(world: &mut World, manifest: Value) -> Result<(), String> {
-    let text = |key: &str| manifest[key].as_str().unwrap_or_default().to_owned();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let now = world.now();
-    fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
-        serde_json::from_value(value).map_err(|e| e.to_string())
+/// Annotation of a pod that ends by itself: after so many seconds of running it has succeeded.
+pub const DURATION_ANNOTATION: &str = "kube-batch.sim/duration-seconds";
+
+impl World {
+    /// Creates an object, or replaces the one of its name. What an API server would fill in is
+    /// filled in.
+    ///
+    /// A PodGroup or queue without status keeps the one it has, as its status is written by the
+    /// scheduler alone; so does a pod its node and phase.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the object cannot be used: it is left out, nothing else.
+    pub fn apply(&mut self, mut object: Object) -> Result<(), FactError> {
+        self.keep_state(&mut object);
+        defaults::fill(&mut object, self.now());
+        let key = object.key();
+        match object {
+            Object::Node(node) => self.store.apply_node(&node),
+            Object::Pod(pod) => self.apply_pod(&pod),
+            Object::Namespace(namespace) => self.store.apply_namespace(&namespace),
+            Object::PersistentVolume(volume) => self.store.apply_volume(&volume),
+            Object::PersistentVolumeClaim(claim) => self.store.apply_claim(&claim),
+            Object::StorageClass(class) => self.store.apply_storage_class(&class),
+            Object::CsiNode(node) => self.store.apply_csi_node(&node),
+            Object::PriorityClass(class) => self.store.apply_priority_class(&class),
+            Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
+            Object::Job(job) => self.apply_job(key, *job),
+            Object::ReplicaSet(set) => {
+                let wanted = set.spec.replicas.unwrap_or(1);
+                let template = set.spec.template.unwrap_or_default();
+                let kind = ControllerKind::ReplicaSet;
+                self.apply_controller(kind, key, &set.metadata, wanted, template)
+            }
+            Object::PodGroup(version, group) => {
+                let (meta, status) = (&group.metadata, group.status.as_ref());
+                self.store.apply_group(version, meta, &group.spec, status)
+            }
+            Object::Queue(version, queue) => {
+                let (meta, status) = (&queue.metadata, queue.status.as_ref());
+                self.store.apply_queue(version, meta, &queue.spec, status)
+            }
+        }
     }
-    let err = |e: kube_batch_api::facts::FactError| e.to_string();
-    match kind.as_str() {
-        "Node" => {
-            let mut node: Node = read(manifest)?;
-            fill(&mut node.metadata, None, now);
-            let name = node.metadata.name.clone().unwrap_or_default();
-            node.metadata
-                .labels
-                .get_or_insert_default()
-                .entry("kubernetes.io/hostname".into())
-                .or_insert(name);
-            world.store.apply_node(&node).map_err(err)
+
+    /// Carries over what an update of an object's spec does not touch.
+    fn keep_state(&self, object: &mut Object) {
+        let is_pod = object.kind() == Kind::Pod;
+        let mut key = object.key();
+        if is_pod && key.namespace.is_empty() {
+            key.namespace = Name::from(defaults::NAMESPACE);
         }
-        "Pod" => {
-            let mut pod: Pod = read(manifest)?;
-            fill(&mut pod.metadata, Some("default"), now);
-            world.store.apply_pod(&pod).map_err(err)
+        match object {
+            Object::Pod(pod) => {
+                let Some(facts) = self.store.pods.get(&key) else { return };
+                let status = pod.status.get_or_insert_default();
+                if status.phase.is_none() {
+                    status.phase = phase_of(facts.status).map(str::to_owned);
+                }
+                let spec = pod.spec.get_or_insert_default();
+                spec.node_name = spec.node_name.take().or(facts.node.as_ref().map(Name::to_string));
+            }
+            Object::PodGroup(version, group) => {
+                let stored = self.store.groups.get(&(key, *version));
+                group.status = group.status.take().or(stored.map(|facts| facts.status.clone()));
+            }
+            Object::Queue(version, queue) => {
+                let stored = self.store.queues.get(&(key.name, *version));
+                queue.status = queue.status.take().or(stored.map(|facts| facts.status.clone()));
+            }
+            Object::Node(_)
+            | Object::Namespace(_)
+            | Object::PersistentVolume(_)
+            | Object::PersistentVolumeClaim(_)
+            | Object::StorageClass(_)
+            | Object::CsiNode(_)
+            | Object::PriorityClass(_)
+            | Object::PodDisruptionBudget(_)
+            | Object::Job(_)
+            | Object::ReplicaSet(_) => {}
         }
-        "Namespace" => {
-            let mut o: Namespace = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_namespace(&o).map_err(err)
-        }
-        "PersistentVolume" => {
-            let mut o: PersistentVolume = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_volume(&o).map_err(err)
-        }
-        "PersistentVolumeClaim" => {
-            let mut o: PersistentVolumeClaim = read(manifest)?;
-            fill(&mut o.metadata, Some("default"), now);
-            world.store.apply_claim(&o).map_err(err)
-        }
-        "StorageClass" => {
-            let mut o: StorageClass = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_storage_class(&o).map_err(err)
-        }
-        "CSINode" => {
-            let mut o: CSINode = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_csi_node(&o).map_err(err)
-        }
-        "PriorityClass" => {
-            let mut o: PriorityClass = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_priority_class(&o).map_err(err)
-        }
-        "PodDisruptionBudget" => {
-            let mut o: PodDisruptionBudget = read(manifest)?;
-            fill(&mut o.metadata, Some("default"), now);
-            world.store.apply_budget(&o).map_err(err)
-        }
-        "PodGroup" => {
-            let version = ApiVersion::parse(&api_version).ok_or("unknown apiVersion")?;
-            let mut o: v1alpha2::PodGroup = read(manifest)?;
-            fill(&mut o.metadata, Some("default"), now);
+    }
+
+    fn apply_pod(&mut self, pod: &Pod) -> Result<(), FactError> {
+        self.store.apply_pod(pod)?;
+        let annotations = pod.metadata.annotations.as_ref();
+        if let Some(text) = annotations.and_then(|all| all.get(DURATION_ANNOTATION)) {
+            let meta = &pod.metadata;
             let key = ObjectKey::new(
-                o.metadata.namespace.clone().unwrap_or_default(),
-                o.metadata.name.clone().unwrap_or_default(),
+                meta.namespace.as_deref().unwrap_or_default(),
+                meta.name.as_deref().unwrap_or_default(),
             );
-            let stored = world.store.groups.get(&(key, version)).map(|f| f.status.clone());
-            world
-                .store
-                .apply_group(version, &o.metadata, &o.spec, o.status.as_ref().or(stored.as_ref()))
-                .map_err(err)
+            let seconds = text.parse().map_err(|_| {
+                let field = format!("metadata.annotations[{DURATION_ANNOTATION}]");
+                let problem = format!("\"{text}\" is not a number of seconds");
+                FactError::new(format!("Pod {key}"), field, problem)
+            })?;
+            self.set_duration(key, seconds);
         }
-        "Queue" => {
-            let version = ApiVersion::parse(&api_version).ok_or("unknown apiVersion")?;
-            let mut o: v1alpha2::Queue = read(manifest)?;
-            fill(&mut o.metadata, None, now);
-            world.store.apply_queue(version, &o.metadata, &o.spec, o.status.as_ref()).map_err(err)
+        Ok(())
+    }
+
+    fn apply_job(&mut self, key: ObjectKey, job: Job) -> Result<(), FactError> {
+        let spec = job.spec.unwrap_or_default();
+        let wanted = spec.parallelism.unwrap_or(1);
+        self.apply_controller(ControllerKind::Job, key, &job.metadata, wanted, spec.template)
+    }
+
+    fn apply_controller(
+        &mut self,
+        kind: ControllerKind,
+        key: ObjectKey,
+        meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+        wanted: i32,
+        template: PodTemplateSpec,
+    ) -> Result<(), FactError> {
+        let wanted = usize::try_from(wanted).map_err(|_| {
+            let field = match kind {
+                ControllerKind::Job => "spec.parallelism",
+                ControllerKind::ReplicaSet => "spec.replicas",
+            };
+            FactError::new(format!("{} {key}", kind.name()), field, format!("{wanted} is negative"))
+        })?;
+        let created = meta.creation_timestamp.as_ref().map_or(self.now(), |time| time.0);
+        let uid = Name::from(meta.uid.as_deref().unwrap_or_default());
+        self.controllers.apply(Controller { key, uid, kind, created, wanted, template });
+        Ok(())
+    }
+
+    /// Removes an object at once; a controller takes its pods with it. Says whether it was there.
+    pub fn delete(&mut self, kind: Kind, key: &ObjectKey) -> bool {
+        let name = &key.name;
+        match kind {
+            Kind::Pod => {
+                let known = self.store.pods.get(key).is_some();
+                self.remove_pod(key);
+                known
+            }
+            Kind::Node => self.store.nodes.delete(name),
+            Kind::Namespace => self.store.namespaces.delete(name),
+            Kind::PersistentVolume => self.store.volumes.delete(name),
+            Kind::PersistentVolumeClaim => self.store.claims.delete(key),
+            Kind::StorageClass => self.store.storage_classes.delete(name),
+            Kind::CsiNode => self.store.csi_nodes.delete(name),
+            Kind::PriorityClass => self.store.priority_classes.delete(name),
+            Kind::PodDisruptionBudget => self.store.budgets.delete(key),
+            Kind::Job => self.controllers.delete(ControllerKind::Job, key, &mut self.store),
+            Kind::ReplicaSet => {
+                self.controllers.delete(ControllerKind::ReplicaSet, key, &mut self.store)
+            }
+            Kind::PodGroup => {
+                let groups = &mut self.store.groups;
+                ApiVersion::ALL.map(|v| groups.delete(&(key.clone(), v))).contains(&true)
+            }
+            Kind::Queue => {
+                let queues = &mut self.store.queues;
+                ApiVersion::ALL.map(|v| queues.delete(&(name.clone(), v))).contains(&true)
+            }
         }
-        "Job" => {
-            let mut o: Job = read(manifest)?;
-            fill(&mut o.metadata, Some("default"), now);
-            let spec = o.spec.unwrap_or_default();
-            let wanted = spec.parallelism.unwrap_or(1);
-            controller(world, ControllerKind::Job, &o.metadata, wanted, spec.template);
-            Ok(())
-        }
-        "ReplicaSet" => {
-            let mut o: ReplicaSet = read(manifest)?;
-            fill(&mut o.metadata, Some("default"), now);
-            let spec = o.spec;
-            let wanted = spec.replicas.unwrap_or(1);
-            controller(
-                world,
-                ControllerKind::ReplicaSet,
-                &o.metadata,
-                wanted,
-                spec.template.unwrap_or_default(),
-            );
-            Ok(())
-        }
-        other => Err(format!("unknown kind {other}")),
+    }
+
+    /// Sets the phase of a pod, as its kubelet would. Says whether there is such a pod.
+    pub fn set_phase(&mut self, key: &ObjectKey, phase: Phase) -> bool {
+        let known = self.store.pods.get(key).is_some();
+        self.change_pod(key, |facts| {
+            facts.status = match phase {
+                Phase::Pending if facts.node.is_some() => TaskStatus::Bound,
+                Phase::Pending => TaskStatus::Pending,
+                Phase::Running => TaskStatus::Running,
+                Phase::Succeeded => TaskStatus::Succeeded,
+                Phase::Failed => TaskStatus::Failed,
+                Phase::Unknown => TaskStatus::Unknown,
+            };
+        });
+        known
     }
 }
 
-fn controller(
-    world: &mut World,
-    kind: ControllerKind,
-    meta: &ObjectMeta,
-    wanted: i32,
-    template: k8s_openapi::api::core::v1::PodTemplateSpec,
-) {
-    world.controllers.apply(Controller {
-        key: ObjectKey::new(
-            meta.namespace.clone().unwrap_or_default(),
-            meta.name.clone().unwrap_or_default(),
-        ),
-        uid: Name::from(meta.uid.clone().unwrap_or_default()),
-        kind,
-        created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
-        wanted: usize::try_from(wanted).unwrap_or(0),
-        template,
-    });
+/// The phase of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not started.
+    Pending,
+    /// Running.
+    Running,
+    /// Finished well.
+    Succeeded,
+    /// Finished badly.
+    Failed,
+    /// Its node does not say.
+    Unknown,
 }
 
-fn fill(meta: &mut ObjectMeta, namespace: Option<&str>, now: Timestamp) {
-    if let Some(namespace) = namespace {
-        meta.namespace.get_or_insert_with(|| namespace.to_owned());
+impl Phase {
+    /// All, by name.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("Pending", Self::Pending),
+        ("Running", Self::Running),
+        ("Succeeded", Self::Succeeded),
+        ("Failed", Self::Failed),
+        ("Unknown", Self::Unknown),
+    ];
+}
+
+fn phase_of(status: TaskStatus) -> Option<&'static str> {
+    match status {
+        TaskStatus::Running => Some("Running"),
+        TaskStatus::Succeeded => Some("Succeeded"),
+        TaskStatus::Failed => Some("Failed"),
+        TaskStatus::Unknown => Some("Unknown"),
+        TaskStatus::Pending
+        | TaskStatus::Allocated
+        | TaskStatus::Pipelined
+        | TaskStatus::Binding
+        | TaskStatus::Bound
+        | TaskStatus::Releasing => None,
     }
-    let name = meta.name.clone().unwrap_or_default();
-    let uid = match &meta.namespace {
-        Some(ns) => format!("{ns}/{name}"),
-        None => name,
-    };
-    meta.uid.get_or_insert(uid);
-    meta.creation_timestamp.get_or_insert(Time(now));
 }

@@ -1,21 +1,18 @@
-//! Plays a case.
+//! A scheduler that looks after a simulated world, and cases played with it.
 
 use kube_batch_actions::action;
-use kube_batch_api::name::{Name, ObjectKey};
-use kube_batch_api::status::TaskStatus;
-use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_api::{facts::FactError, resource::Dimensions, yaml::Problem};
 use kube_batch_framework::{
     candidates::Search,
     conf::Conf,
-    cycle::{Action, run_cycle},
+    cycle::{Action, Milestone, run_cycle},
+    report::Cycle,
 };
 
 use crate::{
-    case::{Case, Step, Target},
-    check::{LastCycle, Mismatch, check},
-    controllers::ControllerKind,
-    objects,
-    world::{Environment, World},
+    case::{Case, Placed, Step},
+    check::{Mismatch, check},
+    world::World,
 };
 
 /// A world and the scheduler that looks after it.
@@ -25,8 +22,16 @@ pub struct Simulation {
     conf: Conf,
     actions: Vec<Box<dyn Action>>,
     search: Search,
-    /// The last cycle.
-    pub last: Option<LastCycle>,
+    last: Option<LastCycle>,
+}
+
+/// The last cycle, with the dimensions its rows are in.
+#[derive(Debug)]
+pub struct LastCycle {
+    /// Its report.
+    pub cycle: Cycle,
+    /// What its rows mean.
+    pub dimensions: Dimensions,
 }
 
 impl Simulation {
@@ -34,143 +39,103 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// If the configuration names unknown actions or plugins: [`Conf`]s are checked when read.
+    /// If the configuration names unknown actions: a [`Conf`] that was read never does.
     pub fn new(world: World, conf: Conf, search: Search) -> Self {
-        let actions =
-            conf.actions.iter().map(|name| action(name).expect("action names were checked"));
-        Self { world, actions: actions.collect(), conf, search, last: None }
+        let named = |name: &String| action(name).expect("a configuration names known actions");
+        let actions = conf.actions.iter().map(named).collect();
+        Self { world, conf, actions, search, last: None }
     }
 
-    /// Runs one cycle and lets the world answer.
-    pub fn cycle(&mut self) {
+    /// Runs one cycle and lets the world answer. `reached` is told of each milestone.
+    pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
         self.world.tick();
         let cluster = self.world.snapshot().cluster;
         let dimensions = cluster.dimensions.clone();
         let policy = kube_batch_plugins::policy(&self.conf);
-        let cycle = run_cycle(cluster, policy, &self.actions, self.search, &mut |_| {});
+        let cycle = run_cycle(cluster, policy, &self.actions, self.search, reached);
         self.world.answer(&cycle);
-        self.last = Some(LastCycle { cycle, dimensions });
+        self.last.insert(LastCycle { cycle, dimensions })
+    }
+
+    /// The last cycle.
+    pub const fn last(&self) -> Option<&LastCycle> {
+        self.last.as_ref()
     }
 }
 
 /// Plays a case; returns what does not hold.
-pub fn run(case: &Case, conf: Conf, search: Search) -> Result<Vec<Mismatch>, String> {
-    let environment = Environment {
-        start_cycles: case.environment.start_cycles.unwrap_or(0),
-        termination_cycles: case.environment.termination_cycles.unwrap_or(0),
-        kubelet: case.environment.kubelet.unwrap_or(true),
-    };
-    let options = SnapshotOptions {
-        scheduler_name: Name::from(case.options.scheduler_name.as_deref().unwrap_or("kube-batch")),
-        default_queue: Name::from(case.options.default_queue.as_deref().unwrap_or("default")),
-        priority_class: case.options.priority_class.unwrap_or(true),
-    };
-    let mut world = World::new(environment, options);
+///
+/// # Errors
+///
+/// [`Problem`] if an object cannot be used or something to be changed is not there: the case says
+/// nothing.
+pub fn play(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
+    let mut world = World::new(case.environment, case.options.clone());
     for object in &case.objects {
-        objects::apply(&mut world, object.clone())?;
+        let applied = world.apply(object.value.clone());
+        applied.map_err(|error| at(object, &error))?;
     }
     world.run_controllers();
-    let mut simulation = Simulation::new(world, conf, search);
-    let Some(steps) = &case.steps else {
-        for _ in 0..case.cycles.unwrap_or(1) {
-            simulation.cycle();
-        }
-        let expect = case.expect.clone().unwrap_or_default();
-        return Ok(check(&expect, &simulation.world, simulation.last.as_ref()));
-    };
+    let mut simulation = Simulation::new(world, case.conf.clone(), search);
     let mut found = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        let mismatches = play(&mut simulation, step)?;
-        found.extend(
-            mismatches.into_iter().map(|mismatch| Mismatch {
-                key: format!("steps[{at}].{}", mismatch.key),
-                ..mismatch
-            }),
-        );
+    for step in &case.steps {
+        let mismatches = play_step(&mut simulation, step)?;
+        found.extend(mismatches.into_iter().map(|mismatch| mismatch.under(&step.path)));
     }
     Ok(found)
 }
 
-fn play(simulation: &mut Simulation, step: &Step) -> Result<Vec<Mismatch>, String> {
-    let changes = !step.apply.is_empty()
-        || !step.update.is_empty()
-        || !step.delete.is_empty()
-        || !step.set_pod_phase.is_empty();
-    if changes {
-        simulation.world.tick();
-    }
-    for object in step.apply.iter().chain(&step.update) {
-        objects::apply(&mut simulation.world, object.clone())?;
-    }
-    for target in &step.delete {
-        delete(&mut simulation.world, target)?;
-    }
-    for (pod, phase) in &step.set_pod_phase {
-        let status = match phase.as_str() {
-            "Pending" => TaskStatus::Pending,
-            "Running" => TaskStatus::Running,
-            "Succeeded" => TaskStatus::Succeeded,
-            "Failed" => TaskStatus::Failed,
-            _ => TaskStatus::Unknown,
-        };
-        simulation.world.change_pod(&ObjectKey::parse(pod), |facts| {
-            facts.status = match status {
-                TaskStatus::Pending if facts.node.is_some() => TaskStatus::Bound,
-                status => status,
-            };
-        });
-    }
+fn at<T>(placed: &Placed<T>, error: &FactError) -> Problem {
+    placed.problem(error.to_string())
+}
+
+fn play_step(simulation: &mut Simulation, step: &Step) -> Result<Vec<Mismatch>, Problem> {
+    change(&mut simulation.world, step)?;
     simulation.world.run_controllers();
     for _ in 0..step.cycles {
-        simulation.cycle();
+        simulation.cycle(&mut |_| {});
     }
     let mut found = Vec::new();
     if let Some(eventually) = &step.eventually {
-        for n in 0..=eventually.max_cycles {
-            found = check(&eventually.expect, &simulation.world, simulation.last.as_ref());
-            if found.is_empty() {
+        let look = |s: &Simulation| check(&eventually.expect, &s.world, s.last());
+        let mut missing = look(simulation);
+        for _ in 0..eventually.max_cycles {
+            if missing.is_empty() {
                 break;
             }
-            if n < eventually.max_cycles {
-                simulation.cycle();
-            }
+            simulation.cycle(&mut |_| {});
+            missing = look(simulation);
         }
-        for mismatch in &mut found {
-            mismatch.key = format!("eventually.{}", mismatch.key);
-        }
+        found.extend(missing.into_iter().map(|mismatch| mismatch.under("eventually")));
     }
     if let Some(expect) = &step.expect {
-        found.extend(check(expect, &simulation.world, simulation.last.as_ref()));
-        simulation.world.record = Default::default();
+        found.extend(check(expect, &simulation.world, simulation.last()));
+        simulation.world.record.clear();
     }
     Ok(found)
 }
 
-fn delete(world: &mut World, target: &Target) -> Result<(), String> {
-    let name = Name::from(target.name.as_str());
-    let key = ObjectKey::new(target.namespace.as_deref().unwrap_or("default"), &*target.name);
-    let known = match target.kind.as_str() {
-        "Pod" => {
-            let known = world.store.pods.get(&key).is_some();
-            world.remove_pod(&key);
-            known
+fn change(world: &mut World, step: &Step) -> Result<(), Problem> {
+    let Step { apply, update, delete, set_pod_phase, .. } = step;
+    if [apply.is_empty(), update.is_empty(), delete.is_empty(), set_pod_phase.is_empty()]
+        .contains(&false)
+    {
+        world.tick();
+    }
+    for object in apply.iter().chain(update) {
+        world.apply(object.value.clone()).map_err(|error| at(object, &error))?;
+    }
+    for target in delete {
+        let (kind, key) = &target.value;
+        if !world.delete(*kind, key) {
+            return Err(target.problem(format!("there is no {kind} {key}")));
         }
-        "Node" => world.store.nodes.delete(&name),
-        "PriorityClass" => world.store.priority_classes.delete(&name),
-        "PodDisruptionBudget" => world.store.budgets.delete(&key),
-        "Queue" => {
-            let all = kube_batch_api::crd::ApiVersion::ALL;
-            all.map(|v| world.store.queues.delete(&(name.clone(), v))).contains(&true)
+    }
+    for phase in set_pod_phase {
+        let (pod, value) = &phase.value;
+        if !world.set_phase(pod, *value) {
+            return Err(phase.problem(format!("there is no Pod {pod}")));
         }
-        "PodGroup" => {
-            let all = kube_batch_api::crd::ApiVersion::ALL;
-            all.map(|v| world.store.groups.delete(&(key.clone(), v))).contains(&true)
-        }
-        "Job" => world.controllers.delete(ControllerKind::Job, &key, &mut world.store),
-        "ReplicaSet" => {
-            world.controllers.delete(ControllerKind::ReplicaSet, &key, &mut world.store)
-        }
-        kind => return Err(format!("cannot delete kind {kind}")),
-    };
-    if known { Ok(()) } else { Err(format!("there is no {} {key}", target.kind)) }
+    }
+    Ok(())
 }

@@ -64,6 +64,13 @@ pub struct Record {
     pub events: Vec<Event>,
 }
 
+impl Record {
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// A pod evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
@@ -95,6 +102,8 @@ pub struct World {
     pub record: Record,
     /// Promises of the last cycle.
     pub pipelined: Vec<(ObjectKey, Name)>,
+    /// How many seconds pods run before they have succeeded, and since when each has.
+    durations: BTreeMap<ObjectKey, (u32, Option<Timestamp>)>,
     /// The job of each pod that was ever bound or evicted, as the pods themselves may be gone.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
 }
@@ -112,6 +121,7 @@ impl World {
             waited: BTreeMap::new(),
             record: Record::default(),
             pipelined: Vec::new(),
+            durations: BTreeMap::new(),
             group_of: BTreeMap::new(),
         }
     }
@@ -144,11 +154,35 @@ impl World {
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         self.store.pods.delete(key);
         self.waited.remove(key);
+        self.durations.remove(key);
     }
 
     /// Lets controllers make the pods they miss.
     pub fn run_controllers(&mut self) {
         self.controllers.run(&mut self.store, self.now);
+    }
+
+    /// Number of cycles answered.
+    pub const fn n_cycles(&self) -> u64 {
+        self.n_cycles
+    }
+
+    /// Whether time alone will change something: pods that are to start, to go or to finish.
+    pub fn is_in_motion(&self) -> bool {
+        let Environment { kubelet, .. } = self.environment;
+        self.durations.values().any(|(_, since)| since.is_some())
+            || self.store.pods.values().any(|facts| match facts.status {
+                TaskStatus::Releasing => true,
+                TaskStatus::Bound => kubelet,
+                TaskStatus::Pending
+                | TaskStatus::Allocated
+                | TaskStatus::Pipelined
+                | TaskStatus::Binding
+                | TaskStatus::Running
+                | TaskStatus::Succeeded
+                | TaskStatus::Failed
+                | TaskStatus::Unknown => false,
+            })
     }
 
     /// The picture of the world as it is.
@@ -159,6 +193,7 @@ impl World {
     /// Takes the decisions of a cycle and answers them.
     pub fn answer(&mut self, cycle: &Cycle) {
         self.n_cycles += 1;
+        self.finish_pods();
         self.age_pods();
         self.pipelined.clear();
         for decision in &cycle.decisions {
@@ -190,8 +225,39 @@ impl World {
         }
     }
 
+    /// Lets a pod succeed after so many seconds of running.
+    pub(crate) fn set_duration(&mut self, key: ObjectKey, seconds: u32) {
+        let runs = self.store.pods.get(&key).is_some_and(|f| f.status == TaskStatus::Running);
+        self.durations.insert(key, (seconds, runs.then_some(self.now)));
+    }
+
+    /// Pods that have run for as long as they should have succeeded.
+    fn finish_pods(&mut self) {
+        let now = self.now;
+        let over = |(seconds, since): &(u32, Option<Timestamp>)| {
+            since.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(*seconds))
+        };
+        let finished: Vec<ObjectKey> = self
+            .durations
+            .iter()
+            .filter(|(_, run)| over(run))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in finished {
+            self.durations.remove(&key);
+            self.change_pod(&key, |facts| {
+                if facts.status == TaskStatus::Running {
+                    facts.status = TaskStatus::Succeeded;
+                }
+            });
+        }
+    }
+
     fn start_pod(&mut self, key: &ObjectKey) {
         self.waited.remove(key);
+        if let Some((_, since)) = self.durations.get_mut(key) {
+            *since = Some(self.now);
+        }
         self.change_pod(key, |facts| facts.status = TaskStatus::Running);
     }
 

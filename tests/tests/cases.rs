@@ -1,0 +1,34 @@
+//! Every case file, played with the index and with the naive search.
+
+use std::{fs, path::Path};
+
+use kube_batch_framework::candidates::Search;
+use kube_batch_sim::suite::{Outcome, play_all};
+
+#[test]
+fn every_case_holds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let mut paths: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut failures = Vec::new();
+    let mut n_cases = 0;
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
+        let bytes = fs::read(path).unwrap();
+        for search in [Search::Index, Search::Naive] {
+            for verdict in play_all(&bytes, search) {
+                n_cases += 1;
+                if verdict.outcome != Outcome::Pass {
+                    failures.push(format!("{} ({search:?}): {:#?}", verdict.name, verdict.outcome));
+                }
+            }
+        }
+    }
+    assert!(n_cases >= 2 * 278, "only {n_cases} cases were found");
+    assert!(
+        failures.is_empty(),
+        "{} of {n_cases} failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
