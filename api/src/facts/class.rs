@@ -132,7 +132,7 @@ pub struct SpreadConstraint {
 }
 
 /// A toleration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Toleration {
     /// The key; empty means every key.
     pub key: Name,
@@ -145,7 +145,7 @@ pub struct Toleration {
 }
 
 /// How a toleration looks at a taint's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TolerationOperator {
     /// The value must be equal.
     Equal,
@@ -191,7 +191,7 @@ pub struct ClaimRef {
 }
 
 /// A disk that a pod names itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Disk {
     /// A Google persistent disk.
     Gce {
