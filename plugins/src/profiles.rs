@@ -5,7 +5,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Ordinal, TaskIdx},
+    column::{ClassIdx, Column, MatcherIdx, Ordinal, TaskIdx},
     facts::class::PodTemplate,
     status::TaskStatus,
 };
@@ -71,8 +71,8 @@ impl Profiles {
         self.rows.iter().filter(|(_, row)| row.is_present).map(|(profile, _)| profile)
     }
 
-    /// Profiles with a task that waits for a node, or has one that is not confirmed yet. Rules and
-    /// scores are asked about no others.
+    /// Profiles with a task that waits for a node, or has one that is not confirmed yet. No others
+    /// are asked about.
     pub(crate) fn asked(&self) -> impl Iterator<Item = Profile> {
         self.rows.iter().filter(|(_, row)| row.is_asked).map(|(profile, _)| profile)
     }
@@ -85,6 +85,15 @@ impl Profiles {
     /// What the tasks of a profile have in common. The request in it is that of some of them only.
     pub(crate) fn template<'a>(&self, cluster: &'a Cluster, profile: Profile) -> &'a PodTemplate {
         &cluster.classes.template[self.class(profile)]
+    }
+
+    /// The selectors that match the tasks of a profile, ascending.
+    pub(crate) fn matched_by<'a>(
+        &self,
+        cluster: &'a Cluster,
+        profile: Profile,
+    ) -> &'a [MatcherIdx] {
+        &cluster.classes.matched_by[self.class(profile)]
     }
 
     /// A class of a profile.

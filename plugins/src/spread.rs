@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, MatcherIdx, NodeIdx, Ordinal},
+    column::{Column, MatcherIdx, NodeIdx, Ordinal},
     facts::class::{PodTemplate, SpreadConstraint, Toleration},
     name::Name,
     selector::NodeTerm,
@@ -201,7 +201,7 @@ impl SpreadTallies {
             }
         }
         for profile in profiles.present() {
-            let matched_by = &cluster.classes.matched_by[profiles.class(profile)];
+            let matched_by = profiles.matched_by(cluster, profile);
             let tallies = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
             self.fed_by[profile] = tallies.copied().collect();
         }
@@ -244,12 +244,13 @@ fn counts_tasks(constraint: &SpreadConstraint) -> bool {
     constraint.matcher.selector.as_ref().is_some_and(|selector| !selector.is_empty())
 }
 
-/// Whether a pod of the class matches the selector of its own constraint.
+/// Whether a pod of the profile matches the selector of its own constraint.
 pub(crate) fn matches_itself(
     cluster: &Cluster,
-    class: ClassIdx,
+    profiles: &Profiles,
+    profile: Profile,
     constraint: &SpreadConstraint,
 ) -> bool {
     let matcher = matcher_row(cluster, &constraint.matcher);
-    cluster.classes.matched_by[class].binary_search(&matcher).is_ok()
+    profiles.matched_by(cluster, profile).binary_search(&matcher).is_ok()
 }

@@ -161,7 +161,7 @@ impl Tallies {
             }
         }
         for profile in profiles.present() {
-            let matched_by = &cluster.classes.matched_by[profiles.class(profile)];
+            let matched_by = profiles.matched_by(cluster, profile);
             for (rest, tally) in matched_by.iter().flat_map(|matcher| &by_first[*matcher]) {
                 if rest.iter().all(|matcher| matched_by.binary_search(matcher).is_ok()) {
                     self.fed_by[profile].push(*tally);

@@ -44,7 +44,6 @@ enum Handle {
 pub(super) struct Attachments {
     driver: Column<Attached, Driver>,
     needs: Column<Profile, Vec<Attached>>,
-    is_asked: Column<Profile, bool>,
     limits: Column<NodeIdx, Vec<(Driver, i64)>>,
     users: Column<NodeIdx, BTreeMap<Attached, Presence>>,
 }
@@ -54,12 +53,13 @@ impl Attachments {
         let n_nodes = cluster.nodes.facts.len();
         let mut attachments = Self {
             needs: Column::filled(Vec::new(), profiles.len()),
-            is_asked: Column::filled(false, profiles.len()),
             users: Column::filled(BTreeMap::new(), n_nodes),
             ..Self::default()
         };
-        for profile in profiles.asked() {
-            attachments.is_asked[profile] = true;
+        let claims = |profile| &profiles.template(cluster, profile).claims;
+        if profiles.asked().all(|profile| claims(profile).is_empty()) {
+            attachments.limits = Column::filled(Vec::new(), n_nodes);
+            return attachments;
         }
         let mut drivers = BTreeMap::<&Name, Driver>::new();
         for facts in cluster.nodes.facts.values() {
@@ -103,7 +103,7 @@ impl Attachments {
 
     /// Whether a limit can keep the profile from a node.
     pub(super) fn concerns(&self, profile: Profile) -> bool {
-        self.is_asked[profile] && !self.needs[profile].is_empty()
+        !self.needs[profile].is_empty()
     }
 
     /// Whether the node can attach what a task of the profile needs and is not there already.

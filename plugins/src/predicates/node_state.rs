@@ -27,7 +27,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct NodeStates {
     states: Column<NodeIdx, NodeState>,
-    rules: Column<Profile, Rules>,
+    /// Of those profiles that are asked about.
+    rules: Column<Profile, Option<Rules>>,
 }
 
 /// What rules see of a node, in one word.
@@ -70,8 +71,8 @@ impl NodeState {
     }
 }
 
-/// The rules of a profile that is asked about.
-#[derive(Clone, Debug, Default)]
+/// The rules of a profile.
+#[derive(Clone, Debug)]
 struct Rules {
     /// The only nodes to look at, ascending.
     only: Option<Vec<NodeIdx>>,
@@ -90,16 +91,16 @@ impl NodeStates {
     ) -> Self {
         let cluster = compiler.cluster;
         let nodes = cluster.nodes.facts.ids();
-        let mut rules = Column::filled(Rules::default(), profiles.len());
+        let mut rules = Column::filled(None, profiles.len());
         for profile in profiles.asked() {
             let template = profiles.template(cluster, profile);
-            rules[profile] = Rules {
+            rules[profile] = Some(Rules {
                 only: listed_names(template).map(|names| rows(cluster, &names)),
                 tolerates_cordon: tolerates_cordon(&template.tolerations),
                 is_best_effort: template.qos_best_effort,
                 tolerated: taints.tolerated(&template.tolerations),
                 nodes: compiler.required_nodes(template),
-            };
+            });
         }
         let state = |node| NodeState::new(cluster, node, taints, arguments);
         Self { states: nodes.map(state).collect(), rules }
@@ -111,7 +112,9 @@ impl NodeStates {
         profile: Profile,
         node: NodeIdx,
     ) -> Result<(), Unfit> {
-        let (state, rules) = (&self.states[node], &self.rules[profile]);
+        let state = &self.states[node];
+        let rules = self.rules[profile].as_ref();
+        let rules = rules.expect("only profiles with tasks to place are asked about");
         if rules.only.as_ref().is_some_and(|only| only.binary_search(&node).is_err()) {
             return Err(Unfit::CutByAffinity);
         }

@@ -11,7 +11,6 @@
 //! Source: `filters.md` §7, Kubernetes `plugins/interpodaffinity/filtering.go`.
 
 use kube_batch_api::{
-    cluster::Cluster,
     column::{Column, MatcherIdx, NodeIdx},
     facts::class::PodTemplate,
     name::Name,
@@ -54,7 +53,7 @@ impl PodAffinity {
         let mut matches_asked = Column::filled(false, cluster.matchers.len());
         for profile in profiles.asked() {
             rules[profile] = own_rules(compiler, profiles, profile, &mut tallies);
-            for matcher in matched_by(cluster, profiles, profile) {
+            for matcher in profiles.matched_by(cluster, profile) {
                 matches_asked[*matcher] = true;
             }
         }
@@ -67,7 +66,7 @@ impl PodAffinity {
             }
         }
         for profile in profiles.asked() {
-            let carried = tallies.carried(matched_by(cluster, profiles, profile));
+            let carried = tallies.carried(profiles.matched_by(cluster, profile));
             rules[profile].anti_of_others = carried.map(|(tally, _)| tally).collect();
         }
         tallies.connect(cluster, profiles);
@@ -133,10 +132,6 @@ pub(super) fn refusal(template: &PodTemplate) -> Option<Name> {
     Some(Name::from(format!("parsing pod: {broken}")))
 }
 
-fn matched_by<'a>(cluster: &'a Cluster, profiles: &Profiles, profile: Profile) -> &'a [MatcherIdx] {
-    &cluster.classes.matched_by[profiles.class(profile)]
-}
-
 fn own_rules(
     compiler: &mut Compiler<'_>,
     profiles: &Profiles,
@@ -150,7 +145,7 @@ fn own_rules(
         required.clone().map(|term| matcher_row(cluster, &term.matcher)).collect();
     all.sort_unstable();
     all.dedup();
-    let own = matched_by(cluster, profiles, profile);
+    let own = profiles.matched_by(cluster, profile);
     Rules {
         matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
         affinity: required

@@ -59,7 +59,7 @@ impl SpreadRules {
             let rule = |(constraint, key): (&&SpreadConstraint, &Key)| Rule {
                 tally: tallies.constraint(compiler, taints, template, constraint, &keys),
                 key: *key,
-                own: i64::from(matches_itself(cluster, profiles.class(profile), constraint)),
+                own: i64::from(matches_itself(cluster, profiles, profile, constraint)),
                 max_skew: constraint.max_skew,
                 min_domains: constraint.min_domains,
             };
