@@ -100,9 +100,18 @@ impl Requirement {
         self.test != Test::Never
     }
 
+    /// The label it speaks of.
+    pub const fn key(&self) -> &Name {
+        &self.key
+    }
+
     /// Whether the labels fulfil it.
     pub fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
+        self.accepts(labels.get(&self.key))
+    }
+
+    /// Whether this value of its label fulfils it; `None` is an absent label.
+    pub fn accepts(&self, value: Option<&Name>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.test {
             Test::In(values) => value.is_some_and(|value| values.contains(value)),
@@ -247,9 +256,18 @@ impl NodeTerm {
         if self.is_empty() {
             return false;
         }
-        let own_name = Labels(Box::new([(Name::from("metadata.name"), name.clone())]));
         self.expressions.iter().all(|requirement| requirement.matches(labels))
-            && self.fields.iter().all(|requirement| requirement.matches(&own_name))
+            && self.fields.iter().all(|requirement| requirement.accepts(Some(name)))
+    }
+
+    /// The requirements on labels.
+    pub fn expressions(&self) -> &[Requirement] {
+        &self.expressions
+    }
+
+    /// The requirements on the node's name; one on any other field accepts nothing.
+    pub fn fields(&self) -> &[Requirement] {
+        &self.fields
     }
 
     /// Whether the term asks nothing.

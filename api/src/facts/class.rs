@@ -20,10 +20,11 @@ use crate::{
 pub struct PodTemplate {
     /// The effective request, `pods: 1` included.
     pub request: ResourceList,
-    /// Milli-CPU as scores see it: containers that name none count 100.
-    pub scoring_cpu_milli: i64,
-    /// Bytes of memory as scores see it: containers that name none count 200 Mi.
-    pub scoring_memory_bytes: i64,
+    /// What scores count for the pod where it stands.
+    pub scoring: ScoringAmounts,
+    /// What scores count for the pod before it is placed: Kubernetes 1.36 leaves its pod-level
+    /// requests out.
+    pub arriving: ScoringAmounts,
     /// Whether the pod has neither requests nor limits for CPU and memory (QoS class BestEffort).
     pub qos_best_effort: bool,
     /// The namespace, where a rule can see it (inter-pod terms, spread constraints, claims).
@@ -50,6 +51,15 @@ pub struct PodTemplate {
     pub images: Vec<Name>,
     /// Number of containers and init containers.
     pub n_containers: usize,
+}
+
+/// Amounts as scores count them: containers that name none count 100 milli-CPU and 200 Mi.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ScoringAmounts {
+    /// Milli-CPU.
+    pub cpu_milli: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
 }
 
 /// Terms about other pods.
@@ -132,7 +142,7 @@ pub struct SpreadConstraint {
 }
 
 /// A toleration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Toleration {
     /// The key; empty means every key.
     pub key: Name,
@@ -145,7 +155,7 @@ pub struct Toleration {
 }
 
 /// How a toleration looks at a taint's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TolerationOperator {
     /// The value must be equal.
     Equal,
@@ -191,7 +201,7 @@ pub struct ClaimRef {
 }
 
 /// A disk that a pod names itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Disk {
     /// A Google persistent disk.
     Gce {
@@ -249,8 +259,8 @@ impl PodTemplate {
         let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
         Ok(Self {
             request: requests.request,
-            scoring_cpu_milli: requests.scoring_cpu_milli,
-            scoring_memory_bytes: requests.scoring_memory_bytes,
+            scoring: requests.scoring,
+            arriving: requests.arriving,
             qos_best_effort: is_qos_best_effort(spec),
             namespace: sees_namespace.then(|| key.namespace.clone()),
             node_selector: spec
@@ -277,8 +287,8 @@ impl PodTemplate {
     pub fn without_request(&self) -> Self {
         Self {
             request: ResourceList::default(),
-            scoring_cpu_milli: 0,
-            scoring_memory_bytes: 0,
+            scoring: ScoringAmounts::default(),
+            arriving: ScoringAmounts::default(),
             ..self.clone()
         }
     }

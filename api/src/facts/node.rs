@@ -28,7 +28,7 @@ pub struct NodeFacts {
 }
 
 /// A taint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
     /// Its key.
     pub key: Name,

@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::{
     Controller, FactError,
-    class::{PodTemplate, is_sidecar},
+    class::{PodTemplate, ScoringAmounts, is_sidecar},
     created, object_key,
 };
 use crate::{
@@ -167,8 +167,8 @@ fn observed_status(pod: &Pod) -> TaskStatus {
 /// A pod's effective request, and what scores see of it.
 pub(super) struct EffectiveRequest {
     pub(super) request: ResourceList,
-    pub(super) scoring_cpu_milli: i64,
-    pub(super) scoring_memory_bytes: i64,
+    pub(super) scoring: ScoringAmounts,
+    pub(super) arriving: ScoringAmounts,
 }
 
 /// Kubernetes' effective request: the larger of what containers and sidecars need together and what
@@ -188,12 +188,15 @@ pub(super) fn effective_request(
     let mut scored = scoring.sum(spec)?;
     scoring.pod_level(spec, &mut scored)?;
     scoring.overhead(spec, &mut scored)?;
+    let arriving = RequestReader { defaults: Defaults::EVERY, ..reader };
+    let mut arrives = arriving.sum(spec)?;
+    arriving.overhead(spec, &mut arrives)?;
     request.set(PODS, 1);
-    Ok(EffectiveRequest {
-        request,
-        scoring_cpu_milli: scored.get(CPU),
-        scoring_memory_bytes: scored.get(MEMORY),
-    })
+    let amounts = |list: &ResourceList| ScoringAmounts {
+        cpu_milli: list.get(CPU),
+        memory_bytes: list.get(MEMORY),
+    };
+    Ok(EffectiveRequest { request, scoring: amounts(&scored), arriving: amounts(&arrives) })
 }
 
 /// What a container that names no request counts.
@@ -204,10 +207,12 @@ enum Defaults {
 }
 
 impl Defaults {
+    const EVERY: Self = Self::Scoring { cpu: true, memory: true };
+
     /// With pod-level requests, a resource that is named anywhere in the pod gets no defaults.
     fn for_scoring(spec: &PodSpec) -> Self {
         let Some(pod_level) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) else {
-            return Self::Scoring { cpu: true, memory: true };
+            return Self::EVERY;
         };
         let all = spec.init_containers.iter().flatten().chain(&spec.containers);
         let mut lists: Vec<_> =

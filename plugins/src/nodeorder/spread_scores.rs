@@ -1,0 +1,138 @@
+//! Topology spread constraints that only prefer.
+//!
+//! For each constraint `count * ln(D + 2) + (maxSkew - 1)`, where `count` is the number of matching
+//! pods in the node's domain and `D` the number of domains among the candidates; the sum is rounded.
+//! Then `100 * (most + least - sum) / most`; 100 for all if `most` is 0. A candidate that lacks one
+//! of the keys gets 0 and takes no part. By host name, each candidate is a domain of its own and
+//! its own pods count, whatever the node inclusion policies say.
+//!
+//! Source: `filters.md` §10, Kubernetes `plugins/podtopologyspread/scoring.go`. The system's default
+//! constraints need Services, which are not watched, so there are none.
+
+use kube_batch_api::{
+    column::{Column, NodeIdx, Ordinal},
+    facts::class::SpreadConstraint,
+};
+
+use crate::{
+    node_labels::{Key, NodeLabels},
+    node_tests::Compiler,
+    profiles::{Profile, Profiles},
+    spread::{SpreadIdx, SpreadTallies},
+    taints::TaintSets,
+    tally::Delta,
+};
+
+const HOST_NAME: &str = "kubernetes.io/hostname";
+
+/// The preferring constraints of all profiles.
+#[derive(Debug, Default)]
+pub(super) struct SpreadScores {
+    tallies: SpreadTallies,
+    rules: Column<Profile, Vec<Rule>>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    tally: SpreadIdx,
+    /// The key of the constraint.
+    key: Key,
+    /// The key whose values the tally counts by: `key`, or the node's name.
+    counted_by: Key,
+    max_skew: i64,
+}
+
+impl SpreadScores {
+    pub(super) fn new(
+        compiler: &mut Compiler<'_>,
+        profiles: &Profiles,
+        taints: &TaintSets,
+    ) -> Self {
+        let cluster = compiler.cluster;
+        let mut tallies = SpreadTallies::new(profiles);
+        let mut rules = Column::filled(Vec::new(), profiles.len());
+        for profile in profiles.asked() {
+            let template = profiles.template(cluster, profile);
+            let constraints: Vec<&SpreadConstraint> =
+                template.spread.iter().filter(|constraint| !constraint.do_not_schedule).collect();
+            let keys: Vec<Key> = constraints
+                .iter()
+                .map(|constraint| compiler.key(&constraint.topology_key))
+                .collect();
+            let rule = |(constraint, key): (&&SpreadConstraint, &Key)| {
+                let max_skew = constraint.max_skew;
+                if *constraint.topology_key == *HOST_NAME {
+                    let tally = tallies.per_node(compiler, taints, constraint);
+                    let counted_by = compiler.labels.node_name(cluster);
+                    return Rule { tally, key: *key, counted_by, max_skew };
+                }
+                let tally = tallies.constraint(compiler, taints, template, constraint, &keys);
+                Rule { tally, key: *key, counted_by: *key, max_skew }
+            };
+            rules[profile] = constraints.iter().zip(&keys).map(rule).collect();
+        }
+        tallies.connect(cluster, profiles);
+        Self { tallies, rules }
+    }
+
+    /// Whether there are constraints for the profile.
+    pub(super) fn concerns(&self, profile: Profile) -> bool {
+        !self.rules[profile].is_empty()
+    }
+
+    pub(super) fn score_all(
+        &self,
+        labels: &NodeLabels,
+        profile: Profile,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) {
+        let rules = &self.rules[profile];
+        let takes_part = |node: NodeIdx| rules.iter().all(|rule| labels.has(rule.key, node));
+        let weights: Vec<f64> = rules
+            .iter()
+            .map(|rule| {
+                let candidates = nodes.iter().copied().filter(|node| takes_part(*node));
+                (n_domains(labels, rule.counted_by, candidates) as f64 + 2.0).ln()
+            })
+            .collect();
+        let crowd = |node: NodeIdx| {
+            let parts = rules.iter().zip(&weights).map(|(rule, weight)| {
+                let count = self.tallies.count(rule.tally, labels.value(rule.counted_by, node));
+                f64::from(count) * weight + (rule.max_skew - 1) as f64
+            });
+            parts.sum::<f64>().round() as i64
+        };
+        let (mut least, mut most) = (i64::MAX, 0);
+        for (score, node) in scores.iter_mut().zip(nodes).filter(|(_, node)| takes_part(**node)) {
+            *score = crowd(*node);
+            least = least.min(*score);
+            most = most.max(*score);
+        }
+        for (score, node) in scores.iter_mut().zip(nodes) {
+            *score = match (takes_part(*node), most) {
+                (false, _) => 0,
+                (true, 0) => 100,
+                (true, most) => 100 * (most + least - *score) / most,
+            };
+        }
+    }
+
+    /// A task of the profile came to a node or left it.
+    pub(super) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        delta: Delta,
+    ) {
+        self.tallies.moved(labels, profile, node, delta);
+    }
+}
+
+/// The number of different values that nodes give a key.
+fn n_domains(labels: &NodeLabels, key: Key, nodes: impl Iterator<Item = NodeIdx>) -> usize {
+    let mut is_seen = vec![false; labels.n_values(key)];
+    let mut is_new = |node| !std::mem::replace(&mut is_seen[labels.value(key, node).at()], true);
+    nodes.filter(|node| is_new(*node)).count()
+}

@@ -1,0 +1,222 @@
+//! Kubernetes' filters: where a task may not go.
+//!
+//! Room and pod slots are counted by the framework; here is every other rule, in Kubernetes' own
+//! words: node state and cordons, taints, node selectors and affinity, host ports, volumes, topology
+//! spread, inter-pod affinity and anti-affinity. Pods of every scheduler count, those placed earlier
+//! in the cycle too.
+//!
+//! What does not change in a cycle is worked out when it opens, for each profile (constraints
+//! without the request). What changes is counted and follows the moves one by one; after a move and
+//! its reverse every count is as before.
+//!
+//! A rule asks for no more than it needs: node facts alone (`Fixed`), the tasks on one node (host
+//! ports, disks, volume limits), or the whole cluster (spread, inter-pod terms, claims in use or
+//! waiting for a volume). A class to which no rule of the last two kinds applies costs one look at
+//! each node in a cycle.
+//!
+//! Not watched, so not known: Services and their default spreading, CSIDriver, CSIStorageCapacity,
+//! VolumeAttachment, dynamic resources.
+//!
+//! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
+//! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
+
+mod attachments;
+mod binding;
+mod claims;
+mod holdings;
+mod node_state;
+mod pod_terms;
+mod spread_rules;
+mod zone;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, NodeIdx},
+    name::Name,
+    reason::Unfit,
+};
+use kube_batch_framework::plugin::{Change, Plugin, Sensitivities, Sensitivity, View};
+
+use self::{
+    attachments::Attachments,
+    binding::WaitingClaims,
+    claims::{BoundVolumes, ClaimsInUse, resolve},
+    holdings::Holdings,
+    node_state::NodeStates,
+    pod_terms::PodAffinity,
+    spread_rules::SpreadRules,
+};
+use crate::{
+    node_labels::NodeLabels,
+    node_tests::Compiler,
+    profiles::{Profile, Profiles},
+    taints::TaintSets,
+    tally::{arrivals, deltas},
+};
+
+/// The arguments of the plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PredicatesArguments {
+    /// `predicate.MemoryPressureEnable`: nodes under memory pressure refuse best-effort pods.
+    pub memory_pressure: bool,
+    /// `predicate.DiskPressureEnable`: nodes under disk pressure refuse.
+    pub disk_pressure: bool,
+    /// `predicate.PIDPressureEnable`: nodes short of process ids refuse.
+    pub pid_pressure: bool,
+}
+
+/// The plugin `predicates`.
+#[derive(Debug, Default)]
+pub struct Predicates {
+    arguments: PredicatesArguments,
+    profiles: Profiles,
+    labels: NodeLabels,
+    /// Why a profile can go nowhere.
+    refusals: Column<Profile, Option<Name>>,
+    nodes: NodeStates,
+    bound_volumes: BoundVolumes,
+    ports: Holdings,
+    disks: Holdings,
+    attachments: Attachments,
+    claims_in_use: ClaimsInUse,
+    waiting_claims: WaitingClaims,
+    spread: SpreadRules,
+    pods: PodAffinity,
+}
+
+impl Predicates {
+    /// The plugin with its arguments, before any session.
+    pub fn new(arguments: PredicatesArguments) -> Self {
+        Self { arguments, ..Self::default() }
+    }
+
+    fn open(arguments: PredicatesArguments, cluster: &Cluster) -> Self {
+        let profiles = Profiles::new(cluster);
+        let mut labels = NodeLabels::default();
+        let mut compiler = Compiler { cluster, labels: &mut labels };
+        let taints = TaintSets::new(cluster);
+        let mut opened = Self {
+            arguments,
+            refusals: Column::filled(None, profiles.len()),
+            nodes: NodeStates::new(&mut compiler, &profiles, &taints, arguments),
+            bound_volumes: BoundVolumes::new(profiles.len()),
+            ports: Holdings::of_ports(cluster, &profiles),
+            disks: Holdings::of_disks(cluster, &profiles),
+            attachments: Attachments::new(cluster, &profiles),
+            claims_in_use: ClaimsInUse::new(cluster, &profiles),
+            waiting_claims: WaitingClaims::new(profiles.len()),
+            spread: SpreadRules::new(&mut compiler, &profiles, &taints),
+            pods: PodAffinity::new(&mut compiler, &profiles),
+            ..Self::default()
+        };
+        for profile in profiles.asked() {
+            opened.refusals[profile] = opened.admit(&mut compiler, &profiles, profile).err();
+        }
+        opened.profiles = profiles;
+        opened.labels = labels;
+        for change in arrivals(cluster) {
+            opened.on_placement(cluster, &change);
+        }
+        opened
+    }
+
+    /// Looks at a profile as a whole, in Kubernetes' order, and notes its volumes.
+    fn admit(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        profiles: &Profiles,
+        profile: Profile,
+    ) -> Result<(), Name> {
+        let cluster = compiler.cluster;
+        let template = profiles.template(cluster, profile);
+        if let Some(reason) = node_state::refusal(template) {
+            return Err(reason);
+        }
+        let task = &cluster.tasks.facts[profiles.first_task(profile)];
+        let resolved = resolve(&cluster.storage, &template.claims, task)?;
+        self.bound_volumes.add(compiler, profile, &resolved);
+        self.waiting_claims.add(compiler, profile, &resolved);
+        pod_terms::refusal(template).map_or(Ok(()), Err)
+    }
+
+    fn check_node(&self, profile: Profile, node: NodeIdx) -> Result<(), Unfit> {
+        self.nodes.check(&self.labels, profile, node)?;
+        self.bound_volumes.check(&self.labels, profile, node)
+    }
+
+    fn check_tasks_there(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
+        if self.ports.clashes(profile, node, view) {
+            Err(Unfit::HostPorts)
+        } else if self.disks.clashes(profile, node, view) {
+            Err(Unfit::DiskConflict)
+        } else if !self.attachments.fit(profile, node, view) {
+            Err(Unfit::MaxVolumeCount)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_cluster(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
+        self.claims_in_use.check(profile, view)?;
+        self.waiting_claims.check(&self.labels, profile, node)?;
+        self.spread.check(&self.labels, profile, node)?;
+        self.pods.check(&self.labels, profile, node, view)
+    }
+}
+
+impl Plugin for Predicates {
+    fn name(&self) -> &'static str {
+        "predicates"
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster) {
+        *self = Self::open(self.arguments, cluster);
+    }
+
+    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+        let profile = self.profiles.of_task(cluster, change.task);
+        self.waiting_claims.moved(&self.labels, profile, change.from, change.to);
+        for (node, delta) in deltas(change) {
+            self.ports.moved(profile, node, delta);
+            self.disks.moved(profile, node, delta);
+            self.attachments.moved(profile, node, delta);
+            self.claims_in_use.moved(profile, delta);
+            self.spread.moved(&self.labels, profile, node, delta);
+            self.pods.moved(&self.labels, profile, node, delta);
+        }
+    }
+
+    fn class_admitted(&self, _cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
+        self.refusals[self.profiles.of(class)].clone().map_or(Ok(()), Err)
+    }
+
+    fn sensitivities(&self, _cluster: &Cluster, class: ClassIdx) -> Sensitivities {
+        let profile = self.profiles.of(class);
+        let one_node = self.ports.concerns(profile)
+            || self.disks.concerns(profile)
+            || self.attachments.concerns(profile);
+        let whole_cluster = self.claims_in_use.concerns(profile)
+            || self.waiting_claims.concerns(profile)
+            || self.spread.concerns(profile)
+            || self.pods.concerns(profile);
+        Sensitivities::only(Sensitivity::Fixed)
+            .with_if(Sensitivity::Node, one_node)
+            .with_if(Sensitivity::Cluster, whole_cluster)
+    }
+
+    fn predicate(
+        &self,
+        _cluster: &Cluster,
+        class: ClassIdx,
+        node: NodeIdx,
+        sensitivity: Sensitivity,
+        view: View,
+    ) -> Result<(), Unfit> {
+        let profile = self.profiles.of(class);
+        match sensitivity {
+            Sensitivity::Fixed => self.check_node(profile, node),
+            Sensitivity::Node => self.check_tasks_there(profile, node, view),
+            Sensitivity::Cluster => self.check_cluster(profile, node, view),
+        }
+    }
+}

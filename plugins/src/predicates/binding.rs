@@ -1,0 +1,176 @@
+//! Claims that get their volume when a pod is placed.
+//!
+//! On a node every waiting claim of the pod, the smallest first, must find a volume of its own: a
+//! free one of its class that is large enough, fits its modes and selector and can be reached from
+//! there, the smallest such; or its class must be able to make one there. A claim for which a node
+//! was selected has only that node. Of volumes of one size the first by name is taken.
+//!
+//! A task that is placed in the cycle takes its volumes with it: others do not get them, and a
+//! claim that several pods share is settled by the first.
+//!
+//! Source: `filters.md` §11, Kubernetes `plugins/volumebinding/binder.go`,
+//! `component-helpers/storage/volume/pv_helpers.go`. Storage capacity is not watched.
+
+mod supply;
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    column::{Column, NodeIdx},
+    facts::storage::ClaimFacts,
+    name::ObjectKey,
+    reason::Unfit,
+    status::Placement,
+};
+
+use self::supply::{Demand, Free, Supply};
+use super::claims::Resolved;
+use crate::{
+    node_labels::NodeLabels,
+    node_tests::Compiler,
+    profiles::{Profile, is_being_placed},
+    rows::row_type,
+};
+
+row_type! {
+    /// Row of a waiting claim.
+    Waiting,
+}
+
+/// Waiting claims, and the volumes they could get.
+#[derive(Debug, Default)]
+pub(super) struct WaitingClaims {
+    of_profile: Column<Profile, Vec<Waiting>>,
+    demands: Column<Waiting, Demand>,
+    rows: BTreeMap<ObjectKey, Waiting>,
+    supply: Supply,
+    /// What tasks placed before have settled.
+    settled: Column<Waiting, Option<Settled>>,
+}
+
+/// Where a claim's volume is, or will be made.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    node: NodeIdx,
+    volume: Option<Free>,
+    n_tasks: u32,
+}
+
+impl WaitingClaims {
+    pub(super) fn new(n_profiles: usize) -> Self {
+        Self { of_profile: Column::filled(Vec::new(), n_profiles), ..Self::default() }
+    }
+
+    /// Sets the waiting claims of a profile. To be called before any task moves.
+    pub(super) fn add(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        profile: Profile,
+        resolved: &Resolved<'_>,
+    ) {
+        let mut claims: Vec<&ClaimFacts> = resolved.waiting.clone();
+        claims.sort_by_key(|claim| claim.request_bytes);
+        for claim in claims {
+            let row = match self.rows.get(&claim.key) {
+                Some(row) => *row,
+                None => {
+                    let row = self.demands.push(self.supply.demand(compiler, claim));
+                    self.settled.push(None);
+                    self.rows.insert(claim.key.clone(), row);
+                    row
+                }
+            };
+            self.of_profile[profile].push(row);
+        }
+    }
+
+    /// Whether the profile has waiting claims.
+    pub(super) fn concerns(&self, profile: Profile) -> bool {
+        !self.of_profile[profile].is_empty()
+    }
+
+    pub(super) fn check(
+        &self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+    ) -> Result<(), Unfit> {
+        let mut chosen = Vec::new();
+        for claim in &self.of_profile[profile] {
+            match self.choose(labels, *claim, node, &chosen) {
+                None => return Err(Unfit::NoVolume),
+                Some(volume) => chosen.extend(volume),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a claim gets on a node: a free volume that is not among `chosen`, or `Some(None)` if one
+    /// is made for it; `None` if it gets nothing there.
+    fn choose(
+        &self,
+        labels: &NodeLabels,
+        claim: Waiting,
+        node: NodeIdx,
+        chosen: &[Free],
+    ) -> Option<Option<Free>> {
+        match self.settled[claim] {
+            Some(Settled { volume: Some(volume), .. }) => {
+                self.supply.reaches(labels, volume, node).then_some(None)
+            }
+            Some(Settled { volume: None, node: selected, .. }) => {
+                (node == selected).then_some(None)
+            }
+            None => self.supply.choose(labels, &self.demands[claim], node, chosen),
+        }
+    }
+
+    /// A task of the profile moved.
+    pub(super) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        from: Placement,
+        to: Placement,
+    ) {
+        let place = |at: Placement| at.node.filter(|_| is_being_placed(at.status));
+        if self.of_profile[profile].is_empty() || place(from) == place(to) {
+            return;
+        }
+        if place(from).is_some() {
+            self.leave(profile);
+        }
+        if let Some(node) = place(to) {
+            self.settle(labels, profile, node);
+        }
+    }
+
+    fn settle(&mut self, labels: &NodeLabels, profile: Profile, node: NodeIdx) {
+        for at in 0..self.of_profile[profile].len() {
+            let claim = self.of_profile[profile][at];
+            if let Some(settled) = &mut self.settled[claim] {
+                settled.n_tasks += 1;
+                continue;
+            }
+            let volume = self.supply.choose(labels, &self.demands[claim], node, &[]).flatten();
+            if let Some(volume) = volume {
+                self.supply.set_taken(volume, true);
+            }
+            self.settled[claim] = Some(Settled { node, volume, n_tasks: 1 });
+        }
+    }
+
+    fn leave(&mut self, profile: Profile) {
+        for claim in &self.of_profile[profile] {
+            let Some(settled) = &mut self.settled[*claim] else { continue };
+            settled.n_tasks -= 1;
+            if settled.n_tasks > 0 {
+                continue;
+            }
+            if let Some(volume) = settled.volume {
+                self.supply.set_taken(volume, false);
+            }
+            self.settled[*claim] = None;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Inter-pod affinity and anti-affinity.
+//!
+//! Asked in this order, the first failure speaks:
+//!
+//! 1. Own affinity: for every term the node's domain holds a pod that matches all terms at once.
+//!    The first pod of a group may go wherever all keys are: no pod that matches all terms stands
+//!    in any domain, and the pod matches its own terms.
+//! 2. Own anti-affinity: no term's domain holds a pod that matches that term.
+//! 3. Anti-affinity of the pods that are there, in the domains of their nodes.
+//!
+//! Source: `filters.md` §7, Kubernetes `plugins/interpodaffinity/filtering.go`.
+
+use kube_batch_api::{
+    column::{Column, MatcherIdx, NodeIdx},
+    facts::class::PodTemplate,
+    name::Name,
+    reason::Unfit,
+};
+use kube_batch_framework::plugin::View;
+
+use crate::{
+    node_labels::NodeLabels,
+    node_tests::Compiler,
+    profiles::{Profile, Profiles},
+    tally::{Delta, Tallies, TallyIdx, matcher_row},
+};
+
+/// The rules about other pods.
+#[derive(Debug, Default)]
+pub(super) struct PodAffinity {
+    tallies: Tallies,
+    rules: Column<Profile, Rules>,
+}
+
+/// The tallies to look at for a profile.
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    /// Pods that match all own affinity terms, by the key of each term.
+    affinity: Vec<TallyIdx>,
+    /// Whether the pod matches all its own affinity terms.
+    matches_itself: bool,
+    /// Pods that match an own anti-affinity term.
+    anti: Vec<TallyIdx>,
+    /// Pods that carry an anti-affinity term that matches the pod.
+    anti_of_others: Vec<TallyIdx>,
+}
+
+impl PodAffinity {
+    pub(super) fn new(compiler: &mut Compiler<'_>, profiles: &Profiles) -> Self {
+        let cluster = compiler.cluster;
+        let mut tallies = Tallies::new(profiles);
+        let mut rules = Column::filled(Rules::default(), profiles.len());
+        let mut matches_asked = Column::filled(false, cluster.matchers.len());
+        for profile in profiles.asked() {
+            rules[profile] = own_rules(compiler, profiles, profile, &mut tallies);
+            for matcher in profiles.matched_by(cluster, profile) {
+                matches_asked[*matcher] = true;
+            }
+        }
+        for profile in profiles.present() {
+            for term in &profiles.template(cluster, profile).pod_terms.required_anti {
+                let matcher: MatcherIdx = matcher_row(cluster, &term.matcher);
+                if matches_asked[matcher] {
+                    tallies.carry(profile, matcher, compiler.key(&term.topology_key), 1);
+                }
+            }
+        }
+        for profile in profiles.asked() {
+            let carried = tallies.carried(profiles.matched_by(cluster, profile));
+            rules[profile].anti_of_others = carried.map(|(tally, _)| tally).collect();
+        }
+        tallies.connect(cluster, profiles);
+        Self { tallies, rules }
+    }
+
+    /// Whether there are rules for the profile.
+    pub(super) fn concerns(&self, profile: Profile) -> bool {
+        let Rules { affinity, anti, anti_of_others, matches_itself: _ } = &self.rules[profile];
+        !affinity.is_empty() || !anti.is_empty() || !anti_of_others.is_empty()
+    }
+
+    pub(super) fn check(
+        &self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        view: View,
+    ) -> Result<(), Unfit> {
+        let rules = &self.rules[profile];
+        if !self.has_company(rules, labels, node, view) {
+            return Err(Unfit::PodAffinity);
+        }
+        let is_there = |tally: &TallyIdx| {
+            self.tallies.count(labels, *tally, node, view).is_some_and(|n| n > 0)
+        };
+        if rules.anti.iter().any(is_there) {
+            return Err(Unfit::PodAntiAffinity);
+        }
+        if rules.anti_of_others.iter().any(is_there) {
+            return Err(Unfit::ExistingAntiAffinity);
+        }
+        Ok(())
+    }
+
+    fn has_company(&self, rules: &Rules, labels: &NodeLabels, node: NodeIdx, view: View) -> bool {
+        let mut everywhere = true;
+        for tally in &rules.affinity {
+            match self.tallies.count(labels, *tally, node, view) {
+                None => return false,
+                Some(count) => everywhere &= count > 0,
+            }
+        }
+        let is_nowhere = |tally: &TallyIdx| self.tallies.total(*tally, view) == 0;
+        everywhere || (rules.matches_itself && rules.affinity.iter().all(is_nowhere))
+    }
+
+    /// A task of the profile came to a node or left it.
+    pub(super) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        delta: Delta,
+    ) {
+        self.tallies.moved(labels, profile, node, delta);
+    }
+}
+
+/// Why the inter-pod terms of a pod cannot be understood.
+pub(super) fn refusal(template: &PodTemplate) -> Option<Name> {
+    let broken = template.pod_terms.broken.as_ref()?;
+    Some(Name::from(format!("parsing pod: {broken}")))
+}
+
+fn own_rules(
+    compiler: &mut Compiler<'_>,
+    profiles: &Profiles,
+    profile: Profile,
+    tallies: &mut Tallies,
+) -> Rules {
+    let cluster = compiler.cluster;
+    let terms = &profiles.template(cluster, profile).pod_terms;
+    let required = terms.required.iter();
+    let mut all: Vec<MatcherIdx> =
+        required.clone().map(|term| matcher_row(cluster, &term.matcher)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let own = profiles.matched_by(cluster, profile);
+    Rules {
+        matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
+        affinity: required
+            .map(|term| tallies.matching(all.clone(), compiler.key(&term.topology_key)))
+            .collect(),
+        anti: terms
+            .required_anti
+            .iter()
+            .map(|term| {
+                let matcher = matcher_row(cluster, &term.matcher);
+                tallies.matching(vec![matcher], compiler.key(&term.topology_key))
+            })
+            .collect(),
+        anti_of_others: Vec::new(),
+    }
+}

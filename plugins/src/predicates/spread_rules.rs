@@ -1,0 +1,107 @@
+//! Topology spread constraints that refuse.
+//!
+//! A node is refused if the number of matching pods in its domain, with this pod if it matches,
+//! would exceed that of the emptiest domain by more than `maxSkew`. The first constraint that fails
+//! speaks.
+//!
+//! Source: `filters.md` §9, Kubernetes `plugins/podtopologyspread/filtering.go`. Default constraints
+//! need Services, which are not watched, so there are none.
+
+use kube_batch_api::{
+    column::{Column, NodeIdx},
+    facts::class::SpreadConstraint,
+    reason::Unfit,
+};
+
+use crate::{
+    node_labels::{Key, NodeLabels},
+    node_tests::Compiler,
+    profiles::{Profile, Profiles},
+    spread::{SpreadIdx, SpreadTallies, matches_itself},
+    taints::TaintSets,
+    tally::Delta,
+};
+
+/// The constraints of all profiles.
+#[derive(Debug, Default)]
+pub(super) struct SpreadRules {
+    tallies: SpreadTallies,
+    rules: Column<Profile, Vec<Rule>>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    tally: SpreadIdx,
+    key: Key,
+    /// 1 if the pod itself counts.
+    own: i64,
+    max_skew: i64,
+    min_domains: i64,
+}
+
+impl SpreadRules {
+    pub(super) fn new(
+        compiler: &mut Compiler<'_>,
+        profiles: &Profiles,
+        taints: &TaintSets,
+    ) -> Self {
+        let cluster = compiler.cluster;
+        let mut tallies = SpreadTallies::new(profiles);
+        let mut rules = Column::filled(Vec::new(), profiles.len());
+        for profile in profiles.asked() {
+            let template = profiles.template(cluster, profile);
+            let constraints: Vec<&SpreadConstraint> =
+                template.spread.iter().filter(|constraint| constraint.do_not_schedule).collect();
+            let keys: Vec<Key> = constraints
+                .iter()
+                .map(|constraint| compiler.key(&constraint.topology_key))
+                .collect();
+            let rule = |(constraint, key): (&&SpreadConstraint, &Key)| Rule {
+                tally: tallies.constraint(compiler, taints, template, constraint, &keys),
+                key: *key,
+                own: i64::from(matches_itself(cluster, profiles, profile, constraint)),
+                max_skew: constraint.max_skew,
+                min_domains: constraint.min_domains,
+            };
+            rules[profile] = constraints.iter().zip(&keys).map(rule).collect();
+        }
+        tallies.connect(cluster, profiles);
+        Self { tallies, rules }
+    }
+
+    /// Whether there are constraints for the profile.
+    pub(super) fn concerns(&self, profile: Profile) -> bool {
+        !self.rules[profile].is_empty()
+    }
+
+    pub(super) fn check(
+        &self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+    ) -> Result<(), Unfit> {
+        for rule in &self.rules[profile] {
+            let domain = labels.value(rule.key, node);
+            if domain.is_absent() {
+                return Err(Unfit::SpreadMissingLabel);
+            }
+            let count = i64::from(self.tallies.count(rule.tally, domain));
+            let lowest = i64::from(self.tallies.lowest(rule.tally, rule.min_domains));
+            if count + rule.own - lowest > rule.max_skew {
+                return Err(Unfit::Spread);
+            }
+        }
+        Ok(())
+    }
+
+    /// A task of the profile came to a node or left it.
+    pub(super) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        delta: Delta,
+    ) {
+        self.tallies.moved(labels, profile, node, delta);
+    }
+}

@@ -1,0 +1,256 @@
+//! Counting tasks by topology domain, as spread constraints do.
+//!
+//! Unlike inter-pod terms, a constraint counts only on nodes that are eligible for it: those that
+//! carry every key of the pod's constraints of that kind and pass its node inclusion policies. The
+//! domains are the values of its key on those nodes, empty ones included. Tasks on their way out
+//! never count.
+//!
+//! Source: `filters.md` §9 and §10, Kubernetes `plugins/podtopologyspread`.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, MatcherIdx, NodeIdx, Ordinal},
+    facts::class::{PodTemplate, SpreadConstraint, Toleration},
+    name::Name,
+    selector::NodeTerm,
+};
+
+use crate::{
+    node_labels::{Key, NodeLabels, Value},
+    node_tests::{Compiler, RequiredNodes},
+    profiles::{Profile, Profiles},
+    rows::row_type,
+    taints::TaintSets,
+    tally::{Delta, matcher_row},
+};
+
+row_type! {
+    /// Row of a spread tally.
+    SpreadIdx,
+    /// Row of a set of eligible nodes.
+    EligibleIdx,
+}
+
+/// Tallies over eligible nodes.
+#[derive(Debug, Default)]
+pub(crate) struct SpreadTallies {
+    rows: Column<SpreadIdx, SpreadTally>,
+    by_content: BTreeMap<(Option<MatcherIdx>, Key, EligibleIdx), SpreadIdx>,
+    eligible: Column<EligibleIdx, Column<NodeIdx, bool>>,
+    by_condition: BTreeMap<Condition, EligibleIdx>,
+    fed_by: Column<Profile, Vec<SpreadIdx>>,
+}
+
+/// What makes nodes eligible.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Condition {
+    keys: Vec<Key>,
+    selector: Vec<(Name, Name)>,
+    affinity: Option<Vec<NodeTerm>>,
+    /// `None` if taints are not looked at.
+    tolerations: Option<Vec<Toleration>>,
+}
+
+/// Number of matching tasks by domain.
+#[derive(Debug)]
+struct SpreadTally {
+    key: Key,
+    eligible: EligibleIdx,
+    counts: Vec<u32>,
+    /// By number of tasks, how many domains have it.
+    n_domains_with: Vec<u32>,
+    n_domains: u32,
+    /// The smallest count of a domain.
+    lowest: u32,
+}
+
+impl SpreadTally {
+    fn new(
+        labels: &NodeLabels,
+        key: Key,
+        eligible: EligibleIdx,
+        nodes: &Column<NodeIdx, bool>,
+    ) -> Self {
+        let mut is_domain = vec![false; labels.n_values(key)];
+        for (node, _) in nodes.iter().filter(|(_, eligible)| **eligible) {
+            is_domain[labels.value(key, node).at()] = true;
+        }
+        is_domain[Value::ABSENT.at()] = false;
+        let n_domains = is_domain.iter().map(|is| u32::from(*is)).sum();
+        Self {
+            key,
+            eligible,
+            counts: vec![0; is_domain.len()],
+            n_domains_with: vec![n_domains],
+            n_domains,
+            lowest: 0,
+        }
+    }
+
+    /// One task more or less in a domain.
+    fn change(&mut self, domain: Value, by: i32) {
+        let old = self.counts[domain.at()];
+        let new = old.wrapping_add_signed(by);
+        self.counts[domain.at()] = new;
+        if self.n_domains_with.len() <= new as usize {
+            self.n_domains_with.resize(new as usize + 1, 0);
+        }
+        self.n_domains_with[old as usize] -= 1;
+        self.n_domains_with[new as usize] += 1;
+        // Counts change by one, so where the last of the lowest domains goes, there is the minimum.
+        if new < self.lowest || self.n_domains_with[self.lowest as usize] == 0 {
+            self.lowest = new;
+        }
+    }
+}
+
+impl SpreadTallies {
+    pub(crate) fn new(profiles: &Profiles) -> Self {
+        Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
+    }
+
+    /// The tally of a constraint of a pod, over the nodes that carry all `keys`.
+    pub(crate) fn constraint(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        taints: &TaintSets,
+        template: &PodTemplate,
+        constraint: &SpreadConstraint,
+        keys: &[Key],
+    ) -> SpreadIdx {
+        let mut condition = Condition { keys: keys.to_vec(), ..Condition::default() };
+        condition.keys.sort_unstable();
+        condition.keys.dedup();
+        if constraint.honor_affinity {
+            condition.selector.clone_from(&template.node_selector);
+            condition.affinity.clone_from(&template.node_affinity);
+        }
+        condition.tolerations = constraint.honor_taints.then(|| template.tolerations.clone());
+        let eligible = self.eligible(compiler, taints, template, condition);
+        let key = compiler.key(&constraint.topology_key);
+        self.tally(compiler, constraint, key, eligible)
+    }
+
+    /// The tally of a constraint whose domains are the nodes themselves, whatever their state.
+    pub(crate) fn per_node(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        taints: &TaintSets,
+        constraint: &SpreadConstraint,
+    ) -> SpreadIdx {
+        let anyone = PodTemplate::default();
+        let eligible = self.eligible(compiler, taints, &anyone, Condition::default());
+        let key = compiler.labels.node_name(compiler.cluster);
+        self.tally(compiler, constraint, key, eligible)
+    }
+
+    fn eligible(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        taints: &TaintSets,
+        template: &PodTemplate,
+        condition: Condition,
+    ) -> EligibleIdx {
+        if let Some(eligible) = self.by_condition.get(&condition) {
+            return *eligible;
+        }
+        let looks_at_nodes = !condition.selector.is_empty() || condition.affinity.is_some();
+        let required = if looks_at_nodes {
+            compiler.required_nodes(template)
+        } else {
+            RequiredNodes::default()
+        };
+        let tolerated = condition.tolerations.as_ref().map(|own| taints.tolerated(own));
+        let labels = &*compiler.labels;
+        let is_eligible = |node| {
+            condition.keys.iter().all(|key| labels.has(*key, node))
+                && required.passes(labels, node)
+                && tolerated.as_ref().is_none_or(|tolerated| tolerated[taints.of(node)])
+        };
+        let nodes = compiler.cluster.nodes.facts.ids();
+        let eligible = self.eligible.push(nodes.map(is_eligible).collect());
+        self.by_condition.insert(condition, eligible);
+        eligible
+    }
+
+    fn tally(
+        &mut self,
+        compiler: &Compiler<'_>,
+        constraint: &SpreadConstraint,
+        key: Key,
+        eligible: EligibleIdx,
+    ) -> SpreadIdx {
+        let counts = counts_tasks(constraint);
+        let matcher = counts.then(|| matcher_row(compiler.cluster, &constraint.matcher));
+        let (rows, nodes) = (&mut self.rows, &self.eligible[eligible]);
+        *self
+            .by_content
+            .entry((matcher, key, eligible))
+            .or_insert_with(|| rows.push(SpreadTally::new(compiler.labels, key, eligible, nodes)))
+    }
+
+    /// Works out who feeds which tally. To be called once, when all are there.
+    pub(crate) fn connect(&mut self, cluster: &Cluster, profiles: &Profiles) {
+        let mut by_matcher =
+            Column::<MatcherIdx, Vec<SpreadIdx>>::filled(Vec::new(), cluster.matchers.len());
+        for ((matcher, _, _), tally) in &self.by_content {
+            if let Some(matcher) = matcher {
+                by_matcher[*matcher].push(*tally);
+            }
+        }
+        for profile in profiles.present() {
+            let matched_by = profiles.matched_by(cluster, profile);
+            let tallies = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
+            self.fed_by[profile] = tallies.copied().collect();
+        }
+    }
+
+    /// A task of the profile came to a node or left it.
+    pub(crate) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        delta: Delta,
+    ) {
+        if delta.staying == 0 {
+            return;
+        }
+        for tally in &self.fed_by[profile] {
+            let tally = &mut self.rows[*tally];
+            if self.eligible[tally.eligible][node] {
+                tally.change(labels.value(tally.key, node), delta.staying);
+            }
+        }
+    }
+
+    /// How many tasks count in a domain; 0 for one that has no eligible node.
+    pub(crate) fn count(&self, tally: SpreadIdx, domain: Value) -> u32 {
+        self.rows[tally].counts[domain.at()]
+    }
+
+    /// The smallest count of a domain; 0 if there are fewer domains than `min_domains`.
+    pub(crate) fn lowest(&self, tally: SpreadIdx, min_domains: i64) -> u32 {
+        let tally = &self.rows[tally];
+        if i64::from(tally.n_domains) < min_domains { 0 } else { tally.lowest }
+    }
+}
+
+/// Whether a constraint counts tasks at all: an empty selector counts none, though the pod that
+/// carries it matches it.
+fn counts_tasks(constraint: &SpreadConstraint) -> bool {
+    constraint.matcher.selector.as_ref().is_some_and(|selector| !selector.is_empty())
+}
+
+/// Whether a pod of the profile matches the selector of its own constraint.
+pub(crate) fn matches_itself(
+    cluster: &Cluster,
+    profiles: &Profiles,
+    profile: Profile,
+    constraint: &SpreadConstraint,
+) -> bool {
+    let matcher = matcher_row(cluster, &constraint.matcher);
+    profiles.matched_by(cluster, profile).binary_search(&matcher).is_ok()
+}

@@ -1,0 +1,91 @@
+//! Taints, and who tolerates them.
+//!
+//! Nodes share a few sets of taints, so tolerations are compared with each set once.
+//!
+//! Source: `filters.md` §4, Kubernetes `component-helpers/scheduling/corev1`. The numeric operators
+//! `Gt` and `Lt` are behind a gate that is off, so they never match.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, NodeIdx},
+    facts::{
+        class::{Toleration, TolerationOperator},
+        node::Taint,
+    },
+};
+
+use crate::rows::row_type;
+
+row_type! {
+    /// Row of a set of taints that some node carries.
+    TaintSet,
+}
+
+/// Taint of a cordoned node, there or not: a pod that tolerates it may go to such a node.
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+const NO_SCHEDULE: &str = "NoSchedule";
+const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
+
+/// The sets of taints that nodes carry.
+#[derive(Debug, Default)]
+pub(crate) struct TaintSets {
+    sets: Column<TaintSet, Vec<Taint>>,
+    of_node: Column<NodeIdx, TaintSet>,
+}
+
+impl TaintSets {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        let mut rows = BTreeMap::<&[Taint], TaintSet>::new();
+        let mut sets = Column::new();
+        let of_node = cluster
+            .nodes
+            .facts
+            .values()
+            .map(|facts| {
+                *rows.entry(&facts.taints).or_insert_with(|| sets.push(facts.taints.clone()))
+            })
+            .collect();
+        Self { sets, of_node }
+    }
+
+    /// The set of a node.
+    pub(crate) fn of(&self, node: NodeIdx) -> TaintSet {
+        self.of_node[node]
+    }
+
+    /// For each set, whether every taint that keeps pods away is tolerated.
+    pub(crate) fn tolerated(&self, tolerations: &[Toleration]) -> Column<TaintSet, bool> {
+        let keeps_away = |taint: &&Taint| matches!(&*taint.effect, NO_SCHEDULE | NO_EXECUTE);
+        let is_tolerated = |taint: &Taint| tolerations.iter().any(|t| tolerates(t, taint));
+        self.sets.values().map(|set| set.iter().filter(keeps_away).all(is_tolerated)).collect()
+    }
+
+    /// For each set, the number of taints that make pods prefer other nodes and are not tolerated.
+    /// Only tolerations of that effect, or of every effect, count.
+    pub(crate) fn disliked(&self, tolerations: &[Toleration]) -> Column<TaintSet, i64> {
+        let is_disliked = |taint: &&Taint| {
+            *taint.effect == *PREFER_NO_SCHEDULE && !tolerations.iter().any(|t| tolerates(t, taint))
+        };
+        let count = |set: &Vec<Taint>| i64::try_from(set.iter().filter(is_disliked).count());
+        self.sets.values().map(|set| count(set).unwrap_or(i64::MAX)).collect()
+    }
+}
+
+/// Whether cordoned nodes are tolerated.
+pub(crate) fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    let taint = Taint { key: CORDONED.into(), value: "".into(), effect: NO_SCHEDULE.into() };
+    tolerations.iter().any(|toleration| tolerates(toleration, &taint))
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
+        && (toleration.key.is_empty() || toleration.key == taint.key)
+        && match toleration.operator {
+            TolerationOperator::Equal => toleration.value == taint.value,
+            TolerationOperator::Exists => true,
+            TolerationOperator::Never => false,
+        }
+}

@@ -1,0 +1,218 @@
+//! Counting tasks by where they stand: what a move changes, and tallies by topology domain.
+//!
+//! A tally counts the tasks that some selectors all match, or that carry some term themselves, by
+//! domain of one node label. Which tallies a task feeds is worked out once for its profile; a move
+//! then adds and subtracts, and a question is one look-up for each term.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, MatcherIdx, NodeIdx, Ordinal},
+    facts::class::PodMatcher,
+    status::{Placement, TaskStatus},
+};
+use kube_batch_framework::plugin::{Change, View};
+
+use crate::{
+    node_labels::{Key, NodeLabels},
+    profiles::{Profile, Profiles},
+    rows::row_type,
+};
+
+row_type! {
+    /// Row of a tally.
+    TallyIdx,
+}
+
+/// What a move does to the number of tasks on a node: -1, 0 or +1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delta {
+    /// Of all tasks.
+    pub(crate) all: i32,
+    /// Of those that are not on their way out.
+    pub(crate) staying: i32,
+}
+
+impl Delta {
+    const NONE: Self = Self { all: 0, staying: 0 };
+
+    fn of(at: Placement, sign: i32) -> Self {
+        let on_node = i32::from(at.status.is_on_node());
+        let leaving = i32::from(at.status == TaskStatus::Releasing);
+        Self { all: sign * on_node, staying: sign * (on_node - leaving) }
+    }
+}
+
+/// The nodes that a move changes, and how.
+pub(crate) fn deltas(change: &Change) -> impl Iterator<Item = (NodeIdx, Delta)> {
+    let (from, to) = (Delta::of(change.from, -1), Delta::of(change.to, 1));
+    let changes = if change.from.node == change.to.node {
+        let both = Delta { all: from.all + to.all, staying: from.staying + to.staying };
+        [(change.to.node, both), (None, Delta::NONE)]
+    } else {
+        [(change.from.node, from), (change.to.node, to)]
+    };
+    changes
+        .into_iter()
+        .filter(|(_, delta)| *delta != Delta::NONE)
+        .filter_map(|(node, delta)| Some((node?, delta)))
+}
+
+/// Every task on a node, as if it had just come there.
+pub(crate) fn arrivals(cluster: &Cluster) -> impl Iterator<Item = Change> {
+    cluster.tasks.placement.iter().filter(|(_, at)| at.node.is_some()).map(|(task, at)| Change {
+        task,
+        from: Placement { status: at.status, node: None },
+        to: *at,
+    })
+}
+
+/// A number of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Presence {
+    all: u32,
+    staying: u32,
+}
+
+impl Presence {
+    pub(crate) fn apply(&mut self, delta: Delta) {
+        self.all = self.all.wrapping_add_signed(delta.all);
+        self.staying = self.staying.wrapping_add_signed(delta.staying);
+    }
+
+    /// How many count in a view.
+    pub(crate) const fn of(self, view: View) -> u32 {
+        match view {
+            View::Now => self.all,
+            View::Later => self.staying,
+        }
+    }
+
+    pub(crate) fn is_nobody(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Tallies by topology domain.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    rows: Column<TallyIdx, Tally>,
+    /// Tallies of the tasks that all these selectors match.
+    matching: BTreeMap<(Vec<MatcherIdx>, Key), TallyIdx>,
+    /// Tallies of the tasks that carry a term of this selector, key and weight.
+    carrying: BTreeMap<(MatcherIdx, Key, i64), TallyIdx>,
+    fed_by: Column<Profile, Vec<TallyIdx>>,
+}
+
+#[derive(Debug)]
+struct Tally {
+    key: Key,
+    /// By domain; as long as the largest domain that was ever counted needs.
+    counts: Vec<Presence>,
+    total: Presence,
+}
+
+impl Tallies {
+    pub(crate) fn new(profiles: &Profiles) -> Self {
+        Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
+    }
+
+    fn push(rows: &mut Column<TallyIdx, Tally>, key: Key) -> TallyIdx {
+        rows.push(Tally { key, counts: Vec::new(), total: Presence::default() })
+    }
+
+    /// The tally of the tasks that all `matchers` match. They are ascending.
+    pub(crate) fn matching(&mut self, matchers: Vec<MatcherIdx>, key: Key) -> TallyIdx {
+        let rows = &mut self.rows;
+        *self.matching.entry((matchers, key)).or_insert_with(|| Self::push(rows, key))
+    }
+
+    /// Notes that tasks of the profile carry a term.
+    pub(crate) fn carry(&mut self, profile: Profile, matcher: MatcherIdx, key: Key, weight: i64) {
+        let rows = &mut self.rows;
+        let tally =
+            *self.carrying.entry((matcher, key, weight)).or_insert_with(|| Self::push(rows, key));
+        self.fed_by[profile].push(tally);
+    }
+
+    /// The tallies of carried terms whose selector is one of `matchers`, with the term's weight.
+    pub(crate) fn carried<'a>(
+        &'a self,
+        matchers: &'a [MatcherIdx],
+    ) -> impl Iterator<Item = (TallyIdx, i64)> + 'a {
+        let (first, last) = (Key::new(0), Key::new(u32::MAX as usize));
+        matchers.iter().flat_map(move |matcher| {
+            let terms =
+                self.carrying.range((*matcher, first, i64::MIN)..=(*matcher, last, i64::MAX));
+            terms.map(|((_, _, weight), tally)| (*tally, *weight))
+        })
+    }
+
+    /// Works out who feeds the tallies of selectors. To be called once, when all are there.
+    pub(crate) fn connect(&mut self, cluster: &Cluster, profiles: &Profiles) {
+        let mut by_first = Column::<MatcherIdx, Vec<(&[MatcherIdx], TallyIdx)>>::filled(
+            Vec::new(),
+            cluster.matchers.len(),
+        );
+        for ((matchers, _), tally) in &self.matching {
+            if let [first, rest @ ..] = matchers.as_slice() {
+                by_first[*first].push((rest, *tally));
+            }
+        }
+        for profile in profiles.present() {
+            let matched_by = profiles.matched_by(cluster, profile);
+            for (rest, tally) in matched_by.iter().flat_map(|matcher| &by_first[*matcher]) {
+                if rest.iter().all(|matcher| matched_by.binary_search(matcher).is_ok()) {
+                    self.fed_by[profile].push(*tally);
+                }
+            }
+        }
+    }
+
+    /// A task of the profile came to a node or left it.
+    pub(crate) fn moved(
+        &mut self,
+        labels: &NodeLabels,
+        profile: Profile,
+        node: NodeIdx,
+        delta: Delta,
+    ) {
+        for tally in &self.fed_by[profile] {
+            let tally = &mut self.rows[*tally];
+            let domain = labels.value(tally.key, node);
+            if domain.is_absent() {
+                continue;
+            }
+            if tally.counts.len() <= domain.at() {
+                tally.counts.resize(domain.at() + 1, Presence::default());
+            }
+            tally.counts[domain.at()].apply(delta);
+            tally.total.apply(delta);
+        }
+    }
+
+    /// How many tasks of the tally stand in the node's domain; `None` if the node has no domain.
+    pub(crate) fn count(
+        &self,
+        labels: &NodeLabels,
+        tally: TallyIdx,
+        node: NodeIdx,
+        view: View,
+    ) -> Option<u32> {
+        let tally = &self.rows[tally];
+        let domain = labels.value(tally.key, node);
+        let count = tally.counts.get(domain.at()).map_or(0, |count| count.of(view));
+        (!domain.is_absent()).then_some(count)
+    }
+
+    /// How many tasks of the tally stand in any domain.
+    pub(crate) fn total(&self, tally: TallyIdx, view: View) -> u32 {
+        self.rows[tally].total.of(view)
+    }
+}
+
+/// The row of a selector that some pod of the snapshot carries.
+pub(crate) fn matcher_row(cluster: &Cluster, matcher: &PodMatcher) -> MatcherIdx {
+    cluster.matchers.get(matcher).expect("the snapshot knows every selector its pods carry")
+}

@@ -1,0 +1,440 @@
+//! Kubernetes' filters and scores, as executed cases; see `filters/README.md`.
+
+#[path = "common/world.rs"]
+mod world;
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, NodeIdx, Ordinal},
+    facts::class::PodTemplate,
+    quantity::Quantity,
+    reason::{FitReport, Unfit},
+    resource::{Dimensions, PODS, Unit},
+};
+use kube_batch_framework::plugin::{Plugin, Scale, Sensitivity, View};
+use kube_batch_plugins::{
+    nodeorder::{NodeOrder, NodeOrderArguments},
+    predicates::{Predicates, PredicatesArguments},
+};
+use serde::Deserialize;
+use world::{World, node, waiting};
+
+/// Case files that are not run here, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("messages", "needs a session: fit, filters and the report together"),
+    ("preemption", "needs a session and the action preempt"),
+    ("totals", "needs Kubernetes' default weights and default spreading by Service"),
+];
+
+/// Cases that are not run: file, names, and why.
+const LEFT_OUT: &[(&str, &[&str], &str)] = &[
+    (
+        "nodeunschedulable-nodename",
+        &["nodename-no-match"],
+        "a pod that names its node is bound and not asked about",
+    ),
+    (
+        "tainttoleration-filter",
+        &["gt-gate-on", "gt-empty-key"],
+        "numeric operators are behind a gate that is off",
+    ),
+    (
+        "nodeaffinity-filter",
+        &["added-affinity-and-pod-affinity"],
+        "there is no affinity that the configuration adds",
+    ),
+    (
+        "nodeaffinity-score",
+        &["added-affinity-only", "added-affinity-and-own"],
+        "there is no affinity that the configuration adds",
+    ),
+    ("noderesourcesfit-filter", &["ignored-resource", "ignored-group"], "no resource is ignored"),
+    ("nodevolumelimits-filter", &["limit-volume-attachment"], "VolumeAttachments are not watched"),
+    (
+        "volumebinding-filter",
+        &["storage-capacity", "storage-capacity-max-volume-size"],
+        "CSIDriver and CSIStorageCapacity are not watched",
+    ),
+    (
+        "podtopologyspread-filter",
+        &["list-defaulting-filter"],
+        "Services are not watched, so there are no default constraints",
+    ),
+    (
+        "podtopologyspread-score",
+        &["system-defaults", "system-defaults-missing-zone"],
+        "Services are not watched, so there are no default constraints",
+    ),
+    (
+        "noderesources-leastallocated-score",
+        &["LeastAllocated-extended"],
+        "only CPU and memory are scored",
+    ),
+    (
+        "noderesources-mostallocated-score",
+        &["MostAllocated-extended"],
+        "only CPU and memory are scored",
+    ),
+    (
+        "noderesources-balancedallocation-score",
+        &["one-resource-only", "three-resources", "extended-partly-missing"],
+        "only CPU and memory are scored",
+    ),
+    (
+        "interpodaffinity-score",
+        &["hard-weight-0", "hard-weight-vs-preferred", "ignore-existing-preferred"],
+        "the worth of required terms is not configurable",
+    ),
+];
+
+/// Cases in which every node says something else than the filter of the file alone: file, name,
+/// what is said, and why.
+const SAID_OTHERWISE: &[(&str, &str, &str, &str)] = &[
+    (
+        "volumebinding-filter",
+        "bound-pv-missing",
+        "prefilter: persistentvolume \"pv1\" not found",
+        "the zone filter looks for the volume before any node is asked",
+    ),
+    (
+        "volumezone-filter",
+        "zone-unbound-immediate",
+        "prefilter: pod has unbound immediate PersistentVolumeClaims",
+        "volume binding is asked first",
+    ),
+    (
+        "volumezone-filter",
+        "zone-class-missing",
+        "prefilter: pod has unbound immediate PersistentVolumeClaims",
+        "volume binding is asked first",
+    ),
+    (
+        "interpodaffinity-filter",
+        "anti-invalid-selector",
+        "prefilter: parsing pod: a label selector of its pod affinity cannot be parsed",
+        "the API server has refused such a selector, so nobody reads the words",
+    ),
+];
+
+#[derive(Debug, Deserialize)]
+struct Case {
+    name: String,
+    pod: Pod,
+    expect: Expect,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Expect {
+    fits: BTreeMap<String, bool>,
+    reason: BTreeMap<String, String>,
+    #[serde(rename = "preemptionMayHelp")]
+    _preemption_may_help: BTreeMap<String, bool>,
+    message: Option<String>,
+    scores: BTreeMap<String, i64>,
+    scored_nodes: Vec<String>,
+    skipped: bool,
+    requests: Option<BTreeMap<String, String>>,
+    scoring_requests: Option<ScoringRequests>,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ScoringRequests {
+    cpu_milli: i64,
+    memory_bytes: i64,
+}
+
+/// What a case gave that it should not have.
+type Differences = Vec<String>;
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/filters")
+}
+
+fn cases(file: &str) -> Vec<(Case, World)> {
+    let path = directory().join(file).with_extension("yaml");
+    let text = fs::read_to_string(&path).expect("the case file can be read");
+    // Otherwise a label value of `y` would be a boolean.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let values: Vec<serde_json::Value> =
+        serde_saphyr::from_str_with_options(&text, options).expect("it is YAML");
+    let read = |value: serde_json::Value| {
+        let case: Case = serde_json::from_value(value.clone()).expect("it is a case");
+        let world: World = serde_json::from_value(value).expect("its manifests can be read");
+        (case, if file == "volumerestrictions-filter" { world.with_volumes() } else { world })
+    };
+    values.into_iter().map(read).collect()
+}
+
+/// Runs every case of a file. A case that is left out must differ: otherwise it can be run.
+fn run(file: &str, check: impl Fn(&str, &Case, &World) -> Differences) {
+    let mut failures = Vec::new();
+    for (case, world) in &cases(file) {
+        let mut lists = LEFT_OUT.iter().filter(|(of, ..)| *of == file);
+        let is_left_out = lists.any(|(_, names, _)| names.contains(&case.name.as_str()));
+        let differences = check(file, case, world);
+        if is_left_out && differences.is_empty() {
+            failures.push(format!("{file}/{}: is left out, but passes", case.name));
+        }
+        for difference in differences.iter().filter(|_| !is_left_out) {
+            failures.push(format!("{file}/{}: {difference}", case.name));
+        }
+    }
+    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The pod of the case in its world, with the answers of `predicates`.
+struct Asked {
+    cluster: Cluster,
+    class: ClassIdx,
+    plugin: Predicates,
+}
+
+impl Asked {
+    /// `None` if the pod does not wait for a node.
+    fn new(case: &Case, world: &World) -> Option<Self> {
+        let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+        let class = waiting(&cluster)?;
+        let mut plugin = Predicates::new(PredicatesArguments::default());
+        plugin.on_session_open(&cluster);
+        Some(Self { cluster, class, plugin })
+    }
+
+    /// Why the pod cannot go to a node, as far as rules of these sensitivities say: of several
+    /// reasons the first that Kubernetes would give.
+    fn refusal(&self, node: NodeIdx, asked: &[Sensitivity]) -> Option<Unfit> {
+        let Self { cluster, class, plugin } = self;
+        let sensitivities = plugin.sensitivities(cluster, *class);
+        asked
+            .iter()
+            .copied()
+            .filter(|sensitivity| sensitivities.has(*sensitivity))
+            .filter_map(|s| plugin.predicate(cluster, *class, node, s, View::Now).err())
+            .min()
+    }
+}
+
+/// Compares refusals by rules of these sensitivities: cases ask one filter alone, and a case about
+/// one kind of rule may break one of another kind.
+fn filters(sensitivities: &[Sensitivity]) -> impl Fn(&str, &Case, &World) -> Differences {
+    move |file, case, world| {
+        let Some(asked) = Asked::new(case, world) else {
+            return vec!["does not wait for a node".to_owned()];
+        };
+        let cluster = &asked.cluster;
+        let n_nodes = cluster.nodes.facts.len();
+        let mut otherwise = SAID_OTHERWISE.iter();
+        let said = otherwise.find(|(of, name, ..)| *of == file && *name == case.name);
+        let said = said.map(|(_, _, said, _)| *said);
+        let everywhere = asked.plugin.class_admitted(cluster, asked.class).err();
+        let mut report = match &everywhere {
+            Some(reason) => FitReport::everywhere(n_nodes, reason.clone()),
+            None => FitReport::new(n_nodes),
+        };
+        let mut differences = Vec::new();
+        for (name, fits) in &case.expect.fits {
+            let reason = match &everywhere {
+                Some(reason) => Some(format!("prefilter: {reason}")),
+                None => asked.refusal(node(cluster, name), sensitivities).map(|reason| {
+                    let reason = reason.text(&cluster.dimensions);
+                    report.add(&reason, 1);
+                    reason.into_owned()
+                }),
+            };
+            let alone = case.expect.reason.get(name).map(String::as_str).filter(|_| !fits);
+            let expected = said.or(alone);
+            if reason.as_deref() != expected {
+                differences.push(format!("node {name} should say {expected:?}, says {reason:?}"));
+            }
+        }
+        if let Some(message) = case.expect.message.as_ref().filter(|_| said.is_none())
+            && report.to_string() != *message
+        {
+            differences.push(format!("the message should be {message:?}, is \"{report}\""));
+        }
+        differences
+    }
+}
+
+fn room(_: &str, case: &Case, world: &World) -> Differences {
+    let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+    let class = waiting(&cluster).expect("the pod waits");
+    let text = |dim: Dim| {
+        let unfit = if dim.at() == Dimensions::PODS {
+            Unfit::TooManyPods
+        } else {
+            Unfit::Insufficient(dim)
+        };
+        unfit.text(&cluster.dimensions).into_owned()
+    };
+    let mut differences = Vec::new();
+    for (name, fits) in &case.expect.fits {
+        let row = node(&cluster, name);
+        let lacking = cluster.nodes.lacking(row, &cluster.classes.request[class]);
+        let mut reasons: Vec<String> = lacking.map(text).collect();
+        reasons.sort_unstable();
+        let expected = case.expect.reason.get(name).map_or("", String::as_str);
+        let mut expected: Vec<&str> = expected.split(", ").filter(|r| !r.is_empty()).collect();
+        expected.sort_unstable();
+        if reasons != expected || *fits != reasons.is_empty() {
+            differences.push(format!("node {name} should lack {expected:?}, lacks {reasons:?}"));
+        }
+    }
+    differences
+}
+
+fn requests(_: &str, case: &Case, world: &World) -> Differences {
+    let mut world = world.clone();
+    world.existing_pods.push(case.pod.clone());
+    let cluster = world.snapshot(&[]);
+    let bound = cluster.classes.template.values().next();
+    let waits = || {
+        let cluster = World::default().snapshot(std::slice::from_ref(&case.pod));
+        cluster.classes.template.values().next().expect("the pod is in the snapshot").clone()
+    };
+    compare_requests(&case.expect, &bound.cloned().unwrap_or_else(waits))
+}
+
+fn compare_requests(expect: &Expect, template: &PodTemplate) -> Differences {
+    let positive = template.request.iter().filter(|(name, amount)| ***name != *PODS && *amount > 0);
+    let requests: BTreeMap<&str, i64> =
+        positive.map(|(name, amount)| (name.as_str(), amount)).collect();
+    let wanted = expect.requests.iter().flatten().map(|(name, text)| {
+        let quantity: Quantity = text.parse().expect("the expected amount can be read");
+        (name.as_str(), Unit::of(name).amount(quantity))
+    });
+    let wanted: BTreeMap<&str, i64> = wanted.filter(|(_, amount)| *amount > 0).collect();
+    let mut differences = Vec::new();
+    if requests != wanted {
+        differences.push(format!("should request {wanted:?}, requests {requests:?}"));
+    }
+    let scoring = ScoringRequests {
+        cpu_milli: template.scoring.cpu_milli,
+        memory_bytes: template.scoring.memory_bytes,
+    };
+    if let Some(wanted) = expect.scoring_requests.as_ref().filter(|wanted| **wanted != scoring) {
+        differences.push(format!("scores should count {wanted:?}, count {scoring:?}"));
+    }
+    differences
+}
+
+const NO_WEIGHTS: NodeOrderArguments = NodeOrderArguments {
+    nodeaffinity: 0,
+    podaffinity: 0,
+    leastrequested: 0,
+    balancedresource: 0,
+    mostrequested: 0,
+    tainttoleration: 0,
+    podtopologyspread: 0,
+    imagelocality: 0,
+};
+
+/// Compares the scores of one term, alone and with weight 1.
+fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differences {
+    move |_, case, world| {
+        let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+        let class = waiting(&cluster).expect("the pod waits");
+        let mut plugin = NodeOrder::new(weights);
+        plugin.on_session_open(&cluster);
+        let terms = plugin.score_terms(&cluster, class);
+        let Some(term) = terms.first() else {
+            let expected = &case.expect.scores;
+            let are_equal = expected.values().min() == expected.values().max();
+            return if case.expect.skipped || are_equal {
+                Vec::new()
+            } else {
+                vec![format!("is not scored, should be {expected:?}")]
+            };
+        };
+        let names = &case.expect.scored_nodes;
+        let nodes: Vec<NodeIdx> = names.iter().map(|name| node(&cluster, name)).collect();
+        let mut raw = vec![0; nodes.len()];
+        if term.scale == Scale::Joint {
+            plugin.score_all(&cluster, class, &nodes, term.id, &mut raw);
+        } else {
+            let score = |node: &NodeIdx| plugin.score(&cluster, class, *node, term.id);
+            raw = nodes.iter().map(score).collect();
+        }
+        let largest = raw.iter().copied().max().unwrap_or(0);
+        let scaled = raw.iter().map(|raw| term.scale.apply(*raw, largest));
+        let scores: BTreeMap<String, i64> = names.iter().cloned().zip(scaled).collect();
+        if scores == case.expect.scores {
+            Vec::new()
+        } else {
+            vec![format!("should score {:?}, scores {scores:?}", case.expect.scores)]
+        }
+    }
+}
+
+macro_rules! run {
+    ($($test:ident: $file:literal, $check:expr;)*) => {
+        const RUN: &[&str] = &[$($file),*];
+
+        $(#[test]
+        fn $test() {
+            run($file, $check);
+        })*
+    };
+}
+
+run! {
+    requests_are_effective: "effective-requests", requests;
+    room_is_exact: "noderesourcesfit-filter", room;
+    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Sensitivity::Fixed]);
+    taints_keep_away: "tainttoleration-filter", filters(&[Sensitivity::Fixed]);
+    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Sensitivity::Fixed]);
+    host_ports_keep_away: "nodeports-filter", filters(&[Sensitivity::Node]);
+    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Sensitivity::ALL);
+    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Sensitivity::Node]);
+    claims_find_their_volumes: "volumebinding-filter", filters(&Sensitivity::ALL);
+    volume_zones_keep_away: "volumezone-filter", filters(&[Sensitivity::Fixed]);
+    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Sensitivity::Cluster]);
+    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Sensitivity::Cluster]);
+    emptier_nodes_score: "noderesources-leastallocated-score",
+        scores(NodeOrderArguments { leastrequested: 1, ..NO_WEIGHTS });
+    fuller_nodes_score: "noderesources-mostallocated-score",
+        scores(NodeOrderArguments { mostrequested: 1, ..NO_WEIGHTS });
+    balanced_nodes_score: "noderesources-balancedallocation-score",
+        scores(NodeOrderArguments { balancedresource: 1, ..NO_WEIGHTS });
+    preferred_nodes_score: "nodeaffinity-score",
+        scores(NodeOrderArguments { nodeaffinity: 1, ..NO_WEIGHTS });
+    nodes_without_taints_score: "tainttoleration-score",
+        scores(NodeOrderArguments { tainttoleration: 1, ..NO_WEIGHTS });
+    preferred_company_scores: "interpodaffinity-score",
+        scores(NodeOrderArguments { podaffinity: 1, ..NO_WEIGHTS });
+    emptier_domains_score: "podtopologyspread-score",
+        scores(NodeOrderArguments { podtopologyspread: 1, ..NO_WEIGHTS });
+    present_images_score: "imagelocality-score",
+        scores(NodeOrderArguments { imagelocality: 1, ..NO_WEIGHTS });
+}
+
+#[test]
+fn every_file_is_run_or_listed() {
+    let mut files: Vec<String> = fs::read_dir(directory())
+        .expect("the directory can be read")
+        .map(|entry| entry.expect("the entry can be read").file_name().into_string())
+        .filter_map(|name| name.ok()?.strip_suffix(".yaml").map(str::to_owned))
+        .collect();
+    files.sort_unstable();
+    let mut known: Vec<&str> =
+        RUN.iter().chain(NOT_RUN.iter().map(|(file, _)| file)).copied().collect();
+    known.sort_unstable();
+    assert_eq!(files, known);
+}
+
+#[test]
+fn listed_cases_exist() {
+    let left_out = LEFT_OUT.iter().flat_map(|(file, names, reason)| {
+        assert!(!reason.is_empty());
+        names.iter().map(move |name| (*file, *name))
+    });
+    let otherwise = SAID_OTHERWISE.iter().map(|(file, name, ..)| (*file, *name));
+    for (file, name) in left_out.chain(otherwise) {
+        let exists = cases(file).iter().any(|(case, _)| case.name == name);
+        assert!(exists, "{file} has no case {name}");
+    }
+}

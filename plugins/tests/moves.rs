@@ -1,0 +1,138 @@
+//! What `predicates` and `nodeorder` count follows the moves of a session.
+
+#[path = "common/crowd.rs"]
+mod crowd;
+#[path = "common/world.rs"]
+#[expect(dead_code, reason = "only part of it is needed here")]
+mod world;
+
+use crowd::{members, snapshot, steps};
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, NodeIdx},
+    name::Name,
+    reason::Unfit,
+};
+use kube_batch_framework::plugin::{Change, Plugin, Scale, ScoreTerm, Sensitivity, View};
+use kube_batch_plugins::{
+    nodeorder::{NodeOrder, NodeOrderArguments},
+    predicates::{Predicates, PredicatesArguments},
+};
+use proptest::prelude::*;
+
+struct Plugins {
+    predicates: Predicates,
+    nodeorder: NodeOrder,
+}
+
+/// Everything the two plugins say about one class.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    class: ClassIdx,
+    admitted: Result<(), Name>,
+    refusals: Vec<(Sensitivity, View, Vec<Option<Unfit>>)>,
+    scores: Vec<(ScoreTerm, Vec<i64>)>,
+}
+
+impl Plugins {
+    fn open(cluster: &Cluster) -> Self {
+        let weights = NodeOrderArguments {
+            mostrequested: 1,
+            imagelocality: 1,
+            ..NodeOrderArguments::default()
+        };
+        let mut plugins = Self {
+            predicates: Predicates::new(PredicatesArguments::default()),
+            nodeorder: NodeOrder::new(weights),
+        };
+        plugins.predicates.on_session_open(cluster);
+        plugins.nodeorder.on_session_open(cluster);
+        plugins
+    }
+
+    fn moved(&mut self, cluster: &mut Cluster, change: Change) {
+        cluster.set_placement(change.task, change.to);
+        self.predicates.on_placement(cluster, &change);
+        self.nodeorder.on_placement(cluster, &change);
+    }
+
+    fn answers(&self, cluster: &Cluster, classes: &[ClassIdx]) -> Vec<Answers> {
+        classes.iter().map(|class| self.about(cluster, *class)).collect()
+    }
+
+    fn about(&self, cluster: &Cluster, class: ClassIdx) -> Answers {
+        let nodes: Vec<NodeIdx> = cluster.nodes.facts.ids().collect();
+        let sensitivities = self.predicates.sensitivities(cluster, class);
+        let mut refusals = Vec::new();
+        for sensitivity in Sensitivity::ALL.into_iter().filter(|s| sensitivities.has(*s)) {
+            for view in [View::Now, View::Later] {
+                let says = |node: &NodeIdx| {
+                    self.predicates.predicate(cluster, class, *node, sensitivity, view).err()
+                };
+                refusals.push((sensitivity, view, nodes.iter().map(says).collect()));
+            }
+        }
+        let score = |term: ScoreTerm| {
+            let mut scores: Vec<i64> = vec![0; nodes.len()];
+            if term.scale == Scale::Joint {
+                self.nodeorder.score_all(cluster, class, &nodes, term.id, &mut scores);
+            } else {
+                let raw = |node: &NodeIdx| self.nodeorder.score(cluster, class, *node, term.id);
+                scores = nodes.iter().map(raw).collect();
+            }
+            (term, scores)
+        };
+        let terms = self.nodeorder.score_terms(cluster, class);
+        Answers {
+            class,
+            admitted: self.predicates.class_admitted(cluster, class),
+            refusals,
+            scores: terms.into_iter().map(score).collect(),
+        }
+    }
+}
+
+fn asked_classes(cluster: &Cluster) -> Vec<ClassIdx> {
+    let tasks = cluster.tasks.facts.ids().filter(|task| cluster.is_waiting(*task));
+    let mut classes: Vec<ClassIdx> = tasks.map(|task| cluster.tasks.class[task]).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    classes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_move_and_its_reverse_leave_no_trace(members in members(), steps in steps()) {
+        let mut cluster = snapshot(&members, true);
+        let classes = asked_classes(&cluster);
+        let mut plugins = Plugins::open(&cluster);
+        let mut taken = Vec::new();
+        for step in steps {
+            let Some((task, to)) = step.target(&cluster) else { continue };
+            taken.push((plugins.answers(&cluster, &classes), task, cluster.tasks.placement[task]));
+            let from = cluster.tasks.placement[task];
+            plugins.moved(&mut cluster, Change { task, from, to });
+        }
+        for (before, task, to) in taken.into_iter().rev() {
+            let from = cluster.tasks.placement[task];
+            plugins.moved(&mut cluster, Change { task, from, to });
+            prop_assert_eq!(before, plugins.answers(&cluster, &classes));
+        }
+    }
+
+    #[test]
+    fn following_the_moves_is_as_good_as_starting_anew(members in members(), steps in steps()) {
+        let mut cluster = snapshot(&members, false);
+        let classes = asked_classes(&cluster);
+        let mut plugins = Plugins::open(&cluster);
+        for step in steps {
+            let Some((task, to)) = step.target(&cluster) else { continue };
+            let from = cluster.tasks.placement[task];
+            plugins.moved(&mut cluster, Change { task, from, to });
+        }
+        let anew = Plugins::open(&cluster);
+        prop_assert_eq!(plugins.answers(&cluster, &classes), anew.answers(&cluster, &classes));
+    }
+}

@@ -1,0 +1,260 @@
+//! What the cases of `filters/` do not show: conditions, views, sensitivities, terms left out.
+
+#[path = "common/world.rs"]
+#[expect(dead_code, reason = "only part of it is needed here")]
+mod world;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
+    reason::Unfit,
+    status::{Placement, TaskStatus},
+};
+use kube_batch_framework::plugin::{Change, Plugin, Scale, Sensitivities, Sensitivity, View};
+use kube_batch_plugins::{
+    nodeorder::{NodeOrder, NodeOrderArguments},
+    predicates::{Predicates, PredicatesArguments},
+};
+use serde_json::{Value, json};
+use world::{World, node};
+
+fn read(world: Value) -> World {
+    serde_json::from_value(world).expect("the manifests can be read")
+}
+
+fn pod(name: &str, spec: Value) -> Pod {
+    let labels = json!({"app": "a"});
+    let manifest = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+    serde_json::from_value(manifest).expect("the pod can be read")
+}
+
+fn task(cluster: &Cluster, name: &str) -> TaskIdx {
+    let mut tasks = cluster.tasks.facts.iter();
+    tasks.find(|(_, facts)| *facts.key.name == *name).expect("the pod exists").0
+}
+
+fn class(cluster: &Cluster, name: &str) -> ClassIdx {
+    cluster.tasks.class[task(cluster, name)]
+}
+
+fn predicates(cluster: &Cluster, arguments: PredicatesArguments) -> Predicates {
+    let mut plugin = Predicates::new(arguments);
+    plugin.on_session_open(cluster);
+    plugin
+}
+
+fn nodeorder(cluster: &Cluster, arguments: NodeOrderArguments) -> NodeOrder {
+    let mut plugin = NodeOrder::new(arguments);
+    plugin.on_session_open(cluster);
+    plugin
+}
+
+/// Moves a task and tells the plugin.
+fn place(cluster: &mut Cluster, plugin: &mut dyn Plugin, name: &str, to: Placement) {
+    let task = task(cluster, name);
+    let from = cluster.set_placement(task, to);
+    plugin.on_placement(cluster, &Change { task, from, to });
+}
+
+fn anti_affinity(key: &str) -> Value {
+    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": "a"}}});
+    json!({"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term]
+    }}})
+}
+
+fn on(status: TaskStatus, cluster: &Cluster, name: &str) -> Placement {
+    Placement { status, node: Some(node(cluster, name)) }
+}
+
+#[test]
+fn node_conditions_refuse_as_the_arguments_say() {
+    let with = |name: &str, condition: &str, status: &str| {
+        let conditions = json!([{"type": condition, "status": status}]);
+        json!({"metadata": {"name": name}, "status": {"conditions": conditions}})
+    };
+    let world = read(json!({"nodes": [
+        with("deaf", "NetworkUnavailable", "True"), with("disk", "DiskPressure", "True"),
+        with("memory", "MemoryPressure", "True"), with("pid", "PIDPressure", "True"),
+        with("lost", "Ready", "Unknown"), with("fine", "Ready", "True"),
+        {"metadata": {"name": "silent"}},
+    ]}));
+    let requests = json!({"requests": {"memory": "1"}});
+    let cluster = world.snapshot(&[
+        pod("best-effort", json!({"containers": [{"name": "c"}]})),
+        pod("burstable", json!({"containers": [{"name": "c", "resources": requests}]})),
+    ]);
+    let off = predicates(&cluster, PredicatesArguments::default());
+    let on = PredicatesArguments { memory_pressure: true, disk_pressure: true, pid_pressure: true };
+    let on = predicates(&cluster, on);
+    let says = |plugin: &Predicates, pod: &str, name: &str| {
+        let (class, node) = (class(&cluster, pod), node(&cluster, name));
+        plugin.predicate(&cluster, class, node, Sensitivity::Fixed, View::Now).err()
+    };
+    for plugin in [&off, &on] {
+        assert_eq!(says(plugin, "burstable", "deaf"), Some(Unfit::NetworkUnavailable));
+        assert_eq!(says(plugin, "burstable", "lost"), Some(Unfit::NotReady));
+        assert_eq!(says(plugin, "burstable", "fine"), None);
+        assert_eq!(says(plugin, "burstable", "silent"), None);
+    }
+    for name in ["disk", "memory", "pid"] {
+        assert_eq!(says(&off, "best-effort", name), None);
+    }
+    assert_eq!(says(&on, "best-effort", "memory"), Some(Unfit::MemoryPressure));
+    assert_eq!(says(&on, "burstable", "memory"), None);
+    assert_eq!(says(&on, "burstable", "disk"), Some(Unfit::DiskPressure));
+    assert_eq!(says(&on, "burstable", "pid"), Some(Unfit::PidPressure));
+}
+
+#[test]
+fn a_class_asks_for_no_more_than_its_rules_need() {
+    let fixed = Sensitivities::only(Sensitivity::Fixed);
+    let of = |pods: &[Pod], name: &str| {
+        let cluster = read(json!({"nodes": [{"metadata": {"name": "n"}}]})).snapshot(pods);
+        let plugin = predicates(&cluster, PredicatesArguments::default());
+        plugin.sensitivities(&cluster, class(&cluster, name))
+    };
+    let plain = pod("plain", json!({"nodeSelector": {"a": "b"}}));
+    let port =
+        json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]}]});
+    assert_eq!(of(std::slice::from_ref(&plain), "plain"), fixed);
+    assert_eq!(of(&[pod("port", port)], "port"), fixed.with_if(Sensitivity::Node, true));
+    let lonely = pod("lonely", anti_affinity("zone"));
+    let cluster = fixed.with_if(Sensitivity::Cluster, true);
+    assert_eq!(of(&[plain.clone(), lonely.clone()], "lonely"), cluster);
+    assert_eq!(of(&[plain, lonely], "plain"), cluster);
+}
+
+#[test]
+fn terms_that_cannot_tell_nodes_apart_are_left_out() {
+    let terms = |nodes: Value, pods: &[Pod], name: &str| {
+        let cluster = read(json!({"nodes": nodes})).snapshot(pods);
+        let every = NodeOrderArguments { imagelocality: 1, ..NodeOrderArguments::default() };
+        let plugin = nodeorder(&cluster, every);
+        plugin.score_terms(&cluster, class(&cluster, name)).len()
+    };
+    let bare = json!([{"metadata": {"name": "n"}}]);
+    let idle = pod("idle", json!({}));
+    assert_eq!(terms(bare.clone(), std::slice::from_ref(&idle), "idle"), 1);
+    let requests = json!({"requests": {"cpu": "1"}});
+    let busy = json!({"containers": [{"name": "c", "image": "i", "resources": requests}]});
+    assert_eq!(terms(bare, &[pod("busy", busy.clone())], "busy"), 2);
+    let taint = json!([{"key": "k", "effect": "PreferNoSchedule"}]);
+    let rich = json!([
+        {"metadata": {"name": "tainted"}, "spec": {"taints": taint}},
+        {"metadata": {"name": "n"}, "status": {"images": [{"names": ["i"], "sizeBytes": 1}]}},
+    ]);
+    assert_eq!(terms(rich, &[pod("busy", busy)], "busy"), 4);
+}
+
+#[test]
+fn what_is_on_its_way_out_counts_until_it_is_gone() {
+    let claim = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    let mut user = anti_affinity("zone");
+    user["volumes"] = claim.clone();
+    user["nodeName"] = json!("n");
+    let world = read(json!({
+        "nodes": [{"metadata": {"name": "n", "labels": {"zone": "z"}}}],
+        "existingPods": [pod("user", user)],
+        "persistentVolumes": [{"metadata": {"name": "v"}}],
+        "persistentVolumeClaims": [{
+            "metadata": {"name": "c", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
+        }],
+    }));
+    let mut cluster =
+        world.snapshot(&[pod("heir", json!({"volumes": claim})), pod("shy", json!({}))]);
+    let mut plugin = predicates(&cluster, PredicatesArguments::default());
+    let releasing = on(TaskStatus::Releasing, &cluster, "n");
+    place(&mut cluster, &mut plugin, "user", releasing);
+    let says = |name: &str, view: View| {
+        let (class, node) = (class(&cluster, name), node(&cluster, "n"));
+        plugin.predicate(&cluster, class, node, Sensitivity::Cluster, view).err()
+    };
+    assert_eq!(says("heir", View::Now), Some(Unfit::ClaimInUse));
+    assert_eq!(says("heir", View::Later), None);
+    assert_eq!(says("shy", View::Now), Some(Unfit::ExistingAntiAffinity));
+    assert_eq!(says("shy", View::Later), None);
+}
+
+#[test]
+fn what_is_on_its_way_out_counts_in_scores() {
+    let requests = json!({"requests": {"cpu": "1"}});
+    let containers = json!([{"name": "c", "resources": requests}]);
+    let running = json!({"nodeName": "n", "containers": containers});
+    let near = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+        "weight": 1,
+        "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}},
+    }]}});
+    let world = read(json!({
+        "nodes": [
+            {"metadata": {"name": "m", "labels": {"zone": "y"}}},
+            {
+                "metadata": {"name": "n", "labels": {"zone": "z"}},
+                "status": {"allocatable": {"cpu": "4", "memory": "4Gi"}},
+            },
+        ],
+        "existingPods": [pod("old", running)],
+    }));
+    let new = json!({"affinity": near, "containers": containers});
+    let mut cluster = world.snapshot(&[pod("new", new)]);
+    let mut plugin = nodeorder(&cluster, NodeOrderArguments::default());
+    let class = class(&cluster, "new");
+    let nodes = [node(&cluster, "m"), node(&cluster, "n")];
+    let scores = |plugin: &NodeOrder, cluster: &Cluster| {
+        let terms = plugin.score_terms(cluster, class).into_iter();
+        let all = terms.map(|term| {
+            let mut scores = [0; 2];
+            if term.scale == Scale::Joint {
+                plugin.score_all(cluster, class, &nodes, term.id, &mut scores);
+            } else {
+                scores = nodes.map(|node| plugin.score(cluster, class, node, term.id));
+            }
+            scores
+        });
+        all.collect::<Vec<_>>()
+    };
+    let before = scores(&plugin, &cluster);
+    assert!(before.contains(&[0, 100]));
+    let releasing = on(TaskStatus::Releasing, &cluster, "n");
+    place(&mut cluster, &mut plugin, "old", releasing);
+    assert_eq!(scores(&plugin, &cluster), before);
+}
+
+#[test]
+fn a_volume_is_promised_once() {
+    let user = |name: &str| {
+        pod(name, json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}))
+    };
+    let claim = |name: &str| {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"storageClassName": "wait", "accessModes": ["ReadWriteOnce"]},
+        })
+    };
+    let world = read(json!({
+        "nodes": [{"metadata": {"name": "n"}}],
+        "storageClasses": [{
+            "metadata": {"name": "wait"}, "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }],
+        "persistentVolumes": [{
+            "metadata": {"name": "v"},
+            "spec": {"storageClassName": "wait", "accessModes": ["ReadWriteOnce"]},
+        }],
+        "persistentVolumeClaims": [claim("first"), claim("second")],
+    }));
+    let mut cluster = world.snapshot(&[user("first"), user("second")]);
+    let mut plugin = predicates(&cluster, PredicatesArguments::default());
+    let says = |plugin: &Predicates, cluster: &Cluster, name: &str| {
+        let (class, node) = (class(cluster, name), node(cluster, "n"));
+        plugin.predicate(cluster, class, node, Sensitivity::Cluster, View::Now).err()
+    };
+    assert_eq!(says(&plugin, &cluster, "second"), None);
+    let allocated = on(TaskStatus::Allocated, &cluster, "n");
+    place(&mut cluster, &mut plugin, "first", allocated);
+    assert_eq!(says(&plugin, &cluster, "second"), Some(Unfit::NoVolume));
+    place(&mut cluster, &mut plugin, "first", Placement::PENDING);
+    assert_eq!(says(&plugin, &cluster, "second"), None);
+}
