@@ -21,6 +21,11 @@ use kube_batch_framework::{
     plugin::{Enabled, Plugin, Policy},
 };
 
+use self::{
+    nodeorder::{NodeOrder, NodeOrderArguments},
+    predicates::{Predicates, PredicatesArguments},
+};
+
 /// Everything that can be configured.
 pub const CATALOG: Catalog = Catalog {
     actions: &["reclaim", "allocate", "backfill", "preempt"],
@@ -53,32 +58,46 @@ pub const CATALOG: Catalog = Catalog {
         PluginSpec {
             name: "predicates",
             about: "Kubernetes' own rules on where a pod may run",
-            arguments: &PREDICATE_ARGUMENTS,
+            arguments: &[MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE],
         },
         PluginSpec {
             name: "nodeorder",
             about: "Kubernetes' own scores of where a pod should run",
-            arguments: &NODEORDER_ARGUMENTS,
+            arguments: &[
+                NODE_AFFINITY,
+                POD_AFFINITY,
+                LEAST_REQUESTED,
+                BALANCED_RESOURCE,
+                MOST_REQUESTED,
+                TAINT_TOLERATION,
+                POD_TOPOLOGY_SPREAD,
+                IMAGE_LOCALITY,
+            ],
         },
     ],
 };
 
-const PREDICATE_ARGUMENTS: [ArgumentSpec; 3] = [
-    switch("predicate.MemoryPressureEnable", "keep pods of QoS class BestEffort off such nodes"),
-    switch("predicate.DiskPressureEnable", "keep pods off nodes under disk pressure"),
-    switch("predicate.PIDPressureEnable", "keep pods off nodes short of process ids"),
-];
+const MEMORY_PRESSURE: ArgumentSpec =
+    switch("predicate.MemoryPressureEnable", "keep pods of QoS class BestEffort off such nodes");
+const DISK_PRESSURE: ArgumentSpec =
+    switch("predicate.DiskPressureEnable", "keep pods off nodes under disk pressure");
+const PID_PRESSURE: ArgumentSpec =
+    switch("predicate.PIDPressureEnable", "keep pods off nodes short of process ids");
 
-const NODEORDER_ARGUMENTS: [ArgumentSpec; 8] = [
-    weight("nodeaffinity.weight", 1, "preferred node affinity"),
-    weight("podaffinity.weight", 1, "preferred affinity and anti-affinity to other pods"),
-    weight("leastrequested.weight", 1, "nodes with more room"),
-    weight("balancedresource.weight", 1, "nodes whose CPU and memory fill evenly"),
-    weight("mostrequested.weight", 0, "nodes with less room, to pack"),
-    weight("tainttoleration.weight", 1, "nodes with fewer PreferNoSchedule taints"),
-    weight("podtopologyspread.weight", 1, "spread constraints that may be violated"),
-    weight("imagelocality.weight", 0, "nodes that have the images"),
-];
+const NODE_AFFINITY: ArgumentSpec = weight("nodeaffinity.weight", 1, "preferred node affinity");
+const POD_AFFINITY: ArgumentSpec =
+    weight("podaffinity.weight", 1, "preferred affinity and anti-affinity to other pods");
+const LEAST_REQUESTED: ArgumentSpec = weight("leastrequested.weight", 1, "nodes with more room");
+const BALANCED_RESOURCE: ArgumentSpec =
+    weight("balancedresource.weight", 1, "nodes whose CPU and memory fill evenly");
+const MOST_REQUESTED: ArgumentSpec =
+    weight("mostrequested.weight", 0, "nodes with less room, to pack");
+const TAINT_TOLERATION: ArgumentSpec =
+    weight("tainttoleration.weight", 1, "nodes with fewer PreferNoSchedule taints");
+const POD_TOPOLOGY_SPREAD: ArgumentSpec =
+    weight("podtopologyspread.weight", 1, "spread constraints that may be violated");
+const IMAGE_LOCALITY: ArgumentSpec =
+    weight("imagelocality.weight", 0, "nodes that have the images");
 
 const fn switch(key: &'static str, about: &'static str) -> ArgumentSpec {
     ArgumentSpec { key, kind: ArgumentKind::Bool, default: 0, about }
@@ -109,7 +128,21 @@ pub fn plugin(name: &str, arguments: &Arguments) -> Option<Box<dyn Plugin>> {
         "gang" => Box::new(gang::Gang),
         "priority" => Box::new(priority::Priority),
         "proportion" => Box::new(proportion::Proportion::default()),
-        "predicates" | "nodeorder" => Box::new(conformance::Conformance),
+        "predicates" => Box::new(Predicates::new(PredicatesArguments {
+            memory_pressure: arguments.get(&MEMORY_PRESSURE) == 1,
+            disk_pressure: arguments.get(&DISK_PRESSURE) == 1,
+            pid_pressure: arguments.get(&PID_PRESSURE) == 1,
+        })),
+        "nodeorder" => Box::new(NodeOrder::new(NodeOrderArguments {
+            nodeaffinity: arguments.get(&NODE_AFFINITY),
+            podaffinity: arguments.get(&POD_AFFINITY),
+            leastrequested: arguments.get(&LEAST_REQUESTED),
+            balancedresource: arguments.get(&BALANCED_RESOURCE),
+            mostrequested: arguments.get(&MOST_REQUESTED),
+            tainttoleration: arguments.get(&TAINT_TOLERATION),
+            podtopologyspread: arguments.get(&POD_TOPOLOGY_SPREAD),
+            imagelocality: arguments.get(&IMAGE_LOCALITY),
+        })),
         _ => return None,
     })
 }

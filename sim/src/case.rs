@@ -150,13 +150,8 @@ fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
 
 fn read_conf(config: &Cursor<'_>, problems: &Problems) -> Option<Conf> {
     match conf::read(config.node(), config.path(), &CATALOG) {
-        Ok(read) => {
-            // A case is a test: what has no effect in it is a mistake. Bad argument values stay
-            // warnings, because a case may be about them.
-            let misspelt = |problem: &Problem| problem.message.starts_with("unknown key");
-            read.warnings.into_iter().filter(misspelt).for_each(|p| problems.add(p));
-            Some(read.conf)
-        }
+        // What has no effect is a warning in a configuration, and a case may be about it.
+        Ok(read) => Some(read.conf),
         Err(found) => {
             found.into_iter().for_each(|problem| problems.add(problem));
             None
