@@ -175,7 +175,7 @@ fn place_one(
         Room::Any if only_now => session.best_node_in(class, View::Now),
         Room::Any => session.best_node(class),
         Room::Lent(lending) => {
-            if !lending.allows(session.cluster().request(task)) {
+            if lending.withholds(session.cluster().request(task)) {
                 return Placed::No(Failure::HeldBack);
             }
             session.best_node_in(class, View::Now)
@@ -196,8 +196,12 @@ fn place_one(
 }
 
 impl Lending {
-    fn allows(&self, request: &Request) -> bool {
-        request.shared().all(|(dim, amount)| self.idle[dim] - amount >= self.held_back[dim])
+    /// Whether the room is there, but not for lending.
+    fn withholds(&self, request: &Request) -> bool {
+        request.shared().any(|(dim, amount)| {
+            let left = self.idle[dim] - amount;
+            (0..self.held_back[dim]).contains(&left)
+        })
     }
 
     fn take(&mut self, request: &Request) {

@@ -31,7 +31,7 @@ pub use self::{
     problem::{Problem, Problems, suggest},
     reader::{Cursor, MapReader},
     scalar::Number,
-    stream::{Limits, Position, Shape, Stream},
+    stream::{Limits, Position, Shape, Stream, Take},
 };
 
 /// A value and the place it starts at.

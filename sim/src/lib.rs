@@ -4,6 +4,7 @@ pub mod case;
 pub mod check;
 pub mod controllers;
 pub mod objects;
+pub mod outcome;
 pub mod runner;
 pub mod suite;
 pub mod world;

@@ -230,7 +230,7 @@ fn anchors(file: &Path) -> Option<BTreeSet<String>> {
     Some(anchors)
 }
 
-/// `docs/parity.md#row` in a comment names a row that is there.
+/// A row of the parity ledger that a comment names is there.
 fn parity_references() -> anyhow::Result<Vec<String>> {
     let rows = anchors(&root().join("docs/parity.md")).unwrap_or_default();
     let mut breaches = Vec::new();

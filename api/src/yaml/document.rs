@@ -39,22 +39,11 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Where the JSON in this document starts, if it starts like JSON: byte and line.
-    pub fn json_start(&self) -> Option<(usize, u32)> {
-        let mut at = 0;
-        let mut line = self.line;
-        if self.bytes.starts_with(b"---") {
-            at = 3;
-        }
-        loop {
-            match self.bytes.get(at)? {
-                b'\n' => line += 1,
-                b' ' | b'\t' | b'\r' => {}
-                b'{' | b'[' => return Some((at, line)),
-                _ => return None,
-            }
-            at += 1;
-        }
+    /// Whether the document starts like JSON.
+    pub fn is_like_json(&self) -> bool {
+        let bytes = self.bytes.strip_prefix(BOM).unwrap_or(self.bytes);
+        let bytes = bytes.strip_prefix(b"---").unwrap_or(bytes);
+        matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
     }
 
     fn problem_at(&self, at: usize, message: String) -> Problem {
@@ -230,13 +219,14 @@ mod tests {
 
     #[test]
     fn json_is_recognised_by_its_start() {
-        let start =
-            |text: &'static str| documents(text.as_bytes()).next().expect("one").json_start();
-        assert_eq!(start("{}"), Some((0, 1)));
-        assert_eq!(start("--- [\n"), Some((4, 1)));
-        assert_eq!(start("---\n\n {"), Some((6, 3)));
-        assert_eq!(start("a: {}"), None);
-        assert_eq!(start("# {\n{}"), None);
+        let is_like_json =
+            |text: &'static str| documents(text.as_bytes()).next().expect("one").is_like_json();
+        for text in ["{}", "\u{feff}[", "--- [\n", "---\n\n {"] {
+            assert!(is_like_json(text), "{text:?}");
+        }
+        for text in ["a: {}", "# {\n{}", "- {}"] {
+            assert!(!is_like_json(text), "{text:?}");
+        }
     }
 
     proptest! {

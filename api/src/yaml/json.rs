@@ -25,7 +25,10 @@ pub(super) struct Json<'a> {
 impl<'a> Json<'a> {
     pub(super) fn new(text: &'a str, first_line: u32) -> Self {
         let line = first_line;
-        let mut json = Self { text, at: 0, line, line_start: 0, n_continued: 0, untouched: vec![] };
+        let before = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let before = before.strip_prefix("---").unwrap_or(before);
+        let at = text.len() - before.len();
+        let mut json = Self { text, at, line, line_start: 0, n_continued: 0, untouched: vec![] };
         json.skip_space();
         json
     }
@@ -195,7 +198,8 @@ impl<'a> Json<'a> {
 
     fn problem(&self, message: impl Into<String>) -> Problem {
         let Position { line, column, .. } = self.position();
-        Problem { line, column, path: String::new(), message: message.into() }
+        let message = format!("malformed JSON: {}", message.into());
+        Problem { line, column, path: String::new(), message }
     }
 }
 
@@ -249,21 +253,36 @@ mod tests {
     #[test]
     fn malformed_text_is_named() {
         for (text, expected) in [
-            ("", "line 1, column 1: expected a value, found the end of the text"),
-            ("{\"a\": 1", "line 1, column 8: expected \",\" or \"}\", found the end of the text"),
-            ("{\"a\": 1,}", "line 1, column 9: expected a key in double quotes, found '}'"),
-            ("{a: 1}", "line 1, column 2: expected a key in double quotes, found 'a'"),
-            ("{\"a\" 1}", "line 1, column 6: expected \":\", found '1'"),
-            ("[1 2]", "line 1, column 4: expected \",\" or \"]\", found '2'"),
-            ("[1,]", "line 1, column 4: expected a value, found ']'"),
-            ("[\n\"a]", "line 2, column 1: the text in quotes does not end"),
-            ("\"a\nb\"", "line 1, column 3: expected the end of the text in quotes, found '\\n'"),
-            ("\"\\x\"", "line 1, column 5: \"\\x\" has an escape that does not exist"),
-            ("[01]", "line 1, column 2: \"01\" is not a number"),
-            ("[1.]", "line 1, column 2: \"1.\" is not a number"),
-            ("[nul]", "line 1, column 2: expected a value, found 'n'"),
-            ("[nullx]", "line 1, column 2: expected a value, found 'n'"),
-            ("1 2", "line 1, column 3: expected the end of the text, found '2'"),
+            ("", "line 1, column 1: malformed JSON: expected a value, found the end of the text"),
+            (
+                "{\"a\": 1",
+                "line 1, column 8: malformed JSON: expected \",\" or \"}\", found the end of the text",
+            ),
+            (
+                "{\"a\": 1,}",
+                "line 1, column 9: malformed JSON: expected a key in double quotes, found '}'",
+            ),
+            (
+                "{a: 1}",
+                "line 1, column 2: malformed JSON: expected a key in double quotes, found 'a'",
+            ),
+            ("{\"a\" 1}", "line 1, column 6: malformed JSON: expected \":\", found '1'"),
+            ("[1 2]", "line 1, column 4: malformed JSON: expected \",\" or \"]\", found '2'"),
+            ("[1,]", "line 1, column 4: malformed JSON: expected a value, found ']'"),
+            ("[\n\"a]", "line 2, column 1: malformed JSON: the text in quotes does not end"),
+            (
+                "\"a\nb\"",
+                "line 1, column 3: malformed JSON: expected the end of the text in quotes, found '\\n'",
+            ),
+            (
+                "\"\\x\"",
+                "line 1, column 5: malformed JSON: \"\\x\" has an escape that does not exist",
+            ),
+            ("[01]", "line 1, column 2: malformed JSON: \"01\" is not a number"),
+            ("[1.]", "line 1, column 2: malformed JSON: \"1.\" is not a number"),
+            ("[nul]", "line 1, column 2: malformed JSON: expected a value, found 'n'"),
+            ("[nullx]", "line 1, column 2: malformed JSON: expected a value, found 'n'"),
+            ("1 2", "line 1, column 3: malformed JSON: expected the end of the text, found '2'"),
             ("{\"a\": 1, \"a\": 2}", "line 1, column 10: the key \"a\" is there twice"),
         ] {
             assert_eq!(read(text).map_err(|p| p.to_string()), Err(expected.to_owned()), "{text}");

@@ -86,6 +86,10 @@ pub struct Stream<'a> {
     n_entered: usize,
 }
 
+/// Reads the value of a key by itself, or leaves it (`None`).
+pub type Take<'f, 'a> =
+    dyn FnMut(&mut Stream<'a>, &Key<'a>) -> Result<Option<Located<'a>>, Problem> + 'f;
+
 enum Syntax<'a> {
     Yaml(Box<Yaml<'a>>),
     Json(Json<'a>),
@@ -98,7 +102,8 @@ impl<'a> Stream<'a> {
         Self { syntax, limits: *limits, nodes_left: limits.nodes, n_entered: 0 }
     }
 
-    /// Reads JSON values, one after the other, that start in `first_line` of their file.
+    /// Reads JSON values, one after the other, that start in `first_line` of their file. The
+    /// marker `---` may stand before them.
     pub fn json(text: &'a str, first_line: u32, limits: &Limits) -> Self {
         let syntax = Syntax::Json(Json::new(text, first_line));
         Self { syntax, limits: *limits, nodes_left: limits.nodes, n_entered: 0 }
@@ -186,6 +191,21 @@ impl<'a> Stream<'a> {
     pub fn value(&mut self) -> Result<Located<'a>, Problem> {
         self.nodes_left = self.limits.nodes;
         self.compose(self.n_entered)
+    }
+
+    /// The mapping that comes next as a whole, but for the values that `take` reads itself from
+    /// this stream: what it returns stands in their place.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem`] as of [`value`](Self::value), or what `take` returns.
+    pub fn mapping_with(&mut self, take: &mut Take<'_, 'a>) -> Result<Located<'a>, Problem> {
+        let Position { line, column, .. } = self.position()?;
+        self.nodes_left = self.limits.nodes;
+        self.enter()?;
+        let entries = self.compose_entries(self.n_entered, Some(take))?;
+        self.n_entered -= 1;
+        Ok(Located { value: Value::Mapping(entries), line, column })
     }
 
     /// Passes over the next value.
@@ -282,7 +302,7 @@ impl<'a> Stream<'a> {
             }
             What::Mapping => {
                 self.check_depth(depth + 1, &opened)?;
-                Value::Mapping(self.compose_entries(depth + 1)?)
+                Value::Mapping(self.compose_entries(depth + 1, None)?)
             }
         };
         let located = Located { value, line, column };
@@ -292,13 +312,24 @@ impl<'a> Stream<'a> {
         Ok(located)
     }
 
-    fn compose_entries(&mut self, depth: usize) -> Result<Vec<Entry<'a>>, Problem> {
+    fn compose_entries(
+        &mut self,
+        depth: usize,
+        mut take: Option<&mut Take<'_, 'a>>,
+    ) -> Result<Vec<Entry<'a>>, Problem> {
         let mut entries: Vec<Entry<'a>> = vec![];
         let mut merged = vec![];
         while let Some(key) = self.pull_key()? {
             match key {
                 NextKey::Key(key) => {
-                    let value = self.compose(depth)?;
+                    let taken = match &mut take {
+                        Some(take) => take(self, &key)?,
+                        None => None,
+                    };
+                    let value = match taken {
+                        Some(value) => value,
+                        None => self.compose(depth)?,
+                    };
                     entries.push(Entry { key, value });
                 }
                 NextKey::Merge(_) => merged.push(self.compose(depth)?),

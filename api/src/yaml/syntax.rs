@@ -222,7 +222,7 @@ impl<'a> Yaml<'a> {
         let message = match error.kind() {
             ErrorKind::RecursionLimitExceeded => too_deep(self.limits.depth),
             ErrorKind::UnknownAnchor => "the alias has no anchor before it".to_owned(),
-            other => other.to_string(),
+            other => format!("malformed YAML: {other}"),
         };
         Problem { line, column, path: String::new(), message }
     }
@@ -382,7 +382,10 @@ mod tests {
     fn what_is_not_yaml_is_named() {
         for (text, expected) in [
             ("", "line 1, column 1: there is nothing here"),
-            ("a: b: c", "line 1, column 5: mapping values are not allowed in this context"),
+            (
+                "a: b: c",
+                "line 1, column 5: malformed YAML: mapping values are not allowed in this context",
+            ),
             ("a: *x", "line 1, column 4: the alias has no anchor before it"),
             ("a: &x [*x]", "line 1, column 8: an alias cannot stand inside its own anchor"),
             ("[a]: b", "line 1, column 1: a key must be a piece of text"),

@@ -1,0 +1,167 @@
+//! Manifests into a simulated world, with every problem told.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use kube_batch_api::{
+    facts::FactError,
+    name::{Name, ObjectKey},
+};
+use kube_batch_cache::{
+    manifest::{Diagnostic, Place, Reader, Severity, Sink, collect_sources},
+    object::{Kind, Object},
+};
+use kube_batch_sim::world::World;
+
+use crate::terminal;
+
+/// Problems shown in full; of more only the number is told.
+const MAX_SHOWN: usize = 20;
+
+/// What came of reading manifests.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// One line for each problem, in order.
+    pub(crate) warnings: Vec<String>,
+    /// Objects that were read.
+    pub(crate) n_objects: usize,
+    /// Problems that cost an object or a document.
+    pub(crate) n_errors: usize,
+}
+
+/// Reads manifests into a world and shows the problems.
+pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
+    let (sources, problems) = collect_sources(paths);
+    let mut sink = WorldSink { world, shown: Shown::default(), groups: HashMap::new(), pods: vec![] };
+    for problem in problems {
+        sink.shown.take(problem);
+    }
+    let mut reader = Reader::new();
+    reader.read_sources(&sources, &mut sink);
+    sink.look_for_dangling_names();
+    let summary = reader.into_summary();
+    let mut loaded = sink.shown.into_loaded();
+    loaded.n_objects = summary.n_objects;
+    if !summary.not_needed.is_empty() {
+        let kinds = summary.not_needed.iter().map(|(kind, count)| format!("{count} {kind}"));
+        let list = kinds.collect::<Vec<_>>().join(", ");
+        let message = format!("left out, as scheduling does not look at them: {list}");
+        terminal::warning(&message);
+        loaded.warnings.push(message);
+    }
+    loaded
+}
+
+/// Problems met so far.
+#[derive(Default)]
+struct Shown {
+    lines: Vec<String>,
+    n_errors: usize,
+}
+
+impl Shown {
+    fn take(&mut self, problem: Diagnostic) {
+        if self.lines.len() < MAX_SHOWN {
+            terminal::diagnostic(&problem);
+        }
+        self.n_errors += usize::from(problem.severity == Severity::Error);
+        self.lines.push(problem.to_string());
+    }
+
+    fn into_loaded(self) -> Loaded {
+        if let Some(more @ 1..) = self.lines.len().checked_sub(MAX_SHOWN) {
+            terminal::warning(&format!("{more} more problems are not shown"));
+        }
+        Loaded { warnings: self.lines, n_errors: self.n_errors, ..Loaded::default() }
+    }
+}
+
+struct WorldSink<'w> {
+    world: &'w mut World,
+    shown: Shown,
+    /// A problem to be, should the queue of a group not exist.
+    groups: HashMap<ObjectKey, (Name, Diagnostic)>,
+    /// A problem to be for the first pod of each group, should the group not exist.
+    pods: Vec<(ObjectKey, Diagnostic)>,
+}
+
+impl Sink for WorldSink<'_> {
+    fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
+        self.note_names(&object, place);
+        self.world.apply(object)
+    }
+
+    fn problem(&mut self, problem: Diagnostic) {
+        self.shown.take(problem);
+    }
+}
+
+impl WorldSink<'_> {
+    /// Remembers which names an object relies on.
+    fn note_names(&mut self, object: &Object, place: &Place<'_>) {
+        match object {
+            Object::PodGroup(_, group) if !group.spec.queue.is_empty() => {
+                let queue = Name::from(group.spec.queue.as_str());
+                let field = "spec.queue";
+                let error = FactError::new(object, field, format!("queue \"{queue}\" does not exist"));
+                let problem = Diagnostic { severity: Severity::Warning, ..place.diagnose(&error) };
+                self.groups.insert(with_default_namespace(object), (queue, problem));
+            }
+            Object::Pod(pod) => {
+                let annotations = pod.metadata.annotations.as_ref();
+                let group = annotations
+                    .and_then(|all| all.get(kube_batch_api::facts::pod::GROUP_ANNOTATION))
+                    .filter(|group| !group.is_empty());
+                let Some(group) = group else { return };
+                let namespace = with_default_namespace(object).namespace;
+                let group = ObjectKey::new(namespace, group.as_str());
+                // Pods of a group mostly follow one another; one of them is enough.
+                if self.pods.last().is_none_or(|(last, _)| *last != group) {
+                    let field = format!(
+                        "metadata.annotations[{}]",
+                        kube_batch_api::facts::pod::GROUP_ANNOTATION
+                    );
+                    let error = FactError::new(object, field, String::new());
+                    self.pods.push((group, place.diagnose(&error)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells of names that lead nowhere, now that everything is read.
+    fn look_for_dangling_names(&mut self) {
+        let store = &self.world.store;
+        let mut problems = Vec::new();
+        for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
+            if !store.queues.iter().any(|((name, _), _)| *name == queue) {
+                problems.push(problem);
+            }
+        }
+        let mut told = Vec::new();
+        for (group, problem) in std::mem::take(&mut self.pods) {
+            let exists = store.groups.iter().any(|((key, _), _)| *key == group);
+            if exists || told.contains(&group) {
+                continue;
+            }
+            let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);
+            let hint = elsewhere.map(|((key, _), _)| {
+                format!("; there is one in namespace {}, but a group is looked for in the pod's own", key.namespace)
+            });
+            let message = format!("PodGroup {group} does not exist{}", hint.unwrap_or_default());
+            problems.push(Diagnostic { message, severity: Severity::Warning, ..problem });
+            told.push(group);
+        }
+        problems.sort_by(|l, r| (&l.source, l.line).cmp(&(&r.source, r.line)));
+        for problem in problems {
+            self.shown.take(problem);
+        }
+    }
+}
+
+fn with_default_namespace(object: &Object) -> ObjectKey {
+    let key = object.key();
+    if key.namespace.is_empty() && object.kind() != Kind::Queue {
+        return ObjectKey { namespace: Name::from(kube_batch_cache::defaults::NAMESPACE), ..key };
+    }
+    key
+}

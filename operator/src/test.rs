@@ -1,0 +1,91 @@
+//! `kube-batch test`: case files, played and judged.
+
+use std::io::{self, Write};
+
+use kube_batch_cache::manifest::{Diagnostic, Source, collect_sources};
+use kube_batch_framework::candidates::Search;
+use kube_batch_sim::{
+    check::Mismatch,
+    suite::{Outcome, play_all},
+};
+
+use crate::{
+    Ending,
+    args::TestArgs,
+    terminal::{self, BAD, FAINT, GOOD, Progress, styled},
+};
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    broken: usize,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TestArgs) -> anyhow::Result<Ending> {
+    let (sources, problems) = collect_sources(&args.paths);
+    let mut tally = Tally { broken: problems.len(), ..Tally::default() };
+    problems.iter().for_each(terminal::diagnostic);
+    let progress = Progress::new(Some(sources.len() as u64), "cases");
+    let mut out = anstream::stdout().lock();
+    for source in sources {
+        match source.load() {
+            Ok(bytes) => play(&mut out, &source, &bytes, &mut tally)?,
+            Err(error) => {
+                terminal::error(&format!("cannot read {source}: {error}"));
+                tally.broken += 1;
+            }
+        }
+        progress.step();
+    }
+    let Tally { passed, failed, broken } = tally;
+    let unread = if broken > 0 { format!(", {broken} could not be read") } else { String::new() };
+    writeln!(out, "\n{passed} passed, {failed} failed{unread}")?;
+    out.flush()?;
+    if passed + failed + broken == 0 {
+        terminal::error("there are no cases in these files");
+        return Ok(Ending::Wrong);
+    }
+    Ok(match (failed, broken) {
+        (0, 0) => Ending::Good,
+        (_, 0) => Ending::Bad,
+        (_, _) => Ending::Wrong,
+    })
+}
+
+fn play(out: &mut dyn Write, source: &Source, bytes: &[u8], tally: &mut Tally) -> io::Result<()> {
+    for verdict in play_all(bytes, Search::Index) {
+        match verdict.outcome {
+            Outcome::Pass => {
+                tally.passed += 1;
+                writeln!(out, "{} {}", styled(GOOD, "PASS"), verdict.name)?;
+            }
+            Outcome::Fail(mismatches) => {
+                tally.failed += 1;
+                writeln!(out, "{} {}", styled(BAD, "FAIL"), verdict.name)?;
+                print_difference(out, &mismatches)?;
+            }
+            Outcome::Broken(problems) => {
+                tally.broken += 1;
+                terminal::error(&format!("{source}: {} is no case that can be played", verdict.name));
+                let text = String::from_utf8_lossy(bytes);
+                for problem in problems {
+                    let shown = Diagnostic::from_problem(source.to_string(), &text, problem);
+                    terminal::diagnostic(&shown);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What was wanted, and what there is.
+fn print_difference(out: &mut dyn Write, mismatches: &[Mismatch]) -> io::Result<()> {
+    for Mismatch { key, wanted, got } in mismatches {
+        writeln!(out, "     {key}")?;
+        writeln!(out, "       {} {wanted}", styled(FAINT, "wanted"))?;
+        writeln!(out, "       {}    {got}", styled(FAINT, "got"))?;
+    }
+    Ok(())
+}

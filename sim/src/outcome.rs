@@ -1,0 +1,292 @@
+//! What a simulation came to, as data: the contract of `kube-batch simulate -o json`.
+//!
+//! Pods and groups are named `namespace/name`; amounts are Kubernetes quantities. The JSON schema is
+//! generated from these types.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    decision::Decision,
+    name::{JobKey, ObjectKey},
+    status::TaskStatus,
+};
+use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{runner::LastCycle, world::World};
+
+/// What a simulation came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Every cycle that decided something, and the last one.
+    pub cycles: Vec<CycleOutcome>,
+    /// Every job: PodGroups, and pods without a group by their controller.
+    pub pod_groups: Vec<GroupOutcome>,
+    /// Every queue.
+    pub queues: Vec<QueueOutcome>,
+    /// Every node.
+    pub nodes: Vec<NodeOutcome>,
+    /// Every pod of this scheduler.
+    pub pods: Vec<PodOutcome>,
+    /// What was left out of the input, and what cannot be as it stands there.
+    pub warnings: Vec<String>,
+}
+
+/// What one cycle decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct CycleOutcome {
+    /// Its number, from 1.
+    pub cycle: u64,
+    /// Pods bound, in order.
+    pub binds: Vec<Placement>,
+    /// Pods evicted, in order.
+    pub evictions: Vec<EvictionOutcome>,
+    /// Pods that were promised room that is still being released.
+    pub pipelined: Vec<Placement>,
+}
+
+/// A pod and a node.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Placement {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// The node.
+    pub node: String,
+}
+
+/// A pod evicted.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct EvictionOutcome {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// The node it ran on.
+    pub node: String,
+    /// `preempt` or `reclaim`.
+    pub reason: String,
+    /// The group that gets the room, `namespace/name`.
+    #[serde(rename = "for")]
+    pub for_: String,
+}
+
+/// A job at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupOutcome {
+    /// `namespace/name` of the PodGroup; of the controller, or the pod, where there is no group.
+    pub pod_group: String,
+    /// Whether there is a PodGroup of that name.
+    pub has_pod_group: bool,
+    /// Its queue; absent if that does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// `Pending`, `Running`, `Unknown` or `Completed`.
+    pub phase: String,
+    /// How many pods must start together.
+    pub min_member: u32,
+    /// Pods in all.
+    pub total: u32,
+    /// Pods that run.
+    pub running: u32,
+    /// Pods that wait.
+    pub pending: u32,
+    /// Pods that finished well.
+    pub succeeded: u32,
+    /// Pods that failed.
+    pub failed: u32,
+    /// One word for why it waits: `NotEnoughResources`, `NotEnoughTasks`, `QueueNotFound`,
+    /// `QueueCapability`, `PodGroupNotFound`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// One sentence for why it, or some of its pods, wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A queue at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueOutcome {
+    /// Its name.
+    pub queue: String,
+    /// Its weight.
+    pub weight: u32,
+    /// What it deserves, by resource.
+    pub deserved: BTreeMap<String, String>,
+    /// What its pods hold, by resource.
+    pub allocated: BTreeMap<String, String>,
+    /// The largest part of what it deserves that it holds.
+    pub share: f64,
+    /// PodGroups that wait.
+    pub pending: u32,
+    /// PodGroups that run.
+    pub running: u32,
+    /// PodGroups of which some pods run, fewer than the minimum.
+    pub unknown: u32,
+    /// PodGroups all of whose pods have finished.
+    pub completed: u32,
+}
+
+/// A node at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NodeOutcome {
+    /// Its name.
+    pub node: String,
+    /// What it can give, by resource.
+    pub allocatable: BTreeMap<String, String>,
+    /// What its pods hold, by resource.
+    pub used: BTreeMap<String, String>,
+    /// The largest part of CPU, memory or an extended resource that is held.
+    pub utilization: f64,
+}
+
+/// A pod at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOutcome {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Its group, as in `podGroups`.
+    pub pod_group: String,
+    /// Where it stands: `Pending`, `Bound`, `Running`, `Releasing`, `Succeeded`, `Failed`,
+    /// `Unknown`.
+    pub status: String,
+    /// Its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The node it was promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nominated_node: Option<String>,
+    /// Why it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl CycleOutcome {
+    /// What a cycle decided.
+    pub fn of(number: u64, cycle: &Cycle) -> Self {
+        let mut outcome = Self { cycle: number, ..Self::default() };
+        let placement =
+            |pod: &ObjectKey, node: &str| Placement { pod: pod.to_string(), node: node.to_owned() };
+        for decision in &cycle.decisions {
+            match decision {
+                Decision::Bind { pod, node } => outcome.binds.push(placement(&pod.key, node)),
+                Decision::Nominate { pod, node } => {
+                    outcome.pipelined.push(placement(&pod.key, node));
+                }
+                Decision::Evict { pod, node, reason, by } => {
+                    outcome.evictions.push(EvictionOutcome {
+                        pod: pod.key.to_string(),
+                        node: node.to_string(),
+                        reason: reason.to_string(),
+                        for_: by.to_string(),
+                    });
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Whether it decided nothing.
+    pub const fn is_idle(&self) -> bool {
+        self.binds.is_empty() && self.evictions.is_empty() && self.pipelined.is_empty()
+    }
+}
+
+impl Outcome {
+    /// What a world has come to.
+    pub fn of(
+        cycles: Vec<CycleOutcome>,
+        world: &World,
+        last: Option<&LastCycle>,
+        warnings: Vec<String>,
+    ) -> Self {
+        let cycle = last.map(|last| &last.cycle);
+        let jobs = cycle.into_iter().flat_map(|cycle| &cycle.jobs);
+        let queues = cycle.into_iter().flat_map(|cycle| &cycle.queues);
+        Self {
+            cycles,
+            pod_groups: jobs.map(group).collect(),
+            queues: queues.map(queue).collect(),
+            nodes: nodes(world),
+            pods: pods(world),
+            warnings,
+        }
+    }
+}
+
+fn group(report: &JobReport) -> GroupOutcome {
+    let unplaced = (!report.unplaced.is_empty()).then(|| report.unplaced_because.clone());
+    let (reason, message) = match &report.unschedulable {
+        Some((reason, message)) => (Some((*reason).to_owned()), Some(message.clone())),
+        None => (None, unplaced),
+    };
+    GroupOutcome {
+        pod_group: report.key.to_string(),
+        has_pod_group: matches!(report.key, JobKey::Group(_)) && report.group.is_some(),
+        queue: report.queue.as_ref().map(ToString::to_string),
+        phase: report.phase.to_string(),
+        min_member: report.min_available,
+        total: report.n_tasks,
+        running: report.running,
+        pending: report.pending,
+        succeeded: report.succeeded,
+        failed: report.failed,
+        reason,
+        message,
+    }
+}
+
+fn queue(report: &QueueReport) -> QueueOutcome {
+    let groups = |phase| report.groups.get(&phase).copied().unwrap_or(0);
+    QueueOutcome {
+        queue: report.queue.name.to_string(),
+        weight: report.queue.weight,
+        deserved: report.deserved.clone(),
+        allocated: report.allocated.clone(),
+        share: report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64()),
+        pending: groups(Phase::Pending),
+        running: groups(Phase::Running),
+        unknown: groups(Phase::Unknown),
+        completed: groups(Phase::Completed),
+    }
+}
+
+fn nodes(world: &World) -> Vec<NodeOutcome> {
+    let cluster = world.snapshot().cluster;
+    let dimensions = &cluster.dimensions;
+    let utilization = |node| {
+        let parts = dimensions.shared().map(|dim| {
+            use kube_batch_api::column::Ordinal;
+            let whole = cluster.nodes.allocatable[node][dim.at()];
+            if whole == 0 { 0.0 } else { cluster.nodes.used[node][dim.at()] as f64 / whole as f64 }
+        });
+        parts.fold(0.0, f64::max)
+    };
+    let ids = cluster.nodes.facts.ids();
+    ids.map(|node| NodeOutcome {
+        node: cluster.node_name(node).to_string(),
+        allocatable: dimensions.display(&cluster.nodes.allocatable[node]),
+        used: dimensions.display(&cluster.nodes.used[node]),
+        utilization: utilization(node),
+    })
+    .collect()
+}
+
+fn pods(world: &World) -> Vec<PodOutcome> {
+    let ours = world.pods().filter(|facts| facts.scheduler == world.options().scheduler_name);
+    ours.map(|facts| PodOutcome {
+        pod: facts.key.to_string(),
+        pod_group: world.group_of(&facts.key).to_string(),
+        status: facts.status.to_string(),
+        node: facts.node.as_ref().map(ToString::to_string),
+        nominated_node: facts.nominated_node.as_ref().map(ToString::to_string),
+        message: facts
+            .unscheduled
+            .as_ref()
+            .filter(|_| facts.status == TaskStatus::Pending)
+            .map(|(_, message)| message.to_string()),
+    })
+    .collect()
+}
