@@ -14,7 +14,11 @@ use kube_batch_api::{
     reason::{FitReport, Unfit},
     resource::{Dimensions, PODS, Unit},
 };
-use kube_batch_framework::plugin::{Plugin, Scale, Sensitivity, View};
+use kube_batch_framework::{
+    candidates::Search,
+    plugin::{Enabled, Plugin, Policy, Questions, Scale, Sensitivity, View},
+    session::Session,
+};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -23,11 +27,7 @@ use serde::Deserialize;
 use world::{World, node, waiting};
 
 /// Case files that are not run here, and why.
-const NOT_RUN: &[(&str, &str)] = &[
-    ("messages", "needs a session: fit, filters and the report together"),
-    ("preemption", "needs a session and the action preempt"),
-    ("totals", "needs Kubernetes' default weights and default spreading by Service"),
-];
+const NOT_RUN: &[(&str, &str)] = &[("preemption", "needs the action preempt")];
 
 /// Cases that are not run: file, names, and why.
 const LEFT_OUT: &[(&str, &[&str], &str)] = &[
@@ -87,6 +87,11 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         "interpodaffinity-score",
         &["hard-weight-0", "hard-weight-vs-preferred", "ignore-existing-preferred"],
         "the worth of required terms is not configurable",
+    ),
+    (
+        "totals",
+        &["total-spread-by-service"],
+        "Services are not watched, so there are no default constraints",
     ),
 ];
 
@@ -370,6 +375,64 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
     }
 }
 
+/// A session with both plugins, the scores weighted as Kubernetes does by default.
+fn session(cluster: Cluster) -> Session {
+    let weights = NodeOrderArguments {
+        nodeaffinity: 2,
+        podaffinity: 2,
+        tainttoleration: 3,
+        podtopologyspread: 2,
+        imagelocality: 1,
+        ..NodeOrderArguments::default()
+    };
+    let plugins: [Box<dyn Plugin>; 2] = [
+        Box::new(Predicates::new(PredicatesArguments::default())),
+        Box::new(NodeOrder::new(weights)),
+    ];
+    let enabled = plugins.map(|plugin| Enabled { plugin, questions: Questions::ALL });
+    Session::open(cluster, Policy { tiers: vec![enabled.into()] }, Search::default())
+}
+
+/// Compares the sentence for a pod that fits nowhere, all rules and room together.
+fn messages(_: &str, case: &Case, world: &World) -> Differences {
+    let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+    let class = waiting(&cluster).expect("the pod waits");
+    let nodes: Vec<NodeIdx> = case.expect.fits.keys().map(|name| node(&cluster, name)).collect();
+    let mut session = session(cluster);
+    let fits = nodes.iter().map(|node| session.fits(class, *node, View::Now));
+    let fits: Vec<bool> = fits.collect();
+    let mut differences = Vec::new();
+    if !fits.iter().eq(case.expect.fits.values()) {
+        differences.push(format!("should fit {:?}, fits {fits:?}", case.expect.fits));
+    }
+    let message = session.explain(class).to_string();
+    if case.expect.message.as_ref() != Some(&message) {
+        differences.push(format!("should say {:?}, says {message:?}", case.expect.message));
+    }
+    differences
+}
+
+/// Compares how far the sums of all scores lie apart: terms that are the same everywhere are left
+/// out, so the sums themselves are smaller.
+fn totals(_: &str, case: &Case, world: &World) -> Differences {
+    let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+    let class = waiting(&cluster).expect("the pod waits");
+    let names = &case.expect.scored_nodes;
+    let nodes: Vec<NodeIdx> = names.iter().map(|name| node(&cluster, name)).collect();
+    let scores = session(cluster).scores(class, &nodes);
+    let above_least = |scores: Vec<i64>| {
+        let least = scores.iter().min().copied().unwrap_or(0);
+        scores.into_iter().map(|score| score - least).collect::<Vec<i64>>()
+    };
+    let scores = above_least(scores);
+    let wanted = above_least(names.iter().map(|name| case.expect.scores[name]).collect());
+    if scores == wanted {
+        Vec::new()
+    } else {
+        vec![format!("should lie {wanted:?} above the least, lie {scores:?}")]
+    }
+}
+
 macro_rules! run {
     ($($test:ident: $file:literal, $check:expr;)*) => {
         const RUN: &[&str] = &[$($file),*];
@@ -410,6 +473,8 @@ run! {
         scores(NodeOrderArguments { podtopologyspread: 1, ..NO_WEIGHTS });
     present_images_score: "imagelocality-score",
         scores(NodeOrderArguments { imagelocality: 1, ..NO_WEIGHTS });
+    refusals_are_worded_together: "messages", messages;
+    scores_add_up: "totals", totals;
 }
 
 #[test]
