@@ -82,6 +82,8 @@ pub struct Predicates {
     waiting_claims: WaitingClaims,
     spread: SpreadRules,
     pods: PodAffinity,
+    /// Whether any profile that is asked about has a rule that counts tasks.
+    counts: bool,
 }
 
 impl Predicates {
@@ -112,10 +114,14 @@ impl Predicates {
         for profile in profiles.asked() {
             opened.refusals[profile] = opened.admit(&mut compiler, &profiles, profile).err();
         }
+        let counts = |profile| opened.of_one_node(profile) || opened.of_the_cluster(profile);
+        opened.counts = profiles.asked().any(counts);
         opened.profiles = profiles;
         opened.labels = labels;
-        for change in arrivals(cluster) {
-            opened.on_placement(cluster, &change);
+        if opened.counts {
+            for change in arrivals(cluster) {
+                opened.on_placement(cluster, &change);
+            }
         }
         opened
     }
@@ -137,6 +143,21 @@ impl Predicates {
         self.bound_volumes.add(compiler, profile, &resolved);
         self.waiting_claims.add(compiler, profile, &resolved);
         pod_terms::refusal(template).map_or(Ok(()), Err)
+    }
+
+    /// Whether rules for the profile look at the tasks on a node.
+    fn of_one_node(&self, profile: Profile) -> bool {
+        self.ports.concerns(profile)
+            || self.disks.concerns(profile)
+            || self.attachments.concerns(profile)
+    }
+
+    /// Whether rules for the profile look at tasks anywhere.
+    fn of_the_cluster(&self, profile: Profile) -> bool {
+        self.claims_in_use.concerns(profile)
+            || self.waiting_claims.concerns(profile)
+            || self.spread.concerns(profile)
+            || self.pods.concerns(profile)
     }
 
     fn check_node(&self, profile: Profile, node: NodeIdx) -> Result<(), Unfit> {
@@ -174,6 +195,9 @@ impl Plugin for Predicates {
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+        if !self.counts {
+            return;
+        }
         let profile = self.profiles.of_task(cluster, change.task);
         self.waiting_claims.moved(&self.labels, profile, change.from, change.to);
         for (node, delta) in deltas(change) {
@@ -192,16 +216,9 @@ impl Plugin for Predicates {
 
     fn sensitivities(&self, _cluster: &Cluster, class: ClassIdx) -> Sensitivities {
         let profile = self.profiles.of(class);
-        let one_node = self.ports.concerns(profile)
-            || self.disks.concerns(profile)
-            || self.attachments.concerns(profile);
-        let whole_cluster = self.claims_in_use.concerns(profile)
-            || self.waiting_claims.concerns(profile)
-            || self.spread.concerns(profile)
-            || self.pods.concerns(profile);
         Sensitivities::only(Sensitivity::Fixed)
-            .with_if(Sensitivity::Node, one_node)
-            .with_if(Sensitivity::Cluster, whole_cluster)
+            .with_if(Sensitivity::Node, self.of_one_node(profile))
+            .with_if(Sensitivity::Cluster, self.of_the_cluster(profile))
     }
 
     fn predicate(
