@@ -1,7 +1,7 @@
 //! One cycle's working state: the picture, the policies, and what has been decided.
 //!
 //! A session has no handle to the world. Actions read it freely and change it only through
-//! [`Statement`](crate::statement::Statement)s; what leaves it is data.
+//! [`Statement`]s; what leaves it is data.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 

@@ -31,7 +31,8 @@ pub(crate) struct Loaded {
 /// Reads manifests into a world and shows the problems.
 pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
     let (sources, problems) = collect_sources(paths);
-    let mut sink = WorldSink { world, shown: Shown::default(), groups: HashMap::new(), pods: vec![] };
+    let mut sink =
+        WorldSink { world, shown: Shown::default(), groups: HashMap::new(), pods: vec![] };
     for problem in problems {
         sink.shown.take(problem);
     }
@@ -102,7 +103,8 @@ impl WorldSink<'_> {
             Object::PodGroup(_, group) if !group.spec.queue.is_empty() => {
                 let queue = Name::from(group.spec.queue.as_str());
                 let field = "spec.queue";
-                let error = FactError::new(object, field, format!("queue \"{queue}\" does not exist"));
+                let error =
+                    FactError::new(object, field, format!("queue \"{queue}\" does not exist"));
                 let problem = Diagnostic { severity: Severity::Warning, ..place.diagnose(&error) };
                 self.groups.insert(with_default_namespace(object), (queue, problem));
             }
@@ -145,7 +147,10 @@ impl WorldSink<'_> {
             }
             let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);
             let hint = elsewhere.map(|((key, _), _)| {
-                format!("; there is one in namespace {}, but a group is looked for in the pod's own", key.namespace)
+                format!(
+                    "; there is one in namespace {}, but a group is looked for in the pod's own",
+                    key.namespace
+                )
             });
             let message = format!("PodGroup {group} does not exist{}", hint.unwrap_or_default());
             problems.push(Diagnostic { message, severity: Severity::Warning, ..problem });

@@ -53,7 +53,10 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
     let mut world = World::new(Environment::default(), options);
     let Loaded { mut warnings, n_objects, n_errors } = load(&args.filenames, &mut world);
     if args.strict && !warnings.is_empty() {
-        terminal::error(&format!("{} problems in the input and --strict: nothing was run", warnings.len()));
+        terminal::error(&format!(
+            "{} problems in the input and --strict: nothing was run",
+            warnings.len()
+        ));
         return Ok(Ending::Bad);
     }
     world.run_controllers();
@@ -63,7 +66,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
     }
     if world.pods().next().is_none() && world.store.nodes.is_empty() {
         let read = if n_errors > 0 { "could be read" } else { "are there" };
-        terminal::error(&format!("no nodes and no pods {read} ({n_objects} objects): nothing was run"));
+        terminal::error(&format!(
+            "no nodes and no pods {read} ({n_objects} objects): nothing was run"
+        ));
         return Ok(Ending::Bad);
     }
     warnings.extend(world.snapshot().ignored.iter().map(ToString::to_string));
@@ -87,7 +92,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
 fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<Conf>> {
     let Some(path) = path else { return Ok(Some(Conf::default())) };
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read configuration {name}"))?;
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read configuration {name}"))?;
     let show = |severity, problem| {
         let diagnostic = Diagnostic::from_problem(&name, &text, problem);
         terminal::diagnostic(&Diagnostic { severity, ..diagnostic });
@@ -153,8 +159,10 @@ fn print_tables(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::Re
 fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::Result<()> {
     let count = |what: fn(&CycleOutcome) -> usize| outcome.cycles.iter().map(what).sum::<usize>();
     let waiting = outcome.pods.iter().filter(|pod| pod.status == "Pending").count();
-    let plural = |n: u64, word: &str| if n == 1 { format!("{n} {word}") } else { format!("{n} {word}s") };
-    let mut parts = vec![styled(GOOD, &format!("{} placed", plural(count(|c| c.binds.len()) as u64, "pod")))];
+    let plural =
+        |n: u64, word: &str| if n == 1 { format!("{n} {word}") } else { format!("{n} {word}s") };
+    let mut parts =
+        vec![styled(GOOD, &format!("{} placed", plural(count(|c| c.binds.len()) as u64, "pod")))];
     let evictions = count(|cycle| cycle.evictions.len());
     if evictions > 0 {
         parts.push(styled(BAD, &format!("{evictions} evicted")));
@@ -169,12 +177,19 @@ type Part = (Table, Option<String>);
 
 /// Pods one by one; where there are many, by job and node.
 fn placed(outcome: &Outcome) -> Part {
-    let binds = || outcome.cycles.iter().flat_map(|cycle| cycle.binds.iter().map(move |b| (cycle.cycle, b)));
+    let binds = || {
+        outcome.cycles.iter().flat_map(|cycle| cycle.binds.iter().map(move |b| (cycle.cycle, b)))
+    };
     let total = binds().count();
     if total <= MAX_ROWS {
-        let mut table = Table::new(&[("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)]);
+        let mut table =
+            Table::new(&[("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)]);
         for (cycle, bind) in binds() {
-            table.row([bind.pod.as_str().into(), bind.node.as_str().into(), cycle.to_string().into()]);
+            table.row([
+                bind.pod.as_str().into(),
+                bind.node.as_str().into(),
+                cycle.to_string().into(),
+            ]);
         }
         return (table, None);
     }
@@ -185,21 +200,29 @@ fn placed(outcome: &Outcome) -> Part {
         let job = group_of.get(bind.pod.as_str()).copied().unwrap_or(&bind.pod);
         *by_job.entry(job).or_default().entry(&bind.node).or_default() += 1;
     }
-    let mut table = Table::new(&[("JOB", Align::Left), ("PODS", Align::Right), ("NODES", Align::Left)]);
+    let mut table =
+        Table::new(&[("JOB", Align::Left), ("PODS", Align::Right), ("NODES", Align::Left)]);
     for (job, nodes) in by_job.iter().take(MAX_ROWS) {
         let shown: Vec<String> =
             nodes.iter().take(4).map(|(node, n)| format!("{node} ({n})")).collect();
         let more = nodes.len().checked_sub(4).filter(|n| *n > 0);
         let more = more.map(|n| format!(", {n} more")).unwrap_or_default();
         let pods: usize = nodes.values().sum();
-        table.row([(*job).into(), pods.to_string().into(), format!("{}{more}", shown.join(", ")).into()]);
+        table.row([
+            (*job).into(),
+            pods.to_string().into(),
+            format!("{}{more}", shown.join(", ")).into(),
+        ]);
     }
     (table, more_rows(by_job.len(), "jobs; -o json lists every pod"))
 }
 
 fn evicted(outcome: &Outcome) -> Part {
     let evictions = || {
-        outcome.cycles.iter().flat_map(|cycle| cycle.evictions.iter().map(move |e| (cycle.cycle, e)))
+        outcome
+            .cycles
+            .iter()
+            .flat_map(|cycle| cycle.evictions.iter().map(move |e| (cycle.cycle, e)))
     };
     let mut table = Table::new(&[
         ("POD", Align::Left),
@@ -288,10 +311,13 @@ fn nodes(outcome: &Outcome) -> Part {
     ]);
     for node in outcome.nodes.iter().take(MAX_ROWS) {
         let of = |name: &str| {
-            let amount = |list: &BTreeMap<String, String>| list.get(name).cloned().unwrap_or_else(|| "0".to_owned());
+            let amount = |list: &BTreeMap<String, String>| {
+                list.get(name).cloned().unwrap_or_else(|| "0".to_owned())
+            };
             format!("{}/{}", amount(&node.used), amount(&node.allocatable))
         };
-        let others = node.allocatable.keys().filter(|name| ![CPU, MEMORY, PODS].contains(&name.as_str()));
+        let others =
+            node.allocatable.keys().filter(|name| ![CPU, MEMORY, PODS].contains(&name.as_str()));
         let others: Vec<String> = others.map(|name| format!("{name} {}", of(name))).collect();
         table.row([
             node.node.as_str().into(),
@@ -308,7 +334,12 @@ fn nodes(outcome: &Outcome) -> Part {
 /// How full a node is, by its fullest resource.
 fn bar(node: &NodeOutcome) -> Cell {
     let full = (node.utilization * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
-    let text = format!("{}{} {:>3.0}%", "█".repeat(full), "░".repeat(BAR - full), node.utilization * 100.0);
+    let text = format!(
+        "{}{} {:>3.0}%",
+        "█".repeat(full),
+        "░".repeat(BAR - full),
+        node.utilization * 100.0
+    );
     Cell::styled(if node.utilization > 1.0 { BAD } else { GOOD }, text)
 }
 

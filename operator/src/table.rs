@@ -117,7 +117,8 @@ mod tests {
     use super::*;
 
     fn printed(width: Option<usize>) -> Vec<String> {
-        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
+        let mut table =
+            Table::new(&[("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["longer".into(), "1000".into(), "a longer reason".into()]);
         let mut out = Vec::new();

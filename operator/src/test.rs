@@ -68,7 +68,10 @@ fn play(out: &mut dyn Write, source: &Source, bytes: &[u8], tally: &mut Tally) -
             }
             Outcome::Broken(problems) => {
                 tally.broken += 1;
-                terminal::error(&format!("{source}: {} is no case that can be played", verdict.name));
+                terminal::error(&format!(
+                    "{source}: {} is no case that can be played",
+                    verdict.name
+                ));
                 let text = String::from_utf8_lossy(bytes);
                 for problem in problems {
                     let shown = Diagnostic::from_problem(source.to_string(), &text, problem);
