@@ -1,7 +1,9 @@
 //! A scheduler that looks after a simulated world, and cases played with it.
 
 use kube_batch_actions::action;
-use kube_batch_api::{facts::FactError, resource::Dimensions, yaml::Problem};
+use std::sync::Arc;
+
+use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions, yaml::Problem};
 use kube_batch_framework::{
     candidates::Search,
     conf::Conf,
@@ -32,6 +34,8 @@ pub struct LastCycle {
     pub cycle: Cycle,
     /// What its rows mean.
     pub dimensions: Dimensions,
+    /// The picture it began with.
+    pub picture: Arc<Cluster>,
 }
 
 impl Simulation {
@@ -49,12 +53,13 @@ impl Simulation {
     /// Runs one cycle and lets the world answer. `reached` is told of each milestone.
     pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
         self.world.tick();
-        let cluster = self.world.snapshot().cluster;
+        let picture = Arc::new(self.world.snapshot().cluster);
+        let cluster = Cluster::clone(&picture);
         let dimensions = cluster.dimensions.clone();
         let policy = kube_batch_plugins::policy(&self.conf);
         let cycle = run_cycle(cluster, policy, &self.actions, self.search, reached);
         self.world.answer(&cycle);
-        self.last.insert(LastCycle { cycle, dimensions })
+        self.last.insert(LastCycle { cycle, dimensions, picture })
     }
 
     /// The last cycle.
@@ -70,6 +75,19 @@ impl Simulation {
 /// [`Problem`] if an object cannot be used or something to be changed is not there: the case says
 /// nothing.
 pub fn play(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
+    play_observed(case, search, &mut |_| {})
+}
+
+/// Plays a case and shows the simulation after each cycle; returns what does not hold.
+///
+/// # Errors
+///
+/// As [`play`].
+pub fn play_observed(
+    case: &Case,
+    search: Search,
+    observe: &mut dyn FnMut(&Simulation),
+) -> Result<Vec<Mismatch>, Problem> {
     let mut world = World::new(case.environment, case.options.clone());
     for object in &case.objects {
         let applied = world.apply(object.value.clone());
@@ -79,7 +97,7 @@ pub fn play(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
     let mut simulation = Simulation::new(world, case.conf.clone(), search);
     let mut found = Vec::new();
     for step in &case.steps {
-        let mismatches = play_step(&mut simulation, step)?;
+        let mismatches = play_step(&mut simulation, step, observe)?;
         found.extend(mismatches.into_iter().map(|mismatch| mismatch.under(&step.path)));
     }
     Ok(found)
@@ -89,11 +107,19 @@ fn at<T>(placed: &Placed<T>, error: &FactError) -> Problem {
     placed.problem(error.to_string())
 }
 
-fn play_step(simulation: &mut Simulation, step: &Step) -> Result<Vec<Mismatch>, Problem> {
+fn play_step(
+    simulation: &mut Simulation,
+    step: &Step,
+    observe: &mut dyn FnMut(&Simulation),
+) -> Result<Vec<Mismatch>, Problem> {
+    let mut run = |simulation: &mut Simulation| {
+        simulation.cycle(&mut |_| {});
+        observe(simulation);
+    };
     change(&mut simulation.world, step)?;
     simulation.world.run_controllers();
     for _ in 0..step.cycles {
-        simulation.cycle(&mut |_| {});
+        run(simulation);
     }
     let mut found = Vec::new();
     if let Some(eventually) = &step.eventually {
@@ -103,7 +129,7 @@ fn play_step(simulation: &mut Simulation, step: &Step) -> Result<Vec<Mismatch>, 
             if missing.is_empty() {
                 break;
             }
-            simulation.cycle(&mut |_| {});
+            run(simulation);
             missing = look(simulation);
         }
         found.extend(missing.into_iter().map(|mismatch| mismatch.under("eventually")));

@@ -1,3 +1,4 @@
 //! Tests of the scheduler as a whole, and the work its speed is measured on.
 
 pub mod shapes;
+pub mod worlds;

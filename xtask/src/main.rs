@@ -29,7 +29,7 @@ enum Chore {
     /// Run everything that tests.
     Test {
         /// Seeds of the random worlds, for the simulation tests.
-        #[arg(long, default_value_t = 200)]
+        #[arg(long, default_value_t = 2000)]
         seeds: u32,
     },
     /// Time a scheduling cycle over the bench shapes.

@@ -1,0 +1,329 @@
+//! Random worlds: every knob drawn from one seed.
+//!
+//! A world is a case document: small clusters with everything that can meet in them (gangs, plain
+//! pods, best-effort pods, priorities, taints, ports, affinity, capabilities, terminating pods), and
+//! steps that change it under the scheduler's feet. Being a case, a world that fails is a file that
+//! anybody can run.
+
+use std::fmt::Write;
+
+/// A seeded source of numbers: splitmix64, of which any state is good.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    /// True in so many of a hundred throws.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// The parts of a world; a failing world is made smaller by leaving parts out.
+#[derive(Clone, Debug)]
+pub struct RandomWorld {
+    /// The seed it was drawn from.
+    pub seed: u64,
+    /// `config`, `environment` and `options`.
+    pub head: String,
+    /// Manifests, one document line each.
+    pub objects: Vec<String>,
+    /// Changes, each followed by cycles.
+    pub changes: Vec<Vec<String>>,
+}
+
+impl RandomWorld {
+    /// Draws a world.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let head = head(&mut dice);
+        // Some knobs are off in a whole world, others wild: that finds more than mixing all.
+        let knobs = Knobs::draw(&mut dice);
+        let mut objects = Vec::new();
+        let n_nodes = 1 + dice.below(5);
+        for n in 0..n_nodes {
+            objects.push(node(&mut dice, &knobs, n));
+        }
+        let n_queues = 1 + dice.below(3);
+        for n in 0..n_queues {
+            objects.push(queue(&mut dice, &knobs, n));
+        }
+        for (name, value) in [("low", 10), ("mid", 100), ("high", 1000)] {
+            objects.push(format!(
+                "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}"
+            ));
+        }
+        let n_groups = 1 + dice.below(5);
+        for n in 0..n_groups {
+            group(&mut dice, &knobs, n, n_queues, n_nodes, &mut objects);
+        }
+        let n_changes = dice.below(4);
+        let changes = (0..n_changes).map(|n| change(&mut dice, &knobs, n, n_groups)).collect();
+        Self { seed, head, objects, changes }
+    }
+
+    /// The world as a case document; it expects nothing but to be played.
+    pub fn case(&self) -> String {
+        let mut text = format!("name: world-{}\n{}objects:\n", self.seed, self.head);
+        for object in &self.objects {
+            let _ = writeln!(text, "- {object}");
+        }
+        text.push_str("steps:\n- cycles: 4\n");
+        for change in &self.changes {
+            text.push_str("- apply:\n");
+            for object in change {
+                let _ = writeln!(text, "  - {object}");
+            }
+            text.push_str("  cycles: 3\n");
+        }
+        text
+    }
+}
+
+/// Which features a world has, in percent of the chances for them.
+struct Knobs {
+    taints: u64,
+    selectors: u64,
+    ports: u64,
+    affinity: u64,
+    best_effort: u64,
+    running: u64,
+    terminating: u64,
+    capability: u64,
+    gpus: u64,
+    gated: u64,
+    never_preempts: u64,
+    tight: bool,
+}
+
+impl Knobs {
+    fn draw(dice: &mut Dice) -> Self {
+        let mut knob = |most| if dice.percent(50) { 0 } else { dice.below(most) };
+        Self {
+            taints: knob(40),
+            selectors: knob(50),
+            ports: knob(60),
+            affinity: knob(60),
+            best_effort: knob(40),
+            running: knob(80),
+            terminating: knob(40),
+            capability: knob(60),
+            gpus: knob(50),
+            gated: knob(20),
+            never_preempts: knob(30),
+            tight: dice.percent(60),
+        }
+    }
+}
+
+fn head(dice: &mut Dice) -> String {
+    let actions = dice.pick(&[
+        "allocate, backfill",
+        "reclaim, allocate, backfill, preempt",
+        "reclaim, allocate, backfill, preempt",
+        "allocate, preempt",
+        "reclaim, allocate",
+        "preempt, backfill, allocate, reclaim",
+    ]);
+    let tiers = dice.pick(&[
+        "[{plugins: [{name: priority}, {name: gang}, {name: conformance}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
+        "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
+        "[{plugins: [{name: gang}, {name: drf}]}, {plugins: [{name: predicates}, {name: proportion}]}]",
+        "[{plugins: [{name: drf}, {name: gang}, {name: proportion}]}, {plugins: [{name: predicates}, {name: nodeorder, arguments: {mostrequested.weight: '3', leastrequested.weight: '0'}}]}]",
+    ]);
+    let (start, end) = (dice.below(2), dice.below(3));
+    format!(
+        "environment: {{startCycles: {start}, terminationCycles: {end}}}\nconfig: {{actions: '{actions}', tiers: {tiers}}}\n"
+    )
+}
+
+fn node(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
+    let cpu = if knobs.tight { 1 + dice.below(4) } else { 4 + dice.below(12) };
+    let memory = 1 + dice.below(16);
+    let pods = if dice.percent(15) { 1 + dice.below(4) } else { 110 };
+    let gpus = if dice.percent(knobs.gpus) {
+        format!(", nvidia.com/gpu: '{}'", dice.below(5))
+    } else {
+        String::new()
+    };
+    let zone = dice.below(3);
+    let taint = if dice.percent(knobs.taints) {
+        let effect = dice.pick(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        format!(", taints: [{{key: k, value: v, effect: {effect}}}]")
+    } else {
+        String::new()
+    };
+    let cordoned = dice.percent(knobs.taints / 3);
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: {{zone: z{zone}, disk: {disk}}}}}, spec: {{unschedulable: {cordoned}{taint}}}, status: {{allocatable: {{cpu: '{cpu}', memory: {memory}Gi, pods: '{pods}'{gpus}}}}}}}",
+        disk = dice.pick(&["ssd", "hdd"]),
+    )
+}
+
+fn queue(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
+    let weight = dice.below(4);
+    let capability = if dice.percent(knobs.capability) {
+        format!(", capability: {{cpu: '{}'}}", 1 + dice.below(8))
+    } else {
+        String::new()
+    };
+    let version =
+        dice.pick(&["scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"]);
+    format!(
+        "{{apiVersion: {version}, kind: Queue, metadata: {{name: q{n}}}, spec: {{weight: {weight}{capability}}}}}"
+    )
+}
+
+fn group(
+    dice: &mut Dice,
+    knobs: &Knobs,
+    n: u64,
+    n_queues: u64,
+    n_nodes: u64,
+    objects: &mut Vec<String>,
+) {
+    let n_pods = 1 + dice.below(6);
+    let min = dice.below(n_pods + 2);
+    let queue = dice.below(n_queues);
+    let class = dice.pick(&["low", "mid", "high"]);
+    let second = dice.below(50);
+    objects.push(format!(
+        "{{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: g{n}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{second:02}Z'}}, spec: {{minMember: {min}, queue: q{queue}, priorityClassName: {class}}}}}"
+    ));
+    let template = Template::draw(dice, knobs);
+    for k in 0..n_pods {
+        let template =
+            if dice.percent(70) { template.clone() } else { Template::draw(dice, knobs) };
+        let runs = dice.percent(knobs.running).then(|| dice.below(n_nodes));
+        let terminating = runs.is_some() && dice.percent(knobs.terminating);
+        objects.push(template.pod(&format!("g{n}-{k}"), Some(n), runs, terminating));
+    }
+}
+
+/// What the pods of a group look like.
+#[derive(Clone, Debug)]
+struct Template {
+    requests: String,
+    spec: String,
+    labels: String,
+}
+
+impl Template {
+    fn draw(dice: &mut Dice, knobs: &Knobs) -> Self {
+        let mut requests = format!(
+            "cpu: {}m, memory: {}Mi",
+            250 * (1 + dice.below(10)),
+            256 * (1 + dice.below(10))
+        );
+        if dice.percent(knobs.best_effort) {
+            requests.clear();
+        } else if dice.percent(knobs.gpus) {
+            let _ = write!(requests, ", nvidia.com/gpu: '{}'", 1 + dice.below(2));
+        }
+        let mut spec = format!("priority: {}", 10 * dice.below(4));
+        if dice.percent(knobs.never_preempts) {
+            spec.push_str(", preemptionPolicy: Never");
+        }
+        if dice.percent(knobs.gated) {
+            spec.push_str(", schedulingGates: [{name: wait}]");
+        }
+        if dice.percent(knobs.taints) {
+            spec.push_str(", tolerations: [{key: k, operator: Exists}]");
+        }
+        if dice.percent(knobs.selectors) {
+            let _ = write!(spec, ", nodeSelector: {{disk: {}}}", dice.pick(&["ssd", "hdd"]));
+        }
+        let label = dice.below(3);
+        let mut affinity = Vec::new();
+        if dice.percent(knobs.affinity) {
+            let kind = dice.pick(&["podAffinity", "podAntiAffinity"]);
+            let key = dice.pick(&["zone", "kubernetes.io/hostname"]);
+            let other = dice.below(3);
+            let term = format!(
+                "{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: a{other}}}}}}}"
+            );
+            affinity.push(if dice.percent(60) {
+                format!("{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}")
+            } else {
+                format!("{kind}: {{preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 7, podAffinityTerm: {term}}}]}}")
+            });
+        }
+        if dice.percent(knobs.selectors) {
+            affinity.push("nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: In, values: [ssd]}]}}]}".to_owned());
+        }
+        if !affinity.is_empty() {
+            let _ = write!(spec, ", affinity: {{{}}}", affinity.join(", "));
+        }
+        if dice.percent(knobs.affinity) {
+            let when = dice.pick(&["DoNotSchedule", "ScheduleAnyway"]);
+            let _ = write!(
+                spec,
+                ", topologySpreadConstraints: [{{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{app: a{label}}}}}}}]"
+            );
+        }
+        let mut template = Self { requests, spec, labels: format!("app: a{label}") };
+        if dice.percent(knobs.ports) {
+            template.spec.push_str(", PORT");
+        }
+        template
+    }
+
+    fn pod(&self, name: &str, group: Option<u64>, node: Option<u64>, terminating: bool) -> String {
+        let group = group
+            .map(|n| format!(", annotations: {{scheduling.k8s.io/group-name: g{n}}}"))
+            .unwrap_or_default();
+        let port = if self.spec.ends_with(", PORT") {
+            ", ports: [{containerPort: 80, hostPort: 8080}]"
+        } else {
+            ""
+        };
+        let spec = self.spec.trim_end_matches(", PORT");
+        let node_name = node.map(|n| format!(", nodeName: n{n}")).unwrap_or_default();
+        let phase = if node.is_some() { "Running" } else { "Pending" };
+        // A gate is lifted before a pod is bound.
+        let spec = match node {
+            Some(_) => spec.replace(", schedulingGates: [{name: wait}]", ""),
+            None => spec.to_owned(),
+        };
+        let deleted = if terminating { ", deletionTimestamp: '2025-01-01T00:00:00Z'" } else { "" };
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, labels: {{{labels}}}{group}{deleted}}}, spec: {{schedulerName: kube-batch, {spec}{node_name}, containers: [{{name: main, image: app, resources: {{requests: {{{requests}}}}}{port}}}]}}, status: {{phase: {phase}}}}}",
+            labels = self.labels,
+            requests = self.requests,
+        )
+    }
+}
+
+fn change(dice: &mut Dice, knobs: &Knobs, n: u64, n_groups: u64) -> Vec<String> {
+    let mut objects = Vec::new();
+    for k in 0..1 + dice.below(3) {
+        let template = Template::draw(dice, knobs);
+        let group = dice.percent(70).then(|| dice.below(n_groups));
+        objects.push(template.pod(&format!("late-{n}-{k}"), group, None, false));
+    }
+    if dice.percent(40) {
+        objects.push(node(dice, knobs, 10 + n));
+    }
+    objects
+}

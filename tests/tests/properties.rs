@@ -1,0 +1,168 @@
+//! Laws, over random worlds.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    decision::EvictReason,
+    resource::Share,
+    status::TaskStatus,
+    yaml::{Limits, parse},
+};
+use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
+use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+use kube_batch_tests::worlds::{Dice, RandomWorld};
+
+const N_WORLDS: u64 = 300;
+
+fn case(seed: u64) -> Case {
+    let text = RandomWorld::draw(seed).case();
+    let document = parse(&text, &Limits::default()).expect("a world is YAML");
+    Case::read(&document).expect("a world is a case")
+}
+
+fn world(case: &Case, order: &[usize]) -> World {
+    let mut world = World::new(case.environment, case.options.clone());
+    for at in order {
+        world.apply(case.objects[*at].value.clone()).expect("a world holds good objects");
+    }
+    world
+}
+
+#[test]
+fn the_fold_ignores_the_order_of_events() {
+    for seed in 0..N_WORLDS {
+        let case = case(seed);
+        let mut order: Vec<usize> = (0..case.objects.len()).collect();
+        let straight = world(&case, &order).snapshot().cluster;
+        let mut dice = Dice::new(seed);
+        for at in (1..order.len()).rev() {
+            order.swap(at, dice.below(at as u64 + 1) as usize);
+        }
+        // Some objects are told of twice.
+        order.extend_from_within(..order.len() / 2);
+        let shuffled = world(&case, &order).snapshot().cluster;
+        assert!(straight == shuffled, "seed {seed}");
+    }
+}
+
+/// Everything an action can ask that a move can change.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    cluster: Cluster,
+    ready: Vec<(bool, bool)>,
+    overused: Vec<(bool, Share)>,
+    job_order: Vec<JobIdx>,
+    queue_order: Vec<QueueIdx>,
+    fits: Vec<bool>,
+    best: Vec<Option<NodeIdx>>,
+}
+
+fn answers(session: &mut Session) -> Answers {
+    let cluster = session.cluster().clone();
+    let mut job_order: Vec<JobIdx> = cluster.jobs.key.ids().collect();
+    job_order.sort_by(|l, r| session.job_order(*l, *r));
+    let mut queue_order: Vec<QueueIdx> = cluster.queues.facts.ids().collect();
+    queue_order.sort_by(|l, r| session.queue_order(*l, *r));
+    let waiting: Vec<TaskIdx> =
+        cluster.tasks.facts.ids().filter(|task| cluster.is_waiting(*task)).collect();
+    let mut fits = Vec::new();
+    let mut best = Vec::new();
+    for task in waiting {
+        let class = cluster.tasks.class[task];
+        for view in [View::Now, View::Later] {
+            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, view)));
+            best.push(session.best_node_in(class, view).map(|choice| choice.node));
+        }
+    }
+    let jobs = cluster.jobs.key.ids();
+    let queues = cluster.queues.facts.ids();
+    Answers {
+        ready: jobs.map(|job| (session.job_ready(job), session.job_pipelined(job))).collect(),
+        overused: queues.map(|q| (session.overused(q), session.queue_share(q, &[]))).collect(),
+        cluster,
+        job_order,
+        queue_order,
+        fits,
+        best,
+    }
+}
+
+#[test]
+fn a_dropped_statement_leaves_no_trace() {
+    let mut n_moves = 0;
+    for seed in 0..N_WORLDS {
+        let case = case(seed);
+        let order: Vec<usize> = (0..case.objects.len()).collect();
+        let cluster = world(&case, &order).snapshot().cluster;
+        if cluster.jobs.key.is_empty() || cluster.nodes.facts.is_empty() {
+            continue;
+        }
+        let policy = kube_batch_plugins::policy(&case.conf);
+        let mut session = Session::open(cluster, policy, Search::Index);
+        let before = answers(&mut session);
+        let mut dice = Dice::new(seed);
+        let mut statement = session.statement(JobIdx::new(0));
+        let mut savepoint = statement.savepoint();
+        for _ in 0..40 {
+            let cluster = statement.session().cluster();
+            let task = TaskIdx::new(dice.below(cluster.tasks.facts.len() as u64) as usize);
+            let node = NodeIdx::new(dice.below(cluster.nodes.facts.len() as u64) as usize);
+            let (runs, waits) =
+                (cluster.status(task) == TaskStatus::Running, cluster.is_waiting(task));
+            let placed = cluster.tasks.placement[task].node.is_some();
+            let made = match dice.below(6) {
+                0 if waits => statement.allocate(task, node).is_ok(),
+                1 if waits => statement.pipeline(task, node).is_ok(),
+                2 if runs && placed => statement.evict(task, EvictReason::Preempt).is_ok(),
+                3 => {
+                    savepoint = statement.savepoint();
+                    false
+                }
+                4 if dice.percent(20) => {
+                    statement.rollback_to(savepoint);
+                    false
+                }
+                // Somebody looks in between, so that what is remembered is tried too.
+                5 => {
+                    let class = statement.session().cluster().tasks.class[task];
+                    if waits {
+                        statement.best_node(class);
+                    }
+                    false
+                }
+                _ => false,
+            };
+            n_moves += usize::from(made);
+        }
+        drop(statement);
+        let after = answers(&mut session);
+        assert!(before == after, "seed {seed}: {before:#?}\n{after:#?}");
+    }
+    assert!(n_moves > 1000, "only {n_moves} moves were made");
+}
+
+#[test]
+fn a_world_left_alone_comes_to_rest() {
+    // Each pod can be bound and evicted once, with some cycles to wait in between.
+    const PATIENCE: u32 = 200;
+    for seed in 0..N_WORLDS {
+        let case = case(seed);
+        let order: Vec<usize> = (0..case.objects.len()).collect();
+        let mut simulation =
+            Simulation::new(world(&case, &order), case.conf.clone(), Search::Index);
+        let mut quiet = 0;
+        for _ in 0..PATIENCE {
+            let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
+            let is_quiet = decisions.is_empty() && !simulation.world.is_in_motion();
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if quiet == 3 {
+                break;
+            }
+        }
+        assert!(quiet > 0, "seed {seed} never comes to rest");
+        let answered = simulation.world.record.events.len();
+        let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
+        assert!(decisions.is_empty(), "seed {seed}: {decisions:?}");
+        assert_eq!(simulation.world.record.events.len(), answered, "seed {seed}: events go on");
+    }
+}

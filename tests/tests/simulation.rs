@@ -1,0 +1,274 @@
+//! Seeded random worlds, played cycle by cycle; what must hold is checked after each.
+//!
+//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test simulation` plays so many worlds,
+//! `KUBE_BATCH_SEED=7` just that one. A world that fails is made smaller as long as it goes on
+//! failing, and printed as a case that `kube-batch test` plays.
+
+use std::{collections::BTreeMap, panic};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, Ordinal, TaskIdx},
+    decision::Decision,
+    name::ObjectKey,
+    status::TaskStatus,
+};
+use kube_batch_framework::{candidates::Search, conf::Conf, report::Cycle};
+use kube_batch_sim::{
+    case::Case,
+    runner::{Simulation, play_observed},
+};
+use kube_batch_tests::worlds::RandomWorld;
+
+#[test]
+fn worlds_keep_the_rules() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds: Vec<u64> = match number("KUBE_BATCH_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(500)).collect(),
+    };
+    let mut tally = Tally::default();
+    for seed in &seeds {
+        let seed = *seed;
+        let world = RandomWorld::draw(seed);
+        match try_world(&world) {
+            Ok(played) => tally.add(&played),
+            Err(why) => {
+                let small = shrink(world);
+                let why = try_world(&small).err().unwrap_or(why);
+                panic!("SEED={seed}: {why}\n\n{}", small.case());
+            }
+        }
+    }
+    println!("{tally:?}");
+    // Worlds in which nothing happens would hold whatever the scheduler does.
+    assert!(seeds.len() < 100 || tally.binds > seeds.len(), "{tally:?}");
+    assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 20, "{tally:?}");
+    assert!(seeds.len() < 100 || tally.promises > seeds.len() / 20, "{tally:?}");
+}
+
+/// How much has happened.
+#[derive(Debug, Default)]
+struct Tally {
+    cycles: usize,
+    binds: usize,
+    evictions: usize,
+    promises: usize,
+}
+
+impl Tally {
+    fn add(&mut self, cycles: &[Cycle]) {
+        self.cycles += cycles.len();
+        for decision in cycles.iter().flat_map(|cycle| &cycle.decisions) {
+            match decision {
+                Decision::Bind { .. } => self.binds += 1,
+                Decision::Evict { .. } => self.evictions += 1,
+                Decision::Nominate { .. } => self.promises += 1,
+            }
+        }
+    }
+}
+
+/// Leaves out parts as long as the world goes on failing.
+fn shrink(mut world: RandomWorld) -> RandomWorld {
+    loop {
+        let mut smaller = Vec::new();
+        for at in 0..world.changes.len() {
+            let mut candidate = world.clone();
+            candidate.changes.remove(at);
+            smaller.push(candidate);
+        }
+        for at in (0..world.objects.len()).rev() {
+            let mut candidate = world.clone();
+            candidate.objects.remove(at);
+            smaller.push(candidate);
+        }
+        match smaller.into_iter().find(|candidate| try_world(candidate).is_err()) {
+            Some(candidate) => world = candidate,
+            None => return world,
+        }
+    }
+}
+
+/// Plays a world; its cycles, or what went wrong.
+fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
+    let text = world.case();
+    let limits = kube_batch_api::yaml::Limits::default();
+    let document = kube_batch_api::yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
+    let case = Case::read(&document).map_err(|problems| format!("{problems:?}"))?;
+    let played = panic::catch_unwind(|| {
+        let mut cycles = Vec::new();
+        let mut broken = None;
+        play_observed(&case, Search::Index, &mut |simulation| {
+            broken = broken.take().or_else(|| breach(&case.conf, simulation));
+            cycles.push(last(simulation).clone());
+        })
+        .map_err(|problem| problem.to_string())?;
+        if let Some(broken) = broken {
+            return Err(broken);
+        }
+        let mut naive = Vec::new();
+        play_observed(&case, Search::Naive, &mut |s| naive.push(last(s).clone()))
+            .map_err(|problem| problem.to_string())?;
+        match cycles.iter().zip(&naive).position(|(index, naive)| index != naive) {
+            Some(at) => Err(format!(
+                "cycle {}: the index and the naive search differ:\n{:?}\n{:?}",
+                at + 1,
+                cycles[at].decisions,
+                naive[at].decisions
+            )),
+            None => Ok(cycles),
+        }
+    });
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.unwrap_or_else(|| "panicked".to_owned()))
+    })
+}
+
+fn last(simulation: &Simulation) -> &Cycle {
+    &simulation.last().expect("a cycle was run").cycle
+}
+
+/// The first rule that the last cycle broke.
+fn breach(conf: &Conf, simulation: &Simulation) -> Option<String> {
+    let last = simulation.last()?;
+    let checker = Checker::new(conf, &last.picture, &last.cycle);
+    checker
+        .sane()
+        .or_else(|| checker.gangs())
+        .or_else(|| checker.evictions())
+        .or_else(|| checker.capabilities())
+}
+
+/// A picture, and what a cycle made of it.
+struct Checker<'a> {
+    conf: &'a Conf,
+    picture: &'a Cluster,
+    cycle: &'a Cycle,
+    tasks: BTreeMap<&'a ObjectKey, TaskIdx>,
+    after: Cluster,
+}
+
+impl<'a> Checker<'a> {
+    fn new(conf: &'a Conf, picture: &'a Cluster, cycle: &'a Cycle) -> Self {
+        let tasks = picture.tasks.facts.iter().map(|(row, facts)| (&facts.key, row)).collect();
+        let mut checker = Self { conf, picture, cycle, tasks, after: picture.clone() };
+        for decision in &cycle.decisions {
+            let (pod, node, status) = match decision {
+                Decision::Bind { pod, node } => (pod, node, TaskStatus::Allocated),
+                Decision::Nominate { pod, node } => (pod, node, TaskStatus::Pipelined),
+                Decision::Evict { pod, node, .. } => (pod, node, TaskStatus::Releasing),
+            };
+            let task = checker.tasks[&pod.key];
+            let nodes = &picture.nodes.facts;
+            let node = nodes.iter().find(|(_, facts)| facts.name == *node).map(|(row, _)| row);
+            checker.after.set_placement(task, kube_batch_api::status::Placement { status, node });
+        }
+        checker
+    }
+
+    fn loads(&self, plugin: &str) -> bool {
+        self.conf.tiers.iter().flatten().any(|conf| conf.name == plugin)
+    }
+
+    /// Decisions are about our own pods in the right state, each pod at most once, and the ledgers
+    /// hold.
+    fn sane(&self) -> Option<String> {
+        let mut seen = Vec::new();
+        for decision in &self.cycle.decisions {
+            let (pod, from) = match decision {
+                Decision::Bind { pod, .. } | Decision::Nominate { pod, .. } => {
+                    (pod, TaskStatus::Pending)
+                }
+                Decision::Evict { pod, .. } => (pod, TaskStatus::Running),
+            };
+            let task = self.tasks[&pod.key];
+            if seen.contains(&task) {
+                return Some(format!("{} is decided about twice", pod.key));
+            }
+            seen.push(task);
+            if self.picture.status(task) != from || !self.picture.tasks.ours[task] {
+                return Some(format!(
+                    "{decision:?} of a task that is {}",
+                    self.picture.status(task)
+                ));
+            }
+        }
+        let violations = self.after.audit();
+        (!violations.is_empty()).then(|| format!("{violations:?}"))
+    }
+
+    /// A job that gets a binding has its minimum.
+    fn gangs(&self) -> Option<String> {
+        if !self.loads("gang") {
+            return None;
+        }
+        self.cycle.decisions.iter().find_map(|decision| {
+            let Decision::Bind { pod, .. } = decision else { return None };
+            let job = self.picture.tasks.job[self.tasks[&pod.key]]?;
+            let (ready, min) = self.readiness(job);
+            (ready < min).then(|| format!("{} is bound, its job has {ready} of {min}", pod.key))
+        })
+    }
+
+    fn readiness(&self, job: JobIdx) -> (u32, u32) {
+        (self.after.jobs.counts[job].ready(), self.after.jobs.min_available[job])
+    }
+
+    /// Whoever is evicted makes room for a job that gets its place, and no gang is broken.
+    fn evictions(&self) -> Option<String> {
+        for decision in &self.cycle.decisions {
+            let Decision::Evict { pod, by, .. } = decision else { continue };
+            let jobs = &self.picture.jobs.key;
+            let (taker, _) = jobs.iter().find(|(_, key)| *key == by)?;
+            let counts = &self.after.jobs.counts[taker];
+            let promised = counts.pipelined();
+            let enough = counts.ready() + promised >= self.after.jobs.min_available[taker];
+            if promised == 0 || (self.loads("gang") && !enough) {
+                return Some(format!("{} is evicted in vain for {by}", pod.key));
+            }
+            let victim = self.picture.tasks.job[self.tasks[&pod.key]]?;
+            let was = self.picture.jobs.counts[victim].ready();
+            let (ready, min) = self.readiness(victim);
+            if self.loads("gang") && min > 1 && was >= min && ready < min {
+                return Some(format!(
+                    "{} is evicted and its gang left with {ready} of {min}",
+                    pod.key
+                ));
+            }
+        }
+        None
+    }
+
+    /// Nothing is given to a queue beyond its capability.
+    fn capabilities(&self) -> Option<String> {
+        if !self.loads("proportion") {
+            return None;
+        }
+        for (queue, limits) in self.picture.queues.capability.iter() {
+            for (dim, limit) in limits {
+                let held = |cluster: &Cluster| -> i64 {
+                    cluster
+                        .tasks
+                        .placement
+                        .iter()
+                        .filter(|(task, at)| {
+                            at.status.is_held() && cluster.queue_of(*task) == Some(queue)
+                        })
+                        .map(|(task, _)| cluster.request(task).get(*dim))
+                        .sum()
+                };
+                let (before, after) = (held(self.picture), held(&self.after));
+                if after > *limit && after > before {
+                    let name = &self.picture.queues.facts[queue].name;
+                    return Some(format!(
+                        "queue {name} holds {after} of {limit} in dimension {}",
+                        dim.at()
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
