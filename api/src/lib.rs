@@ -13,3 +13,4 @@ pub mod reason;
 pub mod resource;
 pub mod selector;
 pub mod status;
+pub mod yaml;
