@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod assumed;
+pub mod defaults;
 pub mod fold;
+pub mod object;
 pub mod store;
