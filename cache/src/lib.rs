@@ -3,5 +3,6 @@
 pub mod assumed;
 pub mod defaults;
 pub mod fold;
+pub mod manifest;
 pub mod object;
 pub mod store;
