@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{facts::FactError, name::ObjectKey, yaml::documents};
+use kube_batch_api::{facts::FactError, name::ObjectKey};
 
 use self::item::Event;
 pub use self::{
@@ -34,6 +34,10 @@ use crate::{
     defaults,
     object::{Kind, Object, Served, TypeMeta},
 };
+
+/// Problems of one source that are shown; of more there is only the number. Guessed: nobody reads
+/// a thousand, and a hundred megabytes of zeros are fifty million.
+const MAX_PROBLEMS: usize = 1_000;
 
 /// Takes what a [`Reader`] reads.
 pub trait Sink {
@@ -88,16 +92,16 @@ impl Reader {
     /// Reads the manifests in `bytes`; `name` is what problems call them.
     pub fn read(&mut self, name: &str, bytes: &[u8], sink: &mut dyn Sink) {
         let bytes = source::decode(bytes);
-        let documents: Vec<_> = documents(&bytes).collect();
-        let source: Arc<str> = name.into();
+        let mut taker = Taker { reader: self, source: name.into(), sink, n_problems: 0 };
         let mut is_empty = true;
-        pool::read_documents(name, &documents, &mut |event| {
+        pool::read_documents(name, &bytes, &mut |event| {
             is_empty = false;
-            self.take(event, &source, sink);
+            taker.take(event);
         });
         if is_empty {
-            self.note(Diagnostic::of_source(Severity::Warning, name, "holds no objects"), sink);
+            taker.note(Diagnostic::of_source(Severity::Warning, name, "holds no objects"));
         }
+        taker.finish();
     }
 
     /// Reads sources one after the other.
@@ -106,7 +110,10 @@ impl Reader {
             let name = source.to_string();
             match source.load() {
                 Ok(bytes) => self.read(&name, &bytes, sink),
-                Err(error) => self.note(source::unreadable(&name, &error), sink),
+                Err(error) => {
+                    self.summary.count(Severity::Error);
+                    sink.problem(source::unreadable(&name, &error));
+                }
             }
         }
     }
@@ -115,58 +122,85 @@ impl Reader {
     pub fn into_summary(self) -> Summary {
         self.summary
     }
+}
 
-    fn take(&mut self, event: Event<'_>, source: &Arc<str>, sink: &mut dyn Sink) {
+/// Takes what comes out of one source.
+struct Taker<'r> {
+    reader: &'r mut Reader,
+    source: Arc<str>,
+    sink: &'r mut dyn Sink,
+    n_problems: usize,
+}
+
+impl Taker<'_> {
+    fn take(&mut self, event: Event<'_>) {
         match event {
-            Event::Object(object, place) => self.take_object(object, &place, source, sink),
-            Event::Problem(diagnostic) => self.note(diagnostic, sink),
+            Event::Object(object, place) => self.take_object(object, &place),
+            Event::Problem(diagnostic) => self.note(diagnostic),
+            Event::OneMore => self.count(Severity::Error),
             Event::UnknownField(kind, diagnostic) => {
                 let field = diagnostic.field.as_deref().unwrap_or_default();
-                if self.unknown_fields.insert((kind, without_positions(field))) {
-                    self.note(diagnostic, sink);
+                if self.reader.unknown_fields.insert((kind, without_positions(field))) {
+                    self.note(diagnostic);
                 }
             }
             Event::NotNeeded(type_meta) => {
-                *self.summary.not_needed.entry(type_meta).or_default() += 1;
+                *self.reader.summary.not_needed.entry(type_meta).or_default() += 1;
             }
             Event::Nothing => {}
         }
     }
 
-    fn take_object(
-        &mut self,
-        object: Object,
-        place: &Place<'_>,
-        source: &Arc<str>,
-        sink: &mut dyn Sink,
-    ) {
+    fn take_object(&mut self, object: Object, place: &Place<'_>) {
         let mut key = object.key();
         if object.kind().is_namespaced() && key.namespace.is_empty() {
             key.namespace = defaults::NAMESPACE.into();
         }
         let identity = (object.kind(), object.served(), key);
-        if let Some(Definition { source, line }) = self.seen.get(&identity) {
+        if let Some(Definition { source, line }) = self.reader.seen.get(&identity) {
             let message = format!("is already defined at {source}:{line}");
             let name = format!("{} {}", identity.0, identity.2);
-            let diagnostic = place.diagnostic(Severity::Error, Some(name), message);
-            return self.note(diagnostic, sink);
+            return self.note(place.diagnostic(Severity::Error, Some(name), message));
         }
-        match sink.object(object, place) {
+        match self.sink.object(object, place) {
             Ok(()) => {
-                self.summary.n_objects += 1;
-                let definition = Definition { source: Arc::clone(source), line: place.line() };
-                self.seen.insert(identity, definition);
+                self.reader.summary.n_objects += 1;
+                let definition =
+                    Definition { source: Arc::clone(&self.source), line: place.line() };
+                self.reader.seen.insert(identity, definition);
             }
-            Err(error) => self.note(place.diagnose(&error), sink),
+            // To find the field costs a second look at the object.
+            Err(_) if self.n_problems >= MAX_PROBLEMS => self.count(Severity::Error),
+            Err(error) => self.note(place.diagnose(&error)),
         }
     }
 
-    fn note(&mut self, diagnostic: Diagnostic, sink: &mut dyn Sink) {
-        match diagnostic.severity {
-            Severity::Error => self.summary.n_errors += 1,
-            Severity::Warning => self.summary.n_warnings += 1,
+    fn note(&mut self, diagnostic: Diagnostic) {
+        self.count(diagnostic.severity);
+        if self.n_problems <= MAX_PROBLEMS {
+            self.sink.problem(diagnostic);
         }
-        sink.problem(diagnostic);
+    }
+
+    fn count(&mut self, severity: Severity) {
+        self.n_problems += 1;
+        self.reader.summary.count(severity);
+    }
+
+    fn finish(self) {
+        if let Some(n_unshown @ 1..) = self.n_problems.checked_sub(MAX_PROBLEMS) {
+            let message = format!("{n_unshown} more problems are not shown");
+            self.sink.problem(Diagnostic::of_source(Severity::Error, &*self.source, message));
+        }
+    }
+}
+
+impl Summary {
+    fn count(&mut self, severity: Severity) {
+        match severity {
+            Severity::Error => self.n_errors += 1,
+            Severity::Warning => self.n_warnings += 1,
+        }
     }
 }
 
@@ -197,5 +231,33 @@ impl fmt::Display for Summary {
             write!(f, "{before}{count} {type_meta}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_equal_but_for_their_positions() {
+        assert_eq!(
+            without_positions("spec.containers[0].ports[17].x"),
+            "spec.containers[].ports[].x"
+        );
+        assert_eq!(without_positions("spec"), "spec");
+        assert_eq!(without_positions("a[b"), "a[");
+    }
+
+    #[test]
+    fn a_summary_is_one_line() {
+        let type_meta =
+            |kind: &str| TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
+        let not_needed = BTreeMap::from([(type_meta("Secret"), 2), (type_meta("ConfigMap"), 1)]);
+        let summary = Summary { n_objects: 1, n_errors: 2, n_warnings: 1, not_needed };
+        assert_eq!(
+            summary.to_string(),
+            "1 object, 2 errors, 1 warning; not needed: 1 v1 ConfigMap, 2 v1 Secret"
+        );
+        assert_eq!(Summary::default().to_string(), "0 objects");
     }
 }

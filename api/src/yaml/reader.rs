@@ -23,7 +23,10 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Entry, Key, Located, Problem, Problems, Value, push_index, push_key, suggest};
+use super::{
+    Entry, Key, Located, Problem, Problems, Value, push_index, push_key, scalar::boolean_word,
+    suggest,
+};
 
 /// A value that is being read, with its path and the place to note problems.
 #[derive(Clone, Debug)]
@@ -106,14 +109,12 @@ impl<'n> Cursor<'n> {
 
     /// The value as a boolean.
     pub fn bool(&self) -> Option<bool> {
-        match &self.node.value {
+        let value = match &self.node.value {
             Value::Bool(value) => Some(*value),
-            Value::Null
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Sequence(_)
-            | Value::Mapping(_) => self.expected("a boolean"),
-        }
+            Value::String(word) => boolean_word(word),
+            Value::Null | Value::Number(_) | Value::Sequence(_) | Value::Mapping(_) => None,
+        };
+        value.or_else(|| self.expected("a boolean"))
     }
 
     /// The value as an integer.

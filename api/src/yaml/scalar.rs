@@ -1,8 +1,9 @@
 //! What an unquoted YAML scalar means: the rules of the Go library that Kubernetes reads YAML
-//! with, so that `on` and `0644` are here what they are to `kubectl`.
+//! with, so that `0644` is here what it is to `kubectl`.
 //!
-//! That is YAML 1.1 for booleans and octal numbers. Timestamps stay text, as they do in
-//! Kubernetes, and so do `.inf` and `.nan`, which JSON cannot say.
+//! Two things are kinder. `yes`, `off`, `n` and the like are booleans only where a boolean is
+//! wanted, as in YAML 1.2 and later versions of that library: an object may be called `n`. And
+//! `.inf` and `.nan`, which JSON cannot say, are text.
 //!
 //! Source: sigs.k8s.io/yaml, goyaml.v2, `resolve.go`.
 
@@ -22,18 +23,23 @@ impl Plain {
         let Some(first) = text.bytes().next() else { return Self::Null };
         match first {
             b'0'..=b'9' | b'+' | b'-' | b'.' if is_number(text) => Self::Number,
-            b'~' | b'n' | b'N' | b'y' | b'Y' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' => {
-                match text {
-                    "~" | "null" | "Null" | "NULL" => Self::Null,
-                    "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On"
-                    | "ON" => Self::Bool(true),
-                    "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off"
-                    | "Off" | "OFF" => Self::Bool(false),
-                    _ => Self::Text,
-                }
-            }
+            b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' => match text {
+                "~" | "null" | "Null" | "NULL" => Self::Null,
+                "true" | "True" | "TRUE" => Self::Bool(true),
+                "false" | "False" | "FALSE" => Self::Bool(false),
+                _ => Self::Text,
+            },
             _ => Self::Text,
         }
+    }
+}
+
+/// The boolean that a piece of text is where one is wanted.
+pub(super) fn boolean_word(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
     }
 }
 
@@ -180,9 +186,9 @@ mod tests {
             ("~", Plain::Null),
             ("null", Plain::Null),
             ("nUll", Plain::Text),
-            ("yes", Plain::Bool(true)),
-            ("n", Plain::Bool(false)),
-            ("Off", Plain::Bool(false)),
+            ("yes", Plain::Text),
+            ("n", Plain::Text),
+            ("False", Plain::Bool(false)),
             ("TRUE", Plain::Bool(true)),
             ("tRue", Plain::Text),
             ("node", Plain::Text),

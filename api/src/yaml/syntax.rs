@@ -8,7 +8,7 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrI
 use super::{
     Key, Located, Number, Problem, Value,
     problem::shorten,
-    scalar::Plain,
+    scalar::{Plain, boolean_word},
     stream::{Limits, NextKey, Opened, Position, Shape, What, too_deep},
 };
 
@@ -268,22 +268,20 @@ fn resolve<'a>(
         return Ok(Value::String(text));
     }
     let name = tag.suffix_in_namespace(YAML_TAGS);
-    let matches = |value: &Value<'_>| match (name.as_deref(), value) {
-        (Some("null"), Value::Null) | (Some("bool"), Value::Bool(_)) => true,
-        (Some("float"), Value::Number(_)) => true,
-        (Some("int"), Value::Number(number)) => number.is_whole(),
-        _ => false,
+    let typed = |name: &str, value: Value<'a>| match (name, value) {
+        ("null", Value::Null) => Some(Value::Null),
+        ("bool", Value::Bool(value)) => Some(Value::Bool(value)),
+        ("bool", Value::String(word)) => boolean_word(&word).map(Value::Bool),
+        ("float", Value::Number(number)) => Some(Value::Number(number)),
+        ("int", Value::Number(number)) if number.is_whole() => Some(Value::Number(number)),
+        _ => None,
     };
     match name.as_deref() {
         Some("str" | "binary" | "timestamp") => Ok(Value::String(text)),
-        Some("null" | "bool" | "float" | "int") => {
+        Some(name @ ("null" | "bool" | "float" | "int")) => {
             let shown = shorten(&text);
-            let value = plain(text);
-            if matches(&value) {
-                Ok(value)
-            } else {
-                Err(format!("cannot read {shown:?} as {}", tag.original()))
-            }
+            let value = typed(name, plain(text));
+            value.ok_or_else(|| format!("cannot read {shown:?} as {}", tag.original()))
         }
         _ => Err(unsupported(tag)),
     }
@@ -491,6 +489,7 @@ mod tests {
             let options = options! {
                 duplicate_keys: DuplicateKeyPolicy::Error,
                 legacy_octal_numbers: true,
+                strict_booleans: true,
                 with_snippet: false,
             };
             let theirs = from_str_with_options::<serde_json::Value>(&text, options);

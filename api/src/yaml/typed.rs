@@ -14,7 +14,9 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::{Entry, Located, Problem, Problems, Value, push_index, push_key, suggest};
+use super::{
+    Entry, Located, Problem, Problems, Value, push_index, push_key, scalar::boolean_word, suggest,
+};
 
 impl Located<'_> {
     /// Reads the value as a `T`; problems are named by their path below `path`.
@@ -137,6 +139,13 @@ impl<'n> Deserializer<'n> for Typed<'n, '_> {
         }
     }
 
+    fn deserialize_bool<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.node.as_str().and_then(boolean_word) {
+            Some(value) => visitor.visit_bool(value),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'n>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
@@ -196,7 +205,7 @@ impl<'n> Deserializer<'n> for Typed<'n, '_> {
 
     forward_to_deserialize_any! {
         <V: Visitor<'n>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map identifier
     }
 }
@@ -493,6 +502,14 @@ mod tests {
         let amounts: Vec<&str> =
             requests.expect("requests").values().map(|quantity| &*quantity.0).collect();
         assert_eq!(amounts, ["0.10", "1e3", "16"]);
+    }
+
+    #[test]
+    fn a_word_is_a_boolean_where_one_is_wanted() {
+        let spec: PodSpec =
+            read("{containers: [], hostNetwork: yes, hostPID: off, hostname: n}").expect("a spec");
+        assert_eq!((spec.host_network, spec.host_pid), (Some(true), Some(false)));
+        assert_eq!(spec.hostname.as_deref(), Some("n"));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use kube_batch_api::yaml::Problem;
 
+use super::place::{Context, Syntax};
+
 /// Something wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -43,6 +45,8 @@ pub struct Excerpt {
     pub text: String,
     /// The bytes of the text that are meant.
     pub marked: std::ops::Range<usize>,
+    /// Whether the text starts where the line does.
+    pub is_from_start: bool,
 }
 
 impl Diagnostic {
@@ -67,10 +71,10 @@ impl Diagnostic {
 
     /// A problem that was found in `text`, the whole of a source: a configuration, say.
     pub fn from_problem(source: impl Into<String>, text: &str, problem: Problem) -> Self {
-        let line = usize::try_from(problem.line).unwrap_or(usize::MAX);
-        let excerpt = text.lines().nth(line.saturating_sub(1));
-        let excerpt = excerpt.map(|line| Excerpt::of(line, problem.column));
-        Self { excerpt, ..Self::unplaced(Severity::Error, source, problem) }
+        let source = source.into();
+        let context =
+            Context { source: &source, document: 0, text, first_line: 1, syntax: Syntax::Yaml };
+        context.diagnostic(context.top(), Severity::Error, None, problem)
     }
 
     pub(super) fn unplaced(
@@ -112,26 +116,28 @@ impl fmt::Display for Severity {
 
 impl Excerpt {
     /// Characters of a line that are shown before and after the column that is meant.
-    const MAX_BEFORE: usize = 60;
-    const MAX_AFTER: usize = 80;
+    const MAX_BEFORE: usize = 120;
+    const MAX_AFTER: usize = 120;
 
-    /// The part of a line around a column, from 1; what starts there is marked.
-    pub fn of(line: &str, column: u32) -> Self {
-        let before = usize::try_from(column).unwrap_or(usize::MAX).saturating_sub(1);
-        let offset = |n_chars: usize| line.char_indices().nth(n_chars).map_or(line.len(), |c| c.0);
-        let at = offset(before);
-        let start = offset(before.saturating_sub(Self::MAX_BEFORE)).min(at);
-        let end = offset(before.saturating_add(Self::MAX_AFTER));
-        let shown = &line[start..end];
-        let marked = at - start;
-        let length = token_length(&shown[marked..]);
-        // Tabs and control characters would move the mark or the cursor of a terminal.
-        let text = shown.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-        let mut excerpt = Self { text: String::new(), marked: marked..marked + length };
-        for letter in text {
-            excerpt.text.push(letter);
-        }
-        excerpt
+    /// The line around a byte of a text; what starts there is marked.
+    pub(super) fn of(text: &str, at: usize) -> Self {
+        let (before, after) = text.split_at(at);
+        let is_break = |letter: &char| matches!(letter, '\n' | '\r');
+        let before: Vec<char> = before
+            .chars()
+            .rev()
+            .take_while(|letter| !is_break(letter))
+            .take(Self::MAX_BEFORE + 1)
+            .collect();
+        let is_from_start = before.len() <= Self::MAX_BEFORE;
+        let after = after.chars().take(Self::MAX_AFTER).take_while(|letter| !is_break(letter));
+        // Tabs and control characters would move the mark, or the cursor of a terminal.
+        let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
+        let before: String = before.into_iter().take(Self::MAX_BEFORE).rev().map(clean).collect();
+        let after: String = after.map(clean).collect();
+        let after = after.trim_end();
+        let marked = before.len()..before.len() + token_length(after);
+        Self { text: before + after, marked, is_from_start }
     }
 }
 
@@ -147,4 +153,54 @@ fn token_length(text: &str) -> usize {
     };
     let length = first.len_utf8() + length.unwrap_or(rest.len());
     text[..length].trim_end().trim_end_matches(':').len().max(first.len_utf8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked(text: &str, at: usize) -> (String, String) {
+        let excerpt = Excerpt::of(text, at);
+        let marked = excerpt.text[excerpt.marked.clone()].to_owned();
+        (excerpt.text, marked)
+    }
+
+    #[test]
+    fn the_piece_of_text_that_is_meant_is_marked() {
+        for (text, at, line, piece) in [
+            ("a: b\nc: three # of\n", 8, "c: three # of", "three"),
+            ("c: {d: 1, e: 2}", 13, "c: {d: 1, e: 2}", "2"),
+            ("c: 'a b', d", 3, "c: 'a b', d", "'a b'"),
+            ("key: 1", 0, "key: 1", "key"),
+            ("c: \"a b", 3, "c: \"a b", "\"a b"),
+            ("\ta: é1\r\n", 4, " a: é1", "é1"),
+            ("a:", 2, "a:", ""),
+            ("a\n", 1, "a", ""),
+        ] {
+            assert_eq!(marked(text, at), (line.to_owned(), piece.to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_what_is_meant() {
+        let text = format!("{}here{}", "é".repeat(10_000), " x".repeat(10_000));
+        let excerpt = Excerpt::of(&text, 20_000);
+        assert!(excerpt.text.chars().count() <= Excerpt::MAX_BEFORE + Excerpt::MAX_AFTER);
+        assert_eq!(&excerpt.text[excerpt.marked], "here");
+        assert!(!excerpt.is_from_start);
+    }
+
+    #[test]
+    fn a_problem_of_any_text_becomes_a_diagnostic() {
+        let problem = Problem {
+            line: 2,
+            column: 9,
+            path: "tiers[0].name".to_owned(),
+            message: "is odd".to_owned(),
+        };
+        let diagnostic = Diagnostic::from_problem("conf", "tiers:\n- name: drf\n", problem);
+        assert_eq!(diagnostic.to_string(), "conf:2:9: error: tiers[0].name: is odd");
+        let excerpt = diagnostic.excerpt.expect("an excerpt");
+        assert_eq!(&excerpt.text[excerpt.marked], "drf");
+    }
 }

@@ -5,6 +5,7 @@ use kube_batch_api::yaml::{
 };
 
 use super::{
+    MAX_PROBLEMS,
     diagnostic::{Diagnostic, Severity},
     place::{Context, Place, Syntax},
 };
@@ -14,6 +15,8 @@ use crate::object::{Kind, Object, Recognised, TypeMeta};
 pub(super) enum Event<'a> {
     Object(Object, Place<'a>),
     Problem(Diagnostic),
+    /// A problem of a document that has had enough of them.
+    OneMore,
     /// A field that objects of this kind do not have.
     UnknownField(Kind, Diagnostic),
     NotNeeded(TypeMeta),
@@ -26,7 +29,11 @@ impl Event<'_> {
     pub(super) fn n_bytes(&self) -> usize {
         match self {
             Self::Object(_, place) => place.n_bytes(),
-            Self::Problem(_) | Self::UnknownField(..) | Self::NotNeeded(_) | Self::Nothing => 0,
+            Self::Problem(_)
+            | Self::OneMore
+            | Self::UnknownField(..)
+            | Self::NotNeeded(_)
+            | Self::Nothing => 0,
         }
     }
 }
@@ -49,7 +56,7 @@ pub(super) fn read_document<'a>(
     };
     let yaml = |emit: &mut dyn FnMut(Event<'a>)| {
         let stream = Stream::yaml(text, first_line, &Limits::default());
-        Parser { context: context(text, Syntax::Yaml), emit }.read(stream)
+        Parser { context: context(text, Syntax::Yaml), n_problems: 0, emit }.read(stream)
     };
     if !document.is_like_json() {
         if let Err(problem) = yaml(emit) {
@@ -63,7 +70,8 @@ pub(super) fn read_document<'a>(
         emit(event);
     };
     let stream = Stream::json(text, first_line, &Limits::default());
-    let json = Parser { context: context(text, Syntax::Json), emit: &mut count }.read(stream);
+    let context_of_json = context(text, Syntax::Json);
+    let json = Parser { context: context_of_json, n_problems: 0, emit: &mut count }.read(stream);
     let Err(json_problem) = json else { return };
     // `{a: b}` starts like JSON and is YAML.
     if n_events == 0 && is_unlike_json(text) {
@@ -71,7 +79,7 @@ pub(super) fn read_document<'a>(
             emit(malformed(&context(text, Syntax::Yaml), problem));
         }
     } else {
-        emit(malformed(&context(text, Syntax::Json), json_problem));
+        emit(malformed(&context_of_json, json_problem));
     }
 }
 
@@ -83,7 +91,7 @@ fn is_unlike_json(text: &str) -> bool {
 }
 
 fn malformed<'a>(context: &Context<'a>, problem: Problem) -> Event<'a> {
-    let mut diagnostic = context.diagnostic(Severity::Error, None, problem);
+    let mut diagnostic = context.diagnostic(context.top(), Severity::Error, None, problem);
     let line = diagnostic.excerpt.as_ref().map_or("", |excerpt| &excerpt.text);
     if line.contains("{{") {
         diagnostic.message += "; this looks like a template, render it first";
@@ -93,6 +101,8 @@ fn malformed<'a>(context: &Context<'a>, problem: Problem) -> Event<'a> {
 
 struct Parser<'a, 'e> {
     context: Context<'a>,
+    /// Problems so far, the malformed end of the document not counted.
+    n_problems: usize,
     emit: &'e mut dyn FnMut(Event<'a>),
 }
 
@@ -167,7 +177,7 @@ impl<'a> Parser<'a, '_> {
                     let start = stream.position()?;
                     let value = stream.value()?;
                     if !value.is_null() {
-                        let place = Place::new(self.context, start, None);
+                        let place = Place::new(self.context, start, stream.end_offset());
                         self.object(&value, &place, None);
                     }
                 }
@@ -182,8 +192,8 @@ impl<'a> Parser<'a, '_> {
         let node =
             stream.mapping_with(&mut |stream, key| self.root_value(stream, key, &mut root))?;
         if !(root.header.is_list() && root.has_handed_on) {
-            let extent = start.offset..stream.end_offset();
-            self.object(&node, &Place::new(self.context, start, Some(extent)), None);
+            let place = Place::new(self.context, start, stream.end_offset());
+            self.object(&node, &place, None);
         }
         Ok(())
     }
@@ -232,8 +242,7 @@ impl<'a> Parser<'a, '_> {
                 of_items = ahead.of_items();
             }
             is_first = false;
-            let extent = start.offset..stream.end_offset();
-            let place = Place::new(self.context, start, Some(extent));
+            let place = Place::new(self.context, start, stream.end_offset());
             self.object(&value, &place, of_items.as_ref());
         }
         if is_first {
@@ -269,8 +278,8 @@ impl<'a> Parser<'a, '_> {
     ) -> Result<(), Problem> {
         let start = stream.position()?;
         let value = stream.value()?;
-        let extent = start.offset..stream.end_offset();
-        self.object(&value, &Place::new(self.context, start, Some(extent)), of_items);
+        let place = Place::new(self.context, start, stream.end_offset());
+        self.object(&value, &place, of_items);
         Ok(())
     }
 
@@ -282,8 +291,7 @@ impl<'a> Parser<'a, '_> {
             Recognised::Other => (self.emit)(Event::NotNeeded(type_meta)),
             Recognised::Misspelt(message) => {
                 let problem = node.get("kind").unwrap_or(node).problem("", message);
-                let diagnostic = place.of_problem(Severity::Warning, name_of("", node), problem);
-                (self.emit)(Event::Problem(diagnostic));
+                self.problem(Severity::Warning, "", node, place, problem);
                 (self.emit)(Event::NotNeeded(type_meta));
             }
             Recognised::Kind(kind, served) => {
@@ -294,14 +302,12 @@ impl<'a> Parser<'a, '_> {
                     let diagnostic = place.of_problem(Severity::Warning, name, problem);
                     (self.emit)(Event::UnknownField(kind, diagnostic));
                 }
-                (self.emit)(match read {
-                    Ok(object) => Event::Object(object, place.clone()),
-                    Err(problem) => Event::Problem(place.of_problem(
-                        Severity::Error,
-                        name_of(kind.name(), node),
-                        problem,
-                    )),
-                });
+                match read {
+                    Ok(object) => (self.emit)(Event::Object(object, place.clone())),
+                    Err(problem) => {
+                        self.problem(Severity::Error, kind.name(), node, place, problem);
+                    }
+                }
             }
         }
     }
@@ -326,9 +332,25 @@ impl<'a> Parser<'a, '_> {
                 (None, _) => missing(node, &header),
             }
         };
-        let name = name_of("", node);
-        (self.emit)(Event::Problem(place.of_problem(Severity::Error, name, problem)));
+        self.problem(Severity::Error, "", node, place, problem);
         None
+    }
+
+    /// Hands on a problem with an object, by its kind or by what it says it is.
+    fn problem(
+        &mut self,
+        severity: Severity,
+        kind: &str,
+        node: &Located<'a>,
+        place: &Place<'a>,
+        problem: Problem,
+    ) {
+        self.n_problems += 1;
+        (self.emit)(if self.n_problems > MAX_PROBLEMS {
+            Event::OneMore
+        } else {
+            Event::Problem(place.of_problem(severity, name_of(kind, node), problem))
+        });
     }
 
     fn nested_list(&mut self, node: &Located<'a>, place: &Place<'a>) {
@@ -340,9 +362,7 @@ impl<'a> Parser<'a, '_> {
                 Some([]) => return (self.emit)(Event::Nothing),
                 Some(items) => {
                     for item in items {
-                        let start = Position { line: item.line, column: item.column, offset: 0 };
-                        let place = Place::new(place.context, start, None);
-                        self.object(item, &place, of_items.as_ref());
+                        self.object(item, &place.inside(item), of_items.as_ref());
                     }
                     return;
                 }
@@ -352,8 +372,7 @@ impl<'a> Parser<'a, '_> {
                 }
             },
         };
-        let name = name_of("", node);
-        (self.emit)(Event::Problem(place.of_problem(Severity::Error, name, problem)));
+        self.problem(Severity::Error, "", node, place, problem);
     }
 }
 

@@ -12,9 +12,12 @@ use super::diagnostic::{Diagnostic, Excerpt, Severity};
 /// Where an object stands.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    pub(super) context: Context<'a>,
-    /// Where the object starts; the byte is right only with an extent.
-    start: Position,
+    context: Context<'a>,
+    /// The line the object starts in, and the column.
+    line: u32,
+    column: u32,
+    /// A place at or before the object whose byte is known, where a search can start.
+    known: Position,
     /// The bytes of the document that are the object, where that is known.
     extent: Option<Range<usize>>,
 }
@@ -36,48 +39,53 @@ pub(super) enum Syntax {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn diagnostic(
-        &self,
-        severity: Severity,
-        object: Option<String>,
-        problem: Problem,
-    ) -> Diagnostic {
-        let top = Position { line: self.first_line, column: 1, offset: 0 };
-        self.diagnostic_below(&top, severity, object, problem)
+    pub(super) const fn top(&self) -> Position {
+        Position { line: self.first_line, column: 1, offset: 0 }
     }
 
-    /// The same, for a problem that does not stand before `known`, where the search can start.
-    fn diagnostic_below(
+    /// A diagnostic for a problem that does not stand before `known`.
+    pub(super) fn diagnostic(
         &self,
-        known: &Position,
+        known: Position,
         severity: Severity,
         object: Option<String>,
         problem: Problem,
     ) -> Diagnostic {
-        let excerpt = self.line(known, problem.line).map(|line| Excerpt::of(line, problem.column));
+        let at = self.offset(known, problem.line, problem.column);
+        let excerpt = at.map(|at| Excerpt::of(self.text, at));
         let unplaced = Diagnostic::unplaced(severity, self.source, problem);
         Diagnostic { document: self.document, object, excerpt, ..unplaced }
     }
 
-    fn line(&self, known: &Position, line: u32) -> Option<&'a str> {
-        let known = if line < known.line {
-            Position { line: self.first_line, column: 1, offset: 0 }
-        } else {
-            *known
-        };
-        let line_start = self.text.get(..known.offset)?.rfind('\n').map_or(0, |at| at + 1);
-        let n_below = usize::try_from(line.checked_sub(known.line)?).ok()?;
-        self.text[line_start..].lines().nth(n_below)
+    /// The byte at a line and column, searched from a place before it.
+    fn offset(&self, known: Position, line: u32, column: u32) -> Option<usize> {
+        // What an alias stands for may have been written before the object.
+        let known = if line < known.line { self.top() } else { known };
+        let mut rest = self.text.get(known.offset..)?;
+        let mut n_chars = column.checked_sub(1)?;
+        if line == known.line {
+            n_chars = column.checked_sub(known.column)?;
+        }
+        for _ in known.line..line {
+            let end = rest.find('\n')?;
+            rest = &rest[end + 1..];
+        }
+        let n_chars = usize::try_from(n_chars).ok()?;
+        let in_rest = rest.char_indices().nth(n_chars).map_or(rest.len(), |(at, _)| at);
+        Some(self.text.len() - rest.len() + in_rest)
     }
 }
 
 impl<'a> Place<'a> {
-    pub(super) const fn new(
-        context: Context<'a>,
-        start: Position,
-        extent: Option<Range<usize>>,
-    ) -> Self {
-        Self { context, start, extent }
+    /// The place of an object that was read from `start` to the byte `end`.
+    pub(super) const fn new(context: Context<'a>, start: Position, end: usize) -> Self {
+        let Position { line, column, offset } = start;
+        Self { context, line, column, known: start, extent: Some(offset..end) }
+    }
+
+    /// The place of an object inside of this one.
+    pub(super) fn inside(&self, node: &Located<'_>) -> Self {
+        Self { line: node.line, column: node.column, extent: None, ..self.clone() }
     }
 
     /// The name of the file.
@@ -92,7 +100,7 @@ impl<'a> Place<'a> {
 
     /// The line of the file that the object starts in, from 1.
     pub const fn line(&self) -> u32 {
-        self.start.line
+        self.line
     }
 
     /// A problem with the object as a whole.
@@ -102,7 +110,7 @@ impl<'a> Place<'a> {
         object: Option<String>,
         message: impl Into<String>,
     ) -> Diagnostic {
-        let Position { line, column, .. } = self.start;
+        let (line, column) = (self.line, self.column);
         let problem = Problem { line, column, path: String::new(), message: message.into() };
         self.of_problem(severity, object, problem)
     }
@@ -111,7 +119,7 @@ impl<'a> Place<'a> {
     pub fn diagnose(&self, error: &FactError) -> Diagnostic {
         let FactError { object, field, problem: message } = error;
         let found = self.find(field, message);
-        let (line, column) = found.unwrap_or((self.start.line, self.start.column));
+        let (line, column) = found.unwrap_or((self.line, self.column));
         let problem = Problem { line, column, path: field.clone(), message: message.clone() };
         self.of_problem(Severity::Error, Some(object.clone()), problem)
     }
@@ -122,11 +130,7 @@ impl<'a> Place<'a> {
         object: Option<String>,
         problem: Problem,
     ) -> Diagnostic {
-        if self.extent.is_some() {
-            self.context.diagnostic_below(&self.start, severity, object, problem)
-        } else {
-            self.context.diagnostic(severity, object, problem)
-        }
+        self.context.diagnostic(self.known, severity, object, problem)
     }
 
     /// How much text the object is.
@@ -140,19 +144,17 @@ impl<'a> Place<'a> {
         let limits = Limits::default();
         let padded;
         let (mut stream, column_offset) = match self.context.syntax {
-            Syntax::Json => {
-                (Stream::json(text, self.start.line, &limits), self.start.column.checked_sub(1)?)
-            }
+            Syntax::Json => (Stream::json(text, self.line, &limits), self.column.checked_sub(1)?),
             Syntax::Yaml => {
                 // Spaces for what stands before it in its first line keep the indentation right.
-                let n_before = usize::try_from(self.start.column.checked_sub(1)?).ok()?;
+                let n_before = usize::try_from(self.column.checked_sub(1)?).ok()?;
                 padded = format!("{}{text}", " ".repeat(n_before));
-                (Stream::yaml(&padded, self.start.line, &limits), 0)
+                (Stream::yaml(&padded, self.line, &limits), 0)
             }
         };
         let object = stream.value().ok()?;
         let found = culprit(object.nearest(field), message);
-        let is_first_line = found.line == self.start.line;
+        let is_first_line = found.line == self.line;
         Some((found.line, found.column + if is_first_line { column_offset } else { 0 }))
     }
 }

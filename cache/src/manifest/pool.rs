@@ -10,33 +10,32 @@ use std::{
     thread,
 };
 
-use kube_batch_api::yaml::Document;
+use kube_batch_api::yaml::{Document, documents};
 
 use super::item::{Event, read_document};
 
-/// Documents of one batch together have at least this many bytes. Measured: 19 MB are read equally
-/// fast with anything from 32 KiB to 1 MiB.
+/// Documents of one batch together have at least this many bytes. Guessed: a few hundred objects,
+/// so that a turn is worth the message.
 const BATCH_BYTES: usize = 128 << 10;
 /// Bytes or events after which a worker hands on what it has. Guessed.
-const CHUNK_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 128 << 10;
 const CHUNK_EVENTS: usize = 256;
 /// Chunks that a worker may be ahead.
-const CHUNKS_AHEAD: usize = 4;
+const CHUNKS_AHEAD: usize = 2;
 /// More threads than this do not help one consumer. Guessed.
 const MAX_THREADS: usize = 8;
 
 /// Reads all documents of a file.
 pub(super) fn read_documents<'a>(
     source: &'a str,
-    documents: &'a [Document<'a>],
+    bytes: &'a [u8],
     consume: &mut dyn FnMut(Event<'a>),
 ) {
-    let batches = batches(documents);
     let available = thread::available_parallelism().map_or(1, NonZero::get);
-    let n_threads = available.min(batches.len()).min(MAX_THREADS);
+    let n_threads = available.min(bytes.len() / BATCH_BYTES).min(MAX_THREADS);
     if n_threads <= 1 {
-        for (at, document) in documents.iter().enumerate() {
-            read_document(source, at + 1, document, consume);
+        for (at, document) in documents(bytes).enumerate() {
+            read_document(source, at + 1, &document, consume);
         }
         return;
     }
@@ -44,19 +43,23 @@ pub(super) fn read_documents<'a>(
         let receivers: Vec<Receiver<Chunk<'a>>> = (0..n_threads)
             .map(|first| {
                 let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
-                let batches = &batches;
                 scope.spawn(move || {
                     let mut outbox = Outbox { sender, events: vec![], n_bytes: 0, is_open: true };
-                    for batch in batches.iter().skip(first).step_by(n_threads) {
-                        outbox.read(source, batch);
+                    // Every worker cuts the whole file: that is cheap, and nobody has to keep
+                    // what may be millions of pieces.
+                    let batches = Batches { documents: documents(bytes), n_documents: 0 };
+                    for batch in batches.skip(first).step_by(n_threads) {
+                        outbox.read(source, &batch);
                     }
                 });
                 receiver
             })
             .collect();
-        for at in 0..batches.len() {
-            // A worker that is gone has panicked; leaving the scope passes that on.
-            while let Ok(chunk) = receivers[at % n_threads].recv() {
+        for worker in receivers.iter().cycle() {
+            loop {
+                // The first worker that has no batch left has had the last turn. One that
+                // panicked ends this too, and the end of the scope passes the panic on.
+                let Ok(chunk) = worker.recv() else { return };
                 chunk.events.into_iter().for_each(&mut *consume);
                 if chunk.ends_batch {
                     break;
@@ -69,21 +72,30 @@ pub(super) fn read_documents<'a>(
 /// Documents in a row, with the number of the first, from 1.
 struct Batch<'a> {
     first_number: usize,
-    documents: &'a [Document<'a>],
+    documents: Vec<Document<'a>>,
 }
 
-fn batches<'a>(documents: &'a [Document<'a>]) -> Vec<Batch<'a>> {
-    let mut batches = vec![];
-    let mut start = 0;
-    let mut n_bytes = 0;
-    for (at, document) in documents.iter().enumerate() {
-        n_bytes += document.bytes.len();
-        if n_bytes >= BATCH_BYTES || at + 1 == documents.len() {
-            batches.push(Batch { first_number: start + 1, documents: &documents[start..=at] });
-            (start, n_bytes) = (at + 1, 0);
+/// The documents of a file in batches.
+struct Batches<'a, D: Iterator<Item = Document<'a>>> {
+    documents: D,
+    n_documents: usize,
+}
+
+impl<'a, D: Iterator<Item = Document<'a>>> Iterator for Batches<'a, D> {
+    type Item = Batch<'a>;
+
+    fn next(&mut self) -> Option<Batch<'a>> {
+        let first_number = self.n_documents + 1;
+        let mut batch = vec![];
+        let mut n_bytes = 0;
+        while n_bytes < BATCH_BYTES {
+            let Some(document) = self.documents.next() else { break };
+            n_bytes += document.bytes.len();
+            batch.push(document);
         }
+        self.n_documents += batch.len();
+        (!batch.is_empty()).then_some(Batch { first_number, documents: batch })
     }
-    batches
 }
 
 struct Chunk<'a> {

@@ -23,15 +23,21 @@ pub fn render(diagnostic: &Diagnostic, paint: Paint) -> String {
     let group = Group::with_title(level.primary_title(title));
     let line = usize::try_from(diagnostic.line).unwrap_or(usize::MAX);
     let column = usize::try_from(diagnostic.column).unwrap_or(usize::MAX);
-    let origin = Origin::path(&diagnostic.source);
-    let mut group = group.element(match diagnostic.line {
-        0 => origin,
-        _ => origin.line(line).char_column(column),
-    });
-    if let Some(excerpt) = &diagnostic.excerpt {
+    let origin = || Origin::path(&diagnostic.source);
+    let snippet = diagnostic.excerpt.as_ref().map(|excerpt| {
         let mark = AnnotationKind::Primary.span(excerpt.marked.clone());
-        group = group.element(Snippet::source(&excerpt.text).line_start(line).annotation(mark));
-    }
+        let snippet = Snippet::source(&excerpt.text).line_start(line).annotation(mark);
+        (snippet, excerpt.is_from_start)
+    });
+    let group = match snippet {
+        Some((snippet, true)) => group.element(snippet.path(&diagnostic.source)),
+        // The renderer would count columns from the start of the excerpt.
+        Some((snippet, false)) => {
+            group.element(origin().line(line).char_column(column)).element(snippet)
+        }
+        None if diagnostic.line == 0 => group.element(origin()),
+        None => group.element(origin().line(line).char_column(column)),
+    };
     let renderer = match paint {
         Paint::Plain => Renderer::plain(),
         Paint::Styled => Renderer::styled(),
