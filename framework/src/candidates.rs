@@ -266,6 +266,12 @@ impl Candidates {
         report
     }
 
+    /// Whether an index can follow every answer about the class.
+    pub(crate) fn is_indexable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
+        self.prepare(asked, class);
+        self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
+    }
+
     /// Whether only room decides where the class may go, once the fixed rules have passed.
     pub(crate) fn needs_only_room(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
         self.prepare(asked, class);

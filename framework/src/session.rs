@@ -253,6 +253,12 @@ impl Session {
         candidates.is_open_to_change(asked, class)
     }
 
+    /// Whether an index can follow where the class may go; otherwise every node is asked each time.
+    pub fn is_indexable(&mut self, class: ClassIdx) -> bool {
+        let (candidates, asked) = self.ask_unread();
+        candidates.is_indexable(asked, class)
+    }
+
     /// Why a task of the class fits nowhere now.
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
         let (candidates, asked) = self.ask();

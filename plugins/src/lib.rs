@@ -146,3 +146,26 @@ pub fn plugin(name: &str, arguments: &Arguments) -> Option<Box<dyn Plugin>> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube_batch_framework::plugin::OrderScope;
+
+    #[test]
+    fn every_plugin_of_the_catalog_exists_under_its_name() {
+        for spec in CATALOG.plugins {
+            let plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
+            assert_eq!(plugin.name(), spec.name);
+        }
+    }
+
+    /// One plugin with a wider scope would make every order a search.
+    #[test]
+    fn orders_look_at_no_more_than_what_they_compare() {
+        for spec in CATALOG.plugins {
+            let plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
+            assert_eq!(plugin.order_scope(), OrderScope::Own, "{}", spec.name);
+        }
+    }
+}

@@ -20,7 +20,9 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
 };
-use kube_batch_framework::plugin::{Change, Plugin, Scale, ScoreTerm, Sensitivity};
+use kube_batch_framework::plugin::{
+    Change, OrderScope, Plugin, Scale, ScoreTerm, Sensitivities, Sensitivity,
+};
 
 use self::{
     images::Images, node_preferences::NodePreferences, pod_preferences::PodPreferences,
@@ -186,6 +188,14 @@ impl NodeOrder {
 impl Plugin for NodeOrder {
     fn name(&self) -> &'static str {
         "nodeorder"
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+        Sensitivities::NONE
     }
 
     fn on_session_open(&mut self, cluster: &Cluster) {

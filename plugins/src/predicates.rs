@@ -35,7 +35,7 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Change, Plugin, Sensitivities, Sensitivity, View};
+use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Sensitivities, Sensitivity, View};
 
 use self::{
     attachments::Attachments,
@@ -188,6 +188,10 @@ impl Predicates {
 impl Plugin for Predicates {
     fn name(&self) -> &'static str {
         "predicates"
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
     }
 
     fn on_session_open(&mut self, cluster: &Cluster) {

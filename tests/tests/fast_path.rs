@@ -1,0 +1,30 @@
+//! The shapes that speed is measured on take the fast path.
+
+use kube_batch_cache::{
+    assumed::Assumed,
+    fold::{SnapshotOptions, snapshot},
+};
+use kube_batch_framework::{candidates::Search, session::Session};
+use kube_batch_tests::shapes::shape;
+
+#[test]
+fn plain_pods_are_placed_through_the_index() {
+    for name in ["FILL-10-40-10", "SAT-10-40-10", "PREEMPT-10-10", "FILLTAINT-100-40-10"] {
+        let shape = shape(name).expect(name);
+        let options = SnapshotOptions::default();
+        let cluster = snapshot(&shape.store, &Assumed::default(), &options).cluster;
+        let waiting: Vec<_> = cluster
+            .tasks
+            .facts
+            .ids()
+            .filter(|task| cluster.is_waiting(*task))
+            .map(|task| cluster.tasks.class[task])
+            .collect();
+        let policy = kube_batch_plugins::policy(&shape.conf);
+        let mut session = Session::open(cluster, policy, Search::Index);
+        assert!(!waiting.is_empty(), "{name}");
+        for class in waiting {
+            assert!(session.is_indexable(class), "{name}");
+        }
+    }
+}
