@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, bail};
 use kube_batch_api::crd;
+use kube_batch_sim::outcome::Outcome;
 
 use crate::root;
 
@@ -12,13 +13,14 @@ const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; 
 
 /// All generated files: path below the root, and content.
 fn files() -> anyhow::Result<Vec<(String, String)>> {
-    crd::definitions()
-        .into_iter()
-        .map(|(name, definition)| {
-            let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
-            Ok((format!("crds/{name}"), format!("{HEADER}{yaml}")))
-        })
-        .collect()
+    let mut files = Vec::new();
+    for (name, definition) in crd::definitions() {
+        let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
+        files.push((format!("crds/{name}"), format!("{HEADER}{yaml}")));
+    }
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
+    files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
+    Ok(files)
 }
 
 /// Writes every generated file.

@@ -18,7 +18,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Write the generated files: CRD manifests.
+    /// Write the generated files: CRD manifests, the schema of `simulate -o json`.
     Codegen {
         /// Write nothing; fail if a file is not what would be written.
         #[arg(long)]

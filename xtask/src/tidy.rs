@@ -40,7 +40,7 @@ const EDGES: [(&str, &[&str]); 9] = [
             "kube-batch-sim",
         ],
     ),
-    ("xtask", &["kube-batch-api"]),
+    ("xtask", &["kube-batch-api", "kube-batch-sim"]),
     (
         "kube-batch-tests",
         &[
