@@ -199,7 +199,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         Phase::Completed
     } else if running > 0 && unschedulable.is_some() {
         Phase::Unknown
-    } else if counts.ready() >= min_available {
+    } else if counts.ready() >= min_available && cluster.is_schedulable(job) {
         Phase::Running
     } else {
         Phase::Pending

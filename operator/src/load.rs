@@ -60,7 +60,10 @@ struct Shown {
 }
 
 impl Shown {
-    fn take(&mut self, problem: Diagnostic) {
+    fn take(&mut self, mut problem: Diagnostic) {
+        if problem.document > 0 {
+            problem.message.push_str(&format!(" (document {})", problem.document));
+        }
         if self.lines.len() < MAX_SHOWN {
             terminal::diagnostic(&problem);
         }

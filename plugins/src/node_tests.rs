@@ -3,7 +3,7 @@
 //! A requirement on a label becomes the set of values that pass it; asking it of a node is a look
 //! into two tables. The operators themselves are the business of [`kube_batch_api::selector`].
 //!
-//! Source: `filters.md` §5, Kubernetes `component-helpers/scheduling/corev1/nodeaffinity`.
+//! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1/nodeaffinity`.
 
 use kube_batch_api::{
     cluster::Cluster,

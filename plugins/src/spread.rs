@@ -5,7 +5,7 @@
 //! domains are the values of its key on those nodes, empty ones included. Tasks on their way out
 //! never count.
 //!
-//! Source: `filters.md` §9 and §10, Kubernetes `plugins/podtopologyspread`.
+//! Source: Kubernetes 1.36, `plugins/podtopologyspread`.
 
 use std::collections::BTreeMap;
 

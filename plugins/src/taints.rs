@@ -2,7 +2,7 @@
 //!
 //! Nodes share a few sets of taints, so tolerations are compared with each set once.
 //!
-//! Source: `filters.md` §4, Kubernetes `component-helpers/scheduling/corev1`. The numeric operators
+//! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1`. The numeric operators
 //! `Gt` and `Lt` are behind a gate that is off, so they never match.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! Over the images of a pod that the node has: `size * nodes that have it / all nodes`, rounded
 //! down. The sum counts from 23 MiB, worth 0, to 1000 MiB for each container, worth 100.
 //!
-//! Source: `filters.md` §14, Kubernetes `plugins/imagelocality`. Where nodes disagree on the size of
+//! Source: Kubernetes 1.36, `plugins/imagelocality`. Where nodes disagree on the size of
 //! an image, each counts its own.
 
 use std::collections::BTreeMap;

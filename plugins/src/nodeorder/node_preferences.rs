@@ -4,7 +4,7 @@
 //! a node's PreferNoSchedule taints that are not tolerated. The framework scales both by the largest
 //! of the candidates.
 //!
-//! Source: `filters.md` §4 and §5, Kubernetes `plugins/nodeaffinity` and `tainttoleration`.
+//! Source: Kubernetes 1.36, `plugins/nodeaffinity` and `tainttoleration`.
 
 use kube_batch_api::column::{Column, NodeIdx};
 

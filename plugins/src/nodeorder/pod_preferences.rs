@@ -9,7 +9,7 @@
 //! Anti-affinity counts negative. Then `100 * (sum - least) / (most - least)` over the candidates;
 //! 0 for all if all are equal.
 //!
-//! Source: `filters.md` §8, Kubernetes `plugins/interpodaffinity/scoring.go`, with
+//! Source: Kubernetes 1.36, `plugins/interpodaffinity/scoring.go`, with
 //! `hardPodAffinityWeight` 1. Floats where Kubernetes has them, in its order.
 
 use kube_batch_api::{

@@ -11,7 +11,7 @@
 //! The first two count the defaults of containers that request nothing; balance counts real requests
 //! and is not scored for a task that requests neither.
 //!
-//! Source: `filters.md` §13, Kubernetes `plugins/noderesources`. Floats where Kubernetes has them,
+//! Source: Kubernetes 1.36, `plugins/noderesources`. Floats where Kubernetes has them,
 //! in its order, so that the last digit agrees.
 
 use std::sync::Arc;

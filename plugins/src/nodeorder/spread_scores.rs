@@ -6,7 +6,7 @@
 //! of the keys gets 0 and takes no part. By host name, each candidate is a domain of its own and
 //! its own pods count, whatever the node inclusion policies say.
 //!
-//! Source: `filters.md` §10, Kubernetes `plugins/podtopologyspread/scoring.go`. The system's default
+//! Source: Kubernetes 1.36, `plugins/podtopologyspread/scoring.go`. The system's default
 //! constraints need Services, which are not watched, so there are none.
 
 use kube_batch_api::{

@@ -4,7 +4,7 @@
 //! add to them. A claim that is not bound yet counts for the provisioner of its class. A node
 //! without a limit for the driver takes any number.
 //!
-//! Source: `filters.md` §11, Kubernetes `plugins/nodevolumelimits/csi.go`. VolumeAttachments of
+//! Source: Kubernetes 1.36, `plugins/nodevolumelimits/csi.go`. VolumeAttachments of
 //! volumes that no pod uses are not watched.
 
 use std::collections::BTreeMap;

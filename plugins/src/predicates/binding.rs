@@ -8,7 +8,7 @@
 //! A task that is placed in the cycle takes its volumes with it: others do not get them, and a
 //! claim that several pods share is settled by the first.
 //!
-//! Source: `filters.md` §11, Kubernetes `plugins/volumebinding/binder.go`,
+//! Source: Kubernetes 1.36, `plugins/volumebinding/binder.go`,
 //! `component-helpers/storage/volume/pv_helpers.go`. Storage capacity is not watched.
 
 mod supply;

@@ -1,7 +1,7 @@
 //! Volume claims: what can be said of them before any node is looked at, where bound volumes can be
 //! reached from, and claims that only one pod may use.
 //!
-//! Source: `filters.md` §11, Kubernetes `plugins/volumebinding` and `pkg/controller/volume`,
+//! Source: Kubernetes 1.36, `plugins/volumebinding` and `pkg/controller/volume`,
 //! `plugins/volumezone`, `plugins/volumerestrictions`. Refusals are asked for in the order in which
 //! Kubernetes runs these plugins; where two would refuse, the first speaks.
 

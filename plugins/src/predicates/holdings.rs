@@ -1,6 +1,6 @@
 //! What tasks hold on their node and others cannot have beside them: host ports and disks.
 //!
-//! Source: `filters.md` §6 and §11, Kubernetes `plugins/nodeports` and `volumerestrictions`.
+//! Source: Kubernetes 1.36, `plugins/nodeports` and `volumerestrictions`.
 
 use std::collections::BTreeMap;
 

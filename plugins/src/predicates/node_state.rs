@@ -2,7 +2,7 @@
 //!
 //! A node that is NotReady or has no network takes no new task, as in kube-batch; Kubernetes sees
 //! that as taints only. The pressure conditions are looked at if the arguments say so. The rest is
-//! `filters.md` §3 to §5: `plugins/nodeunschedulable`, `tainttoleration`, `nodeaffinity`.
+//! Kubernetes 1.36: `plugins/nodeunschedulable`, `tainttoleration`, `nodeaffinity`.
 
 use std::collections::BTreeSet;
 

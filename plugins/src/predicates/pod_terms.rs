@@ -8,7 +8,7 @@
 //! 2. Own anti-affinity: no term's domain holds a pod that matches that term.
 //! 3. Anti-affinity of the pods that are there, in the domains of their nodes.
 //!
-//! Source: `filters.md` §7, Kubernetes `plugins/interpodaffinity/filtering.go`.
+//! Source: Kubernetes 1.36, `plugins/interpodaffinity/filtering.go`.
 
 use kube_batch_api::{
     column::{Column, MatcherIdx, NodeIdx},

@@ -4,7 +4,7 @@
 //! would exceed that of the emptiest domain by more than `maxSkew`. The first constraint that fails
 //! speaks.
 //!
-//! Source: `filters.md` §9, Kubernetes `plugins/podtopologyspread/filtering.go`. Default constraints
+//! Source: Kubernetes 1.36, `plugins/podtopologyspread/filtering.go`. Default constraints
 //! need Services, which are not watched, so there are none.
 
 use kube_batch_api::{

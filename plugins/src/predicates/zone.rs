@@ -4,7 +4,7 @@
 //! be met: by the node's value of that key or, for a key of the beta time, of the key that replaced
 //! it. A volume's value may name several zones, joined by `__`.
 //!
-//! Source: `filters.md` §11, Kubernetes `plugins/volumezone`.
+//! Source: Kubernetes 1.36, `plugins/volumezone`.
 
 use kube_batch_api::{column::NodeIdx, name::Name, selector::Labels};
 

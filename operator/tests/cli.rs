@@ -1,0 +1,252 @@
+//! The binary, as a user meets it: output, messages and exit codes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in the workspace")
+        .to_owned()
+}
+
+fn kube_batch(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kube-batch"))
+        .args(args)
+        .current_dir(root())
+        .env_remove("KUBE_BATCH_CONFIG")
+        .output()
+        .expect("the binary runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// A file of the test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("kube-batch-{}-{name}", std::process::id()));
+        fs::write(&path, content).expect("a temporary file");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Commands of a Markdown file with the output shown for them.
+fn console_blocks(markdown: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    for block in markdown.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        let (command, output) = block.split_once('\n').unwrap_or((block, ""));
+        blocks.push((command.trim_start_matches("$ ").to_owned(), output.to_owned()));
+    }
+    blocks
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let blocks = console_blocks(&readme);
+    assert!(blocks.len() >= 3);
+    for (command, shown) in blocks {
+        let args: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let printed = stdout(&kube_batch(&args));
+        match shown.split_once("...\n") {
+            Some((start, _)) => assert!(printed.starts_with(start), "{command}:\n{printed}"),
+            None => assert_eq!(printed, shown, "{command}"),
+        }
+    }
+}
+
+/// Where a value is not what a schema says. Knows the few words our schema is made of: a validator
+/// would take longer to build than everything it tests.
+fn breach(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let definition = &root["$defs"][name.rsplit('/').next().unwrap_or_default()];
+        return breach(root, definition, value, path);
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    let fits = types.iter().any(|name| match *name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        _ => false,
+    });
+    if !fits {
+        return Some(format!("{path} is not of {types:?}"));
+    }
+    if let Some(items) = value.as_array() {
+        return items.iter().find_map(|item| breach(root, &schema["items"], item, path));
+    }
+    let object = value.as_object()?;
+    let missing = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(key) = missing.into_iter().find(|key| !object.contains_key(*key)) {
+        return Some(format!("{path}.{key} is missing"));
+    }
+    object.iter().find_map(|(key, value)| {
+        let path = format!("{path}.{key}");
+        match (&schema["properties"][key], &schema["additionalProperties"]) {
+            (Value::Null, Value::Null) => Some(format!("{path} is not in the schema")),
+            (Value::Null, others) => breach(root, others, value, &path),
+            (property, _) => breach(root, property, value, &path),
+        }
+    })
+}
+
+#[test]
+fn every_example_runs_and_keeps_the_json_contract() {
+    let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let examples = ["gang", "gang-waits", "two-queues", "preemption", "reclaim"];
+    for example in examples {
+        let file = format!("examples/{example}.yaml");
+        let args = ["simulate", "-f", &file, "--config", "examples/scheduler.yaml", "-o", "json"];
+        let output = kube_batch(&args);
+        assert_eq!(output.status.code(), Some(0), "{example}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{example}");
+        let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(breach(&schema, &schema, &outcome, "outcome"), None, "{example}");
+        assert!(outcome["cycles"][0]["binds"].is_array(), "{example}");
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_read_costs_itself_alone() {
+    let file = Scratch::new(
+        "bad.yaml",
+        b"apiVersion: v1\nkind: Node\nmetadata: {name: bad}\nstatus: {allocatable: {cpu: 1x}}\n---\n\
+          apiVersion: v1\nkind: Node\nmetadata: {name: good}\nstatus: {allocatable: {cpu: 1, pods: 9}}\n",
+    );
+    let output = kube_batch(&["simulate", "-f", file.path()]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("good"), "{}", stdout(&output));
+    let told = stderr(&output);
+    for part in ["Node bad", "document 1", "status.allocatable", "unknown suffix \"x\"", ":4:29"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    let strict = kube_batch(&["simulate", "-f", file.path(), "--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    assert_eq!(stdout(&strict), "");
+}
+
+#[test]
+fn names_that_lead_nowhere_are_told_of() {
+    let file = Scratch::new(
+        "dangling.yaml",
+        b"apiVersion: scheduling.sigs.dev/v1alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: a}\n\
+          spec: {minMember: 1, queue: nope}\n---\napiVersion: v1\nkind: Pod\n\
+          metadata: {name: p, namespace: b, annotations: {scheduling.k8s.io/group-name: g}}\n\
+          spec: {schedulerName: kube-batch, containers: [{name: c}]}\n",
+    );
+    let told = stderr(&kube_batch(&["simulate", "-f", file.path()]));
+    assert!(told.contains("PodGroup a/g: spec.queue: queue \"nope\" does not exist"), "{told}");
+    assert!(told.contains("PodGroup b/g does not exist; there is one in namespace a"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_used_at_all_is_said_and_nothing_is_run() {
+    let empty = Scratch::new("empty.yaml", b"");
+    let binary = Scratch::new("binary.yaml", &[0, 159, 146, 150]);
+    let nested = Scratch::new("nested.yaml", "[".repeat(10_000).as_bytes());
+    for (path, message) in [
+        (empty.path(), "holds no objects"),
+        (binary.path(), "is not"),
+        (nested.path(), "is nested more than 128 levels deep"),
+        ("no/such/file.yaml", "no such file or directory"),
+        ("operator/src", "holds no manifests"),
+    ] {
+        let output = kube_batch(&["simulate", "-f", path]);
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        assert!(stderr(&output).contains(message), "{path}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{path}");
+    }
+}
+
+#[test]
+fn a_bad_configuration_lists_every_error_and_runs_nothing() {
+    let conf = Scratch::new(
+        "conf.yaml",
+        b"actions: alocate, x\ntiers:\n- plugins: [{name: gan}, {name: drf, enableJobOrder: 3}]\n- foo\n",
+    );
+    let output = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--config", conf.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = stderr(&output);
+    for part in [
+        "unknown action \"alocate\", did you mean allocate",
+        "unknown action \"x\"",
+        "unknown plugin \"gan\", did you mean gang",
+        "expected a boolean, found the number 3",
+        "expected a mapping, found \"foo\"",
+        "5 errors in configuration",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert_eq!(stdout(&output), "");
+    let missing = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--config", "no/such.yaml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("cannot read configuration no/such.yaml"));
+}
+
+#[test]
+fn cases_pass_fail_or_cannot_be_read() {
+    let passes = kube_batch(&["test", "examples/cases"]);
+    assert_eq!(passes.status.code(), Some(0), "{}", stderr(&passes));
+
+    let good = fs::read_to_string(root().join("examples/cases/research-may-borrow.yaml")).unwrap();
+    let wrong = Scratch::new("wrong.yaml", good.replace("research: 4}", "research: 5}").as_bytes());
+    let fails = kube_batch(&["test", wrong.path()]);
+    assert_eq!(fails.status.code(), Some(1));
+    let shown = stdout(&fails);
+    assert!(shown.contains("FAIL research-may-borrow"), "{shown}");
+    assert!(shown.contains("bindCount.queues.research"), "{shown}");
+    assert!(shown.contains("wanted 5") && shown.contains("got    4"), "{shown}");
+
+    let misspelt = Scratch::new("misspelt.yaml", good.replace("bindCount", "bindCuont").as_bytes());
+    let broken = kube_batch(&["test", misspelt.path()]);
+    assert_eq!(broken.status.code(), Some(2));
+    assert!(stderr(&broken).contains("bindCuont"), "{}", stderr(&broken));
+}
+
+#[test]
+fn completions_and_manual_pages_come_from_the_command_line() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = kube_batch(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).contains("simulate"));
+    }
+    let folder = std::env::temp_dir().join(format!("kube-batch-man-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let output = kube_batch(&["man", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = fs::read_to_string(folder.join("kube-batch-simulate.1")).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(page.contains("simulate"));
+}
