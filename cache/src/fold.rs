@@ -99,7 +99,8 @@ pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> 
     let node_rows: HashMap<&Name, NodeIdx> =
         nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
 
-    let mut queue_facts: Vec<_> = queue_facts.into_values().cloned().collect();
+    let mut queue_facts: Vec<_> =
+        queue_facts.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
     queue_facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
     let mut queues = Queues {
         capability: queue_facts
@@ -166,17 +167,21 @@ pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> 
     Snapshot { cluster, ignored }
 }
 
-/// One object for each name: the newer API group wins.
+/// One object for each name, in order of the names: the newer API group wins.
 // Parity: differs, see docs/parity.md#j2.
-fn newest<K: Ord + Clone, F>(
+fn newest<K: Ord, F>(
     table: &Table<(K, ApiVersion), F>,
     mut duplicate: impl FnMut(&K),
-) -> BTreeMap<&K, &Arc<F>> {
-    let mut newest = BTreeMap::new();
+) -> Vec<(&K, &Arc<F>)> {
+    let mut newest: Vec<(&K, &Arc<F>)> = Vec::with_capacity(table.len());
     for ((key, _), facts) in table.iter() {
         // Keys are in order of version, so the newer one comes second.
-        if newest.insert(key, facts).is_some() {
-            duplicate(key);
+        match newest.last_mut() {
+            Some((last, older)) if *last == key => {
+                *older = facts;
+                duplicate(key);
+            }
+            _ => newest.push((key, facts)),
         }
     }
     newest
@@ -242,22 +247,30 @@ fn membership(facts: &TaskFacts, groups: &Groups<'_>, options: &SnapshotOptions)
     }
 }
 
-type Groups<'a> = BTreeMap<&'a ObjectKey, &'a Arc<GroupFacts>>;
+type Groups<'a> = HashMap<&'a ObjectKey, &'a Arc<GroupFacts>>;
 
 fn sort_into_jobs<'a>(
     store: &'a Store,
-    groups: &Groups<'_>,
+    groups: &[(&ObjectKey, &Arc<GroupFacts>)],
     options: &SnapshotOptions,
 ) -> Members<'a> {
-    let mut by_key: BTreeMap<JobKey, Vec<&Arc<TaskFacts>>> =
-        groups.keys().map(|key| (JobKey::Group((*key).clone()), Vec::new())).collect();
+    let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> =
+        groups.iter().map(|(key, _)| (JobKey::Group((*key).clone()), Vec::new())).collect();
+    let mut place: HashMap<JobKey, usize> =
+        by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
+    let groups: Groups<'_> = groups.iter().copied().collect();
     let mut jobless = Vec::new();
     for facts in store.pods.values() {
-        match membership(facts, groups, options) {
+        match membership(facts, &groups, options) {
             Membership::Absent => {}
             Membership::NodeOnly => jobless.push(facts),
-            // Pods come in name order, so those of one job tend to follow one another.
-            Membership::Job(key) => by_key.entry(key).or_default().push(facts),
+            Membership::Job(key) => {
+                let at = *place.entry(key).or_insert_with_key(|key| {
+                    by_key.push((key.clone(), Vec::new()));
+                    by_key.len() - 1
+                });
+                by_key[at].1.push(facts);
+            }
         }
     }
     let priorities = Priorities::new(store, options);
@@ -265,7 +278,8 @@ fn sort_into_jobs<'a>(
     let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
         .into_iter()
         .map(|(key, mut tasks)| {
-            tasks.sort_by(|l, r| (l.created, &l.key).cmp(&(r.created, &r.key)));
+            // They come in order of namespace and name, and the sort is stable.
+            tasks.sort_by_key(|facts| facts.created);
             let job = match &key {
                 JobKey::Group(group) => {
                     group_job(group, groups.get(group).copied(), tasks, &priorities, options)

@@ -252,7 +252,11 @@ fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, St
     if let Some(problem) = &cluster.jobs.problem[job] {
         return Some((problem.reason(), problem_text(cluster, job, problem)));
     }
-    let missing = cluster.jobs.min_available[job].saturating_sub(cluster.jobs.counts[job].ready());
+    // Places that are only held start nothing, so they leave the job as unready as it was.
+    let held = session.held.get(&job).into_iter().flatten();
+    let n_held = held.filter(|made| !made.is_promise()).count() as u32;
+    let ready = cluster.jobs.counts[job].ready() - n_held;
+    let missing = cluster.jobs.min_available[job].saturating_sub(ready);
     if missing == 0 || !session.policy.reports_unready_jobs() {
         return None;
     }
