@@ -87,10 +87,23 @@ impl Diagnostic {
         Self { line, column, field, ..Self::of_source(severity, source, message) }
     }
 
-    /// Object, field and message, without the place.
+    /// Object, field and message in one line, without the place.
     pub fn title(&self) -> String {
         let parts = [self.object.as_deref(), self.field.as_deref(), Some(&self.message)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
+        let title = parts.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        if !title.contains(char::is_control) {
+            return title;
+        }
+        // Names and keys can hold anything, line breaks and escape codes of terminals included.
+        let mut visible = String::with_capacity(title.len());
+        for letter in title.chars() {
+            if letter.is_control() {
+                visible.extend(letter.escape_default());
+            } else {
+                visible.push(letter);
+            }
+        }
+        visible
     }
 }
 
@@ -188,6 +201,13 @@ mod tests {
         assert!(excerpt.text.chars().count() <= Excerpt::MAX_BEFORE + Excerpt::MAX_AFTER);
         assert_eq!(&excerpt.text[excerpt.marked], "here");
         assert!(!excerpt.is_from_start);
+    }
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        let mut diagnostic = Diagnostic::of_source(Severity::Error, "f", "is odd");
+        diagnostic.object = Some("Pod a\nb\u{1b}[2J".to_owned());
+        assert_eq!(diagnostic.to_string(), "f: error: Pod a\\nb\\u{1b}[2J: is odd");
     }
 
     #[test]
