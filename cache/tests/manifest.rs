@@ -427,6 +427,19 @@ fn order_and_lines_survive_the_threads() {
 }
 
 #[test]
+fn the_deepest_nesting_that_is_allowed_fits_the_stack_of_a_thread() {
+    let fields = format!("{}1{}", "{a: ".repeat(122), "}".repeat(122));
+    let deep = format!(
+        "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  managedFields:\n  \
+         - {{fieldsV1: {fields}}}\n"
+    );
+    let room = format!("---\n{}", "# room\n".repeat(20_000));
+    let (objects, problems) = outcome(room.clone() + &deep + &room + &room + &deep);
+    assert_eq!(objects, ["Node n"]);
+    assert_eq!(problems, ["f:60012:1: error: Node n: is already defined at f:20003"]);
+}
+
+#[test]
 fn a_diagnostic_is_rendered_with_its_line() {
     let rendered = |text: &str, paint| {
         let (collected, _) = read(text);
