@@ -47,6 +47,7 @@ fn read(document: Document<'_>) -> Result<Option<Case>, Vec<Problem>> {
     let text = document.text().map_err(|problem| vec![problem])?;
     let mut stream = Stream::yaml(text, document.line, &Limits::default());
     let value = stream.value().map_err(|problem| vec![problem])?;
+    stream.finish().map_err(|problem| vec![problem])?;
     if value.is_null() { Ok(None) } else { Case::read(&value).map(Some) }
 }
 
