@@ -27,7 +27,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// The API group and version an object lives in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ApiVersion {
     /// `scheduling.incubator.k8s.io/v1alpha1`.
     V1Alpha1,

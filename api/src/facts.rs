@@ -14,6 +14,7 @@ pub mod storage;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     name::{Name, ObjectKey},
@@ -77,7 +78,7 @@ fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// A controlling owner: what pods without a group share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
     /// Its uid.
     pub uid: Name,

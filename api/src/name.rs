@@ -2,8 +2,11 @@
 
 use std::{borrow::Borrow, collections::HashSet, fmt, ops::Deref, sync::Arc};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A cheap-to-clone piece of text: an object's name, a label key, a uid.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -94,6 +97,19 @@ impl ObjectKey {
             Some((namespace, name)) => Self::new(namespace, name),
             None => Self::new("", text),
         }
+    }
+}
+
+impl Serialize for ObjectKey {
+    /// As one text, `namespace/name`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::parse(&String::deserialize(deserializer)?))
     }
 }
 

@@ -11,6 +11,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, ops, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     column::{Column, Dim, Ordinal},
@@ -111,7 +112,8 @@ pub enum AmountError {
 }
 
 /// Amounts by resource name, sorted by name, each name once; zero amounts are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<Name, i64>", into = "BTreeMap<Name, i64>")]
 pub struct ResourceList(Vec<(Name, i64)>);
 
 impl ResourceList {
@@ -173,6 +175,26 @@ impl ResourceList {
 
     fn position(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(own, _)| (**own).cmp(name))
+    }
+}
+
+impl TryFrom<BTreeMap<Name, i64>> for ResourceList {
+    type Error = AmountError;
+
+    /// Amounts in the units of [`Unit`]. The sum of a pod's containers may exceed [`MAX_AMOUNT`].
+    fn try_from(amounts: BTreeMap<Name, i64>) -> Result<Self, AmountError> {
+        match amounts.iter().find(|(_, amount)| **amount < 0) {
+            Some((name, amount)) => {
+                Err(AmountError::Negative { name: name.to_string(), text: amount.to_string() })
+            }
+            None => Ok(Self(amounts.into_iter().collect())),
+        }
+    }
+}
+
+impl From<ResourceList> for BTreeMap<Name, i64> {
+    fn from(list: ResourceList) -> Self {
+        list.0.into_iter().collect()
     }
 }
 

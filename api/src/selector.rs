@@ -9,11 +9,13 @@ use k8s_openapi::{
     api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm},
     apimachinery::pkg::apis::meta::v1::LabelSelector as ApiLabelSelector,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
 
 /// Labels, sorted by key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<Name, Name>", into = "BTreeMap<Name, Name>")]
 pub struct Labels(Box<[(Name, Name)]>);
 
 impl Labels {
@@ -44,14 +46,26 @@ impl Labels {
     }
 }
 
+impl From<BTreeMap<Name, Name>> for Labels {
+    fn from(map: BTreeMap<Name, Name>) -> Self {
+        Self(map.into_iter().collect())
+    }
+}
+
+impl From<Labels> for BTreeMap<Name, Name> {
+    fn from(labels: Labels) -> Self {
+        labels.0.into_iter().collect()
+    }
+}
+
 /// One condition on a label.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Requirement {
     key: Name,
     test: Test,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Test {
     In(Vec<Name>),
     NotIn(Vec<Name>),
@@ -148,7 +162,7 @@ fn is_label_value(value: &str) -> bool {
 }
 
 /// A selector over labels: all requirements must hold; without requirements everything matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
@@ -212,7 +226,7 @@ impl LabelSelector {
 }
 
 /// One alternative of a node selector: labels and fields together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeTerm {
     expressions: Vec<Requirement>,
     /// Requirements on `metadata.name`; any other field is broken.

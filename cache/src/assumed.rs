@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{decision::Decision, name::Name, status::TaskStatus};
+use serde::{Deserialize, Serialize};
 
 use crate::store::Store;
 
 /// What was decided for a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InFlight {
     /// It is being bound to a node.
     Bind {
@@ -36,7 +37,7 @@ impl Assumed {
             Decision::Evict { pod, .. } => (&pod.uid, InFlight::Evict),
             Decision::Nominate { .. } => return,
         };
-        self.by_uid.insert(uid.clone(), (in_flight, now));
+        self.insert(uid.clone(), in_flight, now);
     }
 
     /// Forgets the decision about a pod: it failed, or the pod is gone.
@@ -47,6 +48,16 @@ impl Assumed {
     /// What is in flight for a pod.
     pub fn get(&self, uid: &Name) -> Option<&InFlight> {
         self.by_uid.get(uid).map(|(in_flight, _)| in_flight)
+    }
+
+    /// Notes what is in flight for a pod, since when.
+    pub(crate) fn insert(&mut self, uid: Name, in_flight: InFlight, since: Timestamp) {
+        self.by_uid.insert(uid, (in_flight, since));
+    }
+
+    /// Pods by uid, what is in flight for each, and since when.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &InFlight, Timestamp)> {
+        self.by_uid.iter().map(|(uid, (in_flight, since))| (uid, in_flight, *since))
     }
 
     /// Number of decisions in flight.

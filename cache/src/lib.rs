@@ -2,6 +2,7 @@
 
 pub mod assumed;
 pub mod defaults;
+pub mod dump;
 pub mod fold;
 pub mod manifest;
 pub mod object;

@@ -1,7 +1,7 @@
 //! Manifests: from the bytes of files to typed objects, with a [`Diagnostic`] for whatever is wrong.
 //!
 //! A [`Reader`] takes YAML (one or many documents) and JSON (a value, an array, or values one after
-//! the other), opens every kind of list, and hands objects to a [`Sink`] one at a time in the order
+//! the other), opens every kind of list and every [`Dump`], and hands objects to a [`Sink`] one at a time in the order
 //! of the text; a file is never held as a tree. One wrong object costs that object, one broken
 //! document that document. Kinds that scheduling does not look at are counted ([`Summary`]).
 //!
@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{facts::FactError, name::ObjectKey};
+use kube_batch_api::{facts::FactError, name::ObjectKey, yaml::Problem};
 
 use self::item::Event;
 pub use self::{
@@ -32,6 +32,7 @@ pub use self::{
 };
 use crate::{
     defaults,
+    dump::{self, Dump, DumpError},
     object::{Kind, Object, Served, TypeMeta},
 };
 
@@ -47,6 +48,9 @@ pub trait Sink {
     ///
     /// [`FactError`] if the object cannot be used: the reader makes it a problem with its line.
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError>;
+
+    /// Takes what a dump holds, if a source is one.
+    fn dump(&mut self, dump: Dump);
 
     /// Takes note of a problem.
     fn problem(&mut self, diagnostic: Diagnostic);
@@ -91,6 +95,9 @@ impl Reader {
 
     /// Reads the manifests in `bytes`; `name` is what problems call them.
     pub fn read(&mut self, name: &str, bytes: &[u8], sink: &mut dyn Sink) {
+        if dump::is_dump(bytes) {
+            return self.read_dump(name, bytes, sink);
+        }
         let bytes = source::decode(bytes);
         let mut taker = Taker { reader: self, source: name.into(), sink, n_problems: 0 };
         let mut is_empty = true;
@@ -102,6 +109,20 @@ impl Reader {
             taker.note(Diagnostic::of_source(Severity::Warning, name, "holds no objects"));
         }
         taker.finish();
+    }
+
+    fn read_dump(&mut self, name: &str, bytes: &[u8], sink: &mut dyn Sink) {
+        match dump::read(bytes) {
+            Ok(dump) => {
+                self.summary.n_objects += dump.store.len();
+                sink.dump(dump);
+            }
+            Err(DumpError { line, problem }) => {
+                let problem = Problem { line, column: 1, path: String::new(), message: problem };
+                self.summary.count(Severity::Error);
+                sink.problem(Diagnostic::unplaced(Severity::Error, name, problem));
+            }
+        }
     }
 
     /// Reads sources one after the other.

@@ -20,6 +20,7 @@ use kube_batch_api::{
     crd::{ApiVersion, PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
     facts::{
         FactError,
+        class::PodTemplate,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::{Interner, TaskFacts},
@@ -28,6 +29,7 @@ use kube_batch_api::{
         storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{Name, ObjectKey},
+    selector::Labels,
 };
 
 /// The facts of one kind.
@@ -45,7 +47,12 @@ impl<K, F> Default for Table<K, F> {
 impl<K: Ord, F> Table<K, F> {
     /// Stores the facts of an object, new or changed.
     pub fn apply(&mut self, key: K, facts: F) {
-        self.rows.insert(key, Arc::new(facts));
+        self.share(key, Arc::new(facts));
+    }
+
+    /// Stores facts that are shared already.
+    pub(crate) fn share(&mut self, key: K, facts: Arc<F>) {
+        self.rows.insert(key, facts);
     }
 
     /// Forgets an object; says whether it was known.
@@ -201,6 +208,66 @@ impl Store {
         let facts = QueueFacts::from_parts(version, meta, spec, status)?;
         self.queues.apply((facts.name.clone(), version), facts);
         Ok(())
+    }
+
+    /// Takes over labels and templates, so that pods to come share them.
+    pub(crate) fn adopt(
+        &mut self,
+        labels: impl IntoIterator<Item = Arc<Labels>>,
+        templates: impl IntoIterator<Item = Arc<PodTemplate>>,
+    ) {
+        self.interner.adopt(labels, templates);
+    }
+
+    /// Takes over all facts of another store; where both know an object, those of the other.
+    pub fn absorb(&mut self, other: Self) {
+        // Every table is named, so that a new one cannot be forgotten.
+        let Self {
+            interner,
+            pods,
+            nodes,
+            namespaces,
+            groups,
+            queues,
+            priority_classes,
+            budgets,
+            volumes,
+            claims,
+            storage_classes,
+            csi_nodes,
+        } = other;
+        self.interner.absorb(interner);
+        self.pods.rows.extend(pods.rows);
+        self.nodes.rows.extend(nodes.rows);
+        self.namespaces.rows.extend(namespaces.rows);
+        self.groups.rows.extend(groups.rows);
+        self.queues.rows.extend(queues.rows);
+        self.priority_classes.rows.extend(priority_classes.rows);
+        self.budgets.rows.extend(budgets.rows);
+        self.volumes.rows.extend(volumes.rows);
+        self.claims.rows.extend(claims.rows);
+        self.storage_classes.rows.extend(storage_classes.rows);
+        self.csi_nodes.rows.extend(csi_nodes.rows);
+    }
+
+    /// Number of objects of all kinds.
+    pub fn len(&self) -> usize {
+        self.pods.len()
+            + self.nodes.len()
+            + self.namespaces.len()
+            + self.groups.len()
+            + self.queues.len()
+            + self.priority_classes.len()
+            + self.budgets.len()
+            + self.volumes.len()
+            + self.claims.len()
+            + self.storage_classes.len()
+            + self.csi_nodes.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Gives back the memory of labels and templates no pod has any more.

@@ -4,6 +4,8 @@ use std::{fs, path::PathBuf};
 
 use kube_batch_api::facts::FactError;
 use kube_batch_cache::{
+    assumed::Assumed,
+    dump::{self, Dump},
     manifest::{Diagnostic, Paint, Place, Reader, Sink, Source, Summary, collect_sources, render},
     object::Object,
     store::Store,
@@ -15,10 +17,15 @@ struct Collected {
     objects: Vec<String>,
     lines: Vec<u32>,
     problems: Vec<Diagnostic>,
+    dumps: Vec<Dump>,
     store: Store,
 }
 
 impl Sink for Collected {
+    fn dump(&mut self, dump: Dump) {
+        self.dumps.push(dump);
+    }
+
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         match &object {
             Object::Node(node) => self.store.apply_node(node)?,
@@ -524,4 +531,25 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
         format!("{}: error: cannot read: is a directory", root.display())
     );
     assert_eq!(reader.into_summary().to_string(), "1 object, 1 error");
+}
+
+#[test]
+fn a_dump_is_taken_as_it_is() {
+    let mut store = Store::default();
+    let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+    let mut bytes = Vec::new();
+    dump::write(&store, &Assumed::default(), jiff::Timestamp::UNIX_EPOCH, &mut bytes)
+        .expect("memory takes all");
+    let (collected, summary) = read(&bytes);
+    assert_eq!(collected.dumps.len(), 1);
+    assert_eq!(collected.dumps[0].store.nodes, store.nodes);
+    assert_eq!(summary.to_string(), "1 object");
+
+    bytes.truncate(bytes.len() - 10);
+    let (collected, summary) = read(&bytes);
+    assert!(collected.dumps.is_empty());
+    assert_eq!(summary.n_errors, 1);
+    let problem = collected.problems[0].to_string();
+    assert!(problem.starts_with("f:2:1: error: EOF while parsing"), "{problem}");
 }

@@ -3,6 +3,7 @@
 
 use kube_batch_api::facts::FactError;
 use kube_batch_cache::{
+    dump::Dump,
     manifest::{Diagnostic, Place, Reader, Sink},
     object::Object,
 };
@@ -10,6 +11,8 @@ use kube_batch_cache::{
 struct Counted(usize);
 
 impl Sink for Counted {
+    fn dump(&mut self, _: Dump) {}
+
     fn object(&mut self, _: Object, _: &Place<'_>) -> Result<(), FactError> {
         self.0 += 1;
         Ok(())

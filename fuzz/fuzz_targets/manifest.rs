@@ -10,6 +10,8 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     defaults,
+    dump::Dump,
+    fold::{SnapshotOptions, snapshot},
     manifest::{Diagnostic, Paint, Place, Reader, Sink, render},
     object::Object,
 };
@@ -30,6 +32,10 @@ impl Sink for Checked<'_> {
         let meta = object.meta();
         assert!(meta.name.is_some() && meta.uid.is_some());
         Err(FactError::new(name, self.field, "\"1x\" is not a quantity"))
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        let _ = snapshot(&dump.store, &dump.assumed, &SnapshotOptions::default());
     }
 
     fn problem(&mut self, diagnostic: Diagnostic) {

@@ -7,6 +7,7 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::{
+    dump::Dump,
     manifest::{Diagnostic, Place, Reader, Severity, Sink, collect_sources},
     object::{Kind, Object},
 };
@@ -92,6 +93,10 @@ impl Sink for WorldSink<'_> {
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         self.note_names(&object, place);
         self.world.apply(object)
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        self.world.restore(dump);
     }
 
     fn problem(&mut self, problem: Diagnostic) {

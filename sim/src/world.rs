@@ -14,7 +14,8 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_cache::{
-    assumed::Assumed,
+    assumed::{Assumed, InFlight},
+    dump::Dump,
     fold::{self, Snapshot, SnapshotOptions},
     store::Store,
 };
@@ -160,6 +161,26 @@ impl World {
     /// Lets controllers make the pods they miss.
     pub fn run_controllers(&mut self) {
         self.controllers.run(&mut self.store, self.now);
+    }
+
+    /// Takes over what a scheduler knew: its decisions in flight have arrived, and it is as late as
+    /// it was there.
+    pub fn restore(&mut self, dump: Dump) {
+        let Dump { taken, store, assumed } = dump;
+        self.now = self.now.max(taken);
+        self.store.absorb(store);
+        let by_uid: BTreeMap<Name, ObjectKey> =
+            self.store.pods.values().map(|facts| (facts.uid.clone(), facts.key.clone())).collect();
+        for (uid, in_flight, _) in assumed.iter() {
+            let Some(pod) = by_uid.get(uid) else { continue };
+            self.change_pod(pod, |facts| match in_flight {
+                InFlight::Bind { node } => {
+                    facts.node = Some(node.clone());
+                    facts.status = TaskStatus::Bound;
+                }
+                InFlight::Evict => facts.status = TaskStatus::Releasing,
+            });
+        }
     }
 
     /// Number of cycles answered.

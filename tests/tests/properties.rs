@@ -8,6 +8,7 @@ use kube_batch_api::{
     status::TaskStatus,
     yaml::{Limits, parse},
 };
+use kube_batch_cache::{assumed::Assumed, dump, fold};
 use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
@@ -42,6 +43,21 @@ fn the_fold_ignores_the_order_of_events() {
         order.extend_from_within(..order.len() / 2);
         let shuffled = world(&case, &order).snapshot().cluster;
         assert!(straight == shuffled, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_dump_is_the_same_picture() {
+    for seed in 0..N_WORLDS {
+        let case = case(seed);
+        let order: Vec<usize> = (0..case.objects.len()).collect();
+        let world = world(&case, &order);
+        let mut bytes = Vec::new();
+        dump::write(&world.store, &Assumed::default(), world.now(), &mut bytes)
+            .expect("memory takes all");
+        let read = dump::read(&bytes).expect("what was written can be read");
+        let picture = fold::snapshot(&read.store, &read.assumed, world.options()).cluster;
+        assert!(picture == world.snapshot().cluster, "seed {seed}");
     }
 }
 

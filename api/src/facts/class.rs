@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, Toleration as ApiToleration,
     TopologySpreadConstraint as ApiSpread,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{FactError, pod::effective_request};
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// What placement rules can see of a pod, apart from its labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodTemplate {
     /// The effective request, `pods: 1` included.
     pub request: ResourceList,
@@ -54,7 +55,7 @@ pub struct PodTemplate {
 }
 
 /// Amounts as scores count them: containers that name none count 100 milli-CPU and 200 Mi.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScoringAmounts {
     /// Milli-CPU.
     pub cpu_milli: i64,
@@ -63,7 +64,7 @@ pub struct ScoringAmounts {
 }
 
 /// Terms about other pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodTerms {
     /// Must share a domain with matching pods.
     pub required: Vec<PodTerm>,
@@ -94,7 +95,7 @@ impl PodTerms {
 }
 
 /// One term about other pods.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodTerm {
     /// Which pods.
     pub matcher: PodMatcher,
@@ -103,7 +104,7 @@ pub struct PodTerm {
 }
 
 /// Which pods a term speaks of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodMatcher {
     /// Namespaces by name.
     pub namespaces: Vec<Name>,
@@ -123,7 +124,7 @@ impl PodMatcher {
 }
 
 /// A topology spread constraint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpreadConstraint {
     /// The node label whose values are the domains.
     pub topology_key: Name,
@@ -142,7 +143,7 @@ pub struct SpreadConstraint {
 }
 
 /// A toleration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// The key; empty means every key.
     pub key: Name,
@@ -155,7 +156,7 @@ pub struct Toleration {
 }
 
 /// How a toleration looks at a taint's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// The value must be equal.
     Equal,
@@ -181,7 +182,7 @@ impl Toleration {
 }
 
 /// A port on the node's own address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostPort {
     /// The port number.
     pub port: i32,
@@ -192,7 +193,7 @@ pub struct HostPort {
 }
 
 /// A persistent volume claim of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClaimRef {
     /// The claim.
     pub claim: ObjectKey,
@@ -201,7 +202,7 @@ pub struct ClaimRef {
 }
 
 /// A disk that a pod names itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Disk {
     /// A Google persistent disk.
     Gce {

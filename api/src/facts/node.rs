@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
+use serde::{Deserialize, Serialize};
 
 use super::{FactError, class::normalized_image, created, object_key};
 use crate::{name::Name, resource::ResourceList, selector::Labels};
 
 /// What the scheduler knows of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// Its name.
     pub name: Name,
@@ -28,7 +29,7 @@ pub struct NodeFacts {
 }
 
 /// A taint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
     pub key: Name,
@@ -39,7 +40,7 @@ pub struct Taint {
 }
 
 /// Node conditions; one that is absent is false, and an absent Ready is true.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeConditions {
     /// Ready is there and not True.
     pub not_ready: bool,
@@ -123,7 +124,7 @@ fn images(status: &NodeStatus) -> Vec<(Name, i64)> {
 }
 
 /// What the scheduler knows of a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceFacts {
     /// Its name.
     pub name: Name,

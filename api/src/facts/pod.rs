@@ -7,6 +7,7 @@ use k8s_openapi::{
     api::core::v1::{Container, ContainerStatus, Pod, PodSpec, ResourceRequirements},
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     Controller, FactError,
@@ -29,7 +30,7 @@ const SCORING_CPU_MILLI: i64 = 100;
 const SCORING_MEMORY_BYTES: i64 = 200 << 20;
 
 /// What the scheduler knows of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFacts {
     /// The pod's uid.
     pub uid: Name,
@@ -60,9 +61,11 @@ pub struct TaskFacts {
     pub nominated_node: Option<Name>,
     /// The PodScheduled condition, if it is False: reason and message.
     pub unscheduled: Option<(Name, Name)>,
-    /// Labels.
+    /// Labels. Not serialized: a dump writes them once for all pods that share them.
+    #[serde(skip)]
     pub labels: Arc<Labels>,
-    /// What placement rules can see of the pod.
+    /// What placement rules can see of the pod. Not serialized, as the labels.
+    #[serde(skip)]
     pub template: Arc<PodTemplate>,
 }
 
@@ -82,6 +85,21 @@ impl Interner {
         let shared = Arc::new(value);
         set.insert(Arc::clone(&shared));
         shared
+    }
+
+    /// Takes over what is shared already.
+    pub fn adopt(
+        &mut self,
+        labels: impl IntoIterator<Item = Arc<Labels>>,
+        templates: impl IntoIterator<Item = Arc<PodTemplate>>,
+    ) {
+        self.labels.extend(labels);
+        self.templates.extend(templates);
+    }
+
+    /// Takes over what another has shared.
+    pub fn absorb(&mut self, other: Self) {
+        self.adopt(other.labels, other.templates);
     }
 
     /// Forgets what nobody else holds any more.

@@ -5,12 +5,13 @@ use k8s_openapi::{
     api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass},
     apimachinery::pkg::util::intstr::IntOrString,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{Controller, FactError, created, object_key};
 use crate::name::{Name, ObjectKey};
 
 /// What the scheduler knows of a PriorityClass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriorityClassFacts {
     /// Its name.
     pub name: Name,
@@ -37,7 +38,7 @@ impl PriorityClassFacts {
 }
 
 /// What the scheduler knows of a PodDisruptionBudget: a legacy gang, if it has a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetFacts {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -50,7 +51,7 @@ pub struct BudgetFacts {
 }
 
 /// A minimum, as a number or as a part of the job's pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MinAvailable {
     /// So many.
     Count(u32),

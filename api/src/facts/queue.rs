@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 use super::{FactError, created, object_key};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// What the scheduler knows of a queue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueFacts {
     /// Its name.
     pub name: Name,

@@ -6,6 +6,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
     storage::v1::{CSINode, StorageClass},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{Controller, FactError, object_key};
 use crate::{
@@ -22,7 +23,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// What the scheduler knows of a PersistentVolume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeFacts {
     /// Its name.
     pub name: Name,
@@ -47,7 +48,7 @@ pub struct VolumeFacts {
 }
 
 /// What the scheduler knows of a PersistentVolumeClaim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimFacts {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -78,7 +79,7 @@ pub struct ClaimFacts {
 }
 
 /// What the scheduler knows of a StorageClass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageClassFacts {
     /// Its name.
     pub name: Name,
@@ -91,7 +92,7 @@ pub struct StorageClassFacts {
 }
 
 /// What the scheduler knows of a CSINode: how many volumes of a driver the node can attach.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiNodeFacts {
     /// The node's name.
     pub name: Name,
