@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{decision::Decision, name::Name, status::TaskStatus};
+use kube_batch_api::{
+    decision::{Decision, PodRef},
+    name::{Name, ObjectKey},
+    status::TaskStatus,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::store::Store;
@@ -26,18 +30,25 @@ pub enum InFlight {
 /// Decisions in flight, by pod uid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assumed {
-    by_uid: BTreeMap<Name, (InFlight, Timestamp)>,
+    by_uid: BTreeMap<Name, Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    pod: ObjectKey,
+    in_flight: InFlight,
+    since: Timestamp,
 }
 
 impl Assumed {
     /// Notes a decision before it is sent. Promises are not sent and not noted.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) {
-        let (uid, in_flight) = match decision {
-            Decision::Bind { pod, node } => (&pod.uid, InFlight::Bind { node: node.clone() }),
-            Decision::Evict { pod, .. } => (&pod.uid, InFlight::Evict),
+        let (pod, in_flight) = match decision {
+            Decision::Bind { pod, node } => (pod, InFlight::Bind { node: node.clone() }),
+            Decision::Evict { pod, .. } => (pod, InFlight::Evict),
             Decision::Nominate { .. } => return,
         };
-        self.insert(uid.clone(), in_flight, now);
+        self.insert(pod.clone(), in_flight, now);
     }
 
     /// Forgets the decision about a pod: it failed, or the pod is gone.
@@ -47,17 +58,19 @@ impl Assumed {
 
     /// What is in flight for a pod.
     pub fn get(&self, uid: &Name) -> Option<&InFlight> {
-        self.by_uid.get(uid).map(|(in_flight, _)| in_flight)
+        self.by_uid.get(uid).map(|entry| &entry.in_flight)
     }
 
     /// Notes what is in flight for a pod, since when.
-    pub(crate) fn insert(&mut self, uid: Name, in_flight: InFlight, since: Timestamp) {
-        self.by_uid.insert(uid, (in_flight, since));
+    pub(crate) fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
+        self.by_uid.insert(pod.uid, Entry { pod: pod.key, in_flight, since });
     }
 
-    /// Pods by uid, what is in flight for each, and since when.
-    pub fn iter(&self) -> impl Iterator<Item = (&Name, &InFlight, Timestamp)> {
-        self.by_uid.iter().map(|(uid, (in_flight, since))| (uid, in_flight, *since))
+    /// Pods in order of their uid, what is in flight for each, and since when.
+    pub fn iter(&self) -> impl Iterator<Item = (PodRef, &InFlight, Timestamp)> {
+        self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since })| {
+            (PodRef { uid: uid.clone(), key: pod.clone() }, in_flight, *since)
+        })
     }
 
     /// Number of decisions in flight.
@@ -72,10 +85,9 @@ impl Assumed {
 
     /// Forgets what the facts confirm or have overtaken.
     pub fn settle(&mut self, store: &Store) {
-        let facts: BTreeMap<&Name, &kube_batch_api::facts::pod::TaskFacts> =
-            store.pods.values().map(|facts| (&facts.uid, &**facts)).collect();
-        self.by_uid.retain(|uid, (in_flight, _)| {
-            let Some(facts) = facts.get(uid) else { return false };
+        self.by_uid.retain(|uid, Entry { pod, in_flight, .. }| {
+            let known = store.pods.get(pod).filter(|facts| facts.uid == *uid);
+            let Some(facts) = known else { return false };
             match in_flight {
                 InFlight::Bind { .. } => {
                     facts.node.is_none() && facts.status == TaskStatus::Pending
@@ -91,7 +103,7 @@ impl Assumed {
         let expired: Vec<Name> = self
             .by_uid
             .iter()
-            .filter(|(_, (_, since))| late(*since))
+            .filter(|(_, entry)| late(entry.since))
             .map(|(uid, _)| uid.clone())
             .collect();
         for uid in &expired {

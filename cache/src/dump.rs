@@ -15,6 +15,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
+    decision::PodRef,
     facts::{
         class::PodTemplate,
         group::GroupFacts,
@@ -24,7 +25,7 @@ use kube_batch_api::{
         queue::QueueFacts,
         storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
-    name::Name,
+    name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
@@ -91,6 +92,7 @@ enum Record {
     },
     InFlight {
         uid: Name,
+        pod: ObjectKey,
         since: Timestamp,
         decision: InFlight,
     },
@@ -134,9 +136,8 @@ pub fn write(
         let template = templates.of(&facts.template, |new| line(out, &Record::Template(new)))?;
         line(out, &Record::Pod { labels, template, facts: Arc::clone(facts) })?;
     }
-    for (uid, decision, since) in assumed.iter() {
-        let (uid, decision) = (uid.clone(), decision.clone());
-        line(out, &Record::InFlight { uid, since, decision })?;
+    for (PodRef { uid, key: pod }, decision, since) in assumed.iter() {
+        line(out, &Record::InFlight { uid, pod, since, decision: decision.clone() })?;
     }
     Ok(())
 }
@@ -232,7 +233,9 @@ impl Loader {
             Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
             Record::Labels(labels) => self.labels.push(labels),
             Record::Template(template) => self.templates.push(template),
-            Record::InFlight { uid, since, decision } => self.assumed.insert(uid, decision, since),
+            Record::InFlight { uid, pod, since, decision } => {
+                self.assumed.insert(PodRef { uid, key: pod }, decision, since);
+            }
             Record::Pod { labels, template, facts } => {
                 let facts = self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
                 self.store.pods.apply(facts.key.clone(), facts);
@@ -302,8 +305,9 @@ mod tests {
 
     fn assumed() -> Assumed {
         let mut assumed = Assumed::default();
-        assumed.insert("a".into(), InFlight::Bind { node: "n".into() }, Timestamp::UNIX_EPOCH);
-        assumed.insert("b".into(), InFlight::Evict, Timestamp::UNIX_EPOCH);
+        let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
+        assumed.insert(pod("a"), InFlight::Bind { node: "n".into() }, Timestamp::UNIX_EPOCH);
+        assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
         assumed
     }
 

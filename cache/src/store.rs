@@ -1,11 +1,14 @@
-//! What the API server has told us, by kind: applied, deleted, reset. No arithmetic.
+//! What the API server has told us, by kind: applied, deleted, held against a list. No arithmetic.
 //!
 //! Nothing here depends on the order of events. Sums are the business of the fold, which derives
 //! them anew; a relist, a repeated or a reordered event cannot corrupt anything.
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::{
@@ -32,6 +35,58 @@ use kube_batch_api::{
     selector::Labels,
 };
 
+/// What an event changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Nothing that is kept: a heartbeat, a repeated event.
+    Nothing,
+    /// Only what a scheduler writes and never decides by: status and conditions.
+    Written,
+    /// Something a decision can depend on.
+    Facts,
+}
+
+/// The facts of an object.
+pub trait Fact: PartialEq {
+    /// Whether every decision is the same with either.
+    fn decides_like(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Fact for NodeFacts {}
+impl Fact for NamespaceFacts {}
+impl Fact for PriorityClassFacts {}
+impl Fact for BudgetFacts {}
+impl Fact for VolumeFacts {}
+impl Fact for ClaimFacts {}
+impl Fact for StorageClassFacts {}
+impl Fact for CsiNodeFacts {}
+
+impl Fact for TaskFacts {
+    fn decides_like(&self, other: &Self) -> bool {
+        let Self { nominated_node, unscheduled, .. } = self;
+        let other = Self {
+            nominated_node: nominated_node.clone(),
+            unscheduled: unscheduled.clone(),
+            ..other.clone()
+        };
+        *self == other
+    }
+}
+
+impl Fact for GroupFacts {
+    fn decides_like(&self, other: &Self) -> bool {
+        *self == Self { status: self.status.clone(), ..other.clone() }
+    }
+}
+
+impl Fact for QueueFacts {
+    fn decides_like(&self, other: &Self) -> bool {
+        *self == Self { status: self.status.clone(), ..other.clone() }
+    }
+}
+
 /// The facts of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table<K, F> {
@@ -44,12 +99,20 @@ impl<K, F> Default for Table<K, F> {
     }
 }
 
-impl<K: Ord, F> Table<K, F> {
+impl<K: Ord, F: Fact> Table<K, F> {
     /// Stores the facts of an object, new or changed.
-    pub fn apply(&mut self, key: K, facts: F) {
+    pub fn apply(&mut self, key: K, facts: F) -> Change {
+        let change = match self.rows.get(&key) {
+            Some(known) if **known == facts => return Change::Nothing,
+            Some(known) if known.decides_like(&facts) => Change::Written,
+            Some(_) | None => Change::Facts,
+        };
         self.share(key, Arc::new(facts));
+        change
     }
+}
 
+impl<K: Ord, F> Table<K, F> {
     /// Stores facts that are shared already.
     pub(crate) fn share(&mut self, key: K, facts: Arc<F>) {
         self.rows.insert(key, facts);
@@ -60,9 +123,11 @@ impl<K: Ord, F> Table<K, F> {
         self.rows.remove(key).is_some()
     }
 
-    /// Forgets everything that is not in a complete list, and stores the list.
-    pub fn reset(&mut self, all: impl IntoIterator<Item = (K, F)>) {
-        self.rows = all.into_iter().map(|(key, facts)| (key, Arc::new(facts))).collect();
+    /// Forgets everything that is not in a complete list; says whether that was anything.
+    pub fn retain(&mut self, listed: &BTreeSet<K>) -> bool {
+        let before = self.rows.len();
+        self.rows.retain(|key, _| listed.contains(key));
+        self.rows.len() < before
     }
 
     /// The facts of an object.
@@ -128,10 +193,9 @@ macro_rules! apply {
         /// # Errors
         ///
         /// [`FactError`] if the object cannot be read: it is not stored, nothing else is lost.
-        pub fn $method(&mut self, $object: &$type) -> Result<(), FactError> {
+        pub fn $method(&mut self, $object: &$type) -> Result<Change, FactError> {
             let facts = $parse($object)?;
-            self.$table.apply($key(&facts), facts);
-            Ok(())
+            Ok(self.$table.apply($key(&facts), facts))
         }
     )* };
 }
@@ -170,10 +234,9 @@ impl Store {
     /// # Errors
     ///
     /// [`FactError`] if the pod cannot be read: it is not stored, nothing else is lost.
-    pub fn apply_pod(&mut self, pod: &Pod) -> Result<(), FactError> {
+    pub fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
         let facts = TaskFacts::from_pod(pod, &mut self.interner)?;
-        self.pods.apply(facts.key.clone(), facts);
-        Ok(())
+        Ok(self.pods.apply(facts.key.clone(), facts))
     }
 
     /// Stores a PodGroup.
@@ -187,10 +250,9 @@ impl Store {
         meta: &ObjectMeta,
         spec: &PodGroupSpec,
         status: Option<&PodGroupStatus>,
-    ) -> Result<(), FactError> {
+    ) -> Result<Change, FactError> {
         let facts = GroupFacts::from_parts(version, meta, spec, status)?;
-        self.groups.apply((facts.key.clone(), version), facts);
-        Ok(())
+        Ok(self.groups.apply((facts.key.clone(), version), facts))
     }
 
     /// Stores a queue.
@@ -204,10 +266,9 @@ impl Store {
         meta: &ObjectMeta,
         spec: &QueueSpec,
         status: Option<&QueueStatus>,
-    ) -> Result<(), FactError> {
+    ) -> Result<Change, FactError> {
         let facts = QueueFacts::from_parts(version, meta, spec, status)?;
-        self.queues.apply((facts.name.clone(), version), facts);
-        Ok(())
+        Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 
     /// Takes over labels and templates, so that pods to come share them.
@@ -273,5 +334,50 @@ impl Store {
     /// Gives back the memory of labels and templates no pod has any more.
     pub fn sweep(&mut self) {
         self.interner.sweep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(status: Value, cpu: &str) -> Pod {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            "status": status,
+        }))
+        .expect("a pod")
+    }
+
+    #[test]
+    fn only_what_decides_is_a_change_of_facts() {
+        let mut store = Store::default();
+        let condition = |time: &str| {
+            json!({"phase": "Pending", "conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "no room", "lastProbeTime": time,
+            }]})
+        };
+        let mut apply = |status, cpu| store.apply_pod(&pod(status, cpu)).expect("facts");
+        assert_eq!(apply(json!({"phase": "Pending"}), "1"), Change::Facts);
+        assert_eq!(apply(json!({"phase": "Pending"}), "1"), Change::Nothing);
+        assert_eq!(apply(condition("2025-01-01T00:00:00Z"), "1"), Change::Written);
+        assert_eq!(apply(condition("2025-01-02T00:00:00Z"), "1"), Change::Nothing);
+        assert_eq!(apply(condition("2025-01-02T00:00:00Z"), "2"), Change::Facts);
+        assert_eq!(apply(json!({"phase": "Running"}), "2"), Change::Facts);
+    }
+
+    #[test]
+    fn what_is_not_listed_is_forgotten() {
+        let mut store = Store::default();
+        store.apply_pod(&pod(json!({}), "1")).expect("facts");
+        let key = ObjectKey::new("ns", "a");
+        assert!(!store.pods.retain(&BTreeSet::from([key.clone()])));
+        assert!(store.pods.retain(&BTreeSet::new()));
+        assert!(store.pods.get(&key).is_none());
     }
 }

@@ -37,9 +37,9 @@ impl World {
         self.keep_state(&mut object);
         defaults::fill(&mut object, self.now());
         let key = object.key();
-        match object {
+        let stored = match object {
             Object::Node(node) => self.store.apply_node(&node),
-            Object::Pod(pod) => self.apply_pod(&pod),
+            Object::Pod(pod) => return self.apply_pod(&pod),
             Object::Namespace(namespace) => self.store.apply_namespace(&namespace),
             Object::PersistentVolume(volume) => self.store.apply_volume(&volume),
             Object::PersistentVolumeClaim(claim) => self.store.apply_claim(&claim),
@@ -47,12 +47,12 @@ impl World {
             Object::CsiNode(node) => self.store.apply_csi_node(&node),
             Object::PriorityClass(class) => self.store.apply_priority_class(&class),
             Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
-            Object::Job(job) => self.apply_job(key, *job),
+            Object::Job(job) => return self.apply_job(key, *job),
             Object::ReplicaSet(set) => {
                 let wanted = set.spec.replicas.unwrap_or(1);
                 let template = set.spec.template.unwrap_or_default();
                 let kind = ControllerKind::ReplicaSet;
-                self.apply_controller(kind, key, &set.metadata, wanted, template)
+                return self.apply_controller(kind, key, &set.metadata, wanted, template);
             }
             Object::PodGroup(version, group) => {
                 let (meta, status) = (&group.metadata, group.status.as_ref());
@@ -62,7 +62,8 @@ impl World {
                 let (meta, status) = (&queue.metadata, queue.status.as_ref());
                 self.store.apply_queue(version, meta, &queue.spec, status)
             }
-        }
+        };
+        stored.map(drop)
     }
 
     /// Carries over what an update of an object's spec does not touch.

@@ -169,11 +169,9 @@ impl World {
         let Dump { taken, store, assumed } = dump;
         self.now = self.now.max(taken);
         self.store.absorb(store);
-        let by_uid: BTreeMap<Name, ObjectKey> =
-            self.store.pods.values().map(|facts| (facts.uid.clone(), facts.key.clone())).collect();
-        for (uid, in_flight, _) in assumed.iter() {
-            let Some(pod) = by_uid.get(uid) else { continue };
-            self.change_pod(pod, |facts| match in_flight {
+        for (pod, in_flight, _) in assumed.iter() {
+            self.change_pod(&pod.key, |facts| match in_flight {
+                _ if facts.uid != pod.uid => {}
                 InFlight::Bind { node } => {
                     facts.node = Some(node.clone());
                     facts.status = TaskStatus::Bound;
