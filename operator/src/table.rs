@@ -31,13 +31,13 @@ pub(crate) struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.into(), style: Style::new() }
+        Self::styled(Style::new(), text)
     }
 }
 
 impl Cell {
     pub(crate) fn styled(style: Style, text: impl Into<String>) -> Self {
-        Self { text: text.into(), style }
+        Self { text: visible(text.into()), style }
     }
 }
 
@@ -92,6 +92,22 @@ impl Table {
     }
 }
 
+/// The text with control characters written out: names can hold anything, escape codes included.
+fn visible(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// The text, or as much of it as fits with an ellipsis.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -133,6 +149,12 @@ mod tests {
             printed(None),
             ["NAME       N  WHY", "a          1  short", "longer  1000  a longer reason"]
         );
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let cell = Cell::from("a\u{1b}[31mb\nc");
+        assert_eq!(cell.text, r"a\u{1b}[31mb\nc");
     }
 
     #[test]

@@ -23,6 +23,10 @@ use crate::{
 /// Annotation of a pod that ends by itself: after so many seconds of running it has succeeded.
 pub const DURATION_ANNOTATION: &str = "kube-batch.sim/duration-seconds";
 
+/// Pods that one controller may want. Guessed: ten times the largest cluster that Kubernetes
+/// supports, and few enough to be made in seconds.
+const MAX_PODS: usize = 1_500_000;
+
 impl World {
     /// Creates an object, or replaces the one of its name. What an API server would fill in is
     /// filled in.
@@ -105,19 +109,22 @@ impl World {
     }
 
     fn apply_pod(&mut self, pod: &Pod) -> Result<(), FactError> {
-        self.store.apply_pod(pod)?;
-        let annotations = pod.metadata.annotations.as_ref();
-        if let Some(text) = annotations.and_then(|all| all.get(DURATION_ANNOTATION)) {
-            let meta = &pod.metadata;
-            let key = ObjectKey::new(
-                meta.namespace.as_deref().unwrap_or_default(),
-                meta.name.as_deref().unwrap_or_default(),
-            );
-            let seconds = text.parse().map_err(|_| {
+        let meta = &pod.metadata;
+        let key = ObjectKey::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        );
+        let text = meta.annotations.as_ref().and_then(|all| all.get(DURATION_ANNOTATION));
+        let seconds = text.map(|text| {
+            text.parse().map_err(|_| {
                 let field = format!("metadata.annotations[{DURATION_ANNOTATION}]");
                 let problem = format!("\"{text}\" is not a number of seconds");
                 FactError::new(format!("Pod {key}"), field, problem)
-            })?;
+            })
+        });
+        let seconds = seconds.transpose()?;
+        self.store.apply_pod(pod)?;
+        if let Some(seconds) = seconds {
             self.set_duration(key, seconds);
         }
         Ok(())
@@ -137,13 +144,17 @@ impl World {
         wanted: i32,
         template: PodTemplateSpec,
     ) -> Result<(), FactError> {
-        let wanted = usize::try_from(wanted).map_err(|_| {
+        let refuse = |problem| {
             let field = match kind {
                 ControllerKind::Job => "spec.parallelism",
                 ControllerKind::ReplicaSet => "spec.replicas",
             };
-            FactError::new(format!("{} {key}", kind.name()), field, format!("{wanted} is negative"))
-        })?;
+            FactError::new(format!("{} {key}", kind.name()), field, problem)
+        };
+        let wanted = usize::try_from(wanted).map_err(|_| refuse(format!("{wanted} is negative")))?;
+        if wanted > MAX_PODS {
+            return Err(refuse(format!("{wanted} is more than {MAX_PODS} pods")));
+        }
         let created = meta.creation_timestamp.as_ref().map_or(self.now(), |time| time.0);
         let uid = Name::from(meta.uid.as_deref().unwrap_or_default());
         self.controllers.apply(Controller { key, uid, kind, created, wanted, template });

@@ -392,13 +392,15 @@ fn missing(node: &Located<'_>, header: &Header) -> Problem {
 /// Kind, namespace and name of what could not be read as an object, as far as they are known.
 fn name_of(kind: &str, node: &Located<'_>) -> Option<String> {
     let kind = match kind {
-        "" => node.get("kind").and_then(Located::as_str).unwrap_or("object"),
-        known => known,
+        "" => node.get("kind").and_then(Located::as_str),
+        known => Some(known),
     };
-    let meta = node.get("metadata")?;
-    let name = meta.get("name").and_then(Located::as_str)?;
-    match meta.get("namespace").and_then(Located::as_str) {
-        Some(namespace) => Some(format!("{kind} {namespace}/{name}")),
-        None => Some(format!("{kind} {name}")),
+    let text = |key| node.get("metadata").and_then(|meta| meta.get(key)).and_then(Located::as_str);
+    match (kind, text("namespace"), text("name")) {
+        (kind, Some(namespace), Some(name)) => {
+            Some(format!("{} {namespace}/{name}", kind.unwrap_or("object")))
+        }
+        (kind, None, Some(name)) => Some(format!("{} {name}", kind.unwrap_or("object"))),
+        (kind, _, None) => kind.map(str::to_owned),
     }
 }
