@@ -5,10 +5,7 @@
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
     api::{
@@ -123,10 +120,11 @@ impl<K: Ord, F> Table<K, F> {
         self.rows.remove(key).is_some()
     }
 
-    /// Forgets everything that is not in a complete list; says whether that was anything.
-    pub fn retain(&mut self, listed: &BTreeSet<K>) -> bool {
+    /// Forgets everything that is not to be kept, as a complete list says; says whether that was
+    /// anything.
+    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) -> bool {
         let before = self.rows.len();
-        self.rows.retain(|key, _| listed.contains(key));
+        self.rows.retain(|key, _| keep(key));
         self.rows.len() < before
     }
 
@@ -376,8 +374,8 @@ mod tests {
         let mut store = Store::default();
         store.apply_pod(&pod(json!({}), "1")).expect("facts");
         let key = ObjectKey::new("ns", "a");
-        assert!(!store.pods.retain(&BTreeSet::from([key.clone()])));
-        assert!(store.pods.retain(&BTreeSet::new()));
+        assert!(!store.pods.retain(|known| *known == key));
+        assert!(store.pods.retain(|_| false));
         assert!(store.pods.get(&key).is_none());
     }
 }

@@ -56,14 +56,24 @@ pub enum Phase {
     Completed,
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Phase {
+    /// All, in order.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Unknown, Self::Completed];
+
+    /// As the status of a PodGroup spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Pending => "Pending",
             Self::Running => "Running",
             Self::Unknown => "Unknown",
             Self::Completed => "Completed",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -90,6 +100,8 @@ pub struct JobReport {
     pub failed: u32,
     /// Tasks that wait, those with scheduling gates aside.
     pub pending: u32,
+    /// Tasks it lacks to its minimum, places that are only held not counted.
+    pub lacking: u32,
     /// Why it cannot start, if so: a word for machines and a sentence for people.
     pub unschedulable: Option<(&'static str, String)>,
     /// Whether it had a turn.
@@ -216,6 +228,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         succeeded,
         failed,
         pending: counts.of(TaskStatus::Pending),
+        lacking: lacking(session, job),
         unplaced: if tried { unplaced(session, job) } else { Vec::new() },
         unplaced_because: if tried { failure_text(session, job) } else { String::new() },
         unschedulable,
@@ -245,6 +258,16 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     cluster.jobs.tasks[job].iter().filter(waits).map(|task| cluster.pod(task)).collect()
 }
 
+/// Tasks a job lacks to its minimum.
+fn lacking(session: &Session, job: JobIdx) -> u32 {
+    let cluster = session.cluster();
+    // Places that are only held start nothing, so they leave the job as unready as it was.
+    let held = session.held.get(&job).into_iter().flatten();
+    let n_held = held.filter(|made| !made.is_promise()).count() as u32;
+    let ready = cluster.jobs.counts[job].ready() - n_held;
+    cluster.jobs.min_available[job].saturating_sub(ready)
+}
+
 /// The reason and message of a job that cannot start.
 // Parity: the real reasons, see docs/parity.md#e2.
 fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, String)> {
@@ -252,11 +275,7 @@ fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, St
     if let Some(problem) = &cluster.jobs.problem[job] {
         return Some((problem.reason(), problem_text(cluster, job, problem)));
     }
-    // Places that are only held start nothing, so they leave the job as unready as it was.
-    let held = session.held.get(&job).into_iter().flatten();
-    let n_held = held.filter(|made| !made.is_promise()).count() as u32;
-    let ready = cluster.jobs.counts[job].ready() - n_held;
-    let missing = cluster.jobs.min_available[job].saturating_sub(ready);
+    let missing = lacking(session, job);
     if missing == 0 || !session.policy.reports_unready_jobs() {
         return None;
     }

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod args;
+mod conf;
 mod load;
+mod run;
 mod simulate;
 mod table;
 mod terminal;
@@ -35,7 +37,9 @@ impl From<Ending> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let arguments = args::as_before(std::env::args_os());
+    let done = match Cli::parse_from(arguments).command {
+        Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Completions { shell } => {

@@ -2,25 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Write},
-    path::Path,
 };
 
-use anyhow::Context;
 use kube_batch_api::{
     name::Name,
     resource::{CPU, MEMORY, PODS},
 };
-use kube_batch_cache::{
-    fold::SnapshotOptions,
-    manifest::{Diagnostic, Severity},
-};
-use kube_batch_framework::{
-    candidates::Search,
-    conf::{self, Conf},
-};
-use kube_batch_plugins::CATALOG;
+use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_framework::candidates::Search;
 use kube_batch_sim::{
     outcome::{CycleOutcome, GroupOutcome, NodeOutcome, Outcome},
     runner::Simulation,
@@ -30,6 +20,7 @@ use kube_batch_sim::{
 use crate::{
     Ending,
     args::{Format, SimulateArgs},
+    conf::read_conf,
     load::{Loaded, load},
     table::{Align, Cell, Table},
     terminal::{self, BAD, FAINT, GOOD, HEADING, Progress, WAITING, styled},
@@ -86,30 +77,6 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
     }
     out.flush()?;
     Ok(Ending::Good)
-}
-
-/// Reads the configuration; `None` if it was refused and every problem has been shown.
-fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<Conf>> {
-    let Some(path) = path else { return Ok(Some(Conf::default())) };
-    let name = path.display().to_string();
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read configuration {name}"))?;
-    let show = |severity, problem| {
-        let diagnostic = Diagnostic::from_problem(&name, &text, problem);
-        terminal::diagnostic(&Diagnostic { severity, ..diagnostic });
-    };
-    match conf::parse(&text, &CATALOG) {
-        Ok(read) => {
-            read.warnings.into_iter().for_each(|problem| show(Severity::Warning, problem));
-            Ok(Some(read.conf))
-        }
-        Err(problems) => {
-            let count = problems.len();
-            problems.into_iter().for_each(|problem| show(Severity::Error, problem));
-            terminal::error(&format!("{count} errors in configuration {name}: nothing was run"));
-            Ok(None)
-        }
-    }
 }
 
 /// Runs cycles; keeps those that decided something.

@@ -1,0 +1,217 @@
+//! `kube-batch run`: the scheduler of a cluster.
+//!
+//! Watches fill the mirror, cycles read it and decide, effects send what was decided and answer to
+//! the mirror. Each of these is a task of its own; the only thing they share is the mirror.
+
+mod conf_file;
+mod connect;
+mod cycle;
+mod effects;
+mod guard;
+mod health;
+mod http;
+mod lease;
+mod logging;
+mod metrics;
+mod mirror;
+mod outcome;
+mod throttle;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use kube::{Client, runtime::events::Reporter};
+use kube_batch_api::name::Name;
+use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_framework::conf::Conf;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch as channel,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::{
+    conf_file::ConfFile,
+    cycle::Scheduler,
+    effects::Effects,
+    health::Health,
+    http::Answers,
+    lease::{Elector, Periods},
+    metrics::Metrics,
+    mirror::Mirror,
+    outcome::Outbox,
+};
+use crate::{Ending, args::RunArgs, conf::read_conf};
+
+/// How long decisions that were taken before the end may still be sent. Below the 30 s that
+/// Kubernetes gives a pod to end.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
+    logging::start(args);
+    let problems = args.problems();
+    if !problems.is_empty() {
+        problems.iter().for_each(|problem| crate::terminal::error(problem));
+        return Ok(Ending::Wrong);
+    }
+    let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    runtime.block_on(serve(args, conf))
+}
+
+async fn serve(args: &RunArgs, conf: Conf) -> anyhow::Result<Ending> {
+    let metrics = Arc::new(Metrics::new());
+    let listener = match args.listen_address.as_str() {
+        "" => None,
+        address => Some(http::listen(address).await?),
+    };
+    let config = connect::config(args).await?;
+    let server = config.cluster_url.to_string();
+    let client = Client::try_from(config).context("cannot make a client")?;
+    info!(
+        server,
+        version = env!("CARGO_PKG_VERSION"),
+        scheduler_name = args.scheduler_name,
+        "starting"
+    );
+
+    let stop = CancellationToken::new();
+    let identity = identity();
+    let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
+    let health = Arc::new(Health::default());
+    let mut tasks = watch::start(&client, &mirror, &metrics, args.priority_class);
+    if let Some(listener) = listener {
+        let answers = Answers {
+            metrics: Arc::clone(&metrics),
+            mirror: Arc::clone(&mirror),
+            health: Arc::clone(&health),
+            debug: args.debug_snapshot,
+        };
+        tasks.spawn(http::serve(listener, answers));
+    }
+    let (confs, conf) = channel::channel(Arc::new(conf));
+    metrics.config_valid.set(1);
+    // Kept to the end, as both channels are also waited on where nobody ever sends.
+    let (_confs, _leads);
+    if let Some(path) = &args.config {
+        let text = tokio::fs::read_to_string(path).await.unwrap_or_default();
+        let file = ConfFile::new(path.clone(), text);
+        tasks.spawn(file.follow(confs.clone(), Arc::clone(&metrics)));
+    }
+    _confs = confs;
+    let reporter =
+        Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
+    let effects = Effects::new(client.clone(), reporter, Arc::clone(&mirror), Arc::clone(&metrics));
+    let (leads, leading) = channel::channel(!args.leader_elect);
+    let election = CancellationToken::new();
+    let elector = args.leader_elect.then(|| {
+        let periods = Periods {
+            lease: args.lease_duration,
+            renew_deadline: args.renew_deadline,
+            retry: args.retry_period,
+        };
+        let elector = Elector::new(
+            client.clone(),
+            &args.lock_object_namespace,
+            identity.clone(),
+            periods,
+            Arc::clone(&metrics),
+        );
+        tokio::spawn(elector.run(leads.clone(), election.clone()))
+    });
+    _leads = leads;
+    tasks.spawn(work_while_leading(
+        Arc::clone(&effects),
+        leading.clone(),
+        args.max_concurrent_writes,
+        Arc::clone(&metrics),
+    ));
+    let scheduler = Scheduler {
+        outbox: Outbox::new(
+            Arc::clone(&mirror),
+            Arc::clone(&effects),
+            Arc::clone(&metrics),
+            identity,
+        ),
+        mirror,
+        metrics,
+        health,
+        options: SnapshotOptions {
+            scheduler_name: Name::from(args.scheduler_name.as_str()),
+            default_queue: Name::from(args.default_queue.as_str()),
+            priority_class: args.priority_class,
+        },
+        conf,
+        leads: leading,
+        period: args.schedule_period,
+    };
+    let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
+    tokio::select! {
+        ended = &mut cycles => {
+            ended.context("the scheduling loop has panicked")??;
+        }
+        () = told_to_stop() => {
+            info!("told to stop: what was decided is still sent");
+            stop.cancel();
+            cycles.await.context("the scheduling loop has panicked")??;
+            if !effects.drain(DRAIN).await {
+                warn!("not everything that was decided could be sent");
+            }
+        }
+    }
+    election.cancel();
+    if let Some(elector) = elector {
+        let _ = tokio::time::timeout(Duration::from_secs(5), elector).await;
+    }
+    tasks.shutdown().await;
+    info!("stopped");
+    Ok(Ending::Good)
+}
+
+/// Sends decisions while this replica leads, and not a moment longer.
+async fn work_while_leading(
+    effects: Arc<Effects>,
+    mut leading: channel::Receiver<bool>,
+    n_workers: usize,
+    metrics: Arc<Metrics>,
+) {
+    loop {
+        if leading.wait_for(|leads| *leads).await.map(drop).is_err() {
+            return;
+        }
+        metrics.leader.set(1);
+        let term = CancellationToken::new();
+        let mut workers: JoinSet<()> = effects.start(n_workers, &term);
+        let _ = leading.wait_for(|leads| !*leads).await.map(drop);
+        term.cancel();
+        workers.shutdown().await;
+        effects.clear();
+        metrics.leader.set(0);
+    }
+}
+
+async fn told_to_stop() {
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        // Without handlers the signals end the process by themselves.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Who this process is: the pod's name where there is one, and a part that no other process has.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    format!("{}_{}", host.unwrap_or_default().trim(), uuid::Uuid::new_v4())
+}

@@ -1,0 +1,48 @@
+//! Where the API server is and who we are.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::args::RunArgs;
+
+/// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
+/// in; `--master` says where the server is, whatever else does.
+///
+/// # Errors
+///
+/// With the way out, if there is neither, or the file cannot be used.
+pub(crate) async fn config(args: &RunArgs) -> anyhow::Result<Config> {
+    let mut config = match &args.kubeconfig {
+        Some(path) => from_file(path).await?,
+        None => Config::incluster().context(
+            "no --kubeconfig is given and this is not a pod with a service account: \
+             name a kubeconfig with --kubeconfig or KUBECONFIG",
+        )?,
+    };
+    if let Some(master) = &args.master {
+        // A bare host and port is one without TLS, as client-go has it.
+        let url = if master.contains("://") { master.clone() } else { format!("http://{master}") };
+        config.cluster_url =
+            url.parse().with_context(|| format!("--master \"{master}\" is no address"))?;
+    }
+    // Each write says itself how long it is worth sending again.
+    config.default_retry = false;
+    Ok(config)
+}
+
+async fn from_file(path: &Path) -> anyhow::Result<Config> {
+    let shown = path.display();
+    if !path.exists() {
+        bail!("kubeconfig {shown} does not exist");
+    }
+    let kubeconfig =
+        Kubeconfig::read_from(path).with_context(|| format!("cannot read kubeconfig {shown}"))?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("cannot use kubeconfig {shown}"))
+}

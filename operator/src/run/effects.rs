@@ -1,0 +1,432 @@
+//! Decisions and reports into API calls.
+//!
+//! Workers take what is queued, bindings first, and answer to the mirror: what the API server says
+//! of an object is what the scheduler believes. The next cycle does not wait for any of it.
+
+mod call;
+pub(crate) mod events;
+pub(crate) mod patch;
+pub(crate) mod queue;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use http::{
+    Request,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    runtime::events::Reporter,
+};
+use kube_batch_api::{
+    crd::v1alpha2,
+    decision::{EvictReason, PodRef},
+    name::{JobKey, Name, ObjectKey},
+};
+use kube_batch_cache::store::Change;
+use serde::{de::DeserializeOwned, de::IgnoredAny};
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use self::{
+    call::{Refusal, call},
+    events::Note,
+    queue::{Deed, Item, Queue, Target},
+};
+use super::{
+    metrics::{Ended, Metrics, Write},
+    mirror::Mirror,
+};
+
+/// How long a decision that the server refused stands before it can be taken again. Doubled with
+/// each refusal of the same pod, up to [`LONGEST_PENALTY`], so that a webhook that says no is not
+/// asked in every cycle.
+const FIRST_PENALTY: Duration = Duration::from_secs(1);
+/// The longest of them.
+const LONGEST_PENALTY: Duration = Duration::from_secs(60);
+/// Sets what is named, removes what is null.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Name under which fields are written.
+const FIELD_MANAGER: &str = "kube-batch";
+
+/// Sends what is decided.
+pub(crate) struct Effects {
+    client: Client,
+    reporter: Reporter,
+    mirror: Arc<Mirror>,
+    metrics: Arc<Metrics>,
+    queue: Mutex<Queue>,
+    /// One permit for each item that waits.
+    items: Semaphore,
+    /// How often each pod's decision was refused in a row.
+    refusals: Mutex<BTreeMap<Name, u32>>,
+}
+
+impl Effects {
+    pub(crate) fn new(
+        client: Client,
+        reporter: Reporter,
+        mirror: Arc<Mirror>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            reporter,
+            mirror,
+            metrics,
+            queue: Mutex::default(),
+            items: Semaphore::new(0),
+            refusals: Mutex::default(),
+        })
+    }
+
+    /// Starts workers, which stop in the middle of a call when `stop` is cancelled.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        n_workers: usize,
+        stop: &CancellationToken,
+    ) -> JoinSet<()> {
+        let mut workers = JoinSet::new();
+        for _ in 0..n_workers {
+            let (effects, stop) = (Arc::clone(self), stop.clone());
+            workers.spawn(async move {
+                let _ = stop.run_until_cancelled(effects.work()).await;
+            });
+        }
+        workers
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Queues a decision.
+    pub(crate) fn carry_out(&self, deed: Deed) {
+        self.queue().push_deed(deed);
+        self.one_more();
+    }
+
+    /// Queues a patch of a status; the latest for an object wins.
+    pub(crate) fn write_status(&self, target: Target, patch: Value) {
+        if self.queue().push_status(target, patch) {
+            self.one_more();
+        }
+    }
+
+    /// Whether a status write of the object is not answered yet; when it is, a cycle is woken to
+    /// look again.
+    pub(crate) fn is_writing(&self, target: &Target) -> bool {
+        self.queue().is_busy(target)
+    }
+
+    /// Queues an event.
+    pub(crate) fn tell(&self, note: Note) {
+        self.queue().push_event(note);
+        self.one_more();
+    }
+
+    fn one_more(&self) {
+        self.metrics.effects_queued.inc();
+        self.items.add_permits(1);
+    }
+
+    /// Waits until everything is sent and answered, or `patience` ends; says whether it was.
+    pub(crate) async fn drain(&self, patience: Duration) -> bool {
+        let is_idle = || self.queue().len() == 0 && self.metrics.effects_in_flight.get() == 0;
+        let wait = async {
+            while !is_idle() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(patience, wait).await.is_ok()
+    }
+
+    /// Forgets everything that was not sent: somebody else decides now.
+    pub(crate) fn clear(&self) {
+        self.queue().clear();
+        self.items.forget_permits(usize::MAX);
+        self.metrics.effects_queued.set(0);
+    }
+
+    async fn work(&self) {
+        loop {
+            let item = self.items.acquire().await.expect("the semaphore is never closed");
+            item.forget();
+            let Some(item) = self.queue().pop() else { continue };
+            self.metrics.effects_queued.dec();
+            let _in_flight = InFlight::new(&self.metrics);
+            match item {
+                Item::Deed(Deed::Bind { pod, node, created }) => {
+                    self.bind(&pod, &node, created).await;
+                }
+                Item::Deed(Deed::Evict { pod, reason, by }) => {
+                    self.evict(&pod, reason, &by).await;
+                }
+                Item::Status(target, patch) => {
+                    let _busy = Busy { effects: self, target: &target };
+                    self.patch_status(&target, &patch).await;
+                }
+                Item::Event(note) => self.publish(&note).await,
+            }
+        }
+    }
+
+    fn pods(&self, pod: &PodRef) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.key.namespace)
+    }
+
+    async fn bind(&self, pod: &PodRef, node: &Name, created: Timestamp) {
+        let pods = self.pods(pod);
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": &*pod.key.name,
+                "namespace": &*pod.key.namespace,
+                "uid": &*pod.uid,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
+        });
+        let params = PostParams::default();
+        let answer = call(&self.metrics, Write::Bind, || {
+            pods.create_subresource::<_, IgnoredAny>("binding", &pod.key.name, &params, &binding)
+        });
+        let bound = match answer.await {
+            Ok(_) => true,
+            // It may be our own binding that it collides with, its answer lost.
+            Err(refusal @ (Refusal::Gone | Refusal::Conflict(_) | Refusal::Failed(_))) => {
+                debug!(%pod.key, %node, why = %refusal, "not bound");
+                self.look_again(pod).await.is_some_and(|found| found == *node)
+            }
+            Err(refusal @ Refusal::Refused(_)) => {
+                self.refused(pod, &format!("cannot bind to {node}: {refusal}"));
+                return;
+            }
+        };
+        if !bound {
+            self.mirror.give_up(pod);
+            return;
+        }
+        self.mirror.bound(pod);
+        self.forgive(pod);
+        self.metrics.pods_placed.inc();
+        self.metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
+        let waited = Timestamp::now().duration_since(created);
+        self.metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
+        let text = format!("Successfully assigned {} to {node}", pod.key);
+        self.tell(Note::normal(events::pod_reference(pod), "Scheduled", "Binding", text));
+    }
+
+    /// Condition first, so that whoever sees the pod go can see why; then the deletion.
+    // Parity: differs, see docs/parity.md#e6.
+    async fn evict(&self, pod: &PodRef, reason: EvictReason, by: &JobKey) {
+        let pods = self.pods(pod);
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": &*pod.uid},
+            "status": {"conditions": [{
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "message": format!("kube-batch: {reason} for {by}"),
+                "lastTransitionTime": Timestamp::now().to_string(),
+            }]},
+        }));
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let marked = call(&self.metrics, Write::Evict, || {
+            pods.patch_subresource("status", &pod.key.name, &params, &patch)
+        });
+        let deleted = match marked.await {
+            Ok(_) => {
+                let uid = Some(pod.uid.to_string());
+                let preconditions = Some(Preconditions { uid, resource_version: None });
+                let params = DeleteParams { preconditions, ..DeleteParams::default() };
+                call(&self.metrics, Write::Evict, || pods.delete(&pod.key.name, &params))
+                    .await
+                    .map(drop)
+            }
+            Err(refusal) => Err(refusal),
+        };
+        match deleted {
+            Ok(()) => self.forgive(pod),
+            Err(Refusal::Refused(why)) => {
+                self.refused(pod, &format!("cannot evict: {why}"));
+            }
+            Err(refusal) => {
+                debug!(%pod.key, why = %refusal, "not evicted");
+                self.look_again(pod).await;
+                self.mirror.give_up(pod);
+            }
+        }
+    }
+
+    /// Reads a pod anew and stores what it is; returns its node.
+    async fn look_again(&self, pod: &PodRef) -> Option<Name> {
+        match self.pods(pod).get_opt(&pod.key.name).await {
+            Ok(Some(found)) => {
+                let is_same = found.metadata.uid.as_deref() == Some(&*pod.uid);
+                let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+                let node = node.filter(|node| is_same && !node.is_empty()).map(Name::from);
+                self.store(|store| store.apply_pod(&found));
+                node
+            }
+            Ok(None) => {
+                let mut state = self.mirror.lock();
+                let known = state.store.pods.get(&pod.key);
+                if known.is_some_and(|facts| facts.uid == pod.uid) {
+                    state.store.pods.delete(&pod.key);
+                    self.mirror.note(&mut state, Change::Facts);
+                }
+                None
+            }
+            // The watch will tell.
+            Err(_) => None,
+        }
+    }
+
+    fn store(
+        &self,
+        apply: impl FnOnce(
+            &mut kube_batch_cache::store::Store,
+        ) -> Result<Change, kube_batch_api::facts::FactError>,
+    ) {
+        let mut state = self.mirror.lock();
+        if let Ok(change) = apply(&mut state.store) {
+            self.mirror.note(&mut state, change);
+        }
+    }
+
+    /// The server will not have it: say so, and let the decision stand for a while, so that it is
+    /// not taken again at once.
+    fn refused(&self, pod: &PodRef, why: &str) {
+        warn!(%pod.key, why, "the API server refuses");
+        self.metrics.schedule_attempts.get_or_create(&Ended { result: "error" }).inc();
+        let note = Note::warning(
+            events::pod_reference(pod),
+            "FailedScheduling",
+            "Scheduling",
+            why.to_owned(),
+        );
+        self.tell(note);
+        let penalty = {
+            let mut refusals =
+                self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let n_refusals = refusals.entry(pod.uid.clone()).or_insert(0);
+            *n_refusals += 1;
+            FIRST_PENALTY.saturating_mul(1 << (*n_refusals - 1).min(10)).min(LONGEST_PENALTY)
+        };
+        let (mirror, pod) = (Arc::clone(&self.mirror), pod.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(penalty).await;
+            mirror.give_up(&pod);
+        });
+    }
+
+    fn forgive(&self, pod: &PodRef) {
+        self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
+    }
+
+    async fn patch_status(&self, target: &Target, patch: &Value) {
+        let written = match target {
+            Target::Pod(pod) => {
+                let path =
+                    format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
+                // Merges conditions by type, where a merge patch would replace them all.
+                let kind = "application/strategic-merge-patch+json";
+                let answer = self.patch(Write::PodStatus, &path, kind, patch).await;
+                answer.map(|pod: Pod| self.store(|store| store.apply_pod(&pod)))
+            }
+            Target::Group(version, ObjectKey { namespace, name }) => {
+                let path = format!("/apis/{version}/namespaces/{namespace}/podgroups/{name}");
+                let answer = self.patch(Write::GroupStatus, &path, MERGE_PATCH, patch).await;
+                // The two groups are field for field the same.
+                answer.map(|group: v1alpha2::PodGroup| {
+                    let (meta, status) = (&group.metadata, group.status.as_ref());
+                    self.store(|store| store.apply_group(*version, meta, &group.spec, status));
+                })
+            }
+            Target::Queue(version, name) => {
+                let path = format!("/apis/{version}/queues/{name}");
+                let answer = self.patch(Write::QueueStatus, &path, MERGE_PATCH, patch).await;
+                answer.map(|queue: v1alpha2::Queue| {
+                    let (meta, status) = (&queue.metadata, queue.status.as_ref());
+                    self.store(|store| store.apply_queue(*version, meta, &queue.spec, status));
+                })
+            }
+        };
+        match written {
+            Ok(()) => {}
+            Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
+            Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
+        }
+    }
+
+    async fn patch<T: DeserializeOwned>(
+        &self,
+        write: Write,
+        path: &str,
+        kind: &'static str,
+        patch: &Value,
+    ) -> Result<T, Refusal> {
+        let body = serde_json::to_vec(patch).expect("a value is JSON");
+        call(&self.metrics, write, || {
+            let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
+                .header(CONTENT_TYPE, kind)
+                .header(ACCEPT, "application/json")
+                .body(body.clone())
+                .expect("a path of names is a URI");
+            self.client.request(request)
+        })
+        .await
+    }
+
+    async fn publish(&self, note: &Note) {
+        let told =
+            call(&self.metrics, Write::Event, || events::tell(&self.client, &self.reporter, note));
+        match told.await {
+            // The namespace is going, or somebody told the same at the same nanosecond.
+            Ok(()) | Err(Refusal::Gone | Refusal::Conflict(_)) => {}
+            Err(refusal) => debug!(reason = note.reason, why = %refusal, "cannot tell an event"),
+        }
+    }
+}
+
+/// Counts a call while it is made, also if its worker is stopped.
+struct InFlight<'m>(&'m Metrics);
+
+impl<'m> InFlight<'m> {
+    fn new(metrics: &'m Metrics) -> Self {
+        metrics.effects_in_flight.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.effects_in_flight.dec();
+    }
+}
+
+/// Holds an object's status for one write.
+struct Busy<'e> {
+    effects: &'e Effects,
+    target: &'e Target,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        // What was wanted meanwhile is to be looked at again.
+        if self.effects.queue().answered(self.target) {
+            self.effects.mirror.wake();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which write goes next: bindings and evictions, then status, then events.
+//!
+//! Status writes of one object are coalesced, the latest wins; and none of it is sent while an
+//! earlier one is not answered, as the answer may make it needless.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    crd::ApiVersion,
+    decision::{EvictReason, PodRef},
+    name::{JobKey, Name, ObjectKey},
+};
+use serde_json::Value;
+
+use super::events::Note;
+
+/// A decision to be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Deed {
+    /// Bind a pod to a node.
+    Bind {
+        pod: PodRef,
+        node: Name,
+        /// When the pod was created.
+        created: Timestamp,
+    },
+    /// Delete a victim.
+    Evict { pod: PodRef, reason: EvictReason, by: JobKey },
+}
+
+/// An object with a status.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Target {
+    Pod(PodRef),
+    Group(ApiVersion, ObjectKey),
+    Queue(ApiVersion, Name),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(pod) => write!(f, "Pod {}", pod.key),
+            Self::Group(_, key) => write!(f, "PodGroup {key}"),
+            Self::Queue(_, name) => write!(f, "Queue {name}"),
+        }
+    }
+}
+
+/// Something to be written.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Deed(Deed),
+    /// A patch of the status, as JSON.
+    Status(Target, Value),
+    Event(Box<Note>),
+}
+
+/// Writes that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    deeds: VecDeque<Deed>,
+    status_order: VecDeque<Target>,
+    status: BTreeMap<Target, Value>,
+    /// Objects with a status write that is sent and not answered, and whether somebody asked since.
+    busy: BTreeMap<Target, bool>,
+    events: VecDeque<Box<Note>>,
+}
+
+impl Queue {
+    pub(crate) fn push_deed(&mut self, deed: Deed) {
+        self.deeds.push_back(deed);
+    }
+
+    /// Notes a status patch, in place of one that waits; says whether there is one more item now.
+    pub(crate) fn push_status(&mut self, target: Target, patch: Value) -> bool {
+        if self.status.insert(target.clone(), patch).is_some() {
+            return false;
+        }
+        self.status_order.push_back(target);
+        true
+    }
+
+    pub(crate) fn push_event(&mut self, note: Note) {
+        self.events.push_back(Box::new(note));
+    }
+
+    /// Whether a status write of the object is sent and not answered; that somebody asked is noted.
+    pub(crate) fn is_busy(&mut self, target: &Target) -> bool {
+        let Some(asked) = self.busy.get_mut(target) else { return false };
+        *asked = true;
+        true
+    }
+
+    /// Takes the next item; a status is to be given back with [`Self::answered`].
+    pub(crate) fn pop(&mut self) -> Option<Item> {
+        if let Some(deed) = self.deeds.pop_front() {
+            return Some(Item::Deed(deed));
+        }
+        if let Some(target) = self.status_order.pop_front() {
+            let patch = self.status.remove(&target).expect("what is in the order is there");
+            self.busy.insert(target.clone(), false);
+            return Some(Item::Status(target, patch));
+        }
+        self.events.pop_front().map(Item::Event)
+    }
+
+    /// A status write was answered; says whether somebody asked for it meanwhile.
+    pub(crate) fn answered(&mut self, target: &Target) -> bool {
+        self.busy.remove(target).unwrap_or_default()
+    }
+
+    /// Number of items.
+    pub(crate) fn len(&self) -> usize {
+        self.deeds.len() + self.status.len() + self.events.len()
+    }
+
+    /// Forgets everything that was not taken.
+    pub(crate) fn clear(&mut self) {
+        let busy = std::mem::take(&mut self.busy);
+        *self = Self { busy, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn target(name: &str) -> Target {
+        Target::Queue(ApiVersion::V1Alpha2, name.into())
+    }
+
+    fn bind(name: &str) -> Deed {
+        let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
+        Deed::Bind { pod, node: "n".into(), created: Timestamp::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn bindings_go_first() {
+        let mut queue = Queue::default();
+        queue.push_status(target("q"), json!(1));
+        queue.push_deed(bind("a"));
+        assert!(matches!(queue.pop(), Some(Item::Deed(_))));
+        assert!(matches!(queue.pop(), Some(Item::Status(..))));
+        assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn the_latest_status_wins() {
+        let mut queue = Queue::default();
+        assert!(queue.push_status(target("q"), json!(1)));
+        assert!(!queue.push_status(target("q"), json!(2)));
+        assert!(queue.push_status(target("r"), json!(3)));
+        assert_eq!(queue.len(), 2);
+        let Some(Item::Status(taken, patch)) = queue.pop() else { panic!("a status") };
+        assert_eq!((taken, patch), (target("q"), json!(2)));
+        assert!(queue.is_busy(&target("q")));
+        assert!(!queue.is_busy(&target("r")));
+        assert!(queue.answered(&target("q")), "somebody asked");
+        assert!(!queue.is_busy(&target("q")));
+    }
+
+    #[test]
+    fn what_was_taken_stays_busy_when_the_rest_is_forgotten() {
+        let mut queue = Queue::default();
+        queue.push_status(target("q"), json!(1));
+        queue.pop();
+        queue.push_deed(bind("a"));
+        queue.clear();
+        assert_eq!(queue.len(), 0);
+        assert!(queue.is_busy(&target("q")));
+    }
+}

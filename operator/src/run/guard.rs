@@ -1,0 +1,90 @@
+//! An object that may be unreadable: one of them must not end the list or the watch it stands in.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+/// An object, or what could be read of it.
+///
+/// `kube` has the same as `DeserializeGuard`; that one goes through a tree of values, which costs
+/// as much again as reading the object. This one keeps the text for a second look.
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded<K>(pub(crate) Result<K, Broken>);
+
+/// What could be read of a broken object.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    /// What is wrong with it.
+    pub(crate) error: String,
+    /// Its metadata.
+    pub(crate) metadata: ObjectMeta,
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Head {
+            metadata: ObjectMeta,
+        }
+        let text = <Box<RawValue>>::deserialize(deserializer)?;
+        let read = serde_json::from_str(text.get()).map(Ok).or_else(|error| {
+            let Head { metadata } =
+                serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+            Ok(Err(Broken { error: error.to_string(), metadata }))
+        });
+        read.map(Self)
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dynamic)
+    }
+    fn group(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dynamic)
+    }
+    fn version(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dynamic)
+    }
+    fn plural(dynamic: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dynamic)
+    }
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|broken| &broken.metadata, K::meta)
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|broken| &mut broken.metadata, K::meta_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::core::WatchEvent;
+
+    use super::*;
+
+    const BROKEN: &str = r#"{"metadata":{"name":"a","namespace":"ns"},"spec":{"containers":7}}"#;
+
+    #[test]
+    fn a_broken_object_keeps_its_name() {
+        let guarded: Guarded<Pod> = serde_json::from_str(BROKEN).expect("a guard");
+        assert_eq!(guarded.meta().name.as_deref(), Some("a"));
+        let broken = guarded.0.expect_err("broken");
+        assert!(broken.error.contains("invalid type: integer `7`"), "{}", broken.error);
+    }
+
+    #[test]
+    fn a_broken_object_does_not_break_its_event() {
+        let event = format!(r#"{{"type":"MODIFIED","object":{BROKEN}}}"#);
+        let event: WatchEvent<Guarded<Pod>> = serde_json::from_str(&event).expect("an event");
+        let WatchEvent::Modified(object) = event else { panic!("a modification") };
+        assert!(object.0.is_err());
+    }
+}

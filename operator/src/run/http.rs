@@ -1,0 +1,108 @@
+//! What the scheduler answers: metrics, health, and the store as a file.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use jiff::Timestamp;
+use kube_batch_cache::dump;
+use tokio::net::TcpListener;
+
+use super::{health::Health, metrics::Metrics, mirror::Mirror};
+
+/// OpenMetrics' media type.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the answers are made of.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) health: Arc<Health>,
+    /// Whether `/debug/snapshot` is served.
+    pub(crate) debug: bool,
+}
+
+/// Opens the port.
+///
+/// # Errors
+///
+/// If the address cannot be had, with what to do about it.
+pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    // Go's way to say every address.
+    let all = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
+    let first = all.as_deref().unwrap_or(address);
+    let listener = match TcpListener::bind(first).await {
+        // A machine without IPv6.
+        Err(_) if all.is_some() => TcpListener::bind(format!("0.0.0.0{address}")).await,
+        bound => bound,
+    };
+    listener.with_context(|| {
+        format!("cannot listen on {address}: choose another --listen-address, or \"\" for none")
+    })
+}
+
+/// Answers for ever.
+pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
+    let mut router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz));
+    if answers.debug {
+        router = router.route("/debug/snapshot", get(snapshot));
+    }
+    let service = router.with_state(answers).into_make_service_with_connect_info::<SocketAddr>();
+    if let Err(error) = axum::serve(listener, service).await {
+        tracing::error!(%error, "the HTTP server has ended");
+    }
+}
+
+async fn metrics(State(answers): State<Answers>) -> Response {
+    ([(CONTENT_TYPE, OPENMETRICS)], answers.metrics.text()).into_response()
+}
+
+/// How long a cycle may take before the process is taken for stuck. Guessed: the longest cycle
+/// measured takes half a second.
+const STUCK: Duration = Duration::from_secs(120);
+
+async fn healthz(State(answers): State<Answers>) -> Response {
+    match answers.health.cycle_runs_for() {
+        Some(duration) if duration > STUCK => {
+            let text = format!("a cycle has been running for {} s\n", duration.as_secs());
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+        Some(_) | None => "ok\n".into_response(),
+    }
+}
+
+async fn readyz(State(answers): State<Answers>) -> Response {
+    let unsynced = answers.mirror.unsynced();
+    if unsynced.is_empty() {
+        return "ok\n".into_response();
+    }
+    let lines = unsynced.into_iter().map(|(kind, why)| match why {
+        Some(why) => format!("no complete list of {kind}: {why}\n"),
+        None => format!("no complete list of {kind} yet\n"),
+    });
+    (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
+}
+
+/// The store as `kube-batch simulate -f` reads it. Facts hold no secrets; names and messages of
+/// every namespace they do hold.
+async fn snapshot(State(answers): State<Answers>) -> Response {
+    let written = tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        let state = answers.mirror.lock();
+        dump::write(&state.store, &state.assumed, Timestamp::now(), &mut bytes).map(|()| bytes)
+    });
+    match written.await {
+        Ok(Ok(bytes)) => ([(CONTENT_TYPE, "application/jsonl")], bytes).into_response(),
+        Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,27 @@
+//! Logs to standard error.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt, prelude::*};
+
+use crate::args::{LogFormat, RunArgs};
+
+/// Starts logging at the verbosity of the flags; `KUBE_BATCH_LOG` goes further, by module.
+pub(crate) fn start(args: &RunArgs) {
+    // v0.5.0 counts upward from 0; its deployments say 3.
+    let level = match args.verbosity {
+        0..=3 => LevelFilter::INFO,
+        4..=5 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    // The client calls every refused request an error; what it means is for us to say.
+    let default = format!("{level},kube_client=off,hyper=info,rustls=info,tower=info");
+    let filter =
+        EnvFilter::try_from_env("KUBE_BATCH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal());
+    match args.log_format {
+        LogFormat::Text => registry.with(layer.with_target(false)).init(),
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).init(),
+    }
+}

@@ -1,0 +1,278 @@
+//! What the scheduler says of itself to Prometheus.
+//!
+//! Names of kube-batch v0.5.0 are kept, with the prefix its own design promised; see
+//! docs/metrics.md. Series of jobs and queues that are gone are removed with the cycle that no
+//! longer sees them.
+
+use std::{
+    fmt,
+    sync::{Mutex, atomic::AtomicU64},
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::{Registry, Unit},
+};
+
+/// v0.5.0's buckets, in milliseconds or microseconds, with finer ones below: our cycles are shorter.
+const LATENCY: [f64; 13] =
+    [0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0];
+/// v0.5.0's buckets for what it counts in microseconds, and wider ones: tasks wait for seconds.
+const MICROSECONDS: [f64; 12] = [
+    5.0,
+    20.0,
+    80.0,
+    320.0,
+    1_280.0,
+    5_000.0,
+    20_000.0,
+    80_000.0,
+    320_000.0,
+    1_280_000.0,
+    10_000_000.0,
+    100_000_000.0,
+];
+/// Seconds, from a tenth of a millisecond to ten seconds.
+const SECONDS: [f64; 11] = [1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0];
+
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* })*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        pub(crate) struct $name { $(pub(crate) $field: $type),* }
+    )* };
+}
+
+labels! {
+    /// An action of a cycle.
+    Action { action: &'static str }
+    /// A phase of a cycle.
+    Phase { phase: &'static str }
+    /// How something ended.
+    Ended { result: &'static str }
+    /// A kind of objects.
+    Kind { kind: &'static str }
+    /// A kind of write.
+    WriteKind { write: Write }
+    /// A kind of write, and how it ended.
+    Written { write: Write, result: &'static str }
+    /// A job, as `namespace/name`.
+    Job { job_id: String }
+    /// A queue.
+    Queue { queue: String }
+    /// A resource of a queue.
+    QueueResource { queue: String, resource: String }
+    /// The groups of a queue that are in a phase.
+    QueuePhase { queue: String, phase: &'static str }
+}
+
+/// What is written to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Write {
+    /// A pod to its node.
+    Bind,
+    /// A victim's condition, then its deletion.
+    Evict,
+    /// A claim's node, or a volume's claim.
+    Volume,
+    /// A pod's condition or nominated node.
+    PodStatus,
+    /// A PodGroup's status.
+    GroupStatus,
+    /// A queue's status.
+    QueueStatus,
+    /// An event.
+    Event,
+    /// The lock of leader election.
+    Lease,
+}
+
+impl EncodeLabelValue for Write {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        EncodeLabelValue::encode(
+            &match self {
+                Self::Bind => "bind",
+                Self::Evict => "evict",
+                Self::Volume => "volume",
+                Self::PodStatus => "pod_status",
+                Self::GroupStatus => "pod_group_status",
+                Self::QueueStatus => "queue_status",
+                Self::Event => "event",
+                Self::Lease => "lease",
+            },
+            encoder,
+        )
+    }
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Everything that is counted.
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    pub(crate) e2e_latency: Histogram,
+    pub(crate) action_latency: Histograms<Action>,
+    pub(crate) task_latency: Histogram,
+    pub(crate) schedule_attempts: Family<Ended, Counter>,
+    pub(crate) preemption_victims: Gauge,
+    pub(crate) preemption_attempts: Gauge,
+    pub(crate) unready_tasks: Family<Job, Gauge>,
+    pub(crate) unready_jobs: Gauge,
+    pub(crate) job_retries: Family<Job, Gauge>,
+    pub(crate) cycles: Family<Ended, Counter>,
+    pub(crate) cycle_phases: Histograms<Phase>,
+    pub(crate) snapshot_objects: Family<Kind, Gauge>,
+    pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_allocated: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_groups: Family<QueuePhase, Gauge>,
+    pub(crate) watch_synced: Family<Kind, Gauge>,
+    pub(crate) watch_events: Family<Kind, Counter>,
+    pub(crate) watch_failures: Family<Kind, Counter>,
+    pub(crate) watch_lag: Histogram,
+    pub(crate) malformed_objects: Family<Kind, Counter>,
+    pub(crate) effects_queued: Gauge,
+    pub(crate) effects_in_flight: Gauge,
+    pub(crate) writes: Family<Written, Counter>,
+    pub(crate) write_retries: Family<WriteKind, Counter>,
+    pub(crate) write_latency: Histograms<WriteKind>,
+    pub(crate) pods_placed: Counter,
+    pub(crate) decisions_expired: Counter,
+    pub(crate) leader: Gauge,
+    pub(crate) config_valid: Gauge,
+    pub(crate) config_reloads: Family<Ended, Counter>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            registry: Mutex::new(Registry::with_prefix("kube_batch")),
+            e2e_latency: Histogram::new(LATENCY.into_iter().chain([2560.0])),
+            action_latency: Family::new_with_constructor(|| Histogram::new(MICROSECONDS)),
+            task_latency: Histogram::new(MICROSECONDS),
+            schedule_attempts: Family::default(),
+            preemption_victims: Gauge::default(),
+            preemption_attempts: Gauge::default(),
+            unready_tasks: Family::default(),
+            unready_jobs: Gauge::default(),
+            job_retries: Family::default(),
+            cycles: Family::default(),
+            cycle_phases: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            snapshot_objects: Family::default(),
+            queue_share: Family::default(),
+            queue_deserved: Family::default(),
+            queue_allocated: Family::default(),
+            queue_groups: Family::default(),
+            watch_synced: Family::default(),
+            watch_events: Family::default(),
+            watch_failures: Family::default(),
+            watch_lag: Histogram::new(SECONDS),
+            malformed_objects: Family::default(),
+            effects_queued: Gauge::default(),
+            effects_in_flight: Gauge::default(),
+            writes: Family::default(),
+            write_retries: Family::default(),
+            write_latency: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            pods_placed: Counter::default(),
+            decisions_expired: Counter::default(),
+            leader: Gauge::default(),
+            config_valid: Gauge::default(),
+            config_reloads: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let registry = &mut *self.registry.lock().expect("nobody panics while registering");
+        macro_rules! register {
+            ($($name:literal, $help:literal, $metric:ident;)*) => {
+                $( registry.register($name, $help, self.$metric.clone()); )*
+            };
+        }
+        register! {
+            "e2e_scheduling_latency_milliseconds", "A cycle, from its snapshot to its decisions", e2e_latency;
+            "action_scheduling_latency_microseconds", "An action of a cycle", action_latency;
+            "task_scheduling_latency_microseconds", "From the creation of a pod to the answer to its binding", task_latency;
+            "schedule_attempts", "Tasks by how a cycle answered them: scheduled, unschedulable, error", schedule_attempts;
+            "pod_preemption_victims", "Victims of the last cycle that evicted any", preemption_victims;
+            "total_preemption_attempts", "Jobs for which pods were evicted; it only grows", preemption_attempts;
+            "unschedule_task_count", "Tasks a job that is not ready lacks to its minimum", unready_tasks;
+            "unschedule_job_count", "Jobs that are not ready", unready_jobs;
+            "job_retry_counts", "Cycles in which a job was not ready; it only grows", job_retries;
+            "cycles", "Cycles by how they ended: done, abandoned", cycles;
+            "snapshot_objects", "Objects in the picture of the last cycle", snapshot_objects;
+            "queue_share", "Largest part of its deserved amount that a queue holds, over all resources", queue_share;
+            "queue_deserved", "What a queue deserves, in cores, bytes or pieces", queue_deserved;
+            "queue_allocated", "What a queue holds, in cores, bytes or pieces", queue_allocated;
+            "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
+            "watch_synced", "Whether a kind has its complete list: 1 if so", watch_synced;
+            "watch_events", "Events of a watch, listed objects included", watch_events;
+            "watch_failures", "Failures of a watch; it goes on by itself", watch_failures;
+            "malformed_objects", "Objects that could not be read and were skipped", malformed_objects;
+            "effects_queued", "Writes that wait", effects_queued;
+            "effects_in_flight", "Writes that were sent and not answered", effects_in_flight;
+            "writes", "Writes by how they ended: done, gone, conflict, refused, failed", writes;
+            "write_retries", "Writes that were sent again", write_retries;
+            "pods_placed", "Pods bound", pods_placed;
+            "decisions_expired", "Decisions that were given up because no answer came", decisions_expired;
+            "leader", "Whether this replica decides: 1 if so", leader;
+            "config_valid", "Whether the configuration file as it is now is in force: 1 if so", config_valid;
+            "config_reloads", "Readings of the changed configuration file: done, refused", config_reloads;
+        }
+        let mut seconds = |name, help, metric: Histograms<_>| {
+            registry.register_with_unit(name, help, Unit::Seconds, metric);
+        };
+        seconds(
+            "cycle_phase",
+            "A phase of a cycle: fold, decide, dispatch",
+            self.cycle_phases.clone(),
+        );
+        let registry = &mut *registry;
+        registry.register_with_unit(
+            "watch_lag",
+            "From the answer to a binding until the watch shows it",
+            Unit::Seconds,
+            self.watch_lag.clone(),
+        );
+        registry.register_with_unit(
+            "write_latency",
+            "From sending a write to its answer",
+            Unit::Seconds,
+            self.write_latency.clone(),
+        );
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "What was built", build);
+    }
+
+    /// All metrics in OpenMetrics' text format.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let registry = self.registry.lock().expect("nobody panics while registering");
+        encode(&mut text, &registry).expect("a text takes all");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_design() {
+        let metrics = Metrics::new();
+        metrics.writes.get_or_create(&Written { write: Write::Bind, result: "done" }).inc();
+        metrics.unready_tasks.get_or_create(&Job { job_id: "ns/g".into() }).set(2);
+        metrics.preemption_attempts.inc();
+        let text = metrics.text();
+        for line in [
+            "kube_batch_writes_total{write=\"bind\",result=\"done\"} 1",
+            "kube_batch_unschedule_task_count{job_id=\"ns/g\"} 2",
+            "kube_batch_total_preemption_attempts 1",
+            "# TYPE kube_batch_e2e_scheduling_latency_milliseconds histogram",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How often the status of an object is written when nothing has happened to it but numbers.
+//!
+//! While a gang of ten thousand starts, its count of running pods changes with every cycle; while
+//! a cluster is full, so do the numbers in every message. A change of state is written at once, a
+//! change of numbers a while after the last write.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// What a change of a status is about, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Weight {
+    /// A phase, a condition's status or reason: people and controllers wait for it.
+    State,
+    /// A count or an amount.
+    Count,
+    /// The text of a message.
+    Text,
+}
+
+impl Weight {
+    /// How long after the last write it can wait. Guessed: what a person watching would not miss.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::State => Duration::ZERO,
+            Self::Count => Duration::from_secs(1),
+            Self::Text => Duration::from_secs(10),
+        }
+    }
+}
+
+/// When each object was last written.
+#[derive(Debug)]
+pub(crate) struct Throttle<K>(HashMap<K, Instant>);
+
+impl<K> Default for Throttle<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: std::hash::Hash + Eq> Throttle<K> {
+    /// Whether a change of this weight may be written now; if not, when.
+    pub(crate) fn admit(&mut self, object: K, weight: Weight, now: Instant) -> Result<(), Instant> {
+        if let Some(last) = self.0.get(&object) {
+            let due = *last + weight.patience();
+            if due > now {
+                return Err(due);
+            }
+        }
+        self.0.insert(object, now);
+        Ok(())
+    }
+
+    /// Forgets what no longer matters.
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        self.0.retain(|_, last| *last + Weight::Text.patience() > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_wait_and_states_do_not() {
+        let mut throttle = Throttle::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(throttle.admit("a", Weight::Text, at(0)), Ok(()));
+        assert_eq!(throttle.admit("a", Weight::Text, at(1)), Err(at(10)));
+        assert_eq!(throttle.admit("b", Weight::Text, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Err(at(2)));
+        assert_eq!(throttle.admit("a", Weight::State, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Weight::Text, at(10)), Err(at(11)));
+        throttle.sweep(at(12));
+        assert_eq!(throttle.0.len(), 0);
+    }
+}
