@@ -1,4 +1,4 @@
-//! The rules about other pods, asked of the plugin and worked out from the facts.
+//! The rules and scores about other pods, asked of the plugins and worked out from the facts.
 
 #[path = "common/crowd.rs"]
 mod crowd;
@@ -6,12 +6,12 @@ mod crowd;
 #[expect(dead_code, reason = "only part of it is needed here")]
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crowd::{members, snapshot, steps};
+use crowd::{N_NODES, members, snapshot, steps};
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
     facts::class::{PodMatcher, PodTemplate, PodTerm, SpreadConstraint},
     name::Name,
     reason::Unfit,
@@ -19,7 +19,10 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::plugin::{Change, Plugin, Sensitivity, View};
-use kube_batch_plugins::predicates::{Predicates, PredicatesArguments};
+use kube_batch_plugins::{
+    nodeorder::{NodeOrder, NodeOrderArguments},
+    predicates::{Predicates, PredicatesArguments},
+};
 use proptest::prelude::*;
 
 /// A pod that waits, and what is asked about it.
@@ -136,6 +139,96 @@ impl<'a> Question<'a> {
             others.any(|(task, at)| of_others(task).any(|term| repels(term, self.task, at)));
         repelled.then_some(Unfit::ExistingAntiAffinity)
     }
+
+    /// What the preferences of all pods are worth on the node.
+    fn company(self) -> i64 {
+        let own = &self.template().pod_terms;
+        let likes = |terms: &[(i64, PodTerm)], one: TaskIdx, at: NodeIdx| {
+            let met = terms.iter().filter(|(_, term)| {
+                matches(self.cluster, &term.matcher, one) && self.shares(&term.topology_key, at)
+            });
+            met.map(|(weight, _)| weight).sum::<i64>()
+        };
+        let worth = |(task, at): (TaskIdx, NodeIdx)| {
+            let its = &template(self.cluster, task).pod_terms;
+            let required: Vec<(i64, PodTerm)> =
+                its.required.iter().map(|term| (1, term.clone())).collect();
+            likes(&own.preferred, task, at) - likes(&own.preferred_anti, task, at)
+                + likes(&its.preferred, self.task, at)
+                - likes(&its.preferred_anti, self.task, at)
+                + likes(&required, self.task, at)
+        };
+        self.standing(View::Now).map(worth).sum()
+    }
+}
+
+fn soft(template: &PodTemplate) -> impl Iterator<Item = &SpreadConstraint> + Clone {
+    template.spread.iter().filter(|constraint| !constraint.do_not_schedule)
+}
+
+/// The scores of inter-pod preferences, over the candidates.
+fn company_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
+    let asked = |node: &NodeIdx| Question { cluster, task, node: *node, view: View::Now };
+    let raw: Vec<i64> = candidates.iter().map(|node| asked(node).company()).collect();
+    let least = raw.iter().min().copied().unwrap_or(0);
+    let span = raw.iter().max().copied().unwrap_or(0) - least;
+    // Floats, as Kubernetes has them: 29 of 100 is 28.
+    let part = |raw: &i64| (100.0 * ((raw - least) as f64 / span as f64)) as i64;
+    raw.iter().map(|raw| if span == 0 { 0 } else { part(raw) }).collect()
+}
+
+/// The scores of spread constraints that only prefer, over the candidates.
+fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
+    let constraints = soft(template(cluster, task));
+    let keys: Vec<&Name> = constraints.clone().map(|c| &c.topology_key).collect();
+    let takes_part = |node: &NodeIdx| keys.iter().all(|key| label(cluster, *node, key).is_some());
+    let crowd = |node: &NodeIdx| {
+        let asked = Question { cluster, task, node: *node, view: View::Later };
+        let parts = constraints.clone().map(|constraint| {
+            let key = &constraint.topology_key;
+            let own = label(cluster, *node, key).expect("it takes part");
+            let by_node = **key == *"kubernetes.io/hostname";
+            let count = if by_node {
+                let there = asked.standing(View::Later).filter(|(_, at)| at == node);
+                there.filter(|(task, _)| matches(cluster, &constraint.matcher, *task)).count()
+                    as i64
+            } else {
+                asked.domains(constraint, &keys).get(own).copied().unwrap_or(0)
+            };
+            let domains: BTreeSet<Option<&Name>> = candidates
+                .iter()
+                .filter(|node| takes_part(node))
+                .map(|node| label(cluster, *node, key))
+                .collect();
+            let weight = (domains.len() as f64 + 2.0).ln();
+            count as f64 * weight + (constraint.max_skew - 1) as f64
+        });
+        parts.sum::<f64>().round() as i64
+    };
+    let raw: Vec<Option<i64>> =
+        candidates.iter().map(|node| takes_part(node).then(|| crowd(node))).collect();
+    let least = raw.iter().flatten().min().copied().unwrap_or(0);
+    let most = raw.iter().flatten().max().copied().unwrap_or(0);
+    let score = |raw: &Option<i64>| match raw {
+        None => 0,
+        Some(_) if most == 0 => 100,
+        Some(raw) => 100 * (most + least - raw) / most,
+    };
+    raw.iter().map(score).collect()
+}
+
+/// What the plugin says, with one term only; 0 for all if it leaves the term out.
+fn scores(
+    plugin: &NodeOrder,
+    cluster: &Cluster,
+    class: ClassIdx,
+    candidates: &[NodeIdx],
+) -> Vec<i64> {
+    let mut scores = vec![0; candidates.len()];
+    for term in plugin.score_terms(cluster, class) {
+        plugin.score_all(cluster, class, candidates, term.id, &mut scores);
+    }
+    scores
 }
 
 fn waiting(cluster: &Cluster) -> Vec<(TaskIdx, ClassIdx)> {
@@ -169,6 +262,42 @@ proptest! {
                     }
                     prop_assert!(rules.has(rule) || refused.is_none());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn scores_agree_with_the_facts(
+        members in members(),
+        steps in steps(),
+        candidates in prop::sample::subsequence((0..N_NODES).collect::<Vec<_>>(), 1..=N_NODES),
+    ) {
+        let mut cluster = snapshot(&members, false);
+        let none = NodeOrderArguments {
+            nodeaffinity: 0, podaffinity: 0, leastrequested: 0, balancedresource: 0,
+            mostrequested: 0, tainttoleration: 0, podtopologyspread: 0, imagelocality: 0,
+        };
+        let mut company = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none });
+        let mut spread = NodeOrder::new(NodeOrderArguments { podtopologyspread: 1, ..none });
+        company.on_session_open(&cluster);
+        spread.on_session_open(&cluster);
+        for step in steps {
+            let Some((task, to)) = step.target(&cluster) else { continue };
+            let from = cluster.set_placement(task, to);
+            company.on_placement(&cluster, &Change { task, from, to });
+            spread.on_placement(&cluster, &Change { task, from, to });
+        }
+        let candidates: Vec<NodeIdx> = candidates.into_iter().map(NodeIdx::new).collect();
+        for (task, class) in waiting(&cluster) {
+            prop_assert_eq!(
+                scores(&company, &cluster, class, &candidates),
+                company_scores(&cluster, task, &candidates)
+            );
+            if soft(template(&cluster, task)).next().is_some() {
+                prop_assert_eq!(
+                    scores(&spread, &cluster, class, &candidates),
+                    spread_scores(&cluster, task, &candidates)
+                );
             }
         }
     }
