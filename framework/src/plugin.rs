@@ -181,13 +181,154 @@ pub struct QueueShares {
 }
 
 /// One policy.
+///
+/// # What to think of
+///
+/// A plugin implements the questions it is about. Two answers every plugin gives on purpose, because
+/// what it does not say is taken for the worst, and that is paid by all plugins together:
+///
+/// - [`Plugin::order_scope`]: whether its orders look at anything but the two things compared. A
+///   plugin that orders nothing says [`OrderScope::Own`] too.
+/// - [`Plugin::sensitivities`]: which kinds of rules it has for a class. A plugin without
+///   [`Plugin::predicate`] says [`Sensitivities::NONE`].
+///
+/// To say too much costs time; to say too little gives decisions from answers that no longer hold,
+/// and nobody notices. Scores say the same of each of their terms, in [`ScoreTerm`].
+///
+/// Then there is what the framework relies on and cannot check:
+///
+/// - An answer follows from the cluster, the arguments and the plugin's own state: not from the
+///   clock, from chance, or from the order of a hash map.
+/// - State that follows placements changes in [`Plugin::on_placement`] and nowhere else, and a move
+///   and its reverse leave it as it was, to the last digit: statements are taken back. Integers do;
+///   a sum of floats does not.
+/// - A rule sees the class, never the task, and what it says [`Sensitivity::Fixed`] of holds for
+///   all classes of the same constraints, whatever their request.
+/// - `job_pipelined` holds exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
+///   A plugin that answers one of the three answers all.
+/// - [`Proposal::gone`] and the `gone` of other questions are still shown in their place: a plugin
+///   that counts subtracts them.
+///
+/// A plugin is told everything and its state is kept up whatever is switched off in the
+/// configuration.
+///
+/// # Examples
+///
+/// A policy that knows what nodes cost: the cheapest node first, and none above a limit.
+///
+/// ```
+/// use kube_batch_api::{cluster::Cluster, column::*, reason::Unfit};
+/// use kube_batch_framework::{candidates::Search, plugin::*, session::Session};
+///
+/// struct Thrift {
+///     limit: i64,
+/// }
+///
+/// fn price(cluster: &Cluster, node: NodeIdx) -> i64 {
+///     let label = cluster.nodes.facts[node].labels.get("example.com/price");
+///     label.and_then(|price| price.parse().ok()).unwrap_or(0)
+/// }
+///
+/// impl Plugin for Thrift {
+///     fn name(&self) -> &'static str {
+///         "thrift"
+///     }
+///
+///     // It has no orders...
+///     fn order_scope(&self) -> OrderScope {
+///         OrderScope::Own
+///     }
+///
+///     // ...and looks at nothing of a node that a placement changes.
+///     fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
+///         Sensitivities::only(Sensitivity::Fixed)
+///     }
+///
+///     fn predicate(
+///         &self,
+///         cluster: &Cluster,
+///         _: ClassIdx,
+///         node: NodeIdx,
+///         _: Sensitivity,
+///         _: View,
+///     ) -> Result<(), Unfit> {
+///         let is_dear = price(cluster, node) > self.limit;
+///         if is_dear { Err(Unfit::Other("node(s) were too dear")) } else { Ok(()) }
+///     }
+///
+///     fn score_terms(&self, _: &Cluster, _: ClassIdx) -> Vec<ScoreTerm> {
+///         let (sensitivity, scale) = (Sensitivity::Fixed, Scale::DownFromLargest);
+///         vec![ScoreTerm { id: 0, weight: 1, sensitivity, scale }]
+///     }
+///
+///     fn score(&self, cluster: &Cluster, _: ClassIdx, node: NodeIdx, _: u8) -> i64 {
+///         price(cluster, node)
+///     }
+/// }
+///
+/// // Three nodes, at 7, 4 and 2, and a class of pods that ask for nothing.
+/// # use kube_batch_api::{
+/// #     cluster::{Classes, Nodes},
+/// #     facts::{class::PodTemplate, node::NodeFacts},
+/// #     resource::{Dimensions, Ledger},
+/// #     selector::Labels,
+/// # };
+/// # let nodes = [("n0", "7"), ("n1", "4"), ("n2", "2")].map(|(name, price)| NodeFacts {
+/// #     name: name.into(),
+/// #     labels: Labels::from_map(Some(&[("example.com/price".into(), price.into())].into())),
+/// #     ..NodeFacts::default()
+/// # });
+/// # let dimensions = Dimensions::new([]);
+/// # let ledger = || Ledger::zero(dimensions.len(), nodes.len());
+/// # let template = PodTemplate::default();
+/// # let cluster = Cluster {
+/// #     nodes: Nodes {
+/// #         allocatable: ledger(),
+/// #         idle: ledger(),
+/// #         releasing: ledger(),
+/// #         pipelined: ledger(),
+/// #         used: ledger(),
+/// #         residents: nodes.iter().map(|_| Vec::new()).collect(),
+/// #         facts: nodes.into_iter().map(Into::into).collect(),
+/// #     },
+/// #     queues: Default::default(),
+/// #     jobs: Default::default(),
+/// #     tasks: Default::default(),
+/// #     classes: Classes {
+/// #         request: [dimensions.request(&template.request)].into_iter().collect(),
+/// #         matched_by: [Vec::new()].into_iter().collect(),
+/// #         constraints: [0].into_iter().collect(),
+/// #         template: [template.into()].into_iter().collect(),
+/// #     },
+/// #     matchers: Default::default(),
+/// #     storage: Default::default(),
+/// #     dimensions,
+/// # };
+/// # let class = ClassIdx::new(0);
+/// let thrift = |limit| {
+///     let plugin: Box<dyn Plugin> = Box::new(Thrift { limit });
+///     Policy { tiers: vec![vec![Enabled { plugin, questions: Questions::ALL }]] }
+/// };
+/// let mut session = Session::open(cluster.clone(), thrift(5), Search::Index);
+/// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
+/// assert!(session.is_indexable(class), "nothing it said takes the class off the index");
+///
+/// let mut session = Session::open(cluster, thrift(1), Search::Index);
+/// assert_eq!(session.best_node(class), None);
+/// let why = session.explain(class).to_string();
+/// assert_eq!(why, "0/3 nodes are available: 3 node(s) were too dear.");
+/// ```
+///
+/// To configure it by name, list it in a [`Catalog`](crate::conf::Catalog) and make it where the
+/// plugins of a configuration are made.
 pub trait Plugin: Send {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
     // Told.
 
-    /// A cycle begins. Jobs that are not scheduled are marked already.
+    /// A cycle begins. Jobs that are not scheduled are marked already. Nothing of the cycle before
+    /// may be left.
     fn on_session_open(&mut self, _cluster: &Cluster) {}
 
     /// A task has moved; the cluster shows it where it stands now.
@@ -211,6 +352,9 @@ pub trait Plugin: Send {
     }
 
     /// What the queue and job orders look at.
+    ///
+    /// The default is slow and right: with one such plugin the next queue and the next job are
+    /// searched for among all, each time.
     fn order_scope(&self) -> OrderScope {
         OrderScope::Anything
     }
@@ -244,7 +388,7 @@ pub trait Plugin: Send {
 
     // Asked about nodes.
 
-    /// Whether the class can go anywhere at all.
+    /// Whether the class can go anywhere at all. Asked once in a cycle.
     ///
     /// # Errors
     ///
@@ -253,13 +397,17 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// Which kinds of rules there are for the class; [`Plugin::predicate`] is asked for each.
+    /// Which kinds of rules there are for the class; [`Plugin::predicate`] is asked for each, and
+    /// for no other. Asked once in a cycle.
+    ///
+    /// The default is slow and right: with one such plugin no class is followed by the index, and
+    /// every placement asks every plugin about every node.
     fn sensitivities(&self, _cluster: &Cluster, _class: ClassIdx) -> Sensitivities {
         Sensitivities::only(Sensitivity::Cluster)
     }
 
     /// Whether a task of the class may go to the node, as far as the rules of one sensitivity say.
-    /// Room is not its business.
+    /// Room is not its business. The view makes no difference to a rule that is fixed.
     ///
     /// # Errors
     ///
@@ -275,7 +423,11 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// The scores the plugin gives nodes for the class.
+    /// The scores the plugin gives nodes for the class. Asked once in a cycle.
+    ///
+    /// A term that cannot tell nodes apart for the class is better left out. The index follows a
+    /// term of scale [`Scale::AsIs`] that depends on the node, or of any scale but [`Scale::Joint`]
+    /// that is fixed; one other term and every placement of the class asks about every node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }

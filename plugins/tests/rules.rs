@@ -11,9 +11,16 @@ use kube_batch_api::{
     reason::Unfit,
     status::{Placement, TaskStatus},
 };
-use kube_batch_framework::plugin::{Change, Plugin, Scale, Sensitivities, Sensitivity, View};
+use kube_batch_framework::{
+    candidates::Search,
+    conf::Arguments,
+    plugin::{Change, Enabled, Plugin, Policy, Questions, Scale, Sensitivities, Sensitivity, View},
+    session::Session,
+};
 use kube_batch_plugins::{
+    CATALOG,
     nodeorder::{NodeOrder, NodeOrderArguments},
+    plugin,
     predicates::{Predicates, PredicatesArguments},
 };
 use serde_json::{Value, json};
@@ -257,4 +264,56 @@ fn a_volume_is_promised_once() {
     assert_eq!(says(&plugin, &cluster, "second"), Some(Unfit::NoVolume));
     place(&mut cluster, &mut plugin, "first", Placement::PENDING);
     assert_eq!(says(&plugin, &cluster, "second"), None);
+}
+
+#[test]
+fn only_predicates_has_rules_about_nodes() {
+    let world = read(json!({"nodes": [{"metadata": {"name": "n"}}]}));
+    let cluster = world.snapshot(&[pod("plain", json!({}))]);
+    let class = class(&cluster, "plain");
+    for spec in CATALOG.plugins {
+        let mut plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
+        plugin.on_session_open(&cluster);
+        let expected = match spec.name {
+            "predicates" => Sensitivities::only(Sensitivity::Fixed),
+            _ => Sensitivities::NONE,
+        };
+        assert_eq!(plugin.sensitivities(&cluster, class), expected, "{}", spec.name);
+    }
+}
+
+/// Says nothing, not even that it has nothing to say.
+struct Silent;
+
+impl Plugin for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+}
+
+#[test]
+fn a_plugin_that_says_nothing_is_slow_and_right() {
+    let allocatable = |cpu: &str| json!({"allocatable": {"cpu": cpu, "pods": "9"}});
+    let world = read(json!({"nodes": [
+        {"metadata": {"name": "full"}, "status": allocatable("1")},
+        {"metadata": {"name": "roomy"}, "status": allocatable("4")},
+    ]}));
+    let requests = json!({"requests": {"cpu": "2"}});
+    let pod = pod("p", json!({"containers": [{"name": "c", "resources": requests}]}));
+    let cluster = world.snapshot(&[pod]);
+    let class = class(&cluster, "p");
+    let best = |silent: bool| {
+        let mut plugins: Vec<Box<dyn Plugin>> =
+            vec![Box::new(Predicates::new(PredicatesArguments::default()))];
+        if silent {
+            plugins.push(Box::new(Silent));
+        }
+        let enabled = |plugin| Enabled { plugin, questions: Questions::ALL };
+        let policy = Policy { tiers: vec![plugins.into_iter().map(enabled).collect()] };
+        let mut session = Session::open(cluster.clone(), policy, Search::Index);
+        assert_eq!(session.is_indexable(class), !silent);
+        session.best_node(class).map(|best| best.node)
+    };
+    assert_eq!(best(false), Some(node(&cluster, "roomy")));
+    assert_eq!(best(true), best(false));
 }
