@@ -1,0 +1,226 @@
+//! Whom Kubernetes preempts, as executed cases, and whom we preempt; see
+//! `plugins/tests/filters/README.md`.
+//!
+//! A pod that Kubernetes looks at alone is here a job of one, so the priorities of jobs are those of
+//! their pods. What Kubernetes goes by, when a pod started, we go by when it was created. A pod of
+//! which the case says no phase is taken to run: only such pods are evicted.
+
+use std::{fs, path::Path};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, Pod},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube_batch_actions::action;
+use kube_batch_api::{
+    cluster::Cluster,
+    crd::{ApiVersion, QueueSpec},
+    decision::Decision,
+};
+use kube_batch_cache::{
+    assumed::Assumed,
+    fold::{SnapshotOptions, snapshot},
+    store::Store,
+};
+use kube_batch_framework::{
+    candidates::Search,
+    conf::{Conf, PluginConf},
+    cycle::run_cycle,
+    report::Cycle,
+};
+use kube_batch_plugins::policy;
+use serde::Deserialize;
+
+/// Cases in which we choose otherwise: name, the node, its victims, and why. All else must agree.
+const CHOSEN_OTHERWISE: &[(&str, &str, &[&str], &str)] = &[
+    (
+        "sum-favours-fewer-for-any-sign",
+        "a",
+        &["a1", "a2"],
+        "priorities are summed as they are, so a further victim below 0 lowers the sum",
+    ),
+    ("latest-start", "a", &["a1"], "between nodes it does not matter how long victims have run"),
+    (
+        "latest-start-earliest-of-highest",
+        "a",
+        &["a1", "a2"],
+        "between nodes it does not matter how long victims have run",
+    ),
+    (
+        "pdb-violating-are-reprieved-first",
+        "a",
+        &["prot"],
+        "a disruption budget has no say in who is evicted",
+    ),
+    (
+        "pdb-allows-one",
+        "a",
+        &["a1", "a2"],
+        "a disruption budget has no say in where victims are taken",
+    ),
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Case {
+    name: String,
+    nodes: Vec<Node>,
+    existing_pods: Vec<Pod>,
+    #[serde(default)]
+    pod_disruption_budgets: Vec<PodDisruptionBudget>,
+    pod: Pod,
+    expect: Expect,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Expect {
+    message: String,
+    #[serde(flatten)]
+    choice: Choice,
+}
+
+/// Where room was made, and who had to leave; no node if nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Choice {
+    nominated_node: String,
+    /// By name.
+    victims: Vec<String>,
+}
+
+fn cases() -> Vec<Case> {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/tests/filters/preemption.yaml");
+    let text = fs::read_to_string(path).expect("the case file can be read");
+    // Otherwise a label value of `y` would be a boolean.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let values: Vec<serde_json::Value> =
+        serde_saphyr::from_str_with_options(&text, options).expect("it is YAML");
+    let read = |value| serde_json::from_value(value).expect("it is a case");
+    values.into_iter().map(read).collect()
+}
+
+impl Case {
+    fn cluster(&self) -> Cluster {
+        let mut store = Store::default();
+        let queue = ObjectMeta { name: Some("default".to_owned()), ..ObjectMeta::default() };
+        let spec = QueueSpec { weight: 1, ..QueueSpec::default() };
+        store
+            .apply_queue(ApiVersion::V1Alpha2, &queue, &spec, None)
+            .expect("the queue can be read");
+        for node in &self.nodes {
+            store.apply_node(node).expect("the node can be read");
+        }
+        for budget in &self.pod_disruption_budgets {
+            let mut budget = budget.clone();
+            identify(&mut budget.metadata);
+            store.apply_budget(&budget).expect("the budget can be read");
+        }
+        for pod in self.existing_pods.iter().map(running).chain([self.pod.clone()]) {
+            store.apply_pod(&ours(pod)).expect("the pod can be read");
+        }
+        snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
+    }
+
+    /// One cycle with every plugin, in the tiers that are usual with preemption.
+    fn play(&self, search: Search) -> Cycle {
+        let tier = |names: &[&str]| names.iter().map(|name| PluginConf::named(name)).collect();
+        let tiers = vec![
+            tier(&["priority", "gang", "conformance"]),
+            tier(&["drf", "predicates", "proportion", "nodeorder"]),
+        ];
+        let policy = policy(&Conf { tiers, ..Conf::default() });
+        let actions = ["allocate", "preempt"].map(|name| action(name).expect("a known action"));
+        run_cycle(self.cluster(), policy, &actions, search, &mut |_| {})
+    }
+
+    /// What should have come of it.
+    fn wanted(&self) -> Choice {
+        let mut otherwise = CHOSEN_OTHERWISE.iter();
+        match otherwise.find(|(name, ..)| *name == self.name) {
+            None => self.expect.choice.clone(),
+            Some((_, node, victims, _)) => Choice {
+                nominated_node: (*node).to_owned(),
+                victims: victims.iter().map(|name| (*name).to_owned()).collect(),
+            },
+        }
+    }
+}
+
+fn running(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    let status = pod.status.get_or_insert_default();
+    status.phase.get_or_insert_with(|| "Running".to_owned());
+    pod.metadata.creation_timestamp.clone_from(&status.start_time);
+    pod
+}
+
+fn ours(mut pod: Pod) -> Pod {
+    identify(&mut pod.metadata);
+    pod.spec.get_or_insert_default().scheduler_name = Some("kube-batch".to_owned());
+    pod
+}
+
+fn identify(meta: &mut ObjectMeta) {
+    meta.namespace = Some("default".to_owned());
+    meta.uid.clone_from(&meta.name);
+}
+
+fn choice(cycle: &Cycle) -> Choice {
+    let mut choice = Choice::default();
+    for decision in &cycle.decisions {
+        match decision {
+            Decision::Bind { pod, node } => panic!("{} was bound to {node}", pod.key),
+            Decision::Evict { pod, .. } => choice.victims.push(pod.key.name.to_string()),
+            Decision::Nominate { node, .. } => choice.nominated_node = node.to_string(),
+        }
+    }
+    choice.victims.sort_unstable();
+    choice
+}
+
+/// Why the pod did not fit before anybody had to leave. The words about preemption itself are
+/// Kubernetes' own.
+fn refusal(message: &str) -> &str {
+    message.split_once(" preemption: ").map_or(message, |(refusal, _)| refusal)
+}
+
+#[test]
+fn room_is_made_where_and_as_kubernetes_makes_it() {
+    let mut failures = Vec::new();
+    for case in cases() {
+        let wanted = case.wanted();
+        for search in [Search::Index, Search::Naive] {
+            let cycle = case.play(search);
+            let chosen = choice(&cycle);
+            if chosen != wanted {
+                failures.push(format!("{} ({search:?}): {chosen:?}, not {wanted:?}", case.name));
+            }
+            let said =
+                cycle.jobs.iter().any(|job| job.unplaced_because == refusal(&case.expect.message));
+            if !said {
+                failures.push(format!(
+                    "{} ({search:?}): nobody says {:?}",
+                    case.name, case.expect.message
+                ));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn listed_cases_exist_and_differ() {
+    let cases = cases();
+    for (name, node, victims, reason) in CHOSEN_OTHERWISE {
+        assert!(!reason.is_empty(), "{name}");
+        let case = cases.iter().find(|case| case.name == *name);
+        let expected = &case.unwrap_or_else(|| panic!("there is no case {name}")).expect.choice;
+        let agrees = expected.nominated_node == *node && expected.victims == *victims;
+        assert!(!agrees, "{name} is listed, but agrees");
+    }
+}
