@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod domains;
 mod node_labels;
 mod node_tests;
 mod profiles;

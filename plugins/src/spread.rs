@@ -11,14 +11,15 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, MatcherIdx, NodeIdx, Ordinal},
+    column::{Column, MatcherIdx, NodeIdx},
     facts::class::{PodTemplate, SpreadConstraint, Toleration},
     name::Name,
     selector::NodeTerm,
 };
 
 use crate::{
-    node_labels::{Key, NodeLabels, Value},
+    domains::ByDomain,
+    node_labels::{Key, NodeLabels},
     node_tests::{Compiler, RequiredNodes},
     profiles::{Profile, Profiles},
     rows::row_type,
@@ -56,9 +57,8 @@ struct Condition {
 /// Number of matching tasks by domain.
 #[derive(Debug)]
 struct SpreadTally {
-    key: Key,
     eligible: EligibleIdx,
-    counts: Vec<u32>,
+    counts: ByDomain<u32>,
     /// By number of tasks, how many domains have it.
     n_domains_with: Vec<u32>,
     n_domains: u32,
@@ -73,27 +73,19 @@ impl SpreadTally {
         eligible: EligibleIdx,
         nodes: &Column<NodeIdx, bool>,
     ) -> Self {
-        let mut is_domain = vec![false; labels.n_values(key)];
-        for (node, _) in nodes.iter().filter(|(_, eligible)| **eligible) {
-            is_domain[labels.value(key, node).at()] = true;
-        }
-        is_domain[Value::ABSENT.at()] = false;
-        let n_domains = is_domain.iter().map(|is| u32::from(*is)).sum();
-        Self {
-            key,
-            eligible,
-            counts: vec![0; is_domain.len()],
-            n_domains_with: vec![n_domains],
-            n_domains,
-            lowest: 0,
-        }
+        let counts = ByDomain::new(key);
+        let nodes = nodes.iter().filter(|(_, eligible)| **eligible).map(|(node, _)| node);
+        let n_domains = counts.n_domains(labels, nodes);
+        let n_domains = u32::try_from(n_domains).expect("a table has fewer than 2^32 rows");
+        Self { eligible, counts, n_domains_with: vec![n_domains], n_domains, lowest: 0 }
     }
 
-    /// One task more or less in a domain.
-    fn change(&mut self, domain: Value, by: i32) {
-        let old = self.counts[domain.at()];
+    /// One task more or less on an eligible node.
+    fn change(&mut self, labels: &NodeLabels, node: NodeIdx, by: i32) {
+        let count = self.counts.get_mut(labels, node).expect("an eligible node is in a domain");
+        let old = *count;
         let new = old.wrapping_add_signed(by);
-        self.counts[domain.at()] = new;
+        *count = new;
         if self.n_domains_with.len() <= new as usize {
             self.n_domains_with.resize(new as usize + 1, 0);
         }
@@ -111,16 +103,21 @@ impl SpreadTallies {
         Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
     }
 
-    /// The tally of a constraint of a pod, over the nodes that carry all `keys`.
+    /// The tally of a constraint of a pod, over the nodes that carry the keys of all its
+    /// constraints of that kind.
     pub(crate) fn constraint(
         &mut self,
         compiler: &mut Compiler<'_>,
         taints: &TaintSets,
         template: &PodTemplate,
         constraint: &SpreadConstraint,
-        keys: &[Key],
     ) -> SpreadIdx {
-        let mut condition = Condition { keys: keys.to_vec(), ..Condition::default() };
+        let of_that_kind =
+            template.spread.iter().filter(|c| c.do_not_schedule == constraint.do_not_schedule);
+        let mut condition = Condition {
+            keys: of_that_kind.map(|c| compiler.key(&c.topology_key)).collect(),
+            ..Condition::default()
+        };
         condition.keys.sort_unstable();
         condition.keys.dedup();
         if constraint.honor_affinity {
@@ -221,14 +218,30 @@ impl SpreadTallies {
         for tally in &self.fed_by[profile] {
             let tally = &mut self.rows[*tally];
             if self.eligible[tally.eligible][node] {
-                tally.change(labels.value(tally.key, node), delta.staying);
+                tally.change(labels, node, delta.staying);
             }
         }
     }
 
-    /// How many tasks count in a domain; 0 for one that has no eligible node.
-    pub(crate) fn count(&self, tally: SpreadIdx, domain: Value) -> u32 {
-        self.rows[tally].counts[domain.at()]
+    /// How many tasks count in the node's domain, 0 if that has no eligible node; `None` if the
+    /// node has no domain.
+    pub(crate) fn count(
+        &self,
+        labels: &NodeLabels,
+        tally: SpreadIdx,
+        node: NodeIdx,
+    ) -> Option<u32> {
+        self.rows[tally].counts.get(labels, node)
+    }
+
+    /// In how many domains these nodes are, eligible or not.
+    pub(crate) fn n_domains(
+        &self,
+        labels: &NodeLabels,
+        tally: SpreadIdx,
+        nodes: impl Iterator<Item = NodeIdx>,
+    ) -> usize {
+        self.rows[tally].counts.n_domains(labels, nodes)
     }
 
     /// The smallest count of a domain; 0 if there are fewer domains than `min_domains`.

@@ -15,6 +15,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Change, View};
 
 use crate::{
+    domains::ByDomain,
     node_labels::{Key, NodeLabels},
     profiles::{Profile, Profiles},
     rows::row_type,
@@ -107,9 +108,8 @@ pub(crate) struct Tallies {
 
 #[derive(Debug)]
 struct Tally {
-    key: Key,
-    /// By domain; as long as the largest domain that was ever counted needs.
-    counts: Vec<Presence>,
+    counts: ByDomain<Presence>,
+    /// Over all domains.
     total: Presence,
 }
 
@@ -119,7 +119,7 @@ impl Tallies {
     }
 
     fn push(rows: &mut Column<TallyIdx, Tally>, key: Key) -> TallyIdx {
-        rows.push(Tally { key, counts: Vec::new(), total: Presence::default() })
+        rows.push(Tally { counts: ByDomain::new(key), total: Presence::default() })
     }
 
     /// The tally of the tasks that all `matchers` match. They are ascending.
@@ -180,15 +180,10 @@ impl Tallies {
     ) {
         for tally in &self.fed_by[profile] {
             let tally = &mut self.rows[*tally];
-            let domain = labels.value(tally.key, node);
-            if domain.is_absent() {
-                continue;
+            if let Some(count) = tally.counts.get_mut(labels, node) {
+                count.apply(delta);
+                tally.total.apply(delta);
             }
-            if tally.counts.len() <= domain.at() {
-                tally.counts.resize(domain.at() + 1, Presence::default());
-            }
-            tally.counts[domain.at()].apply(delta);
-            tally.total.apply(delta);
         }
     }
 
@@ -200,10 +195,7 @@ impl Tallies {
         node: NodeIdx,
         view: View,
     ) -> Option<u32> {
-        let tally = &self.rows[tally];
-        let domain = labels.value(tally.key, node);
-        let count = tally.counts.get(domain.at()).map_or(0, |count| count.of(view));
-        (!domain.is_absent()).then_some(count)
+        self.rows[tally].counts.get(labels, node).map(|count| count.of(view))
     }
 
     /// How many tasks of the tally stand in any domain.

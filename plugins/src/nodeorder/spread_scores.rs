@@ -10,7 +10,7 @@
 //! constraints need Services, which are not watched, so there are none.
 
 use kube_batch_api::{
-    column::{Column, NodeIdx, Ordinal},
+    column::{Column, NodeIdx},
     facts::class::SpreadConstraint,
 };
 
@@ -34,11 +34,10 @@ pub(super) struct SpreadScores {
 
 #[derive(Clone, Debug)]
 struct Rule {
+    /// By the key of the constraint, or by node.
     tally: SpreadIdx,
     /// The key of the constraint.
     key: Key,
-    /// The key whose values the tally counts by: `key`, or the node's name.
-    counted_by: Key,
     max_skew: i64,
 }
 
@@ -53,23 +52,18 @@ impl SpreadScores {
         let mut rules = Column::filled(Vec::new(), profiles.len());
         for profile in profiles.asked() {
             let template = profiles.template(cluster, profile);
-            let constraints: Vec<&SpreadConstraint> =
-                template.spread.iter().filter(|constraint| !constraint.do_not_schedule).collect();
-            let keys: Vec<Key> = constraints
-                .iter()
-                .map(|constraint| compiler.key(&constraint.topology_key))
-                .collect();
-            let rule = |(constraint, key): (&&SpreadConstraint, &Key)| {
-                let max_skew = constraint.max_skew;
-                if *constraint.topology_key == *HOST_NAME {
-                    let tally = tallies.per_node(compiler, taints, constraint);
-                    let counted_by = compiler.labels.node_name(cluster);
-                    return Rule { tally, key: *key, counted_by, max_skew };
-                }
-                let tally = tallies.constraint(compiler, taints, template, constraint, &keys);
-                Rule { tally, key: *key, counted_by: *key, max_skew }
+            let preferring =
+                template.spread.iter().filter(|constraint| !constraint.do_not_schedule);
+            let rule = |constraint: &SpreadConstraint| {
+                let tally = if *constraint.topology_key == *HOST_NAME {
+                    tallies.per_node(compiler, taints, constraint)
+                } else {
+                    tallies.constraint(compiler, taints, template, constraint)
+                };
+                let key = compiler.key(&constraint.topology_key);
+                Rule { tally, key, max_skew: constraint.max_skew }
             };
-            rules[profile] = constraints.iter().zip(&keys).map(rule).collect();
+            rules[profile] = preferring.map(rule).collect();
         }
         tallies.connect(cluster, profiles);
         Self { tallies, rules }
@@ -93,12 +87,13 @@ impl SpreadScores {
             .iter()
             .map(|rule| {
                 let candidates = nodes.iter().copied().filter(|node| takes_part(*node));
-                (n_domains(labels, rule.counted_by, candidates) as f64 + 2.0).ln()
+                (self.tallies.n_domains(labels, rule.tally, candidates) as f64 + 2.0).ln()
             })
             .collect();
         let crowd = |node: NodeIdx| {
             let parts = rules.iter().zip(&weights).map(|(rule, weight)| {
-                let count = self.tallies.count(rule.tally, labels.value(rule.counted_by, node));
+                let count = self.tallies.count(labels, rule.tally, node);
+                let count = count.expect("a candidate that takes part has every key");
                 f64::from(count) * weight + (rule.max_skew - 1) as f64
             });
             parts.sum::<f64>().round() as i64
@@ -128,11 +123,4 @@ impl SpreadScores {
     ) {
         self.tallies.moved(labels, profile, node, delta);
     }
-}
-
-/// The number of different values that nodes give a key.
-fn n_domains(labels: &NodeLabels, key: Key, nodes: impl Iterator<Item = NodeIdx>) -> usize {
-    let mut is_seen = vec![false; labels.n_values(key)];
-    let mut is_new = |node| !std::mem::replace(&mut is_seen[labels.value(key, node).at()], true);
-    nodes.filter(|node| is_new(*node)).count()
 }

@@ -9,12 +9,11 @@
 
 use kube_batch_api::{
     column::{Column, NodeIdx},
-    facts::class::SpreadConstraint,
     reason::Unfit,
 };
 
 use crate::{
-    node_labels::{Key, NodeLabels},
+    node_labels::NodeLabels,
     node_tests::Compiler,
     profiles::{Profile, Profiles},
     spread::{SpreadIdx, SpreadTallies, matches_itself},
@@ -32,7 +31,6 @@ pub(super) struct SpreadRules {
 #[derive(Clone, Debug)]
 struct Rule {
     tally: SpreadIdx,
-    key: Key,
     /// 1 if the pod itself counts.
     own: i64,
     max_skew: i64,
@@ -50,20 +48,14 @@ impl SpreadRules {
         let mut rules = Column::filled(Vec::new(), profiles.len());
         for profile in profiles.asked() {
             let template = profiles.template(cluster, profile);
-            let constraints: Vec<&SpreadConstraint> =
-                template.spread.iter().filter(|constraint| constraint.do_not_schedule).collect();
-            let keys: Vec<Key> = constraints
-                .iter()
-                .map(|constraint| compiler.key(&constraint.topology_key))
-                .collect();
-            let rule = |(constraint, key): (&&SpreadConstraint, &Key)| Rule {
-                tally: tallies.constraint(compiler, taints, template, constraint, &keys),
-                key: *key,
+            let refusing = template.spread.iter().filter(|constraint| constraint.do_not_schedule);
+            let own = refusing.map(|constraint| Rule {
+                tally: tallies.constraint(compiler, taints, template, constraint),
                 own: i64::from(matches_itself(cluster, profiles, profile, constraint)),
                 max_skew: constraint.max_skew,
                 min_domains: constraint.min_domains,
-            };
-            rules[profile] = constraints.iter().zip(&keys).map(rule).collect();
+            });
+            rules[profile] = own.collect();
         }
         tallies.connect(cluster, profiles);
         Self { tallies, rules }
@@ -81,11 +73,8 @@ impl SpreadRules {
         node: NodeIdx,
     ) -> Result<(), Unfit> {
         for rule in &self.rules[profile] {
-            let domain = labels.value(rule.key, node);
-            if domain.is_absent() {
-                return Err(Unfit::SpreadMissingLabel);
-            }
-            let count = i64::from(self.tallies.count(rule.tally, domain));
+            let count = self.tallies.count(labels, rule.tally, node);
+            let count = i64::from(count.ok_or(Unfit::SpreadMissingLabel)?);
             let lowest = i64::from(self.tallies.lowest(rule.tally, rule.min_domains));
             if count + rule.own - lowest > rule.max_skew {
                 return Err(Unfit::Spread);
