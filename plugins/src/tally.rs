@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, MatcherIdx, NodeIdx, Ordinal},
-    facts::class::PodMatcher,
+    facts::class::{PodMatcher, PodTerm, PodTerms},
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::plugin::{Change, View};
@@ -17,6 +17,7 @@ use kube_batch_framework::plugin::{Change, View};
 use crate::{
     domains::ByDomain,
     node_labels::{Key, NodeLabels},
+    node_tests::Compiler,
     profiles::{Profile, Profiles},
     rows::row_type,
 };
@@ -128,21 +129,54 @@ impl Tallies {
         *self.matching.entry((matchers, key)).or_insert_with(|| Self::push(rows, key))
     }
 
-    /// Notes that tasks of the profile carry a term.
-    pub(crate) fn carry(&mut self, profile: Profile, matcher: MatcherIdx, key: Key, weight: i64) {
-        let rows = &mut self.rows;
-        let tally =
-            *self.carrying.entry((matcher, key, weight)).or_insert_with(|| Self::push(rows, key));
-        self.fed_by[profile].push(tally);
+    /// The tally of the tasks that a term matches.
+    pub(crate) fn matching_term(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        term: &PodTerm,
+    ) -> TallyIdx {
+        let matcher = matcher_row(compiler.cluster, &term.matcher);
+        self.matching(vec![matcher], compiler.key(&term.topology_key))
     }
 
-    /// The tallies of carried terms whose selector is one of `matchers`, with the term's weight.
+    /// Counts the tasks that carry terms of a kind, each with a weight, as far as the term matches
+    /// tasks that are asked about.
+    pub(crate) fn carry<'c, W>(
+        &mut self,
+        compiler: &mut Compiler<'c>,
+        profiles: &Profiles,
+        kind: impl Fn(&'c PodTerms) -> W,
+    ) where
+        W: Iterator<Item = (i64, &'c PodTerm)>,
+    {
+        let cluster = compiler.cluster;
+        let mut matches_asked = Column::filled(false, cluster.matchers.len());
+        for matcher in profiles.asked().flat_map(|profile| profiles.matched_by(cluster, profile)) {
+            matches_asked[*matcher] = true;
+        }
+        for profile in profiles.present() {
+            for (weight, term) in kind(&profiles.template(cluster, profile).pod_terms) {
+                let matcher = matcher_row(cluster, &term.matcher);
+                if matches_asked[matcher] {
+                    let key = compiler.key(&term.topology_key);
+                    let rows = &mut self.rows;
+                    let tally = self.carrying.entry((matcher, key, weight));
+                    let tally = *tally.or_insert_with(|| Self::push(rows, key));
+                    self.fed_by[profile].push(tally);
+                }
+            }
+        }
+    }
+
+    /// The tallies of carried terms that match the profile, with the term's weight.
     pub(crate) fn carried<'a>(
         &'a self,
-        matchers: &'a [MatcherIdx],
-    ) -> impl Iterator<Item = (TallyIdx, i64)> + 'a {
+        cluster: &'a Cluster,
+        profiles: &Profiles,
+        profile: Profile,
+    ) -> impl Iterator<Item = (TallyIdx, i64)> + use<'a> {
         let (first, last) = (Key::new(0), Key::new(u32::MAX as usize));
-        matchers.iter().flat_map(move |matcher| {
+        profiles.matched_by(cluster, profile).iter().flat_map(move |matcher| {
             let terms =
                 self.carrying.range((*matcher, first, i64::MIN)..=(*matcher, last, i64::MAX));
             terms.map(|((_, _, weight), tally)| (*tally, *weight))

@@ -13,7 +13,7 @@
 //! `hardPodAffinityWeight` 1. Floats where Kubernetes has them, in its order.
 
 use kube_batch_api::{
-    column::{Column, MatcherIdx, NodeIdx},
+    column::{Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
 };
 use kube_batch_framework::plugin::View;
@@ -22,7 +22,7 @@ use crate::{
     node_labels::NodeLabels,
     node_tests::Compiler,
     profiles::{Profile, Profiles},
-    tally::{Delta, Tallies, TallyIdx, matcher_row},
+    tally::{Delta, Tallies, TallyIdx},
 };
 
 /// What a required affinity term of a pod that is there is worth.
@@ -41,30 +41,16 @@ impl PodPreferences {
         let cluster = compiler.cluster;
         let mut tallies = Tallies::new(profiles);
         let mut worth = Column::filled(Vec::new(), profiles.len());
-        let mut matches_asked = Column::filled(false, cluster.matchers.len());
         for profile in profiles.asked() {
             let terms = preferred(&profiles.template(cluster, profile).pod_terms);
-            let own = terms.map(|(weight, term)| {
-                let matcher = matcher_row(cluster, &term.matcher);
-                (tallies.matching(vec![matcher], compiler.key(&term.topology_key)), weight)
-            });
+            let own = terms.map(|(weight, term)| (tallies.matching_term(compiler, term), weight));
             worth[profile] = own.collect();
-            for matcher in profiles.matched_by(cluster, profile) {
-                matches_asked[*matcher] = true;
-            }
         }
-        for profile in profiles.present() {
-            let terms = &profiles.template(cluster, profile).pod_terms;
-            let required = terms.required.iter().map(|term| (HARD_WEIGHT, term));
-            for (weight, term) in preferred(terms).chain(required) {
-                let matcher: MatcherIdx = matcher_row(cluster, &term.matcher);
-                if matches_asked[matcher] {
-                    tallies.carry(profile, matcher, compiler.key(&term.topology_key), weight);
-                }
-            }
-        }
+        tallies.carry(compiler, profiles, |terms| {
+            preferred(terms).chain(terms.required.iter().map(|term| (HARD_WEIGHT, term)))
+        });
         for profile in profiles.asked() {
-            worth[profile].extend(tallies.carried(profiles.matched_by(cluster, profile)));
+            worth[profile].extend(tallies.carried(cluster, profiles, profile));
         }
         tallies.connect(cluster, profiles);
         Self { tallies, worth }

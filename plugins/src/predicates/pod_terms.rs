@@ -50,23 +50,12 @@ impl PodAffinity {
         let cluster = compiler.cluster;
         let mut tallies = Tallies::new(profiles);
         let mut rules = Column::filled(Rules::default(), profiles.len());
-        let mut matches_asked = Column::filled(false, cluster.matchers.len());
         for profile in profiles.asked() {
             rules[profile] = own_rules(compiler, profiles, profile, &mut tallies);
-            for matcher in profiles.matched_by(cluster, profile) {
-                matches_asked[*matcher] = true;
-            }
         }
-        for profile in profiles.present() {
-            for term in &profiles.template(cluster, profile).pod_terms.required_anti {
-                let matcher: MatcherIdx = matcher_row(cluster, &term.matcher);
-                if matches_asked[matcher] {
-                    tallies.carry(profile, matcher, compiler.key(&term.topology_key), 1);
-                }
-            }
-        }
+        tallies.carry(compiler, profiles, |terms| terms.required_anti.iter().map(|term| (1, term)));
         for profile in profiles.asked() {
-            let carried = tallies.carried(profiles.matched_by(cluster, profile));
+            let carried = tallies.carried(cluster, profiles, profile);
             rules[profile].anti_of_others = carried.map(|(tally, _)| tally).collect();
         }
         tallies.connect(cluster, profiles);
@@ -154,10 +143,7 @@ fn own_rules(
         anti: terms
             .required_anti
             .iter()
-            .map(|term| {
-                let matcher = matcher_row(cluster, &term.matcher);
-                tallies.matching(vec![matcher], compiler.key(&term.topology_key))
-            })
+            .map(|term| tallies.matching_term(compiler, term))
             .collect(),
         anti_of_others: Vec::new(),
     }
