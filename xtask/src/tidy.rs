@@ -13,7 +13,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use crate::{codegen, root};
 
 /// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
     ("kube-batch-framework", &["kube-batch-api"]),
@@ -40,7 +40,8 @@ const EDGES: [(&str, &[&str]); 9] = [
             "kube-batch-sim",
         ],
     ),
-    ("xtask", &["kube-batch-api", "kube-batch-sim"]),
+    ("kube-batch-testbed", &[]),
+    ("xtask", &["kube-batch-api", "kube-batch-sim", "kube-batch-testbed"]),
     (
         "kube-batch-tests",
         &[
@@ -51,6 +52,7 @@ const EDGES: [(&str, &[&str]); 9] = [
             "kube-batch-framework",
             "kube-batch-plugins",
             "kube-batch-sim",
+            "kube-batch-testbed",
         ],
     ),
 ];

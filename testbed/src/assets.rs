@@ -1,0 +1,294 @@
+//! Where the servers' binaries are.
+//!
+//! Nobody ships all of them ready-made, but all are Go programs: they are built from the pinned modules of
+//! `tests/envtest/`, once, and kept in the user's cache, where every checkout of the same pins finds them.
+
+use std::{
+    env, fmt,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use crate::error::{Error, Result};
+
+/// The Kubernetes release that `tests/envtest/kubernetes/go.mod` pins.
+///
+/// A build from a module does not know its own version; kubectl and the API server would say v0.0.0.
+const KUBERNETES_VERSION: &str = "v1.37.1";
+
+/// A program of the test bed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Binary {
+    /// The store behind the API server.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// The controllers of Kubernetes itself: Jobs, garbage, volumes, service accounts.
+    ControllerManager,
+    /// The scheduler of Kubernetes itself.
+    Scheduler,
+    /// The command line client.
+    Kubectl,
+    /// Plays kubelet for any number of nodes.
+    Kwok,
+}
+
+impl Binary {
+    /// Every program, in the order in which they are built.
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kubectl,
+        Self::Kwok,
+    ];
+
+    /// The name of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubectl => "kubectl",
+            Self::Kwok => "kwok",
+        }
+    }
+
+    /// The Go package it is built from.
+    fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::ApiServer => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Scheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+        }
+    }
+
+    fn module(self) -> &'static Module {
+        match self {
+            Self::Etcd => &ETCD,
+            Self::ApiServer | Self::ControllerManager | Self::Scheduler | Self::Kubectl => {
+                &KUBERNETES
+            }
+            Self::Kwok => &KWOK,
+        }
+    }
+}
+
+impl fmt::Display for Binary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Module files that pin what is built. There are three because their dependencies do not agree.
+struct Module {
+    name: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+}
+
+const KUBERNETES: Module = Module {
+    name: "kubernetes",
+    go_mod: include_str!("../../tests/envtest/kubernetes/go.mod"),
+    go_sum: include_str!("../../tests/envtest/kubernetes/go.sum"),
+};
+
+const ETCD: Module = Module {
+    name: "etcd",
+    go_mod: include_str!("../../tests/envtest/etcd/go.mod"),
+    go_sum: include_str!("../../tests/envtest/etcd/go.sum"),
+};
+
+const KWOK: Module = Module {
+    name: "kwok",
+    go_mod: include_str!("../../tests/envtest/kwok/go.mod"),
+    go_sum: include_str!("../../tests/envtest/kwok/go.sum"),
+};
+
+const MODULES: [&Module; 3] = [&KUBERNETES, &ETCD, &KWOK];
+
+/// A folder with the binaries.
+#[derive(Clone, Debug)]
+pub struct Assets {
+    folder: PathBuf,
+}
+
+impl Assets {
+    /// The folder that `KUBEBUILDER_ASSETS` names, else one in the user's cache, built if it is not there yet.
+    ///
+    /// Building takes minutes and writes a line for each binary to standard error.
+    /// Processes that need it at the same time wait for the one that builds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AssetsMissing`] if the named folder lacks one of `needed`, [`Error::GoMissing`] if there
+    /// is no Go to build with, [`Error::Build`] if it could not build.
+    pub fn provide(needed: &[Binary]) -> Result<Self> {
+        match env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
+            Some(folder) => Self::named(folder.into(), needed),
+            None => Self::built(&cache_folder()?),
+        }
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where `binary` is.
+    pub fn path(&self, binary: Binary) -> PathBuf {
+        self.folder.join(binary.name())
+    }
+
+    fn named(folder: PathBuf, needed: &[Binary]) -> Result<Self> {
+        let missing: Vec<&str> = needed
+            .iter()
+            .map(|binary| binary.name())
+            .filter(|name| !folder.join(name).is_file())
+            .collect();
+        if missing.is_empty() {
+            return Ok(Self { folder });
+        }
+        Err(Error::AssetsMissing { folder, missing: missing.join(", ") })
+    }
+
+    fn built(cache: &Path) -> Result<Self> {
+        let key = key();
+        let folder = cache.join(&key);
+        if folder.is_dir() {
+            return Ok(Self { folder });
+        }
+        fs::create_dir_all(cache)
+            .map_err(Error::io(format!("create the folder {}", cache.display())))?;
+        let lock = cache.join(format!("{key}.lock"));
+        let lock = File::create(&lock).map_err(Error::io(format!("create {}", lock.display())))?;
+        lock.lock().map_err(Error::io("lock the cache of the test bed"))?;
+        // Whoever held the lock before may have built it.
+        if !folder.is_dir() {
+            build(&cache.join(format!("{key}.partial")), &folder)?;
+        }
+        Ok(Self { folder })
+    }
+}
+
+/// Builds everything in `partial`, which nobody looks into, and moves it to `folder` when it is whole.
+fn build(partial: &Path, folder: &Path) -> Result<()> {
+    go().arg("version")
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|source| Error::GoMissing { source })?;
+    eprintln!("building the servers of the test bed, once; this takes a few minutes");
+    if partial.exists() {
+        fs::remove_dir_all(partial)
+            .map_err(Error::io(format!("remove the folder {}", partial.display())))?;
+    }
+    for module in MODULES {
+        let source = partial.join("modules").join(module.name);
+        let write = || {
+            fs::create_dir_all(&source)?;
+            fs::write(source.join("go.mod"), module.go_mod)?;
+            fs::write(source.join("go.sum"), module.go_sum)
+        };
+        write().map_err(Error::io(format!("write module files to {}", source.display())))?;
+    }
+    for (nth, binary) in (1..).zip(Binary::ALL) {
+        let started = Instant::now();
+        eprint!("  {nth}/{} {binary} … ", Binary::ALL.len());
+        let output = go()
+            .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
+            .args(["-ldflags", &link_flags()])
+            .arg("-o")
+            .arg(partial.join(binary.name()))
+            .arg(binary.package())
+            .current_dir(partial.join("modules").join(binary.module().name))
+            .output()
+            .map_err(|source| Error::GoMissing { source })?;
+        if !output.status.success() {
+            eprintln!("failed");
+            let output = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+            return Err(Error::Build { binary: binary.name(), output });
+        }
+        eprintln!("{} s", started.elapsed().as_secs());
+    }
+    fs::rename(partial, folder).map_err(Error::io(format!("move {} into place", folder.display())))
+}
+
+/// Go, with whatever could make the result depend on the surroundings switched off.
+fn go() -> Command {
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "").stdin(Stdio::null());
+    go
+}
+
+fn link_flags() -> String {
+    let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let variables = [("gitVersion", KUBERNETES_VERSION), ("gitMajor", major), ("gitMinor", minor)];
+    let mut flags = "-s -w".to_owned();
+    for (variable, value) in variables {
+        flags.push_str(&format!(" -X k8s.io/component-base/version.{variable}={value}"));
+    }
+    flags
+}
+
+/// What the binaries depend on, as the name of a folder.
+fn key() -> String {
+    let mut parts = vec![env::consts::OS.to_owned(), env::consts::ARCH.to_owned(), link_flags()];
+    parts.extend(Binary::ALL.iter().map(|binary| binary.package().to_owned()));
+    for module in MODULES {
+        parts.extend([module.go_mod.to_owned(), module.go_sum.to_owned()]);
+    }
+    format!("{:016x}", fnv1a(parts.join("\0").as_bytes()))
+}
+
+/// The 64-bit FNV-1a hash: the same in every version of Rust, which the standard library's is not.
+///
+/// Source: RFC 9923, "The FNV Non-Cryptographic Hash Algorithm".
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn cache_folder() -> Result<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME")
+        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+        .ok_or(std::io::ErrorKind::NotFound.into())
+        .map_err(Error::io("find the user's cache folder: set HOME or XDG_CACHE_HOME"))?;
+    Ok(cache.join("kube-batch").join("envtest"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hash_agrees_with_the_published_vectors() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn version_told_is_the_version_pinned() {
+        assert!(KUBERNETES.go_mod.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
+        assert!(link_flags().ends_with("version.gitMinor=37"));
+    }
+
+    #[test]
+    fn folder_that_lacks_a_binary_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("etcd"), "").unwrap();
+        let error = Assets::named(folder.path().to_owned(), &Binary::ALL[..3]).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("lacks kube-apiserver, kube-controller-manager;"), "{message}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Who is who on the control plane: an authority of its own, and what it signs.
+//!
+//! All keys are on the P-256 curve. They last as long as the test bed, so nothing here is kept or renewed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::error::{Error, Result};
+
+/// A certificate and its key, as PEM files.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// A pair of keys, as PEM files.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    pub(crate) public: PathBuf,
+    pub(crate) private: PathBuf,
+}
+
+/// The authority that every server and every client of one control plane trusts.
+pub(crate) struct Authority {
+    folder: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes an authority that writes its files to `folder`.
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
+        let subject = "the authority";
+        let mut params = params(subject, &[])?;
+        params.distinguished_name.push(DnType::CommonName, "kube-batch-testbed");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(problem(subject))?;
+        let certificate = params.self_signed(&key).map_err(problem(subject))?;
+        let authority = Self { folder: folder.to_owned(), issuer: Issuer::new(params, key) };
+        write(&authority.certificate(), &certificate.pem())?;
+        Ok(authority)
+    }
+
+    /// The file of the authority's own certificate.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("ca.crt")
+    }
+
+    /// A server that is reached under `names`: host names and addresses.
+    pub(crate) fn server(&self, name: &str, names: &[&str]) -> Result<Identity> {
+        let params = params(name, names)?;
+        self.sign(name, name, params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    /// A client that the API server knows as `user` in `groups`, in files called `file`.
+    pub(crate) fn client(&self, file: &str, user: &str, groups: &[&str]) -> Result<Identity> {
+        let mut params = params(user, &[])?;
+        for group in groups {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        self.sign(file, user, params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// The keys with which the API server signs and checks the tokens of service accounts.
+    pub(crate) fn service_account_keys(&self) -> Result<Keys> {
+        let key = KeyPair::generate().map_err(problem("service accounts"))?;
+        let keys = Keys {
+            public: self.folder.join("service-accounts.pub"),
+            private: self.folder.join("service-accounts.key"),
+        };
+        write(&keys.public, &key.public_key_pem())?;
+        write(&keys.private, &key.serialize_pem())?;
+        Ok(keys)
+    }
+
+    fn sign(
+        &self,
+        file: &str,
+        subject: &str,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity> {
+        params.distinguished_name.push(DnType::CommonName, subject);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().map_err(problem(subject))?;
+        let signed = params.signed_by(&key, &self.issuer).map_err(problem(subject))?;
+        let identity = Identity {
+            certificate: self.folder.join(format!("{file}.crt")),
+            key: self.folder.join(format!("{file}.key")),
+        };
+        write(&identity.certificate, &signed.pem())?;
+        write(&identity.key, &key.serialize_pem())?;
+        Ok(identity)
+    }
+}
+
+/// Nothing but names: who it is and what it may do comes later.
+fn params(subject: &str, names: &[&str]) -> Result<CertificateParams> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).map_err(problem(subject))?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    Ok(params)
+}
+
+fn problem(subject: &str) -> impl FnOnce(rcgen::Error) -> Error {
+    let subject = subject.to_owned();
+    |source| Error::Certificate { subject, source }
+}
+
+fn write(path: &Path, pem: &str) -> Result<()> {
+    fs::write(path, pem).map_err(Error::io(format!("write {}", path.display())))
+}

@@ -1,0 +1,625 @@
+//! A control plane: its servers, and how tests get at them.
+//!
+//! It stands for a cluster as a scheduler sees it.
+//! What is real: the API server with its validation, admission, RBAC and watches, etcd, the controllers.
+//! What is played: the kubelets, the volumes and, where KWOK is off, nothing in their place.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    assets::{Assets, Binary},
+    audit::{self, AuditEvent},
+    certificates::{Authority, Identity, Keys},
+    directory::{Directory, Part},
+    error::{Error, Result},
+    kubeconfig::{self, Credentials},
+    process::{Process, wait_for},
+    stages,
+};
+
+/// How long a server may take to be ready. It takes a few seconds; the rest is for a machine with other work.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Between two questions whether the API server is ready: each is a process that takes time from the server.
+const READY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often all is begun anew because a port was taken between being found and being used.
+const N_ATTEMPTS: u32 = 5;
+
+/// What a control plane is to have. The default is what a test of a scheduler wants.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Run the controllers of Kubernetes. Without them no Job makes a pod and nothing is cleaned up.
+    pub controllers: bool,
+    /// Play kubelet for all nodes. Without, a pod that is bound stays pending and a node says nothing.
+    pub kwok: bool,
+    /// Run the scheduler of Kubernetes, for pods that name no other.
+    pub scheduler: bool,
+    /// Keep an audit log.
+    pub audit: bool,
+    /// Take away what protects a server from load, and heartbeats of nodes, so that a benchmark measures its subject.
+    pub load: bool,
+    /// Further flags for the API server.
+    pub api_server_flags: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            controllers: true,
+            kwok: true,
+            scheduler: false,
+            audit: false,
+            load: false,
+            api_server_flags: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// The programs that a control plane with these options needs.
+    pub fn binaries(&self) -> Vec<Binary> {
+        let servers = self.servers().into_iter().map(Server::binary);
+        servers.chain([Binary::Kubectl]).collect()
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        let optional = [
+            (self.controllers, Server::Controllers),
+            (self.kwok, Server::Kwok),
+            (self.scheduler, Server::Scheduler),
+        ];
+        let chosen = optional.into_iter().filter(|(chosen, _)| *chosen).map(|(_, server)| server);
+        [Server::Etcd, Server::ApiServer].into_iter().chain(chosen).collect()
+    }
+}
+
+/// A server of a control plane, in the order in which they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Server {
+    /// The store behind the API server.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// The controllers of Kubernetes.
+    Controllers,
+    /// The kubelets of all nodes, and the provisioner of volumes.
+    Kwok,
+    /// The scheduler of Kubernetes.
+    Scheduler,
+}
+
+impl Server {
+    fn binary(self) -> Binary {
+        match self {
+            Self::Etcd => Binary::Etcd,
+            Self::ApiServer => Binary::ApiServer,
+            Self::Controllers => Binary::ControllerManager,
+            Self::Kwok => Binary::Kwok,
+            Self::Scheduler => Binary::Scheduler,
+        }
+    }
+
+    /// Who it is for the API server; the audit log tells them apart by it.
+    fn user(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::Controllers => "system:kube-controller-manager",
+            Self::Kwok => "kwok",
+            Self::Scheduler => "system:kube-scheduler",
+        }
+    }
+}
+
+/// A running control plane. It is gone, with all that belongs to it, when this is dropped.
+pub struct ControlPlane {
+    options: Options,
+    assets: Assets,
+    authority: Authority,
+    service_account_keys: Keys,
+    serving: Identity,
+    ports: Ports,
+    /// Those that run. One that was stopped is not in it.
+    processes: BTreeMap<Server, Process>,
+    n_kubeconfigs: AtomicU32,
+    /// Last, so that it outlives the processes that write to it.
+    directory: Directory,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    api_server: u16,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until pods can be made in it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Assets::provide`]; [`Error::Server`] if a server does not come up, with the end of its
+    /// log, which is kept.
+    pub fn start(options: Options) -> Result<Self> {
+        let assets = Assets::provide(&options.binaries())?;
+        for _ in 1..N_ATTEMPTS {
+            match Self::attempt(&options, &assets) {
+                Err(error) if is_address_in_use(&error) => {}
+                done => return done,
+            }
+        }
+        Self::attempt(&options, &assets)
+    }
+
+    fn attempt(options: &Options, assets: &Assets) -> Result<Self> {
+        let mut plane = Self::prepare(options.clone(), assets.clone())?;
+        let started = plane.start_all();
+        match started {
+            Ok(()) => Ok(plane),
+            Err(error) => {
+                if !is_address_in_use(&error) {
+                    plane.keep_logs();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything that servers find when they start.
+    fn prepare(options: Options, assets: Assets) -> Result<Self> {
+        let directory = Directory::new()?;
+        let certificates = directory.part(Part::Certificates);
+        let authority = Authority::new(&certificates)?;
+        // 10.0.0.1 is the first address of the service network, under which pods know the API server.
+        let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
+        let serving = authority.server("kube-apiserver", &names)?;
+        let service_account_keys = authority.service_account_keys()?;
+        let [etcd, etcd_peer, api_server] =
+            free_ports().map_err(Error::io("find free ports on 127.0.0.1"))?;
+        let plane = Self {
+            options,
+            assets,
+            authority,
+            service_account_keys,
+            serving,
+            ports: Ports { etcd, etcd_peer, api_server },
+            processes: BTreeMap::new(),
+            n_kubeconfigs: AtomicU32::new(0),
+            directory,
+        };
+        let file = |name: &str, content: &str| {
+            let path = certificates.join(name);
+            fs::write(&path, content).map_err(Error::io(format!("write {}", path.display())))
+        };
+        file("audit-policy.yaml", audit::POLICY)?;
+        file("kwok.yaml", &stages::CONFIG.join("---\n"))?;
+        plane.write_user("admin", "admin", &["system:masters"])?;
+        for server in [Server::Controllers, Server::Kwok, Server::Scheduler] {
+            // Their own roles are Kubernetes' affair, not that of a test bed.
+            plane.write_user(server.binary().name(), server.user(), &["system:masters"])?;
+        }
+        Ok(plane)
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        // The API server waits for etcd by itself.
+        self.spawn(Server::Etcd)?;
+        self.spawn(Server::ApiServer)?;
+        self.wait_until_ready()?;
+        for server in self.options.servers() {
+            if !self.processes.contains_key(&server) {
+                self.spawn(server)?;
+            }
+        }
+        if self.options.kwok {
+            self.apply(stages::STORAGE_CLASSES)?;
+        }
+        if self.options.controllers {
+            // Without it no pod is admitted.
+            let timeout = format!("--timeout={}s", START_TIMEOUT.as_secs());
+            let account = "serviceaccount/default";
+            self.kubectl(["wait", "--for=create", account, &timeout]).map_err(|error| {
+                self.processes.get_mut(&Server::Controllers).map_or(error, |controllers| {
+                    controllers.problem("did not make the default service account in time")
+                })
+            })?;
+        }
+        self.expect_running()
+    }
+
+    fn spawn(&mut self, server: Server) -> Result<()> {
+        let name = server.binary().name();
+        let log = self.log_dir().join(format!("{name}.log"));
+        let process = Process::start(name, &self.command(server), &log)?;
+        self.processes.insert(server, process);
+        Ok(())
+    }
+
+    /// Waits for etcd and the API server.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let waited = wait_for("the API server", START_TIMEOUT, || {
+            self.expect_running()?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.api_server));
+            if TcpStream::connect(address).is_err() {
+                return Ok(None);
+            }
+            if self.kubectl(["get", "--raw", "/readyz"]).is_ok() {
+                return Ok(Some(()));
+            }
+            thread::sleep(READY_PAUSE);
+            Ok(None)
+        });
+        match (waited, self.processes.get(&Server::ApiServer)) {
+            (Err(Error::Timeout { .. }), Some(api_server)) => {
+                Err(api_server.problem(format!("is not ready after {} s", START_TIMEOUT.as_secs())))
+            }
+            (waited, _) => waited,
+        }
+    }
+
+    /// Fails if a server has ended that was not stopped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Server`] with the end of its log.
+    pub fn expect_running(&mut self) -> Result<()> {
+        self.processes.values_mut().try_for_each(Process::expect_running)
+    }
+
+    /// Kills a server, as a machine that fails would. Its data stay. Does nothing if it does not run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be killed.
+    pub fn stop(&mut self, server: Server) -> Result<()> {
+        self.processes.remove(&server).map_or(Ok(()), |process| process.kill().map(|_| ()))
+    }
+
+    /// Starts a server where it was before, with the same port and data; kills it first if it runs.
+    /// Also starts one that the options left out. Returns when the API server is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Server`] if it does not come up, with the end of its log; the API server needs etcd.
+    pub fn restart(&mut self, server: Server) -> Result<()> {
+        self.stop(server)?;
+        self.spawn(server)?;
+        self.wait_until_ready()
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn api_server_address(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.api_server)
+    }
+
+    /// The certificate of the authority that vouches for the API server.
+    pub fn certificate_authority(&self) -> PathBuf {
+        self.authority.certificate()
+    }
+
+    /// The kubeconfig of an administrator who may do everything.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.user_kubeconfig("admin")
+    }
+
+    /// A new kubeconfig that shows `token`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be written.
+    pub fn kubeconfig_for_token(&self, token: &str) -> Result<PathBuf> {
+        let path = self.new_kubeconfig();
+        self.write_kubeconfig(&path, &Credentials::Token(token))?;
+        Ok(path)
+    }
+
+    /// A new kubeconfig of a service account that exists, good for a day.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kubectl`] if there is no such service account.
+    pub fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token =
+            self.kubectl(["create", "token", name, "--namespace", namespace, "--duration", "24h"])?;
+        self.kubeconfig_for_token(token.trim())
+    }
+
+    /// A new kubeconfig of a user in groups, such as RBAC rules name them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Certificate`] or [`Error::Io`] if it cannot be made.
+    pub fn kubeconfig_for_user(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        let path = self.new_kubeconfig();
+        let file = path.file_stem().and_then(OsStr::to_str).expect("we gave it its name");
+        let identity = self.authority.client(file, user, groups)?;
+        self.write_kubeconfig(&path, &Credentials::Certificate(&identity))?;
+        Ok(path)
+    }
+
+    /// Runs `kubectl` as administrator and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kubectl`] with what it complained about.
+    pub fn kubectl<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<String> {
+        self.kubectl_stdin(arguments, "")
+    }
+
+    /// The same, with something on its standard input.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kubectl`] with what it complained about.
+    pub fn kubectl_stdin<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+        input: &str,
+    ) -> Result<String> {
+        let mut command = self.kubectl_command();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::io("run kubectl"))?;
+        let mut stdin = child.stdin.take().expect("it was asked for");
+        let output = thread::scope(|scope| {
+            // Beside reading its output, or either could wait for the other. One that does not read to the
+            // end says why when it ends.
+            scope.spawn(move || stdin.write_all(input.as_bytes()));
+            child.wait_with_output()
+        });
+        let output = output.map_err(Error::io("run kubectl"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let arguments: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+        let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        Err(Error::Kubectl { arguments: arguments.join(" "), stderr })
+    }
+
+    /// `kubectl` of the same release, as administrator, to be given arguments and run.
+    pub fn kubectl_command(&self) -> Command {
+        let mut command = Command::new(self.assets.path(Binary::Kubectl));
+        command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.directory.part(Part::Home));
+        command
+    }
+
+    /// Applies manifests, YAML or JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kubectl`] if one is refused; those before it are there.
+    pub fn apply(&self, manifests: &str) -> Result<()> {
+        self.kubectl_stdin(["apply", "--filename", "-"], manifests).map(|_| ())
+    }
+
+    /// Applies the CRDs of a folder and waits until their kinds can be used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kubectl`] if one is refused.
+    pub fn apply_crds(&self, folder: &Path) -> Result<()> {
+        let filename = format!("--filename={}", folder.display());
+        self.kubectl(["apply", &filename])?;
+        self.kubectl(["wait", "--for=condition=Established", &filename]).map(|_| ())
+    }
+
+    /// The binaries it was started from.
+    pub fn assets(&self) -> &Assets {
+        &self.assets
+    }
+
+    /// Where the logs are: `etcd.log`, `kube-apiserver.log` and so on; others may put theirs beside.
+    pub fn log_dir(&self) -> PathBuf {
+        self.directory.part(Part::Logs)
+    }
+
+    /// Leaves the logs behind. This happens by itself when a panic drops the control plane.
+    pub fn keep_logs(&self) {
+        self.directory.keep_logs();
+    }
+
+    /// The audit log; [`Options::audit`] must have asked for it.
+    pub fn audit_log(&self) -> PathBuf {
+        self.log_dir().join("audit.log")
+    }
+
+    /// The events of the audit log so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`audit::read`].
+    pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
+        audit::read(&self.audit_log())
+    }
+
+    /// Process ids of the servers that run.
+    pub fn process_ids(&self) -> Vec<u32> {
+        self.processes.values().map(Process::id).collect()
+    }
+
+    fn user_kubeconfig(&self, file: &str) -> PathBuf {
+        self.directory.part(Part::Certificates).join(format!("{file}.kubeconfig"))
+    }
+
+    fn new_kubeconfig(&self) -> PathBuf {
+        let nth = self.n_kubeconfigs.fetch_add(1, Ordering::Relaxed);
+        self.user_kubeconfig(&format!("client-{nth}"))
+    }
+
+    fn write_user(&self, file: &str, user: &str, groups: &[&str]) -> Result<()> {
+        let identity = self.authority.client(file, user, groups)?;
+        self.write_kubeconfig(&self.user_kubeconfig(file), &Credentials::Certificate(&identity))
+    }
+
+    fn write_kubeconfig(&self, path: &Path, credentials: &Credentials<'_>) -> Result<()> {
+        let authority = self.authority.certificate();
+        kubeconfig::write(path, &self.api_server_address(), &authority, credentials)
+    }
+}
+
+/// How each server is called.
+impl ControlPlane {
+    fn command(&self, server: Server) -> Command {
+        let mut command = Command::new(self.assets.path(server.binary()));
+        match server {
+            Server::Etcd => self.etcd_flags(&mut command),
+            Server::ApiServer => self.api_server_flags(&mut command),
+            Server::Controllers => self.controllers_flags(&mut command),
+            Server::Kwok => self.kwok_flags(&mut command),
+            Server::Scheduler => self.scheduler_flags(&mut command),
+        }
+        command
+    }
+
+    fn etcd_flags(&self, command: &mut Command) {
+        let client = format!("http://127.0.0.1:{}", self.ports.etcd);
+        let peer = format!("http://127.0.0.1:{}", self.ports.etcd_peer);
+        command
+            .args(["--name", "testbed", "--unsafe-no-fsync"])
+            .arg("--data-dir")
+            .arg(self.directory.part(Part::Data))
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("testbed={peer}")])
+            // 8 GiB, the most etcd recommends: benchmarks write more than the default of 2 GiB holds.
+            .args(["--quota-backend-bytes", "8589934592"]);
+    }
+
+    fn api_server_flags(&self, command: &mut Command) {
+        // TaintNodesByCondition keeps every pod from a new node until the node lifecycle controller has seen
+        // it ready, which is another second for every node of every test.
+        let mut without = vec!["TaintNodesByCondition"];
+        if !self.options.controllers {
+            // It wants an account that only the controllers make.
+            without.push("ServiceAccount");
+        }
+        command
+            .args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"])
+            .args(["--secure-port", &self.ports.api_server.to_string()])
+            .args(["--etcd-servers", &format!("http://127.0.0.1:{}", self.ports.etcd)])
+            .args(["--authorization-mode", "RBAC"])
+            .args(["--disable-admission-plugins", &without.join(",")])
+            .args(["--endpoint-reconciler-type", "none"])
+            .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+            .args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+        let files = [
+            ("--client-ca-file", &self.authority.certificate()),
+            ("--tls-cert-file", &self.serving.certificate),
+            ("--tls-private-key-file", &self.serving.key),
+            ("--service-account-signing-key-file", &self.service_account_keys.private),
+            ("--service-account-key-file", &self.service_account_keys.public),
+        ];
+        for (flag, path) in files {
+            command.arg(flag).arg(path);
+        }
+        if self.options.audit {
+            command
+                .arg("--audit-policy-file")
+                .arg(self.directory.part(Part::Certificates).join("audit-policy.yaml"))
+                .arg("--audit-log-path")
+                .arg(self.audit_log())
+                // In one file, however long: it is read as a whole.
+                .args(["--audit-log-maxsize", "100000"]);
+        }
+        if self.options.load {
+            command
+                .args(["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"])
+                .arg("--enable-priority-and-fairness=false");
+        }
+        command.args(&self.options.api_server_flags);
+    }
+
+    fn controllers_flags(&self, command: &mut Command) {
+        command
+            .arg("--kubeconfig")
+            .arg(self.user_kubeconfig(Binary::ControllerManager.name()))
+            .arg("--service-account-private-key-file")
+            .arg(&self.service_account_keys.private)
+            .arg("--root-ca-file")
+            .arg(self.authority.certificate())
+            .args(["--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0"])
+            .args(["--kube-api-qps", "500", "--kube-api-burst", "1000"]);
+        if !self.has_heartbeats() {
+            // It would declare every node dead.
+            command.args(["--controllers", "*,-node-lifecycle-controller"]);
+        }
+    }
+
+    fn kwok_flags(&self, command: &mut Command) {
+        let lease_seconds = if self.has_heartbeats() { "40" } else { "0" };
+        command
+            .arg("--kubeconfig")
+            .arg(self.user_kubeconfig(Binary::Kwok.name()))
+            .arg("--config")
+            .arg(self.directory.part(Part::Certificates).join("kwok.yaml"))
+            .args(["--manage-all-nodes", "--node-lease-duration-seconds", lease_seconds])
+            // Nobody asks the kubelets anything, so they need no port.
+            .args(["--server-address", "", "--node-port", "0"]);
+    }
+
+    fn scheduler_flags(&self, command: &mut Command) {
+        command.arg("--kubeconfig").arg(self.user_kubeconfig(Binary::Scheduler.name())).args([
+            "--leader-elect=false",
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+            "0",
+        ]);
+    }
+
+    /// Whether nodes say that they live. Ten leases a second for a hundred nodes are part of a cluster, but
+    /// a hundred for a thousand would be part of what a benchmark measures.
+    fn has_heartbeats(&self) -> bool {
+        self.options.kwok && !self.options.load
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // Clients before those they would complain about.
+        while let Some((_, process)) = self.processes.pop_last() {
+            drop(process);
+        }
+    }
+}
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControlPlane")
+            .field("address", &self.api_server_address())
+            .field("processes", &self.processes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ports that nobody listens on now. Somebody may when they are used: then the server says so, and we try others.
+fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
+    let mut listeners = Vec::with_capacity(N);
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        *port = listener.local_addr()?.port();
+        // Held until all are found, or the same could be found twice.
+        listeners.push(listener);
+    }
+    Ok(ports)
+}
+
+fn is_address_in_use(error: &Error) -> bool {
+    matches!(error, Error::Server { tail, .. } if tail.contains("address already in use"))
+}

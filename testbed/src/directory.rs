@@ -1,0 +1,117 @@
+//! The folder of one control plane: what it leaves behind, and when.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use tempfile::TempDir;
+
+use crate::error::{Error, Result};
+
+/// A temporary folder that is removed when dropped, except for its logs if something went wrong.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// `None` only while it is dropped.
+    root: Option<TempDir>,
+    keeps_logs: AtomicBool,
+}
+
+impl Directory {
+    /// A new folder among the system's temporary files.
+    pub(crate) fn new() -> Result<Self> {
+        let action = "create a temporary folder for a control plane";
+        let root = tempfile::Builder::new().prefix("kube-batch-testbed-").tempdir();
+        let root = root.map_err(Error::io(action))?;
+        for part in [Part::Certificates, Part::Data, Part::Home, Part::Logs] {
+            fs::create_dir(root.path().join(part.name())).map_err(Error::io(action))?;
+        }
+        Ok(Self { root: Some(root), keeps_logs: AtomicBool::new(false) })
+    }
+
+    /// One of the folders in it.
+    pub(crate) fn part(&self, part: Part) -> PathBuf {
+        let root = self.root.as_ref().expect("the folder is there until it is dropped");
+        root.path().join(part.name())
+    }
+
+    /// Leaves the logs where they are, whatever happens.
+    pub(crate) fn keep_logs(&self) {
+        self.keeps_logs.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let Some(root) = self.root.take() else { return };
+        if !self.keeps_logs.load(Ordering::Relaxed) && !thread::panicking() {
+            // What cannot be removed lies among temporary files, which are removed by others in time.
+            return drop(root);
+        }
+        let root = root.keep();
+        for part in [Part::Certificates, Part::Data, Part::Home] {
+            let _ = fs::remove_dir_all(root.join(part.name()));
+        }
+        eprintln!(
+            "the logs of the control plane are in {}",
+            root.join(Part::Logs.name()).display()
+        );
+    }
+}
+
+/// The folders in a [`Directory`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// Keys, certificates, kubeconfigs.
+    Certificates,
+    /// Data of etcd.
+    Data,
+    /// What `kubectl` takes for the user's home: it caches there, and finds no settings of the user's.
+    Home,
+    /// Logs and the audit log.
+    Logs,
+}
+
+impl Part {
+    fn name(self) -> &'static Path {
+        Path::new(match self {
+            Self::Certificates => "certificates",
+            Self::Data => "data",
+            Self::Home => "home",
+            Self::Logs => "logs",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_unless_asked_for() {
+        let directory = Directory::new().unwrap();
+        let logs = directory.part(Part::Logs);
+        fs::write(logs.join("etcd.log"), "fine").unwrap();
+        drop(directory);
+        assert!(!logs.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn panic_keeps_the_logs_and_nothing_else() {
+        let directory = Directory::new().unwrap();
+        let logs = directory.part(Part::Logs);
+        let data = directory.part(Part::Data);
+        fs::write(logs.join("etcd.log"), "not fine").unwrap();
+        thread::spawn(move || {
+            let _directory = directory;
+            panic!("as a failed test does");
+        })
+        .join()
+        .unwrap_err();
+        assert_eq!(fs::read_to_string(logs.join("etcd.log")).unwrap(), "not fine");
+        assert!(!data.exists());
+        fs::remove_dir_all(logs.parent().unwrap()).unwrap();
+    }
+}

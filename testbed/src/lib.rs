@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+pub mod assets;
+pub mod audit;
+mod bulk;
+mod certificates;
+pub mod cluster;
+mod directory;
+mod error;
+mod kubeconfig;
+pub mod nodes;
+pub mod process;
+mod stages;
+
+pub use error::{Error, Result};

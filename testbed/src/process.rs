@@ -1,0 +1,289 @@
+//! Servers as child processes that do not outlive whoever started them.
+//!
+//! Three things end them: dropping the [`Process`], also while a panic unwinds; the death of this process,
+//! however it came about; and nothing else, in particular no Ctrl-C that was meant for this process, which
+//! has its own order of taking things down.
+//! The second and the third need `setpriv` of util-linux, since asking the kernel oneself takes unsafe code;
+//! where it is missing, a killed test leaves its servers behind.
+
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{LazyLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{Error, Result};
+
+/// How often a condition is looked at while it is waited for.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// Lines of a log that an error shows.
+const N_TAIL_LINES: usize = 20;
+
+/// A running server, and the file that its output goes to.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; what it writes is appended to `log`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the log cannot be opened or the program cannot be started.
+    pub fn start(name: &str, command: &Command, log: &Path) -> Result<Self> {
+        let opened = OpenOptions::new().create(true).append(true).open(log);
+        let stdout = opened.map_err(Error::io(format!("open {}", log.display())))?;
+        let stderr = stdout.try_clone().map_err(Error::io(format!("open {}", log.display())))?;
+        let mut command = guarded(command);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        let child = spawn(command).map_err(Error::io(format!("start {name}")))?;
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+    }
+
+    /// Its name, as given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where its output goes.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system does not tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().map_err(Error::io(format!("ask after {}", self.name)))
+    }
+
+    /// Fails if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Server`] with the end of its log.
+    pub fn expect_running(&mut self) -> Result<()> {
+        match self.ended()? {
+            None => Ok(()),
+            Some(status) => Err(self.problem(format!("ended with {status}"))),
+        }
+    }
+
+    /// An error about this server, with the end of its log.
+    pub fn problem(&self, problem: impl Into<String>) -> Error {
+        Error::Server {
+            server: self.name.clone(),
+            problem: problem.into(),
+            log: self.log.clone(),
+            tail: tail(&self.log),
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and gives it `grace` before it is killed; tells how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it can be neither asked nor waited for.
+    pub fn stop(mut self, grace: Duration) -> Result<ExitStatus> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.expect("the system gave this process its id");
+        let deadline = Instant::now() + grace;
+        if self.ended()?.is_none() {
+            kill_process(id, Signal::TERM)
+                .map_err(io::Error::from)
+                .map_err(Error::io(format!("end {}", self.name)))?;
+        }
+        while Instant::now() < deadline {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            thread::sleep(POLL);
+        }
+        self.kill()
+    }
+
+    /// Kills it (SIGKILL), as a machine that fails would; tells how it ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it can be neither killed nor waited for.
+    pub fn kill(mut self) -> Result<ExitStatus> {
+        let action = format!("kill {}", self.name);
+        self.child.kill().and_then(|()| self.child.wait()).map_err(Error::io(action))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Of a child that has ended and was waited for, both say so; nothing is left to do about it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `check` gives something.
+///
+/// # Errors
+///
+/// Those of `check` at once, [`Error::Timeout`] if `timeout` passes first.
+pub fn wait_for<T>(
+    what: &str,
+    timeout: Duration,
+    mut check: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        if let Some(value) = check()? {
+            return Ok(value);
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::Timeout { what: what.to_owned(), timeout });
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// The last lines of a file; empty if it cannot be read.
+fn tail(log: &Path) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(N_TAIL_LINES)..].join("\n")
+}
+
+/// `command` such that it dies with its parent, as far as this system can.
+fn guarded(command: &Command) -> Command {
+    static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
+        let mut probe = Command::new("setpriv");
+        probe.args(["--pdeathsig", "KILL", "--", "true"]);
+        probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        probe.status().is_ok_and(|status| status.success())
+    });
+    let mut guarded = if *SETPRIV {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program());
+        // A group of its own keeps the terminal's Ctrl-C away.
+        setpriv.process_group(0);
+        setpriv
+    } else {
+        Command::new(command.get_program())
+    };
+    guarded.args(command.get_args());
+    for (variable, value) in command.get_envs() {
+        match value {
+            Some(value) => guarded.env(variable, value),
+            None => guarded.env_remove(variable),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        guarded.current_dir(folder);
+    }
+    guarded
+}
+
+/// Starts `command` from a thread that lives as long as this process.
+///
+/// For the kernel the parent of a process is the *thread* that started it: of one started by the thread of a
+/// test it would report the parent dead when that test is over, though others may share the server.
+fn spawn(command: Command) -> io::Result<Child> {
+    type Request = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: LazyLock<mpsc::Sender<Request>> = LazyLock::new(|| {
+        let (sender, requests) = mpsc::channel::<Request>();
+        thread::spawn(move || {
+            for (mut command, reply) in requests {
+                // Nobody takes the reply only if the asking thread died, and then the child may, too.
+                if let Err(mpsc::SendError(Ok(mut child))) = reply.send(command.spawn()) {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                }
+            }
+        });
+        sender
+    });
+    let (reply, answer) = mpsc::channel();
+    SPAWNER.send((command, reply)).expect("the spawning thread never ends");
+    answer.recv().expect("the spawning thread answers every request")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper(log: &Path) -> Process {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        Process::start("sleeper", &command, log).unwrap()
+    }
+
+    fn is_alive(id: u32) -> bool {
+        let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        rustix::process::test_kill_process(id).is_ok()
+    }
+
+    #[test]
+    fn dropped_process_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = sleeper(&folder.path().join("log"));
+        let id = process.id();
+        assert!(is_alive(id));
+        drop(process);
+        assert!(!is_alive(id));
+    }
+
+    #[test]
+    fn process_outlives_the_thread_that_asked_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut process = thread::spawn(move || sleeper(&log)).join().unwrap();
+        thread::sleep(POLL);
+        process.expect_running().unwrap();
+    }
+
+    #[test]
+    fn stopped_process_gets_its_grace() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done"]);
+        let process = Process::start("shell", &command, &log).unwrap();
+        wait_for("the trap", Duration::from_secs(10), || {
+            Ok(fs::read_to_string(&log).is_ok_and(|text| text.contains("up")).then_some(()))
+        })
+        .unwrap();
+        let status = process.stop(Duration::from_secs(10)).unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert_eq!(fs::read_to_string(&log).unwrap(), "up\nbye\n");
+    }
+
+    #[test]
+    fn process_that_ended_is_a_problem_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such luck >&2; exit 7"]);
+        let mut process = Process::start("shell", &command, &folder.path().join("log")).unwrap();
+        let error =
+            wait_for("the end", Duration::from_secs(10), || Ok(process.expect_running().err()))
+                .unwrap();
+        let message = error.to_string();
+        assert!(message.starts_with("shell ended with exit status: 7"), "{message}");
+        assert!(message.ends_with("no such luck"), "{message}");
+    }
+}
