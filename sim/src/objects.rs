@@ -151,7 +151,8 @@ impl World {
             };
             FactError::new(format!("{} {key}", kind.name()), field, problem)
         };
-        let wanted = usize::try_from(wanted).map_err(|_| refuse(format!("{wanted} is negative")))?;
+        let wanted =
+            usize::try_from(wanted).map_err(|_| refuse(format!("{wanted} is negative")))?;
         if wanted > MAX_PODS {
             return Err(refuse(format!("{wanted} is more than {MAX_PODS} pods")));
         }
