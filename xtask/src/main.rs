@@ -1,8 +1,10 @@
 //! Chores of the workspace: `cargo xtask --help`.
 
 mod codegen;
+mod envtest;
 mod test;
 mod tidy;
+mod up;
 
 use std::path::PathBuf;
 
@@ -37,6 +39,10 @@ enum Chore {
         /// Shapes to run; all standard ones if none is named.
         shapes: Vec<String>,
     },
+    /// Provide the servers of the test bed and print their folder, for KUBEBUILDER_ASSETS.
+    Envtest,
+    /// Run a cluster with simulated nodes and the scheduler in it, until Ctrl-C.
+    Up(up::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -46,6 +52,8 @@ fn main() -> anyhow::Result<()> {
         Chore::Tidy => tidy::run(),
         Chore::Test { seeds } => test::run(seeds),
         Chore::Bench { shapes } => test::bench(&shapes),
+        Chore::Envtest => envtest::run(),
+        Chore::Up(args) => up::run(&args),
     }
 }
 

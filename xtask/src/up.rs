@@ -1,0 +1,166 @@
+//! A cluster to try the scheduler in: real servers, simulated nodes.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use cargo_metadata::MetadataCommand;
+use kube_batch_testbed::{
+    assets::{Assets, Binary},
+    cluster::{ControlPlane, Options},
+    nodes::Nodes,
+    process::{Process, wait_for},
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use crate::root;
+
+/// Who the scheduler is in the cluster; `deploy/` makes the account and its rights.
+const NAMESPACE: &str = "kube-batch-system";
+const SERVICE_ACCOUNT: &str = "kube-batch";
+
+/// A first thing to submit.
+const EXAMPLE: &str = "examples/gang.yaml";
+
+/// How long the scheduler may take until it listens, and until it has ended after being told to. Guessed.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the servers are looked after while nothing happens.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// What `up` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many nodes the cluster has.
+    #[arg(long, default_value_t = 100)]
+    nodes: usize,
+}
+
+/// Brings a cluster up and takes it down when told to stop.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let program = build_scheduler()?;
+    let options = Options { scheduler: true, ..Options::default() };
+    Assets::provide(&Binary::ALL)?;
+    // Only from here on is there something to take down.
+    let stop = stop_signal()?;
+    let mut plane = ControlPlane::start(options)?;
+    plane.create_nodes(&Nodes { n: args.nodes, ..Nodes::default() })?;
+    plane.apply_crds(&root().join("crds"))?;
+    let mut scheduler = deploy(&plane, &program)?;
+    greet(&plane, args.nodes, scheduler.as_ref());
+    let ended = watch(&stop, &mut plane, scheduler.as_mut());
+    if let Some(scheduler) = scheduler {
+        // Asked, not killed: it has a lease to give back and events to send.
+        scheduler.stop(SCHEDULER_TIMEOUT)?;
+    }
+    if ended.is_err() {
+        plane.keep_logs();
+    }
+    ended
+}
+
+/// Builds the scheduler as it is released.
+fn build_scheduler() -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--package", "kube-batch", "--bin", "kube-batch"])
+        .current_dir(root())
+        // Standard output is for what people are to copy.
+        .stdout(Stdio::null())
+        .status()
+        .context("run cargo")?;
+    if !status.success() {
+        bail!("the scheduler does not build");
+    }
+    let metadata =
+        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
+    Ok(metadata.target_directory.join("release").join("kube-batch").into())
+}
+
+/// Applies `deploy/` and runs the scheduler under the account it makes.
+/// Without that folder the cluster has no scheduler of ours.
+fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<Option<Process>> {
+    let folder = root().join("deploy");
+    if !folder.is_dir() {
+        eprintln!("no scheduler is started: there is no deploy/ with its account and rights");
+        return Ok(None);
+    }
+    plane.kubectl(["apply".as_ref(), "--kustomize".as_ref(), folder.as_os_str()])?;
+    // It would run on a simulated node, that is, not at all, and look as if it did.
+    plane.kubectl(["delete", "deployments", "--all", "--namespace", NAMESPACE])?;
+    let queue = folder.join("queue.yaml");
+    if queue.exists() {
+        plane.kubectl(["apply".as_ref(), "--filename".as_ref(), queue.as_os_str()])?;
+    }
+    start_scheduler(plane, program).map(Some)
+}
+
+/// Starts the scheduler as a process of this machine and waits until it listens.
+fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<Process> {
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let mut command = Command::new(program);
+    command
+        .arg("run")
+        .arg("--kubeconfig")
+        .arg(plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)?)
+        .args(["--listen-address", &address.to_string()]);
+    let log = plane.log_dir().join("kube-batch.log");
+    let mut scheduler = Process::start("kube-batch", &command, &log)?;
+    wait_for("the scheduler to listen", SCHEDULER_TIMEOUT, || {
+        scheduler.expect_running()?;
+        Ok(TcpStream::connect(address).ok())
+    })
+    .inspect_err(|_| plane.keep_logs())?;
+    Ok(scheduler)
+}
+
+/// Says what there is: to standard output what a shell understands, all else to standard error.
+fn greet(plane: &ControlPlane, n_nodes: usize, scheduler: Option<&Process>) {
+    let logs = plane.log_dir();
+    let log = scheduler.map_or(logs.as_path(), Process::log);
+    eprintln!("\na cluster with {n_nodes} nodes is up; in another terminal:\n");
+    println!("export KUBECONFIG={}", plane.kubeconfig().display());
+    println!("export PATH={}:$PATH", plane.assets().folder().display());
+    eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
+    eprintln!("kubectl get pods --watch\n\nlogs: {}\nCtrl-C takes it down", log.display());
+}
+
+/// Waits for the signal to stop, and fails if something ends before.
+fn watch(
+    stop: &Receiver<()>,
+    plane: &mut ControlPlane,
+    mut scheduler: Option<&mut Process>,
+) -> anyhow::Result<()> {
+    loop {
+        match stop.recv_timeout(WATCH) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        plane.expect_running()?;
+        if let Some(scheduler) = &mut scheduler {
+            scheduler.expect_running()?;
+        }
+    }
+}
+
+/// Hears of Ctrl-C and its like once.
+fn stop_signal() -> anyhow::Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listen for Ctrl-C")?;
+    let (sender, stop) = mpsc::channel();
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            // A second Ctrl-C while things are taken down changes nothing.
+            let _ = sender.send(());
+        }
+    });
+    Ok(stop)
+}
