@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::column::{JobIdx, QueueIdx};
 use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
 
-use crate::gang::{Lending, Room, Waiting, settle};
+use crate::gang::{Lending, Room, Waiting, settle, start_sooner};
 
 /// The action.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = BTreeMap::new();
-        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
+        let mut turns =
+            Turns::new(session, |job| session.has_waiting_tasks(job) || session.has_promises(job));
         let overused = fair_pass(session, &mut turns, &mut waiting);
         if !overused.is_empty() {
             for queue in overused {
@@ -91,6 +92,7 @@ fn turn(
     });
     let idle_before = room.idle();
     let mut statement = session.statement(job);
+    start_sooner(&mut statement, room);
     tasks.place(&mut statement, room);
     let was_ready = statement.is_ready();
     if !settle(statement) {

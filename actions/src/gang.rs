@@ -33,6 +33,21 @@ impl Room<'_> {
         }
     }
 
+    /// Whether the request fits into what is idle, but not into what may be lent of it.
+    fn withholds(&self, request: &Request) -> bool {
+        match self {
+            Room::Any => false,
+            Room::Lent(lending) => lending.withholds(request),
+        }
+    }
+
+    /// Counts a task that was given idle room.
+    fn take(&mut self, request: &Request) {
+        if let Room::Lent(lending) = self {
+            lending.take(request);
+        }
+    }
+
     /// Comes back to what was left.
     pub(crate) fn restore(&mut self, idle: Option<Row>) {
         if let (Room::Lent(lending), Some(idle)) = (self, idle) {
@@ -129,6 +144,24 @@ impl Waiting {
     }
 }
 
+/// Gives idle room to tasks that were promised room in an earlier cycle and still wait for it.
+// Parity: where a task fits now is preferred to where it must wait, see docs/parity.md#a3.
+pub(crate) fn start_sooner(statement: &mut Statement<'_>, room: &mut Room<'_>) {
+    let mut unfit: Vec<ClassIdx> = Vec::new();
+    for task in statement.promised() {
+        let cluster = statement.session().cluster();
+        let class = cluster.tasks.class[task];
+        if unfit.contains(&class) || room.withholds(cluster.request(task)) {
+            continue;
+        }
+        if statement.allocate_promised(task) {
+            room.take(statement.session().cluster().request(task));
+        } else {
+            unfit.push(class);
+        }
+    }
+}
+
 /// Number of tasks that a later backfill may place.
 // Parity: see docs/parity.md#b2.
 pub(crate) fn tasks_for_backfill(statement: &Statement<'_>) -> usize {
@@ -171,15 +204,12 @@ fn place_one(
     if let Err(dim) = session.within_capability(task, &[]) {
         return Placed::No(Failure::Capability(dim));
     }
+    if room.withholds(session.cluster().request(task)) {
+        return Placed::No(Failure::HeldBack);
+    }
     let choice = match room {
-        Room::Any if only_now => session.best_node_in(class, View::Now),
-        Room::Any => session.best_node(class),
-        Room::Lent(lending) => {
-            if lending.withholds(session.cluster().request(task)) {
-                return Placed::No(Failure::HeldBack);
-            }
-            session.best_node_in(class, View::Now)
-        }
+        Room::Any if !only_now => session.best_node(class),
+        Room::Any | Room::Lent(_) => session.best_node_in(class, View::Now),
     };
     let Some(choice @ Choice { view, .. }) = choice else {
         return Placed::No(Failure::Unfit(session.explain(class)));
@@ -189,9 +219,7 @@ fn place_one(
         statement.session_mut().note_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
     statement.place(task, choice).expect("a task that waits may be placed");
-    if let Room::Lent(lending) = room {
-        lending.take(statement.session().cluster().request(task));
-    }
+    room.take(statement.session().cluster().request(task));
     Placed::Yes(view)
 }
 

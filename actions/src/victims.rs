@@ -91,7 +91,6 @@ pub(crate) fn turn<H: Hunt>(
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
     let one_task = session.job_pipelined(job);
     let mut statement = session.statement(job);
-    let n_held = statement.n_evicted();
     let mut unfit = Vec::new();
     while let Some(task) = tasks.pop_front() {
         let cluster = statement.session().cluster();
@@ -113,7 +112,7 @@ pub(crate) fn turn<H: Hunt>(
         if !statement.is_pipelined() {
             continue;
         }
-        if statement.n_evicted() > n_held {
+        if statement.n_evicted() > 0 {
             statement.commit();
             return !tasks.is_empty();
         }

@@ -215,6 +215,8 @@ pub struct Tasks {
     pub gated: Column<TaskIdx, bool>,
     /// Where it stands.
     pub placement: Column<TaskIdx, Placement>,
+    /// The node it was promised in an earlier cycle, if it waits and that node is there.
+    pub nominated: Column<TaskIdx, Option<NodeIdx>>,
 }
 
 /// Columns by class.

@@ -34,12 +34,18 @@ pub enum Decision {
         /// The job that gets the room.
         by: JobKey,
     },
-    /// Promise a pod room that is still being released.
+    /// Promise a pod a place it cannot start on yet: room that is still being released, or idle room
+    /// while others of its job wait.
     Nominate {
         /// The pod.
         pod: PodRef,
         /// The node.
         node: Name,
+    },
+    /// Take a promise back: it cannot be kept.
+    Withdraw {
+        /// The pod.
+        pod: PodRef,
     },
 }
 

@@ -25,6 +25,11 @@ pub enum InFlight {
     },
     /// It is being deleted.
     Evict,
+    /// It is promised a node.
+    Nominate {
+        /// The node.
+        node: Name,
+    },
 }
 
 /// Decisions in flight, by pod uid.
@@ -41,14 +46,31 @@ struct Entry {
 }
 
 impl Assumed {
-    /// Notes a decision before it is sent. Promises are not sent and not noted.
+    /// Notes a decision before it is sent. A promise gives way to anything else in flight.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) {
         let (pod, in_flight) = match decision {
             Decision::Bind { pod, node } => (pod, InFlight::Bind { node: node.clone() }),
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
+            Decision::Nominate { pod, node } if self.is_free_to_promise(pod) => {
+                (pod, InFlight::Nominate { node: node.clone() })
+            }
             Decision::Nominate { .. } => return,
+            Decision::Withdraw { pod } => {
+                if self.is_free_to_promise(pod) {
+                    self.forget(&pod.uid);
+                }
+                return;
+            }
         };
         self.insert(pod.clone(), in_flight, now);
+    }
+
+    /// Whether nothing but a promise is in flight for the pod.
+    fn is_free_to_promise(&self, pod: &PodRef) -> bool {
+        match self.get(&pod.uid) {
+            None | Some(InFlight::Nominate { .. }) => true,
+            Some(InFlight::Bind { .. } | InFlight::Evict) => false,
+        }
     }
 
     /// Forgets the decision about a pod: it failed, or the pod is gone.
@@ -88,10 +110,10 @@ impl Assumed {
         self.by_uid.retain(|uid, Entry { pod, in_flight, .. }| {
             let known = store.pods.get(pod).filter(|facts| facts.uid == *uid);
             let Some(facts) = known else { return false };
+            let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
             match in_flight {
-                InFlight::Bind { .. } => {
-                    facts.node.is_none() && facts.status == TaskStatus::Pending
-                }
+                InFlight::Bind { .. } => waits,
+                InFlight::Nominate { node } => waits && facts.nominated_node.as_ref() != Some(node),
                 InFlight::Evict => matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
             }
         });
@@ -110,5 +132,66 @@ impl Assumed {
             self.by_uid.remove(uid);
         }
         expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod() -> PodRef {
+        PodRef { uid: "p".into(), key: ObjectKey::new("ns", "p") }
+    }
+
+    /// A store with the pod, promised `nominated` as far as the API server knows.
+    fn store(nominated: Option<&str>) -> Store {
+        let mut store = Store::default();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "ns", "uid": "p"},
+            "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c"}]},
+            "status": {"phase": "Pending", "nominatedNodeName": nominated},
+        });
+        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        store
+    }
+
+    fn noted(decisions: &[Decision]) -> Assumed {
+        let mut assumed = Assumed::default();
+        for decision in decisions {
+            assumed.note(decision, Timestamp::UNIX_EPOCH);
+        }
+        assumed
+    }
+
+    fn promise(node: &str) -> Decision {
+        Decision::Nominate { pod: pod(), node: node.into() }
+    }
+
+    #[test]
+    fn a_promise_is_settled_when_the_facts_show_it() {
+        let mut assumed = noted(&[promise("n")]);
+        for nominated in [None, Some("other")] {
+            assumed.settle(&store(nominated));
+            assert_eq!(assumed.len(), 1);
+        }
+        assumed.settle(&store(Some("n")));
+        assert!(assumed.is_empty());
+    }
+
+    #[test]
+    fn a_promise_gives_way_to_a_binding() {
+        let bind = Decision::Bind { pod: pod(), node: "n".into() };
+        let bound = Some(&InFlight::Bind { node: "n".into() });
+        assert_eq!(noted(&[promise("n"), bind.clone()]).get(&pod().uid), bound);
+        let withdraw = Decision::Withdraw { pod: pod() };
+        assert_eq!(noted(&[bind, promise("m"), withdraw]).get(&pod().uid), bound);
+    }
+
+    #[test]
+    fn a_promise_that_is_withdrawn_is_not_in_flight() {
+        assert!(noted(&[promise("n"), Decision::Withdraw { pod: pod() }]).is_empty());
     }
 }

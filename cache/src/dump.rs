@@ -308,6 +308,7 @@ mod tests {
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
         assumed.insert(pod("a"), InFlight::Bind { node: "n".into() }, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
+        assumed.insert(pod("c"), InFlight::Nominate { node: "n".into() }, Timestamp::UNIX_EPOCH);
         assumed
     }
 

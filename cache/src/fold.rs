@@ -442,13 +442,19 @@ fn push_task(
         }
         Some(_) | None => (facts.status, facts.node.as_ref()),
     };
+    let nominated = match assumed.get(&facts.uid) {
+        Some(InFlight::Nominate { node }) => Some(node),
+        Some(InFlight::Bind { .. } | InFlight::Evict) | None => facts.nominated_node.as_ref(),
+    };
+    let row = |node: &Name| node_rows.get(node).copied();
     tasks.job.push(job);
     tasks.class.push(classifier.class_of(facts));
     tasks.priority.push(facts.priority);
     tasks.ours.push(facts.scheduler == options.scheduler_name);
     tasks.gated.push(facts.gated && status == TaskStatus::Pending);
-    let node = node.and_then(|node| node_rows.get(node).copied());
-    tasks.placement.push(Placement { status, node });
+    tasks.placement.push(Placement { status, node: node.and_then(row) });
+    let waits = status == TaskStatus::Pending;
+    tasks.nominated.push(nominated.filter(|_| waits).and_then(row));
     tasks.facts.push(Arc::clone(facts))
 }
 

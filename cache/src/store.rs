@@ -37,7 +37,7 @@ use kube_batch_api::{
 pub enum Change {
     /// Nothing that is kept: a heartbeat, a repeated event.
     Nothing,
-    /// Only what a scheduler writes and never decides by: status and conditions.
+    /// Only what a scheduler writes, and knew when it wrote it: status, conditions, promises.
     Written,
     /// Something a decision can depend on.
     Facts,
@@ -45,7 +45,7 @@ pub enum Change {
 
 /// The facts of an object.
 pub trait Fact: PartialEq {
-    /// Whether every decision is the same with either.
+    /// Whether every decision is the same with either, the scheduler's own writing aside.
     fn decides_like(&self, other: &Self) -> bool {
         self == other
     }

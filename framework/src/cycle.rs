@@ -5,9 +5,9 @@ use kube_batch_api::cluster::Cluster;
 use crate::{
     candidates::Search,
     plugin::Policy,
+    promises,
     report::{self, Cycle, Opening},
     session::Session,
-    statement::decide,
 };
 
 /// A step of a cycle: it looks at the session and makes statements.
@@ -22,7 +22,7 @@ pub trait Action: Send + Sync {
 /// A point of a cycle that was reached, for those who measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// The session is open.
+    /// The session is open, and earlier promises are renewed.
     Opened,
     /// An action has run.
     Acted(&'static str),
@@ -43,6 +43,8 @@ pub fn run_cycle(
 ) -> Cycle {
     let mut session = Session::open(cluster, policy, search);
     let opening = Opening::of(&session);
+    promises::renew(&mut session);
+    debug_assert_eq!(session.cluster().audit(), [], "after promises were renewed");
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.still_to_run = actions[at + 1..].iter().map(|action| action.name()).collect();
@@ -50,26 +52,8 @@ pub fn run_cycle(
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
     }
-    settle_held_places(&mut session);
+    promises::settle(&mut session);
     let cycle = report::close(session, opening);
     reached(Milestone::Closed);
     cycle
-}
-
-/// Places that are held to the end become promises, if they wait for room; nothing is bound.
-// Parity: see docs/parity.md#a4.
-fn settle_held_places(session: &mut Session) {
-    for job in session.jobs_with_held_places() {
-        if !session.job_pipelined(job) {
-            session.statement(job).release();
-        }
-    }
-    let promises: Vec<_> = session
-        .held
-        .iter()
-        .flat_map(|(job, moves)| moves.iter().map(move |made| (*job, *made)))
-        .filter(|(_, made)| made.is_promise())
-        .map(|(job, made)| decide(session, job, made))
-        .collect();
-    session.decisions.extend(promises);
 }

@@ -7,6 +7,7 @@ pub mod conf;
 pub mod cycle;
 pub mod order;
 pub mod plugin;
+mod promises;
 pub mod report;
 pub mod session;
 pub mod statement;

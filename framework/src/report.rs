@@ -1,6 +1,10 @@
 //! What a cycle says about itself, and how that becomes the status of API objects.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
@@ -16,7 +20,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{plugin::QueueShares, session::Session};
+use crate::{plugin::QueueShares, session::Session, statement::Move};
 
 /// Why a task could not be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,13 +244,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
 /// Tasks of a job that had a turn and are not to be bound.
 fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
-    let is_held = |task: TaskIdx| {
-        session.held.get(&job).is_some_and(|moves| moves.iter().any(|made| made.is_of(task)))
-    };
+    let held: BTreeSet<TaskIdx> =
+        session.held.get(&job).into_iter().flatten().map(Move::task).collect();
     let waits = |task: &TaskIdx| match cluster.status(*task) {
         TaskStatus::Pending => cluster.is_waiting(*task),
         TaskStatus::Pipelined => true,
-        TaskStatus::Allocated => is_held(*task),
+        TaskStatus::Allocated => held.contains(task),
         TaskStatus::Binding
         | TaskStatus::Bound
         | TaskStatus::Running

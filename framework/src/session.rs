@@ -8,7 +8,8 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    decision::Decision,
+    decision::{Decision, PodRef},
+    name::Name,
     reason::FitReport,
     resource::{Row, Share},
     status::{Placement, TaskStatus},
@@ -305,9 +306,27 @@ impl Session {
         self.still_to_run.contains(&action)
     }
 
+    /// Whether the task was promised room in an earlier cycle and still waits for it.
+    pub fn is_promised(&self, task: TaskIdx) -> bool {
+        self.cluster.tasks.nominated[task].is_some()
+            && self.cluster.status(task) == TaskStatus::Pipelined
+    }
+
+    /// Whether tasks of the job were promised room in an earlier cycle and still wait for it.
+    pub fn has_promises(&self, job: JobIdx) -> bool {
+        let held = self.held.get(&job).into_iter().flatten();
+        held.map(Move::task).any(|task| self.is_promised(task))
+    }
+
     /// Jobs for which places are held.
     pub fn jobs_with_held_places(&self) -> Vec<JobIdx> {
         self.held.keys().copied().collect()
+    }
+
+    /// The pod of a task that has a place, and the node, as decisions name them.
+    pub(crate) fn place_of(&self, task: TaskIdx) -> (PodRef, Name) {
+        let node = self.cluster.tasks.placement[task].node.expect("the task has a place");
+        (self.cluster.pod(task), self.cluster.node_name(node).clone())
     }
 
     /// Number of moves of jobs so far.

@@ -2,10 +2,10 @@
 //!
 //! A statement changes the session at once, so that every question sees its moves, and remembers
 //! where each task stood. It ends in one of three ways: [`Statement::commit`] makes decisions of the
-//! moves, [`Statement::keep`] lets them stand for this cycle without deciding anything, and dropping
-//! it takes them back, last one first, so that nothing in the session tells it was ever there.
-//! Places kept by an earlier statement of the job are its first moves; [`Statement::release`] takes
-//! those back too.
+//! moves, [`Statement::keep`] lets them stand without deciding anything, and dropping it takes them
+//! back, last one first, so that nothing in the session tells it was ever there. Places kept by an
+//! earlier statement of the job are its first moves; [`Statement::release`] takes those back too.
+//! What is still kept when the cycle ends becomes a promise.
 //!
 //! Upstream: `framework/statement.go`, used by preempt only; here every action goes through one.
 
@@ -151,6 +151,33 @@ impl<'s> Statement<'s> {
         }
     }
 
+    /// Tasks that were promised room in an earlier cycle and still wait for it.
+    pub fn promised(&self) -> Vec<TaskIdx> {
+        let tasks = self.moves[..self.n_inherited].iter().map(|made| made.task);
+        tasks.filter(|task| self.session.is_promised(*task)).collect()
+    }
+
+    /// Gives a task that was promised room idle room instead, if it fits somewhere now; says whether
+    /// it does. The new place is kept as the old one was.
+    // Parity: see docs/parity.md#a3.
+    pub fn allocate_promised(&mut self, task: TaskIdx) -> bool {
+        let class = self.session.cluster().tasks.class[task];
+        let at = self.moves.iter().position(|made| made.task == task);
+        let Some(at) = at.filter(|_| self.session.best_node_in(class, View::Now).is_some()) else {
+            return false;
+        };
+        let promised = self.session.place(task, self.moves[at].from);
+        // Its own place may have been what let it go there.
+        let Some(choice) = self.session.best_node_in(class, View::Now) else {
+            self.session.place(task, promised);
+            return false;
+        };
+        let to = Placement { status: TaskStatus::Allocated, node: Some(choice.node) };
+        self.session.place(task, to);
+        self.moves[at].intent = Intent::Allocate;
+        true
+    }
+
     /// A point to come back to.
     pub fn savepoint(&self) -> Savepoint {
         Savepoint { n_moves: self.moves.len(), log: self.session.log_end() }
@@ -174,22 +201,31 @@ impl<'s> Statement<'s> {
         self.moves.iter().filter(|made| matches!(made.intent, Intent::Evict(_))).count()
     }
 
-    /// Makes decisions of the moves, in order. Places that were held before are decided with them
-    /// if the job is ready, and stay held if it is not.
+    /// Makes decisions of the moves, in order. Whoever waits for room, or for the rest of the job,
+    /// keeps the place as [`Statement::keep`] has it.
     pub fn commit(mut self) {
-        let mut moves = std::mem::take(&mut self.moves);
-        if !self.is_ready() {
-            let own = moves.split_off(self.n_inherited);
-            self.hold(std::mem::replace(&mut moves, own));
-        }
-        for made in moves {
-            let decision = decide(self.session, self.job, made);
+        let is_ready = self.is_ready();
+        let mut held = Vec::new();
+        for made in std::mem::take(&mut self.moves) {
+            let (pod, node) = self.session.place_of(made.task);
+            let decision = match made.intent {
+                Intent::Allocate if is_ready => Decision::Bind { pod, node },
+                Intent::Allocate | Intent::Pipeline => {
+                    held.push(made);
+                    continue;
+                }
+                Intent::Evict(reason) => {
+                    let by = self.session.cluster().jobs.key[self.job].clone();
+                    Decision::Evict { pod, node, reason, by }
+                }
+            };
             self.session.decisions.push(decision);
         }
+        self.hold(held);
     }
 
-    /// Lets the moves stand for this cycle without deciding anything; the next statement of the job
-    /// begins with them.
+    /// Lets the moves stand without deciding anything; the next statement of the job begins with
+    /// them.
     pub fn keep(mut self) {
         let moves = std::mem::take(&mut self.moves);
         self.hold(moves);
@@ -226,30 +262,14 @@ impl Drop for Statement<'_> {
     }
 }
 
-/// What a move means, by name.
-pub(crate) fn decide(session: &Session, job: JobIdx, made: Move) -> Decision {
-    let cluster = session.cluster();
-    let pod = cluster.pod(made.task);
-    let node = cluster.tasks.placement[made.task].node;
-    let node = cluster.node_name(node.expect("a task that was moved is on a node")).clone();
-    match made.intent {
-        Intent::Allocate => Decision::Bind { pod, node },
-        Intent::Pipeline => Decision::Nominate { pod, node },
-        Intent::Evict(reason) => {
-            let by = cluster.jobs.key[job].clone();
-            Decision::Evict { pod, node, reason, by }
-        }
-    }
-}
-
 impl Move {
+    /// The task that was moved.
+    pub(crate) const fn task(&self) -> TaskIdx {
+        self.task
+    }
+
     /// Whether the move promises room that is being released.
     pub(crate) const fn is_promise(&self) -> bool {
         matches!(self.intent, Intent::Pipeline)
-    }
-
-    /// Whether the move is one of this task.
-    pub(crate) fn is_of(&self, task: TaskIdx) -> bool {
-        self.task == task
     }
 }

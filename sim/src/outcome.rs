@@ -175,6 +175,8 @@ impl CycleOutcome {
                 Decision::Nominate { pod, node } => {
                     outcome.pipelined.push(placement(&pod.key, node));
                 }
+                // Told by `nominatedNode` of the pod, which is gone.
+                Decision::Withdraw { .. } => {}
                 Decision::Evict { pod, node, reason, by } => {
                     outcome.evictions.push(EvictionOutcome {
                         pod: pod.key.to_string(),

@@ -177,6 +177,7 @@ impl World {
                     facts.status = TaskStatus::Bound;
                 }
                 InFlight::Evict => facts.status = TaskStatus::Releasing,
+                InFlight::Nominate { node } => facts.nominated_node = Some(node.clone()),
             });
         }
     }
@@ -320,6 +321,9 @@ impl World {
             Decision::Nominate { pod, node } => {
                 self.change_pod(&pod.key, |facts| facts.nominated_node = Some(node.clone()));
                 self.pipelined.push((pod.key.clone(), node.clone()));
+            }
+            Decision::Withdraw { pod } => {
+                self.change_pod(&pod.key, |facts| facts.nominated_node = None);
             }
         }
     }

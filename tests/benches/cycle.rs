@@ -66,6 +66,7 @@ fn main() {
                     Decision::Bind { .. } => counts[0] += 1,
                     Decision::Evict { .. } => counts[1] += 1,
                     Decision::Nominate { .. } => counts[2] += 1,
+                    Decision::Withdraw { .. } => {}
                 }
             }
             if cycles.iter().sum::<f64>() > 20e3 {

@@ -51,6 +51,8 @@ pub struct RandomWorld {
     pub objects: Vec<String>,
     /// Changes, each followed by cycles.
     pub changes: Vec<Vec<String>>,
+    /// How many cycles follow the last change, or the objects if there is none.
+    pub last_cycles: u32,
 }
 
 impl RandomWorld {
@@ -69,18 +71,48 @@ impl RandomWorld {
         for n in 0..n_queues {
             objects.push(queue(&mut dice, &knobs, n));
         }
-        for (name, value) in [("low", 10), ("mid", 100), ("high", 1000)] {
-            objects.push(format!(
-                "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}"
-            ));
-        }
+        objects.extend(priority_classes());
         let n_groups = 1 + dice.below(5);
         for n in 0..n_groups {
             group(&mut dice, &knobs, n, n_queues, n_nodes, &mut objects);
         }
         let n_changes = dice.below(4);
         let changes = (0..n_changes).map(|n| change(&mut dice, &knobs, n, n_groups)).collect();
-        Self { seed, head, objects, changes }
+        let last_cycles = if n_changes == 0 { 4 } else { 3 };
+        Self { seed, head, objects, changes, last_cycles }
+    }
+
+    /// Draws a world in which jobs come one after another and fight for room: every pod has a
+    /// controller that puts another in its place when it is evicted. In the end nothing changes any
+    /// more, for long enough to come to rest.
+    pub fn draw_contended(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let actions =
+            dice.pick(&["reclaim, allocate, backfill, preempt", "allocate, backfill, preempt"]);
+        let (start, end) = (dice.below(2), dice.below(4));
+        let head = head_of(actions, TIERS[dice.below(2) as usize], start, end);
+        let mut knobs = Knobs::draw(&mut dice);
+        // Nobody runs yet, and little but room keeps pods from nodes.
+        (knobs.running, knobs.terminating, knobs.gated, knobs.taints) = (0, 0, 0, 0);
+        for knob in [&mut knobs.selectors, &mut knobs.ports, &mut knobs.affinity] {
+            *knob /= 3;
+        }
+        let mut objects: Vec<String> =
+            (0..1 + dice.below(3)).map(|n| roomy_node(&mut dice, n)).collect();
+        let n_queues = 1 + dice.below(3);
+        objects.extend((0..n_queues).map(|n| queue(&mut dice, &knobs, n)));
+        objects.extend(priority_classes());
+        let mut changes: Vec<Vec<String>> = Vec::new();
+        for n in 0..3 + dice.below(4) {
+            let mut job = Vec::new();
+            controlled_group(&mut dice, &knobs, n, n_queues, &mut job);
+            if n == 0 || dice.percent(30) {
+                changes.last_mut().unwrap_or(&mut objects).extend(job);
+            } else {
+                changes.push(job);
+            }
+        }
+        Self { seed, head, objects, changes, last_cycles: 20 }
     }
 
     /// The world as a case document; it expects nothing but to be played.
@@ -89,13 +121,16 @@ impl RandomWorld {
         for object in &self.objects {
             let _ = writeln!(text, "- {object}");
         }
-        text.push_str("steps:\n- cycles: 4\n");
-        for change in &self.changes {
+        let cycles = |at: usize, usual: u32| {
+            if at == self.changes.len() { self.last_cycles } else { usual }
+        };
+        let _ = writeln!(text, "steps:\n- cycles: {}", cycles(0, 4));
+        for (at, change) in self.changes.iter().enumerate() {
             text.push_str("- apply:\n");
             for object in change {
                 let _ = writeln!(text, "  - {object}");
             }
-            text.push_str("  cycles: 3\n");
+            let _ = writeln!(text, "  cycles: {}", cycles(at + 1, 3));
         }
         text
     }
@@ -137,6 +172,22 @@ impl Knobs {
     }
 }
 
+/// Tiers to choose from, the usual ones first.
+const TIERS: [&str; 4] = [
+    "[{plugins: [{name: priority}, {name: gang}, {name: conformance}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
+    "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
+    "[{plugins: [{name: gang}, {name: drf}]}, {plugins: [{name: predicates}, {name: proportion}]}]",
+    "[{plugins: [{name: drf}, {name: gang}, {name: proportion}]}, {plugins: [{name: predicates}, {name: nodeorder, arguments: {mostrequested.weight: '3', leastrequested.weight: '0'}}]}]",
+];
+
+fn priority_classes() -> impl Iterator<Item = String> {
+    [("low", 10), ("mid", 100), ("high", 1000)].into_iter().map(|(name, value)| {
+        format!(
+            "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}"
+        )
+    })
+}
+
 fn head(dice: &mut Dice) -> String {
     let actions = dice.pick(&[
         "allocate, backfill",
@@ -146,13 +197,12 @@ fn head(dice: &mut Dice) -> String {
         "reclaim, allocate",
         "preempt, backfill, allocate, reclaim",
     ]);
-    let tiers = dice.pick(&[
-        "[{plugins: [{name: priority}, {name: gang}, {name: conformance}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
-        "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
-        "[{plugins: [{name: gang}, {name: drf}]}, {plugins: [{name: predicates}, {name: proportion}]}]",
-        "[{plugins: [{name: drf}, {name: gang}, {name: proportion}]}, {plugins: [{name: predicates}, {name: nodeorder, arguments: {mostrequested.weight: '3', leastrequested.weight: '0'}}]}]",
-    ]);
+    let tiers = dice.pick(&TIERS);
     let (start, end) = (dice.below(2), dice.below(3));
+    head_of(actions, tiers, start, end)
+}
+
+fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {
     format!(
         "environment: {{startCycles: {start}, terminationCycles: {end}}}\nconfig: {{actions: '{actions}', tiers: {tiers}}}\n"
     )
@@ -181,6 +231,13 @@ fn node(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
     )
 }
 
+fn roomy_node(dice: &mut Dice, n: u64) -> String {
+    let (cpu, memory, gpus) = (2 + dice.below(5), 4 + dice.below(8), dice.below(4));
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: {{zone: z{n}, disk: ssd}}}}, status: {{allocatable: {{cpu: '{cpu}', memory: {memory}Gi, pods: '110', nvidia.com/gpu: '{gpus}'}}}}}}"
+    )
+}
+
 fn queue(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
     let weight = dice.below(4);
     let capability = if dice.percent(knobs.capability) {
@@ -205,12 +262,7 @@ fn group(
 ) {
     let n_pods = 1 + dice.below(6);
     let min = dice.below(n_pods + 2);
-    let queue = dice.below(n_queues);
-    let class = dice.pick(&["low", "mid", "high"]);
-    let second = dice.below(50);
-    objects.push(format!(
-        "{{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: g{n}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{second:02}Z'}}, spec: {{minMember: {min}, queue: q{queue}, priorityClassName: {class}}}}}"
-    ));
+    objects.push(podgroup(dice, n, min, n_queues));
     let template = Template::draw(dice, knobs);
     for k in 0..n_pods {
         let template =
@@ -218,6 +270,35 @@ fn group(
         let runs = dice.percent(knobs.running).then(|| dice.below(n_nodes));
         let terminating = runs.is_some() && dice.percent(knobs.terminating);
         objects.push(template.pod(&format!("g{n}-{k}"), Some(n), runs, terminating));
+    }
+}
+
+fn podgroup(dice: &mut Dice, n: u64, min: u64, n_queues: u64) -> String {
+    let queue = dice.below(n_queues);
+    let class = dice.pick(&["low", "mid", "high"]);
+    let second = dice.below(50);
+    format!(
+        "{{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: g{n}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{second:02}Z'}}, spec: {{minMember: {min}, queue: q{queue}, priorityClassName: {class}}}}}"
+    )
+}
+
+/// A group whose pods are made by one or two controllers.
+fn controlled_group(
+    dice: &mut Dice,
+    knobs: &Knobs,
+    n: u64,
+    n_queues: u64,
+    objects: &mut Vec<String>,
+) {
+    let parts: Vec<u64> = (0..1 + dice.below(2)).map(|_| 1 + dice.below(4)).collect();
+    let n_pods = parts.iter().sum::<u64>();
+    let min = if dice.percent(50) { 1 } else { dice.below(n_pods + 1) };
+    objects.push(podgroup(dice, n, min, n_queues));
+    for (k, n_pods) in parts.into_iter().enumerate() {
+        let template = Template::draw(dice, knobs).in_group(n);
+        objects.push(format!(
+            "{{apiVersion: batch/v1, kind: Job, metadata: {{name: g{n}-{k}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{k:02}Z'}}, spec: {{parallelism: {n_pods}, template: {template}}}}}"
+        ));
     }
 }
 
@@ -290,27 +371,43 @@ impl Template {
     }
 
     fn pod(&self, name: &str, group: Option<u64>, node: Option<u64>, terminating: bool) -> String {
+        let node_name = node.map(|n| format!(", nodeName: n{n}")).unwrap_or_default();
+        let phase = if node.is_some() { "Running" } else { "Pending" };
+        let deleted = if terminating { ", deletionTimestamp: '2025-01-01T00:00:00Z'" } else { "" };
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, {labels}{deleted}}}, spec: {{{spec}{node_name}}}, status: {{phase: {phase}}}}}",
+            labels = self.metadata(group),
+            spec = self.pod_spec(node.is_some()),
+        )
+    }
+
+    /// As the template of a controller.
+    fn in_group(&self, group: u64) -> String {
+        let (metadata, spec) = (self.metadata(Some(group)), self.pod_spec(false));
+        format!("{{metadata: {{{metadata}}}, spec: {{{spec}}}}}")
+    }
+
+    fn metadata(&self, group: Option<u64>) -> String {
         let group = group
             .map(|n| format!(", annotations: {{scheduling.k8s.io/group-name: g{n}}}"))
             .unwrap_or_default();
+        format!("labels: {{{}}}{group}", self.labels)
+    }
+
+    fn pod_spec(&self, is_bound: bool) -> String {
         let port = if self.spec.ends_with(", PORT") {
             ", ports: [{containerPort: 80, hostPort: 8080}]"
         } else {
             ""
         };
-        let spec = self.spec.trim_end_matches(", PORT");
-        let node_name = node.map(|n| format!(", nodeName: n{n}")).unwrap_or_default();
-        let phase = if node.is_some() { "Running" } else { "Pending" };
-        // A gate is lifted before a pod is bound.
-        let spec = match node {
-            Some(_) => spec.replace(", schedulingGates: [{name: wait}]", ""),
-            None => spec.to_owned(),
-        };
-        let deleted = if terminating { ", deletionTimestamp: '2025-01-01T00:00:00Z'" } else { "" };
+        let mut spec = self.spec.trim_end_matches(", PORT").to_owned();
+        if is_bound {
+            // A gate is lifted before a pod is bound.
+            spec = spec.replace(", schedulingGates: [{name: wait}]", "");
+        }
         format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, labels: {{{labels}}}{group}{deleted}}}, spec: {{schedulerName: kube-batch, {spec}{node_name}, containers: [{{name: main, image: app, resources: {{requests: {{{requests}}}}}{port}}}]}}, status: {{phase: {phase}}}}}",
-            labels = self.labels,
-            requests = self.requests,
+            "schedulerName: kube-batch, {spec}, containers: [{{name: main, image: app, resources: {{requests: {{{}}}}}{port}}}]",
+            self.requests
         )
     }
 }

@@ -22,22 +22,14 @@ use kube_batch_tests::worlds::RandomWorld;
 
 #[test]
 fn worlds_keep_the_rules() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds: Vec<u64> = match number("KUBE_BATCH_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(500)).collect(),
-    };
+    let seeds = seeds();
     let mut tally = Tally::default();
     for seed in &seeds {
         let seed = *seed;
         let world = RandomWorld::draw(seed);
         match try_world(&world) {
             Ok(played) => tally.add(&played),
-            Err(why) => {
-                let small = shrink(world);
-                let why = try_world(&small).err().unwrap_or(why);
-                panic!("SEED={seed}: {why}\n\n{}", small.case());
-            }
+            Err(why) => fail(world, why, &|world| try_world(world).err()),
         }
     }
     println!("{tally:?}");
@@ -47,6 +39,63 @@ fn worlds_keep_the_rules() {
     assert!(seeds.len() < 100 || tally.promises > seeds.len() / 20, "{tally:?}");
 }
 
+fn seeds() -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("KUBE_BATCH_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(500)).collect(),
+    }
+}
+
+/// Nobody leaves for nothing: whoever was promised room has it in the next cycle, or is promised it
+/// again; and once nothing changes any more, evictions end and no promise is left.
+#[test]
+fn victims_do_not_die_in_vain() {
+    let seeds = seeds();
+    let mut tally = Tally::default();
+    for seed in &seeds {
+        let world = RandomWorld::draw_contended(*seed);
+        match try_world(&world) {
+            Ok(played) => {
+                if let Some(why) = in_vain(&played) {
+                    let fault = |world: &RandomWorld| in_vain(&try_world(world).ok()?);
+                    fail(world, why, &fault);
+                }
+                tally.add(&played);
+            }
+            Err(why) => fail(world, why, &|world| try_world(world).err()),
+        }
+    }
+    println!("{tally:?}");
+    assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 4, "{tally:?}");
+    assert!(seeds.len() < 100 || tally.promises > seeds.len() / 4, "{tally:?}");
+}
+
+/// The first promise that was forgotten; or what goes on although nothing changes.
+fn in_vain(cycles: &[Cycle]) -> Option<String> {
+    for (at, pair) in cycles.windows(2).enumerate() {
+        let [before, after] = pair else { continue };
+        let kept: Vec<&ObjectKey> = after
+            .decisions
+            .iter()
+            .filter_map(|decision| match decision {
+                Decision::Bind { pod, .. } | Decision::Nominate { pod, .. } => Some(&pod.key),
+                Decision::Evict { .. } | Decision::Withdraw { .. } => None,
+            })
+            .collect();
+        for decision in &before.decisions {
+            if let Decision::Nominate { pod, node } = decision
+                && !kept.contains(&&pod.key)
+            {
+                let (pod, at) = (&pod.key, at + 2);
+                return Some(format!("{pod} was promised {node}, and nothing in cycle {at}"));
+            }
+        }
+    }
+    let last = cycles.last()?;
+    (!last.decisions.is_empty()).then(|| format!("there is no end: {:?}", last.decisions))
+}
+
 /// How much has happened.
 #[derive(Debug, Default)]
 struct Tally {
@@ -54,6 +103,7 @@ struct Tally {
     binds: usize,
     evictions: usize,
     promises: usize,
+    withdrawals: usize,
 }
 
 impl Tally {
@@ -64,13 +114,22 @@ impl Tally {
                 Decision::Bind { .. } => self.binds += 1,
                 Decision::Evict { .. } => self.evictions += 1,
                 Decision::Nominate { .. } => self.promises += 1,
+                Decision::Withdraw { .. } => self.withdrawals += 1,
             }
         }
     }
 }
 
+/// Shows the smallest part of a world that fails.
+fn fail(world: RandomWorld, why: String, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> ! {
+    let seed = world.seed;
+    let small = shrink(world, fault);
+    let why = fault(&small).unwrap_or(why);
+    panic!("SEED={seed}: {why}\n\n{}", small.case());
+}
+
 /// Leaves out parts as long as the world goes on failing.
-fn shrink(mut world: RandomWorld) -> RandomWorld {
+fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> RandomWorld {
     loop {
         let mut smaller = Vec::new();
         for at in 0..world.changes.len() {
@@ -83,7 +142,7 @@ fn shrink(mut world: RandomWorld) -> RandomWorld {
             candidate.objects.remove(at);
             smaller.push(candidate);
         }
-        match smaller.into_iter().find(|candidate| try_world(candidate).is_err()) {
+        match smaller.into_iter().find(|candidate| fault(candidate).is_some()) {
             Some(candidate) => world = candidate,
             None => return world,
         }
@@ -159,6 +218,7 @@ impl<'a> Checker<'a> {
                 Decision::Bind { pod, node } => (pod, node, TaskStatus::Allocated),
                 Decision::Nominate { pod, node } => (pod, node, TaskStatus::Pipelined),
                 Decision::Evict { pod, node, .. } => (pod, node, TaskStatus::Releasing),
+                Decision::Withdraw { .. } => continue,
             };
             let task = checker.tasks[&pod.key];
             let nodes = &picture.nodes.facts;
@@ -178,9 +238,9 @@ impl<'a> Checker<'a> {
         let mut seen = Vec::new();
         for decision in &self.cycle.decisions {
             let (pod, from) = match decision {
-                Decision::Bind { pod, .. } | Decision::Nominate { pod, .. } => {
-                    (pod, TaskStatus::Pending)
-                }
+                Decision::Bind { pod, .. }
+                | Decision::Nominate { pod, .. }
+                | Decision::Withdraw { pod } => (pod, TaskStatus::Pending),
                 Decision::Evict { pod, .. } => (pod, TaskStatus::Running),
             };
             let task = self.tasks[&pod.key];

@@ -1,0 +1,83 @@
+//! Promises from one cycle to the next.
+
+use kube_batch_api::{
+    decision::Decision,
+    name::ObjectKey,
+    yaml::{Limits, parse},
+};
+use kube_batch_cache::{assumed::Assumed, fold};
+use kube_batch_framework::candidates::Search;
+use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+
+/// One node, full of a pod that is worth less than the one that waits.
+const CASE: &str = "
+name: promise
+environment: {terminationCycles: 3}
+config:
+  actions: allocate, preempt
+  tiers:
+  - plugins: [{name: priority}, {name: gang}, {name: predicates}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '1', pods: '9'}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: low, namespace: ns}
+  spec: {schedulerName: kube-batch, nodeName: n1, containers: [{name: c, resources: {requests: {cpu: '1'}}}]}
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: high, namespace: ns}
+  spec: {schedulerName: kube-batch, priority: 9, containers: [{name: c, resources: {requests: {cpu: '1'}}}]}
+steps:
+- cycles: 1
+";
+
+/// The world after the cycle in which the waiting pod was promised the node.
+fn simulation() -> Simulation {
+    let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML")).expect("a case");
+    let mut world = World::new(case.environment, case.options.clone());
+    for object in &case.objects {
+        world.apply(object.value.clone()).expect("a good object");
+    }
+    let mut simulation = Simulation::new(world, case.conf.clone(), Search::Index);
+    simulation.cycle(&mut |_| {});
+    simulation
+}
+
+fn high() -> ObjectKey {
+    ObjectKey::new("ns", "high")
+}
+
+fn nominated(simulation: &Simulation) -> Option<String> {
+    let facts = simulation.world.store.pods.get(&high()).expect("it is there");
+    facts.nominated_node.as_ref().map(ToString::to_string)
+}
+
+#[test]
+fn a_promise_that_cannot_be_kept_is_withdrawn() {
+    let mut simulation = simulation();
+    assert_eq!(nominated(&simulation).as_deref(), Some("n1"));
+    assert!(simulation.world.store.nodes.delete(&"n1".into()));
+    let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
+    let [Decision::Withdraw { pod }] = decisions.as_slice() else { panic!("{decisions:?}") };
+    assert_eq!(pod.key, high());
+    assert_eq!(nominated(&simulation), None);
+}
+
+#[test]
+fn a_promise_in_flight_is_kept_like_one_that_arrived() {
+    let mut simulation = simulation();
+    let arrived = simulation.world.snapshot().cluster.tasks.nominated;
+    let mut assumed = Assumed::default();
+    for decision in &simulation.last().expect("one cycle").cycle.decisions {
+        if matches!(decision, Decision::Nominate { .. }) {
+            assumed.note(decision, simulation.world.now());
+        }
+    }
+    simulation.world.change_pod(&high(), |facts| facts.nominated_node = None);
+    let world = &simulation.world;
+    let in_flight = fold::snapshot(&world.store, &assumed, world.options()).cluster.tasks.nominated;
+    assert!(arrived.values().any(Option::is_some));
+    assert_eq!(arrived, in_flight);
+}
