@@ -148,7 +148,10 @@ pub(crate) fn make_room<H: Hunt>(
     if !within_capability && !H::SAME_QUEUE {
         return false;
     }
-    if statement.session().cluster().tasks.facts[task].never_preempts {
+    let cluster = statement.session().cluster();
+    // A task that asks for nothing waits for backfill: allocate has nothing it could not give it.
+    // Parity: see docs/parity.md#p1.
+    if cluster.tasks.facts[task].never_preempts || cluster.request(task).is_best_effort() {
         return false;
     }
     let Some((node, victims)) = best_hunt(hunt, statement, residents, task, class) else {
