@@ -66,7 +66,7 @@ fn fair_pass(
 
 fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
     let held_back = session.held_back();
-    let mut lending = Lending { idle: session.cluster().nodes.idle.total(), held_back };
+    let mut lending = Lending { idle: session.cluster().room_now(), held_back };
     while let Some(queue) = turns.next_queue(session) {
         if let Some(job) = turns.next_job(session, queue) {
             if turn(session, job, waiting, &mut Room::Lent(&mut lending)) {

@@ -59,7 +59,7 @@ impl Room<'_> {
 /// What may still be lent.
 #[derive(Debug)]
 pub(crate) struct Lending {
-    /// Idle in the whole cluster, as moves of this pass leave it.
+    /// Idle in the whole cluster and promised to nobody, as moves of this pass leave it.
     pub(crate) idle: Row,
     /// What must stay idle, by dimension.
     pub(crate) held_back: Row,
@@ -224,7 +224,8 @@ fn place_one(
 }
 
 impl Lending {
-    /// Whether the room is there, but not for lending.
+    /// Whether the room is there, but not for lending. Where less than the request is left in the
+    /// whole cluster, it fits on no node.
     fn withholds(&self, request: &Request) -> bool {
         request.shared().any(|(dim, amount)| {
             let left = self.idle[dim] - amount;

@@ -21,7 +21,7 @@ use crate::{
     },
     name::{JobKey, Name, ObjectKey},
     reason::JobProblem,
-    resource::{Dimensions, Ledger, Request},
+    resource::{Dimensions, Ledger, Request, Row},
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
@@ -363,6 +363,34 @@ impl Cluster {
     /// The name of a node.
     pub fn node_name(&self, node: NodeIdx) -> &Name {
         &self.nodes.facts[node].name
+    }
+
+    /// What is idle on all nodes together and promised to nobody.
+    ///
+    /// A node that is over-committed has nothing, and takes nothing away from what others have.
+    pub fn room_now(&self) -> Row {
+        self.room(Ord::min)
+    }
+
+    /// What is promised to nobody on all nodes together, once what is being released is gone.
+    pub fn room_later(&self) -> Row {
+        self.room(|_, coming| coming)
+    }
+
+    /// The sum over all nodes of what `of_node` makes of what is idle, and of what will be and is
+    /// not promised; at least 0 for each node.
+    fn room(&self, of_node: impl Fn(i64, i64) -> i64) -> Row {
+        let mut total = Row::zero(self.dimensions.len());
+        let nodes = &self.nodes;
+        for node in nodes.facts.ids() {
+            for dim in self.dimensions.ids() {
+                let at = dim.at();
+                let idle = nodes.idle[node][at];
+                let coming = idle + nodes.releasing[node][at] - nodes.pipelined[node][at];
+                total[dim] += of_node(idle, coming).max(0);
+            }
+        }
+        total
     }
 
     /// Checks the picture against itself: every ledger and count must follow from the placements.
