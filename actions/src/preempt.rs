@@ -15,6 +15,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
+    resource::Row,
 };
 use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
@@ -25,10 +26,14 @@ use crate::victims::{Hunt, Residents, turn};
 pub struct Preempt;
 
 /// Victims of other jobs of the queue.
-struct BetweenJobs;
+struct BetweenJobs<'a> {
+    held_back: Option<&'a Row>,
+}
 
 /// Victims of the same job.
-struct InsideJob;
+struct InsideJob<'a> {
+    held_back: Option<&'a Row>,
+}
 
 impl Action for Preempt {
     fn name(&self) -> &'static str {
@@ -37,12 +42,19 @@ impl Action for Preempt {
 
     fn execute(&self, session: &mut Session) {
         let mut residents = Residents::new(session.cluster());
+        let held_back = session.held_back();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
-            between_jobs(session, &mut turns, &mut residents, queue);
-            inside_jobs(session, &mut residents, queue);
+            between_jobs(session, &mut turns, &mut residents, queue, &held_back);
+            inside_jobs(session, &mut residents, queue, &held_back);
         }
     }
+}
+
+/// What the queue must leave to others, if it holds what it deserves and there is anything.
+fn held_from<'a>(session: &Session, queue: QueueIdx, held_back: &'a Row) -> Option<&'a Row> {
+    let something = held_back.iter().any(|amount| *amount > 0);
+    (something && session.overused(queue)).then_some(held_back)
 }
 
 fn between_jobs(
@@ -50,28 +62,35 @@ fn between_jobs(
     turns: &mut Turns,
     residents: &mut Residents,
     queue: QueueIdx,
+    held_back: &Row,
 ) {
     let mut waiting = BTreeMap::new();
     while let Some(job) = turns.next_job(session, queue) {
-        if turn(&BetweenJobs, session, residents, job, &mut waiting) {
+        let hunt = BetweenJobs { held_back: held_from(session, queue, held_back) };
+        if turn(&hunt, session, residents, job, &mut waiting) {
             turns.put_back_job(session, job);
         }
     }
 }
 
 // Parity: see docs/parity.md#p7.
-fn inside_jobs(session: &mut Session, residents: &mut Residents, queue: QueueIdx) {
+fn inside_jobs(session: &mut Session, residents: &mut Residents, queue: QueueIdx, held_back: &Row) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.job_order(*l, *r));
     for job in jobs {
-        turn(&InsideJob, session, residents, job, &mut BTreeMap::new());
+        let hunt = InsideJob { held_back: held_from(session, queue, held_back) };
+        turn(&hunt, session, residents, job, &mut BTreeMap::new());
     }
 }
 
-impl Hunt for BetweenJobs {
+impl Hunt for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
+
+    fn held_back(&self) -> Option<&Row> {
+        self.held_back
+    }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.queue_of(victim).is_some()
@@ -84,9 +103,13 @@ impl Hunt for BetweenJobs {
     }
 }
 
-impl Hunt for InsideJob {
+impl Hunt for InsideJob<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
+
+    fn held_back(&self) -> Option<&Row> {
+        self.held_back
+    }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.tasks.job[victim] == cluster.tasks.job[task]

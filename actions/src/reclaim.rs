@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
+use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::Row};
 use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
 use crate::victims::{Hunt, Residents, turn};
@@ -48,6 +48,11 @@ impl Action for Reclaim {
 impl Hunt for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
     const SAME_QUEUE: bool = false;
+
+    fn held_back(&self) -> Option<&Row> {
+        // An overused queue does not reclaim.
+        None
+    }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.queue_of(victim).is_some() && cluster.queue_of(victim) != cluster.queue_of(task)

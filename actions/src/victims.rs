@@ -35,6 +35,10 @@ pub(crate) trait Hunt {
     /// Whether every policy lets the victim go.
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
 
+    /// What must be left of room that no victim frees, by dimension, for a queue that holds what it
+    /// deserves. `None` for any other: it is entitled to what it finds.
+    fn held_back(&self) -> Option<&Row>;
+
     /// Whether victims are of the task's own queue: what they held no longer counts against its
     /// capability. Otherwise those of the queue with the highest share as it is now go first.
     const SAME_QUEUE: bool;
@@ -91,6 +95,11 @@ pub(crate) fn turn<H: Hunt>(
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
     let one_task = session.job_pipelined(job);
     let mut statement = session.statement(job);
+    let room = hunt.held_back().map(|_| statement.session().cluster().room_later());
+    let draws_on_others = |statement: &Statement<'_>, task| {
+        let limit = room.as_ref().zip(hunt.held_back());
+        limit.is_some_and(|(before, held)| draws_on(statement.session(), task, before, held))
+    };
     let mut unfit = Vec::new();
     while let Some(task) = tasks.pop_front() {
         let cluster = statement.session().cluster();
@@ -99,7 +108,8 @@ pub(crate) fn turn<H: Hunt>(
             continue;
         }
         let start = statement.savepoint();
-        if !make_room(hunt, &mut statement, residents, task) {
+        if !make_room(hunt, &mut statement, residents, task) || draws_on_others(&statement, task) {
+            statement.rollback_to(start);
             unfit.push(kind);
             let missing = statement.session().tasks_missing(job) as usize;
             let cluster = statement.session().cluster();
@@ -123,6 +133,14 @@ pub(crate) fn turn<H: Hunt>(
         statement.rollback_to(start);
     }
     false
+}
+
+/// Whether the task has a place by room that was there before and that others are entitled to.
+// Parity: as allocate lends, see docs/parity.md#a9.
+fn draws_on(session: &Session, task: TaskIdx, before: &Row, held_back: &Row) -> bool {
+    let after = session.cluster().room_later();
+    let mut amounts = session.cluster().request(task).shared();
+    amounts.any(|(dim, _)| after[dim] < before[dim] && after[dim] < held_back[dim])
 }
 
 /// What two waiting tasks of a job must share for one's failure to be the other's.
