@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::name::{JobKey, Name, ObjectKey};
 
 /// A pod, as decisions name it.
@@ -13,6 +15,15 @@ pub struct PodRef {
     pub key: ObjectKey,
 }
 
+/// What becomes of a volume claim whose pod is bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimChoice {
+    /// The claim.
+    pub claim: ObjectKey,
+    /// The volume it gets; `None` if its provisioner is to make one for the node.
+    pub volume: Option<Name>,
+}
+
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -22,6 +33,8 @@ pub enum Decision {
         pod: PodRef,
         /// The node.
         node: Name,
+        /// What its claims get that waited for it.
+        claims: Vec<ClaimChoice>,
     },
     /// Delete a running pod, so that another gets its room.
     Evict {

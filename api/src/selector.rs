@@ -236,6 +236,11 @@ pub struct NodeTerm {
 }
 
 impl NodeTerm {
+    /// A term that asks for labels alone.
+    pub fn of_labels(requirements: &[Requirement]) -> Self {
+        Self { expressions: requirements.to_vec(), fields: Vec::new(), names: Vec::new() }
+    }
+
     /// Reads a term.
     pub fn from_api(term: &NodeSelectorTerm) -> Self {
         let expressions = term.match_expressions.iter().flatten().map(parse_node_requirement);

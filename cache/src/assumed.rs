@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
-    decision::{Decision, PodRef},
+    decision::{ClaimChoice, Decision, PodRef},
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
@@ -22,6 +22,9 @@ pub enum InFlight {
     Bind {
         /// The node.
         node: Name,
+        /// What its claims get.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        claims: Vec<ClaimChoice>,
     },
     /// It is being deleted.
     Evict,
@@ -49,7 +52,9 @@ impl Assumed {
     /// Notes a decision before it is sent. A promise gives way to anything else in flight.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) {
         let (pod, in_flight) = match decision {
-            Decision::Bind { pod, node } => (pod, InFlight::Bind { node: node.clone() }),
+            Decision::Bind { pod, node, claims } => {
+                (pod, InFlight::Bind { node: node.clone(), claims: claims.clone() })
+            }
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
             Decision::Nominate { pod, node } if self.is_free_to_promise(pod) => {
                 (pod, InFlight::Nominate { node: node.clone() })
@@ -112,7 +117,9 @@ impl Assumed {
             let Some(facts) = known else { return false };
             let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
             match in_flight {
-                InFlight::Bind { .. } => waits,
+                InFlight::Bind { node, claims } => {
+                    waits || claims.iter().any(|choice| !is_settled(store, choice, node))
+                }
                 InFlight::Nominate { node } => waits && facts.nominated_node.as_ref() != Some(node),
                 InFlight::Evict => matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
             }
@@ -133,6 +140,14 @@ impl Assumed {
         }
         expired
     }
+}
+
+/// Whether the facts show what a claim got, or that it is gone.
+fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
+    store.claims.get(&choice.claim).is_none_or(|claim| match &choice.volume {
+        Some(_) => claim.volume.is_some(),
+        None => claim.volume.is_some() || claim.selected_node.as_ref() == Some(node),
+    })
 }
 
 #[cfg(test)]
@@ -183,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_promise_gives_way_to_a_binding() {
-        let bind = Decision::Bind { pod: pod(), node: "n".into() };
-        let bound = Some(&InFlight::Bind { node: "n".into() });
+        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
+        let bound = Some(&InFlight::Bind { node: "n".into(), claims: Vec::new() });
         assert_eq!(noted(&[promise("n"), bind.clone()]).get(&pod().uid), bound);
         let withdraw = Decision::Withdraw { pod: pod() };
         assert_eq!(noted(&[bind, promise("m"), withdraw]).get(&pod().uid), bound);

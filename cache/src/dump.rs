@@ -273,6 +273,7 @@ impl Loader {
 
 #[cfg(test)]
 mod tests {
+    use kube_batch_api::decision::ClaimChoice;
     use serde_json::json;
 
     use super::*;
@@ -306,7 +307,9 @@ mod tests {
     fn assumed() -> Assumed {
         let mut assumed = Assumed::default();
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        assumed.insert(pod("a"), InFlight::Bind { node: "n".into() }, Timestamp::UNIX_EPOCH);
+        let claim = ClaimChoice { claim: ObjectKey::new("ns", "c"), volume: Some("v".into()) };
+        let bind = InFlight::Bind { node: "n".into(), claims: vec![claim] };
+        assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("c"), InFlight::Nominate { node: "n".into() }, Timestamp::UNIX_EPOCH);
         assumed

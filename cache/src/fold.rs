@@ -17,6 +17,7 @@ use kube_batch_api::{
     },
     column::{ClassIdx, Column, JobIdx, MatcherIdx, NodeIdx, QueueIdx, TaskIdx},
     crd::ApiVersion,
+    decision::ClaimChoice,
     facts::{
         class::{PodMatcher, PodTemplate},
         group::GroupFacts,
@@ -155,7 +156,7 @@ pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> 
         queues,
         jobs,
         tasks,
-        storage: Arc::new(fold_storage(store)),
+        storage: Arc::new(fold_storage(store, assumed)),
     };
     for task in cluster.tasks.placement.ids() {
         cluster.book(task);
@@ -415,12 +416,36 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
     }
 }
 
-fn fold_storage(store: &Store) -> Storage {
-    Storage {
+fn fold_storage(store: &Store, assumed: &Assumed) -> Storage {
+    let mut storage = Storage {
         volumes: store.volumes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         claims: store.claims.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         classes: store.storage_classes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         csi_nodes: store.csi_nodes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
+    };
+    for (_, in_flight, _) in assumed.iter() {
+        if let InFlight::Bind { node, claims } = in_flight {
+            for choice in claims {
+                settle_claim(&mut storage, choice, node);
+            }
+        }
+    }
+    storage
+}
+
+/// Shows a claim as it will be once its choice has arrived: bound to its volume, or waiting for one
+/// on the node.
+fn settle_claim(storage: &mut Storage, choice: &ClaimChoice, node: &Name) {
+    let claim = storage.claims.get_mut(&choice.claim).filter(|claim| claim.volume.is_none());
+    let Some(claim) = claim.map(Arc::make_mut) else { return };
+    let Some(volume) = &choice.volume else {
+        claim.selected_node = Some(node.clone());
+        return;
+    };
+    claim.volume = Some(volume.clone());
+    claim.bind_completed = true;
+    if let Some(volume) = storage.volumes.get_mut(volume).map(Arc::make_mut) {
+        volume.claim = Some((claim.key.clone(), Some(claim.uid.clone())));
     }
 }
 
@@ -434,7 +459,7 @@ fn push_task(
     options: &SnapshotOptions,
 ) -> TaskIdx {
     let (status, node) = match assumed.get(&facts.uid) {
-        Some(InFlight::Bind { node }) if facts.status == TaskStatus::Pending => {
+        Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
             (TaskStatus::Binding, Some(node))
         }
         Some(InFlight::Evict) if facts.status == TaskStatus::Running => {

@@ -13,6 +13,7 @@ use std::{cmp::Ordering, ops};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    decision::ClaimChoice,
     name::Name,
     reason::{JobProblem, Unfit},
     resource::{Row, Share},
@@ -423,6 +424,12 @@ pub trait Plugin: Send {
         Ok(())
     }
 
+    /// What the claims of a task that wait for it get on the node where the task stands. Asked when
+    /// the task is bound.
+    fn claim_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<ClaimChoice> {
+        Vec::new()
+    }
+
     /// The scores the plugin gives nodes for the class. Asked once in a cycle.
     ///
     /// A term that cannot tell nodes apart for the class is better left out. The index follows a
@@ -704,6 +711,12 @@ impl Policy {
             .map(|at| (at, self.plugin(at).sensitivities(cluster, class)))
             .filter(|(_, sensitivities)| *sensitivities != Sensitivities::NONE)
             .collect()
+    }
+
+    /// The first plugin that has an answer speaks.
+    pub(crate) fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
+        let answers = self.asked(Question::Predicate).map(|p| p.claim_choices(cluster, task));
+        answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
     }
 
     /// The terms of all plugins that score.

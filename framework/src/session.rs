@@ -8,7 +8,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    decision::{Decision, PodRef},
+    decision::{ClaimChoice, Decision, PodRef},
     name::Name,
     reason::FitReport,
     resource::{Row, Share},
@@ -327,6 +327,11 @@ impl Session {
     pub(crate) fn place_of(&self, task: TaskIdx) -> (PodRef, Name) {
         let node = self.cluster.tasks.placement[task].node.expect("the task has a place");
         (self.cluster.pod(task), self.cluster.node_name(node).clone())
+    }
+
+    /// What the waiting claims of a task that has a place get there.
+    pub(crate) fn claim_choices(&self, task: TaskIdx) -> Vec<ClaimChoice> {
+        self.policy.claim_choices(&self.cluster, task)
     }
 
     /// Number of moves of jobs so far.

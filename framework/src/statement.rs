@@ -209,7 +209,10 @@ impl<'s> Statement<'s> {
         for made in std::mem::take(&mut self.moves) {
             let (pod, node) = self.session.place_of(made.task);
             let decision = match made.intent {
-                Intent::Allocate if is_ready => Decision::Bind { pod, node },
+                Intent::Allocate if is_ready => {
+                    let claims = self.session.claim_choices(made.task);
+                    Decision::Bind { pod, node, claims }
+                }
                 Intent::Allocate | Intent::Pipeline => {
                     held.push(made);
                     continue;

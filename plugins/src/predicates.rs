@@ -31,7 +31,8 @@ mod zone;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx},
+    column::{ClassIdx, Column, NodeIdx, TaskIdx},
+    decision::ClaimChoice,
     name::Name,
     reason::Unfit,
 };
@@ -216,6 +217,10 @@ impl Plugin for Predicates {
 
     fn class_admitted(&self, _cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
         self.refusals[self.profiles.of(class)].clone().map_or(Ok(()), Err)
+    }
+
+    fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
+        self.waiting_claims.choices(self.profiles.of_task(cluster, task))
     }
 
     fn sensitivities(&self, _cluster: &Cluster, class: ClassIdx) -> Sensitivities {

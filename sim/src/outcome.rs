@@ -171,7 +171,7 @@ impl CycleOutcome {
             |pod: &ObjectKey, node: &str| Placement { pod: pod.to_string(), node: node.to_owned() };
         for decision in &cycle.decisions {
             match decision {
-                Decision::Bind { pod, node } => outcome.binds.push(placement(&pod.key, node)),
+                Decision::Bind { pod, node, .. } => outcome.binds.push(placement(&pod.key, node)),
                 Decision::Nominate { pod, node } => {
                     outcome.pipelined.push(placement(&pod.key, node));
                 }

@@ -8,9 +8,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
-    decision::{Decision, EvictReason},
-    facts::pod::TaskFacts,
+    decision::{ClaimChoice, Decision, EvictReason},
+    facts::{
+        pod::TaskFacts,
+        storage::{ClaimFacts, VolumeFacts},
+    },
     name::{JobKey, Name, ObjectKey},
+    selector::{Labels, NodeTerm},
     status::TaskStatus,
 };
 use kube_batch_cache::{
@@ -170,11 +174,16 @@ impl World {
         self.now = self.now.max(taken);
         self.store.absorb(store);
         for (pod, in_flight, _) in assumed.iter() {
+            if let InFlight::Bind { node, claims } = in_flight {
+                self.bind_claims(claims, node);
+            }
             self.change_pod(&pod.key, |facts| match in_flight {
                 _ if facts.uid != pod.uid => {}
-                InFlight::Bind { node } => {
-                    facts.node = Some(node.clone());
-                    facts.status = TaskStatus::Bound;
+                InFlight::Bind { node, .. } => {
+                    if facts.status == TaskStatus::Pending {
+                        facts.node = Some(node.clone());
+                        facts.status = TaskStatus::Bound;
+                    }
                 }
                 InFlight::Evict => facts.status = TaskStatus::Releasing,
                 InFlight::Nominate { node } => facts.nominated_node = Some(node.clone()),
@@ -283,8 +292,9 @@ impl World {
 
     fn carry_out(&mut self, decision: &Decision) {
         match decision {
-            Decision::Bind { pod, node } => {
+            Decision::Bind { pod, node, claims } => {
                 self.remember_group(&pod.key);
+                self.bind_claims(claims, node);
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
                     facts.status = TaskStatus::Bound;
@@ -325,6 +335,52 @@ impl World {
             Decision::Withdraw { pod } => {
                 self.change_pod(&pod.key, |facts| facts.nominated_node = None);
             }
+        }
+    }
+
+    /// Claims get their volumes, as the volume controller and provisioners have it.
+    fn bind_claims(&mut self, claims: &[ClaimChoice], node: &Name) {
+        for choice in claims {
+            let Some(claim) = self.store.claims.get(&choice.claim) else { continue };
+            let mut claim = ClaimFacts::clone(claim);
+            let known = choice.volume.as_ref().and_then(|volume| self.store.volumes.get(volume));
+            let mut volume = match known {
+                Some(volume) => VolumeFacts::clone(volume),
+                None => self.provision(&claim, node),
+            };
+            volume.claim = Some((claim.key.clone(), Some(claim.uid.clone())));
+            volume.available = false;
+            claim.volume = Some(volume.name.clone());
+            claim.bind_completed = true;
+            self.store.volumes.apply(volume.name.clone(), volume);
+            self.store.claims.apply(claim.key.clone(), claim);
+        }
+    }
+
+    /// A volume made for a claim; it can be reached from where volumes of its class that are made
+    /// for the node can be.
+    fn provision(&self, claim: &ClaimFacts, node: &Name) -> VolumeFacts {
+        let class = claim.class.clone().unwrap_or_default();
+        let name = Name::from(format!("pvc-{}", claim.uid));
+        let facts = self.store.storage_classes.get(&class);
+        let labels = self.store.nodes.get(node).map(|node| &node.labels);
+        let mut places: Vec<NodeTerm> = Vec::new();
+        for place in facts.iter().flat_map(|class| &class.topologies) {
+            if labels.is_some_and(|labels| place.matches(labels)) {
+                places.push(NodeTerm::of_labels(place.requirements()));
+            }
+        }
+        VolumeFacts {
+            labels: Labels::default(),
+            capacity_bytes: claim.request_bytes,
+            access_modes: claim.access_modes.clone(),
+            volume_mode: claim.volume_mode.clone(),
+            node_affinity: (!places.is_empty()).then_some(places),
+            claim: None,
+            available: true,
+            csi: facts.map(|class| (class.provisioner.clone(), name.clone())),
+            class,
+            name,
         }
     }
 

@@ -215,7 +215,7 @@ impl<'a> Checker<'a> {
         let mut checker = Self { conf, picture, cycle, tasks, after: picture.clone() };
         for decision in &cycle.decisions {
             let (pod, node, status) = match decision {
-                Decision::Bind { pod, node } => (pod, node, TaskStatus::Allocated),
+                Decision::Bind { pod, node, .. } => (pod, node, TaskStatus::Allocated),
                 Decision::Nominate { pod, node } => (pod, node, TaskStatus::Pipelined),
                 Decision::Evict { pod, node, .. } => (pod, node, TaskStatus::Releasing),
                 Decision::Withdraw { .. } => continue,

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::{
     column::{Column, NodeIdx},
+    decision::ClaimChoice,
     facts::storage::ClaimFacts,
     name::ObjectKey,
     reason::Unfit,
@@ -42,6 +43,7 @@ row_type! {
 pub(super) struct WaitingClaims {
     of_profile: Column<Profile, Vec<Waiting>>,
     demands: Column<Waiting, Demand>,
+    keys: Column<Waiting, ObjectKey>,
     rows: BTreeMap<ObjectKey, Waiting>,
     supply: Supply,
     /// What tasks placed before have settled.
@@ -76,6 +78,7 @@ impl WaitingClaims {
                 None => {
                     let row = self.demands.push(self.supply.demand(compiler, claim));
                     self.settled.push(None);
+                    self.keys.push(claim.key.clone());
                     self.rows.insert(claim.key.clone(), row);
                     row
                 }
@@ -123,6 +126,17 @@ impl WaitingClaims {
             }
             None => self.supply.choose(labels, &self.demands[claim], node, chosen),
         }
+    }
+
+    /// What the claims of a task of the profile that has a place get.
+    pub(super) fn choices(&self, profile: Profile) -> Vec<ClaimChoice> {
+        let claims = self.of_profile[profile].iter();
+        let choices = claims.filter_map(|claim| {
+            let settled = self.settled[*claim]?;
+            let volume = settled.volume.map(|volume| self.supply.name(volume).clone());
+            Some(ClaimChoice { claim: self.keys[*claim].clone(), volume })
+        });
+        choices.collect()
     }
 
     /// A task of the profile moved.

@@ -248,6 +248,11 @@ impl Supply {
         lists.filter_map(|volumes| volumes.iter().find(is_free)).min().copied()
     }
 
+    /// The name of a volume.
+    pub(super) fn name(&self, volume: Free) -> &Name {
+        &self.volumes[volume].facts.name
+    }
+
     /// Takes a volume, or gives it back.
     pub(super) fn set_taken(&mut self, volume: Free, is_taken: bool) {
         self.volumes[volume].is_taken = is_taken;

@@ -1,0 +1,106 @@
+//! Claims between the binding of their pod and the word of the volume controller.
+
+use kube_batch_actions::action;
+use kube_batch_api::{
+    decision::{ClaimChoice, Decision},
+    name::ObjectKey,
+    status::TaskStatus,
+    yaml::{Limits, parse},
+};
+use kube_batch_cache::{assumed::Assumed, fold};
+use kube_batch_framework::{candidates::Search, cycle::run_cycle};
+use kube_batch_sim::{case::Case, world::World};
+
+/// Two pods, each with a claim, and one volume.
+const CASE: &str = "
+name: claims
+config:
+  actions: allocate
+  tiers:
+  - plugins: [{name: priority}, {name: gang}, {name: predicates}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '4', pods: '9'}}}
+- apiVersion: storage.k8s.io/v1
+  kind: StorageClass
+  metadata: {name: local}
+  provisioner: kubernetes.io/no-provisioner
+  volumeBindingMode: WaitForFirstConsumer
+- apiVersion: v1
+  kind: PersistentVolume
+  metadata: {name: pv1}
+  spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: local}
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata: {name: c1, namespace: ns}
+  spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata: {name: c2, namespace: ns}
+  spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: p1, namespace: ns}
+  spec:
+    schedulerName: kube-batch
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+    volumes: [{name: v, persistentVolumeClaim: {claimName: c1}}]
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: p2, namespace: ns}
+  spec:
+    schedulerName: kube-batch
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+    volumes: [{name: v, persistentVolumeClaim: {claimName: c2}}]
+steps:
+- cycles: 1
+";
+
+fn case() -> Case {
+    Case::read(&parse(CASE, &Limits::default()).expect("YAML")).expect("a case")
+}
+
+fn world(case: &Case) -> World {
+    let mut world = World::new(case.environment, case.options.clone());
+    for object in &case.objects {
+        world.apply(object.value.clone()).expect("a good object");
+    }
+    world
+}
+
+/// What a cycle decides that sees the facts of the world and these decisions in flight.
+fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
+    let cluster = fold::snapshot(&world.store, assumed, world.options()).cluster;
+    let actions: Vec<_> =
+        case.conf.actions.iter().map(|name| action(name).expect("known")).collect();
+    let policy = kube_batch_plugins::policy(&case.conf);
+    run_cycle(cluster, policy, &actions, Search::Index, &mut |_| {}).decisions
+}
+
+#[test]
+fn a_volume_in_flight_is_not_given_to_another_claim() {
+    let case = case();
+    let mut world = world(&case);
+    let mut assumed = Assumed::default();
+    let first = decisions(&case, &world, &assumed);
+    let [Decision::Bind { pod, node, claims }] = first.as_slice() else { panic!("{first:?}") };
+    let claim = ObjectKey::new("ns", "c1");
+    assert_eq!(*claims, [ClaimChoice { claim: claim.clone(), volume: Some("pv1".into()) }]);
+
+    assumed.note(&first[0], world.now());
+    assert_eq!(decisions(&case, &world, &assumed), []);
+
+    // The pod is bound, and the claim is not yet.
+    world.change_pod(&pod.key, |facts| {
+        facts.node = Some(node.clone());
+        facts.status = TaskStatus::Bound;
+    });
+    assumed.settle(&world.store);
+    assert_eq!(decisions(&case, &world, &assumed), []);
+
+    let mut bound = (**world.store.claims.get(&claim).expect("it is there")).clone();
+    bound.volume = Some("pv1".into());
+    world.store.claims.apply(claim, bound);
+    assumed.settle(&world.store);
+    assert!(assumed.is_empty());
+}
