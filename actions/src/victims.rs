@@ -20,6 +20,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{Proposal, View},
+    report::Failure,
     session::Session,
     statement::Statement,
 };
@@ -101,6 +102,7 @@ pub(crate) fn turn<H: Hunt>(
         limit.is_some_and(|(before, held)| draws_on(statement.session(), task, before, held))
     };
     let mut unfit = Vec::new();
+    let mut short = None;
     while let Some(task) = tasks.pop_front() {
         let cluster = statement.session().cluster();
         let kind = kind_of(cluster, task);
@@ -108,7 +110,9 @@ pub(crate) fn turn<H: Hunt>(
             continue;
         }
         let start = statement.savepoint();
-        if !make_room(hunt, &mut statement, residents, task) || draws_on_others(&statement, task) {
+        if !make_room(hunt, &mut statement, residents, task, &mut short)
+            || draws_on_others(&statement, task)
+        {
             statement.rollback_to(start);
             unfit.push(kind);
             let missing = statement.session().tasks_missing(job) as usize;
@@ -124,6 +128,10 @@ pub(crate) fn turn<H: Hunt>(
         }
         if statement.n_evicted() > 0 {
             statement.commit();
+            session.note_tried(job);
+            if let Some(short) = short {
+                session.note_failure(job, |_| short);
+            }
             return !tasks.is_empty();
         }
         // Allocate places what needs no victim.
@@ -150,16 +158,21 @@ fn kind_of(cluster: &Cluster, task: TaskIdx) -> (ClassIdx, i32, bool) {
 }
 
 /// Finds the task a place: without victims if it can, else on the node whose victims are worth
-/// least. Says whether it was promised one; the statement holds the moves.
-pub(crate) fn make_room<H: Hunt>(
+/// least. Says whether it was promised one; the statement holds the moves. `short` says why the
+/// first one does not start now.
+fn make_room<H: Hunt>(
     hunt: &H,
     statement: &mut Statement<'_>,
     residents: &mut Residents,
     task: TaskIdx,
+    short: &mut Option<Failure>,
 ) -> bool {
     let class = statement.session().cluster().tasks.class[task];
     let within_capability = statement.session().within_capability(task, &[]).is_ok();
     if within_capability && let Some(choice) = statement.best_node(class) {
+        if choice.view == View::Later {
+            note_short(statement, class, short);
+        }
         statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
         return true;
     }
@@ -175,11 +188,21 @@ pub(crate) fn make_room<H: Hunt>(
     let Some((node, victims)) = best_hunt(hunt, statement, residents, task, class) else {
         return false;
     };
+    note_short(statement, class, short);
     for victim in victims {
         statement.evict(victim, H::REASON).expect("a running task may be evicted");
     }
     statement.pipeline(task, node).expect("a task that waits may be pipelined");
     true
+}
+
+/// Notes why a task of the class does not fit now, unless the job has a reason already.
+fn note_short(statement: &mut Statement<'_>, class: ClassIdx, short: &mut Option<Failure>) {
+    let job = statement.job();
+    let session = statement.session_mut();
+    if short.is_none() && session.failure(job).is_none() {
+        *short = Some(Failure::Unfit(session.explain(class)));
+    }
 }
 
 /// What a set of victims is worth: less is better.

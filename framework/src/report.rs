@@ -310,6 +310,7 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
         let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
         cluster.queues.facts[queue].name.clone()
     };
+    let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
         Some(Failure::Capability(dim)) => format!(
@@ -321,6 +322,9 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
             "queue \"{}\" holds what it deserves, and what is idle is kept for queues that hold less",
             queue()
         ),
+        None if !session.was_tried(job) && n_leaving > 0 => {
+            format!("{n_leaving} pod(s) are being terminated")
+        }
         None if !session.was_tried(job)
             && session.overused(
                 cluster.jobs.queue[job].expect("a job that is scheduled has a queue"),
