@@ -101,12 +101,12 @@ pub(crate) fn turn<H: Hunt>(
         let limit = room.as_ref().zip(hunt.held_back());
         limit.is_some_and(|(before, held)| draws_on(statement.session(), task, before, held))
     };
-    let mut unfit = Vec::new();
+    let mut refused = Refused::default();
     let mut short = None;
     while let Some(task) = tasks.pop_front() {
-        let cluster = statement.session().cluster();
-        let kind = kind_of(cluster, task);
-        if unfit.contains(&kind) || !cluster.is_waiting(task) {
+        if !statement.session().cluster().is_waiting(task)
+            || refused.passes_over(&mut statement, task)
+        {
             continue;
         }
         let start = statement.savepoint();
@@ -114,19 +114,20 @@ pub(crate) fn turn<H: Hunt>(
             || draws_on_others(&statement, task)
         {
             statement.rollback_to(start);
-            unfit.push(kind);
-            let missing = statement.session().tasks_missing(job) as usize;
-            let cluster = statement.session().cluster();
-            let left = tasks.iter().filter(|task| !unfit.contains(&kind_of(cluster, **task)));
-            if !one_task && left.count() < missing {
+            refused.add(&mut statement, task);
+            if !one_task && !refused.can_reach_minimum(&statement, tasks) {
                 break;
             }
             continue;
         }
+        let is_paid = statement.n_evicted() > 0;
+        if !statement.is_pipelined() || is_paid {
+            refused.reopen(&mut statement, tasks);
+        }
         if !statement.is_pipelined() {
             continue;
         }
-        if statement.n_evicted() > 0 {
+        if is_paid {
             statement.commit();
             session.note_tried(job);
             if let Some(short) = short {
@@ -143,18 +144,75 @@ pub(crate) fn turn<H: Hunt>(
     false
 }
 
+/// What two waiting tasks of a job must share for one's failure to be the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    class: ClassIdx,
+    priority: i32,
+    never_preempts: bool,
+}
+
+impl Kind {
+    fn of(cluster: &Cluster, task: TaskIdx) -> Self {
+        Self {
+            class: cluster.tasks.class[task],
+            priority: cluster.tasks.priority[task],
+            never_preempts: cluster.tasks.facts[task].never_preempts,
+        }
+    }
+}
+
+/// Tasks of a job for which no room can be made.
+#[derive(Debug, Default)]
+struct Refused {
+    kinds: Vec<Kind>,
+    /// Those that another task of the job may help to a place, in their order.
+    open: Vec<TaskIdx>,
+}
+
+impl Refused {
+    fn add(&mut self, statement: &mut Statement<'_>, task: TaskIdx) {
+        let kind = Kind::of(statement.session().cluster(), task);
+        self.kinds.push(kind);
+        if statement.session_mut().is_open_to_change(kind.class) {
+            self.open.push(task);
+        }
+    }
+
+    /// Whether the task need not be tried, as one of its kind failed.
+    fn passes_over(&mut self, statement: &mut Statement<'_>, task: TaskIdx) -> bool {
+        let kind = Kind::of(statement.session().cluster(), task);
+        let is_refused = self.kinds.contains(&kind);
+        if is_refused && statement.session_mut().is_open_to_change(kind.class) {
+            self.open.push(task);
+        }
+        is_refused
+    }
+
+    /// Whether the minimum can be reached without those that nothing can help.
+    fn can_reach_minimum(&self, statement: &Statement<'_>, tasks: &VecDeque<TaskIdx>) -> bool {
+        let cluster = statement.session().cluster();
+        let missing = statement.session().tasks_missing(statement.job()) as usize;
+        let untried = tasks.iter().filter(|task| !self.kinds.contains(&Kind::of(cluster, **task)));
+        untried.count() + self.open.len() >= missing
+    }
+
+    /// A task was placed: those that it may have helped go first among the tasks to be tried.
+    // Parity: as in allocate, see docs/parity.md#a2.
+    fn reopen(&mut self, statement: &mut Statement<'_>, tasks: &mut VecDeque<TaskIdx>) {
+        self.kinds.retain(|kind| !statement.session_mut().is_open_to_change(kind.class));
+        for task in self.open.drain(..).rev() {
+            tasks.push_front(task);
+        }
+    }
+}
+
 /// Whether the task has a place by room that was there before and that others are entitled to.
 // Parity: as allocate lends, see docs/parity.md#a9.
 fn draws_on(session: &Session, task: TaskIdx, before: &Row, held_back: &Row) -> bool {
     let after = session.cluster().room_later();
     let mut amounts = session.cluster().request(task).shared();
     amounts.any(|(dim, _)| after[dim] < before[dim] && after[dim] < held_back[dim])
-}
-
-/// What two waiting tasks of a job must share for one's failure to be the other's.
-fn kind_of(cluster: &Cluster, task: TaskIdx) -> (ClassIdx, i32, bool) {
-    let never_preempts = cluster.tasks.facts[task].never_preempts;
-    (cluster.tasks.class[task], cluster.tasks.priority[task], never_preempts)
 }
 
 /// Finds the task a place: without victims if it can, else on the node whose victims are worth
