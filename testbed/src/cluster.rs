@@ -447,6 +447,11 @@ impl ControlPlane {
         audit::read(&self.audit_log())
     }
 
+    /// The process id of a server, if it runs.
+    pub fn process_id(&self, server: Server) -> Option<u32> {
+        self.processes.get(&server).map(Process::id)
+    }
+
     /// Process ids of the servers that run.
     pub fn process_ids(&self) -> Vec<u32> {
         self.processes.values().map(Process::id).collect()

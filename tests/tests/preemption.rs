@@ -174,9 +174,10 @@ fn choice(cycle: &Cycle) -> Choice {
     let mut choice = Choice::default();
     for decision in &cycle.decisions {
         match decision {
-            Decision::Bind { pod, node } => panic!("{} was bound to {node}", pod.key),
+            Decision::Bind { pod, node, .. } => panic!("{} was bound to {node}", pod.key),
             Decision::Evict { pod, .. } => choice.victims.push(pod.key.name.to_string()),
             Decision::Nominate { node, .. } => choice.nominated_node = node.to_string(),
+            Decision::Withdraw { .. } => {}
         }
     }
     choice.victims.sort_unstable();

@@ -7,6 +7,7 @@ mod call;
 pub(crate) mod events;
 pub(crate) mod patch;
 pub(crate) mod queue;
+mod volumes;
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +28,7 @@ use kube::{
 };
 use kube_batch_api::{
     crd::v1alpha2,
-    decision::{EvictReason, PodRef},
+    decision::{ClaimChoice, EvictReason, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::store::Change;
@@ -99,7 +100,7 @@ impl Effects {
         for _ in 0..n_workers {
             let (effects, stop) = (Arc::clone(self), stop.clone());
             workers.spawn(async move {
-                let _ = stop.run_until_cancelled(effects.work()).await;
+                let _ = stop.run_until_cancelled(effects.work(&stop)).await;
             });
         }
         workers
@@ -157,7 +158,7 @@ impl Effects {
         self.metrics.effects_queued.set(0);
     }
 
-    async fn work(&self) {
+    async fn work(self: &Arc<Self>, stop: &CancellationToken) {
         loop {
             let item = self.items.acquire().await.expect("the semaphore is never closed");
             item.forget();
@@ -165,8 +166,16 @@ impl Effects {
             self.metrics.effects_queued.dec();
             let _in_flight = InFlight::new(&self.metrics);
             match item {
-                Item::Deed(Deed::Bind { pod, node, created }) => {
+                Item::Deed(Deed::Bind { pod, node, claims, created }) if claims.is_empty() => {
                     self.bind(&pod, &node, created).await;
+                }
+                // Volumes can take minutes to be made: no worker waits for them.
+                Item::Deed(Deed::Bind { pod, node, claims, created }) => {
+                    let (effects, stop) = (Arc::clone(self), stop.clone());
+                    tokio::spawn(async move {
+                        let bind = effects.bind_with_claims(&pod, &node, &claims, created);
+                        let _ = stop.run_until_cancelled(bind).await;
+                    });
                 }
                 Item::Deed(Deed::Evict { pod, reason, by }) => {
                     self.evict(&pod, reason, &by).await;
@@ -182,6 +191,19 @@ impl Effects {
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.key.namespace)
+    }
+
+    async fn bind_with_claims(
+        &self,
+        pod: &PodRef,
+        node: &Name,
+        claims: &[ClaimChoice],
+        created: Timestamp,
+    ) {
+        match self.bind_claims(node, claims).await {
+            Ok(()) => self.bind(pod, node, created).await,
+            Err(why) => self.refused(pod, &why),
+        }
     }
 
     async fn bind(&self, pod: &PodRef, node: &Name, created: Timestamp) {

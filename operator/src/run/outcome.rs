@@ -117,9 +117,10 @@ impl Outbox {
         for decision in decisions {
             state.assumed.note(decision, now);
             match decision {
-                Decision::Bind { pod, node } => {
+                Decision::Bind { pod, node, claims } => {
                     let created = state.store.pods.get(&pod.key).map_or(now, |f| f.created);
-                    deeds.push(Deed::Bind { pod: pod.clone(), node: node.clone(), created });
+                    let (pod, node, claims) = (pod.clone(), node.clone(), claims.clone());
+                    deeds.push(Deed::Bind { pod, node, claims, created });
                 }
                 Decision::Evict { pod, reason, by, .. } => {
                     takers.insert(by);
@@ -128,7 +129,7 @@ impl Outbox {
                     deeds.push(Deed::Evict { pod: pod.clone(), reason: *reason, by: by.clone() });
                 }
                 // Written with the rest of the pod's status.
-                Decision::Nominate { .. } => {}
+                Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
             }
         }
         drop(state);
@@ -234,13 +235,16 @@ impl Outbox {
         let mirror = Arc::clone(&self.mirror);
         let state = mirror.lock();
         for decision in &cycle.decisions {
-            if let Decision::Nominate { pod, node } = decision
-                && let Some(facts) = known(&state, pod)
-                && facts.nominated_node.as_ref() != Some(node)
-            {
+            let (pod, node) = match decision {
+                Decision::Nominate { pod, node } => (pod, Some(node)),
+                Decision::Withdraw { pod } => (pod, None),
+                Decision::Bind { .. } | Decision::Evict { .. } => continue,
+            };
+            let differs = |facts: &TaskFacts| facts.nominated_node.as_ref() != node;
+            if known(&state, pod).is_some_and(differs) {
                 let write = writes.entry(pod.clone()).or_default();
                 write.weight = Weight::State;
-                write.status.insert("nominatedNodeName".to_owned(), json!(&**node));
+                write.status.insert("nominatedNodeName".to_owned(), json!(node.map(|n| &**n)));
             }
         }
         for report in &cycle.jobs {

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_api::{
     crd::ApiVersion,
-    decision::{EvictReason, PodRef},
+    decision::{ClaimChoice, EvictReason, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(crate) enum Deed {
     Bind {
         pod: PodRef,
         node: Name,
+        /// What its claims get first.
+        claims: Vec<ClaimChoice>,
         /// When the pod was created.
         created: Timestamp,
     },
@@ -137,7 +139,7 @@ mod tests {
 
     fn bind(name: &str) -> Deed {
         let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        Deed::Bind { pod, node: "n".into(), created: Timestamp::UNIX_EPOCH }
+        Deed::Bind { pod, node: "n".into(), claims: vec![], created: Timestamp::UNIX_EPOCH }
     }
 
     #[test]
