@@ -426,6 +426,9 @@ fn definition(
                 categories: Some(vec!["kube-batch".to_owned()]),
             },
             scope: kind.scope.to_owned(),
+            // Said although it is the default: a CRD that was made as `v1beta1` has true in it until
+            // somebody says otherwise, and may then have no defaults in its schema.
+            preserve_unknown_fields: Some(false),
             versions: vec![CustomResourceDefinitionVersion {
                 name: version.version().to_owned(),
                 served: true,
