@@ -6,22 +6,27 @@ use anyhow::{Context, bail};
 use kube_batch_api::crd;
 use kube_batch_sim::outcome::Outcome;
 
-use crate::root;
+use crate::{chart, root};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
 
 /// All generated files: path below the root, and content.
 fn files() -> anyhow::Result<Vec<(String, String)>> {
-    let mut files = Vec::new();
+    let mut crds = Vec::new();
     for (name, definition) in crd::definitions() {
         let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
-        files.push((format!("crds/{name}"), format!("{HEADER}{yaml}")));
+        crds.push((name, format!("{HEADER}{yaml}")));
     }
+    let mut files = chart::files(&crds)?;
+    files.extend(crds.into_iter().map(|(name, content)| (format!("crds/{name}"), content)));
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
     files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
     Ok(files)
 }
+
+/// Folders that hold generated files only.
+const GENERATED_ONLY: [&str; 3] = ["crds", "deploy/chart/crds", "deploy/chart/files"];
 
 /// Writes every generated file.
 pub(crate) fn write() -> anyhow::Result<()> {
@@ -42,10 +47,13 @@ pub(crate) fn check() -> anyhow::Result<()> {
             stale.push(path.clone());
         }
     }
-    for entry in fs::read_dir(root().join("crds")).context("list crds/")? {
-        let name = format!("crds/{}", entry?.file_name().to_string_lossy());
-        if !files.iter().any(|(path, _)| *path == name) {
-            stale.push(format!("{name} (not generated)"));
+    for folder in GENERATED_ONLY {
+        let entries = fs::read_dir(root().join(folder));
+        for entry in entries.with_context(|| format!("list {folder}/"))? {
+            let name = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+            if !files.iter().any(|(path, _)| *path == name) {
+                stale.push(format!("{name} (not generated)"));
+            }
         }
     }
     if stale.is_empty() {

@@ -1,5 +1,6 @@
 //! Chores of the workspace: `cargo xtask --help`.
 
+mod chart;
 mod codegen;
 mod envtest;
 mod test;
@@ -20,13 +21,13 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Write the generated files: CRD manifests, the schema of `simulate -o json`.
+    /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart.
     Codegen {
         /// Write nothing; fail if a file is not what would be written.
         #[arg(long)]
         check: bool,
     },
-    /// Check the house rules: crate edges, manifests, generated files, links.
+    /// Check the house rules: crate edges, manifests, generated files, links, what is deployed.
     Tidy,
     /// Run everything that tests.
     Test {

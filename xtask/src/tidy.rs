@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-use crate::{codegen, root};
+use crate::{chart, codegen, root};
 
 /// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
 const EDGES: [(&str, &[&str]); 10] = [
@@ -73,7 +73,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     breaches.extend(pure_crates());
     breaches.extend(sources()?);
     breaches.extend(links()?);
-    breaches.extend(codegen::check().err().map(|error| error.to_string()));
+    breaches.extend(chart::breaches()?);
+    breaches.extend(codegen::check().err().map(|error| format!("{error:#}")));
     if breaches.is_empty() {
         return Ok(());
     }

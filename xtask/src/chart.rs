@@ -1,0 +1,426 @@
+//! The Helm chart, derived from the manifests of `deploy/`.
+//!
+//! A template is a manifest in which named places give way to values. So chart and manifests cannot
+//! drift: what is not a named place is copied, and a place that is not found is an error.
+//! `values.yaml`, `_helpers.tpl` and what only the chart has are written by hand; that the values
+//! are those of the manifests is asserted by [`breaches`].
+
+use std::{fs, iter};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::root;
+
+/// The version of the workspace, and so of the chart and of the image it runs.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A place in a manifest, and the template that takes it.
+struct Place {
+    /// A line without its indentation, or the beginning of one up to its first blank or colon. What
+    /// is nested in it belongs to it.
+    at: &'static str,
+    /// Indented as the place is; `{+2}` is the indentation and 2 more.
+    template: &'static str,
+}
+
+/// A manifest and the template made of it.
+struct Template {
+    /// Below `deploy/`.
+    manifest: &'static str,
+    /// Below `deploy/chart/templates/`.
+    template: &'static str,
+    /// Put before and after the whole.
+    around: [&'static str; 2],
+    places: &'static [Place],
+}
+
+const PLAIN: [&str; 2] = ["", ""];
+
+const TEMPLATES: [Template; 8] = [
+    Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
+    Template {
+        manifest: "user-roles.yaml",
+        template: "user-roles.yaml",
+        around: PLAIN,
+        places: &[],
+    },
+    Template {
+        manifest: "configmap.yaml",
+        template: "configmap.yaml",
+        around: PLAIN,
+        places: &[Place {
+            at: "scheduler.yaml:",
+            template: "scheduler.yaml: |\n{{- .Values.schedulerConf | nindent {+2} }}",
+        }],
+    },
+    Template {
+        manifest: "deployment.yaml",
+        template: "deployment.yaml",
+        around: PLAIN,
+        places: &[
+            Place { at: "replicas:", template: "replicas: {{ .Values.replicaCount }}" },
+            Place {
+                at: "serviceAccountName:",
+                template: "{{- with .Values.imagePullSecrets }}\n\
+                           imagePullSecrets:\n\
+                           {{- toYaml . | nindent {+0} }}\n\
+                           {{- end }}\n\
+                           serviceAccountName: {{ include \"kube-batch.fullname\" . }}",
+            },
+            Place {
+                at: "priorityClassName:",
+                template: "{{- with .Values.priorityClassName }}\n\
+                           priorityClassName: {{ . }}\n\
+                           {{- end }}",
+            },
+            Place {
+                at: "image:",
+                template: "image: \"{{ .Values.image.repository }}:\
+                           {{ .Values.image.tag | default .Chart.AppVersion }}\"",
+            },
+            Place {
+                at: "imagePullPolicy:",
+                template: "imagePullPolicy: {{ .Values.image.pullPolicy }}",
+            },
+            Place {
+                at: "- --leader-elect",
+                template: "{{- if .Values.leaderElection.enabled }}\n- --leader-elect",
+            },
+            Place {
+                at: "- --lock-object-namespace=$(NAMESPACE)",
+                template: "- --lock-object-namespace=$(NAMESPACE)\n\
+                           {{- end }}\n\
+                           {{- with .Values.extraArgs }}\n\
+                           {{- toYaml . | nindent {+0} }}\n\
+                           {{- end }}",
+            },
+            Place {
+                at: "resources:",
+                template: "resources:\n{{- toYaml .Values.resources | nindent {+2} }}",
+            },
+            Place {
+                at: "nodeSelector:",
+                template: "{{- with .Values.nodeSelector }}\n\
+                           nodeSelector:\n\
+                           {{- toYaml . | nindent {+2} }}\n\
+                           {{- end }}",
+            },
+            Place {
+                at: "tolerations:",
+                template: "{{- with .Values.tolerations }}\n\
+                           tolerations:\n\
+                           {{- toYaml . | nindent {+0} }}\n\
+                           {{- end }}",
+            },
+        ],
+    },
+    Template {
+        manifest: "disruption-budget.yaml",
+        template: "disruption-budget.yaml",
+        around: PLAIN,
+        places: &[],
+    },
+    Template { manifest: "service.yaml", template: "service.yaml", around: PLAIN, places: &[] },
+    Template {
+        manifest: "queue.yaml",
+        template: "queue.yaml",
+        // Helm would refuse a queue that is there already, and take away its own on an upgrade that
+        // no longer names it.
+        around: [
+            "{{- $found := lookup \"scheduling.incubator.k8s.io/v1alpha1\" \"Queue\" \"\" \"default\" }}\n\
+             {{- $newer := lookup \"scheduling.sigs.dev/v1alpha2\" \"Queue\" \"\" \"default\" }}\n\
+             {{- $owner := dig \"metadata\" \"annotations\" \"meta.helm.sh/release-name\" \"\" $found }}\n\
+             {{- $absent := not (or $found $newer) }}\n\
+             {{- if and .Values.defaultQueue.create (or $absent (eq $owner .Release.Name)) }}\n",
+            "{{- end }}\n",
+        ],
+        places: &[Place {
+            at: "name: default",
+            template: "name: default\nannotations:\n  helm.sh/resource-policy: keep",
+        }],
+    },
+    Template {
+        manifest: "monitoring/service-monitor.yaml",
+        template: "service-monitor.yaml",
+        around: ["{{- if .Values.monitoring.serviceMonitor.enabled }}\n", "{{- end }}\n"],
+        places: &[Place {
+            at: "labels:",
+            template: "labels:\n\
+                       \x20 {{- include \"kube-batch.labels\" . | nindent {+2} }}\n\
+                       \x20 {{- with .Values.monitoring.serviceMonitor.labels }}\n\
+                       \x20 {{- toYaml . | nindent {+2} }}\n\
+                       \x20 {{- end }}",
+        }],
+    },
+];
+
+/// The generated files of `deploy/`, given the CRDs: path below the root, and content.
+pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, String)>> {
+    let mut files = vec![("deploy/chart/Chart.yaml".to_owned(), description())];
+    for (name, content) in crds {
+        files.push((format!("deploy/chart/crds/{name}"), content.clone()));
+    }
+    for template in &TEMPLATES {
+        let manifest = format!("deploy/{}", template.manifest);
+        let content = template
+            .content(&read(&manifest)?)
+            .with_context(|| format!("make a template of {manifest}"))?;
+        files.push((format!("deploy/chart/templates/{}", template.template), content));
+    }
+    for name in ["alerts.yaml", "dashboard.json"] {
+        let content = read(&format!("deploy/monitoring/{name}"))?;
+        files.push((format!("deploy/chart/files/{name}"), content));
+    }
+    let alerts = read("deploy/monitoring/alerts.yaml")?;
+    files.push(("deploy/monitoring/prometheus-rule.yaml".to_owned(), prometheus_rule(&alerts)));
+    Ok(files)
+}
+
+fn read(path: &str) -> anyhow::Result<String> {
+    fs::read_to_string(root().join(path)).with_context(|| format!("read {path}"))
+}
+
+fn description() -> String {
+    format!(
+        "\
+# Generated by `cargo xtask codegen`; do not edit.
+apiVersion: v2
+name: kube-batch
+description: \"A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share\"
+type: application
+version: {VERSION}
+appVersion: {VERSION}
+# The first that knows every field of the manifests.
+kubeVersion: \">=1.27.0-0\"
+home: {}
+",
+        env!("CARGO_PKG_REPOSITORY"),
+    )
+}
+
+fn prometheus_rule(alerts: &str) -> String {
+    let mut text = "\
+# Generated from alerts.yaml by `cargo xtask codegen`; do not edit.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: kube-batch
+  namespace: kube-batch-system
+  labels:
+    app.kubernetes.io/name: kube-batch
+spec:
+"
+    .to_owned();
+    for line in alerts.lines().filter(|line| !line.starts_with('#')) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+impl Template {
+    fn content(&self, manifest: &str) -> anyhow::Result<String> {
+        ensure!(!manifest.contains("{{"), "it has braces that Helm would read");
+        let lines: Vec<&str> = manifest.lines().collect();
+        let mut content = format!(
+            "{{{{- /* Generated from deploy/{} by `cargo xtask codegen`; do not edit. */ -}}}}\n{}",
+            self.manifest, self.around[0]
+        );
+        let mut n_found = vec![0; self.places.len()];
+        let mut row = 0;
+        while let Some(line) = lines.get(row) {
+            let trimmed = line.trim_start();
+            let indentation = line.len() - trimmed.len();
+            let place = self.places.iter().position(|place| place.is_at(trimmed));
+            let mut next = row + 1;
+            let common;
+            let template = if let Some(place) = place {
+                n_found[place] += 1;
+                next = end_of_block(&lines, row);
+                self.places[place].template
+            } else {
+                common = common_place(trimmed, row.checked_sub(1).map(|above| lines[above]));
+                &common
+            };
+            for line in template.lines() {
+                let line = fill_indentation(line, indentation);
+                let pad = if line.is_empty() { 0 } else { indentation };
+                content.extend(iter::repeat_n(' ', pad));
+                content.push_str(&line);
+                content.push('\n');
+            }
+            if template.is_empty() {
+                content.push('\n');
+            }
+            row = next;
+        }
+        for (place, n_found) in self.places.iter().zip(n_found) {
+            ensure!(n_found == 1, "`{}` stands there {n_found} times, not once", place.at);
+        }
+        content.push_str(self.around[1]);
+        Ok(content)
+    }
+}
+
+impl Place {
+    fn is_at(&self, line: &str) -> bool {
+        line.strip_prefix(self.at).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+}
+
+/// What every template names by value: names, the namespace, and labels.
+fn common_place(line: &str, above: Option<&str>) -> String {
+    const FULL_NAME: &str = "{{ include \"kube-batch.fullname\" . }}";
+    match line {
+        "namespace: kube-batch-system" => "namespace: {{ .Release.Namespace }}".to_owned(),
+        "app.kubernetes.io/name: kube-batch" => {
+            // Only the labels of the object itself stand two deep.
+            let labels = if above == Some("  labels:") { "labels" } else { "selectorLabels" };
+            format!("{{{{- include \"kube-batch.{labels}\" . | nindent {{+0}} }}}}")
+        }
+        _ => match line.strip_prefix("name: kube-batch") {
+            Some(suffix) => format!("name: {FULL_NAME}{suffix}"),
+            None => line.to_owned(),
+        },
+    }
+}
+
+/// The row after the last one that is nested in `row`, items of a list under their key included.
+fn end_of_block(lines: &[&str], row: usize) -> usize {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let own = indentation(lines[row]);
+    let is_key = !lines[row].trim_start().starts_with("- ");
+    let mut end = row + 1;
+    for (row, line) in lines.iter().enumerate().skip(row + 1) {
+        let is_item = is_key && indentation(line) == own && line.trim_start().starts_with("- ");
+        let is_comment = line.trim_start().starts_with('#');
+        if is_item || (indentation(line) > own && !is_comment) {
+            end = row + 1;
+        } else if !is_comment {
+            break;
+        }
+    }
+    end
+}
+
+/// Puts numbers for `{+0}` and `{+2}`.
+fn fill_indentation(line: &str, indentation: usize) -> String {
+    line.replace("{+0}", &indentation.to_string()).replace("{+2}", &(indentation + 2).to_string())
+}
+
+/// Where the chart's values, the manifests and the rest of the tree say different things.
+pub(crate) fn breaches() -> anyhow::Result<Vec<String>> {
+    let values = yaml("deploy/chart/values.yaml")?;
+    let deployment = yaml("deploy/deployment.yaml")?;
+    let config = yaml("deploy/configmap.yaml")?;
+    let mut breaches = Vec::new();
+    let mut demand = |what: &str, one: Option<&Value>, other: Option<&Value>| {
+        if one.is_none() || one != other {
+            breaches.push(format!("deploy: {what} differ"));
+        }
+    };
+    let pod = "/spec/template/spec";
+    for (value, manifest) in [
+        ("/replicaCount", "/spec/replicas".to_owned()),
+        ("/image/pullPolicy", format!("{pod}/containers/0/imagePullPolicy")),
+        ("/resources", format!("{pod}/containers/0/resources")),
+        ("/priorityClassName", format!("{pod}/priorityClassName")),
+        ("/nodeSelector", format!("{pod}/nodeSelector")),
+        ("/tolerations", format!("{pod}/tolerations")),
+    ] {
+        let what = format!("{value} of the chart's values and {manifest} of deployment.yaml");
+        demand(&what, values.pointer(value), deployment.pointer(&manifest));
+    }
+    let repository = values.pointer("/image/repository").and_then(Value::as_str);
+    let image = Value::from(format!("{}:{VERSION}", repository.unwrap_or_default()));
+    demand(
+        "the image of deployment.yaml and that of the chart's values and the workspace's version",
+        deployment.pointer(&format!("{pod}/containers/0/image")),
+        Some(&image),
+    );
+    let conf = config.pointer("/data/scheduler.yaml");
+    demand("the configurations of chart and ConfigMap", values.pointer("/schedulerConf"), conf);
+    let conf: Value = serde_saphyr::from_str(conf.and_then(Value::as_str).unwrap_or_default())?;
+    let sample = yaml("examples/scheduler.yaml")?;
+    demand("the configurations of ConfigMap and examples", Some(&conf), Some(&sample));
+    breaches.extend(container_breaches()?);
+    Ok(breaches)
+}
+
+/// What the Containerfile has to repeat of the toolchain and the workspace.
+fn container_breaches() -> anyhow::Result<Vec<String>> {
+    let (text, toolchain) = (read("Containerfile")?, read("rust-toolchain.toml")?);
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = "));
+    let channel = channel.context("rust-toolchain.toml names no channel")?.trim_matches('"');
+    let wanted = [
+        format!("FROM rust:{channel}-"),
+        format!("RUSTUP_TOOLCHAIN={channel} "),
+        format!("image.version=\"{VERSION}\""),
+        format!("--tag kube-batch:{VERSION} "),
+    ];
+    let missing = wanted.into_iter().filter(|wanted| !text.contains(wanted));
+    Ok(missing.map(|wanted| format!("Containerfile: does not say {wanted}")).collect())
+}
+
+fn yaml(path: &str) -> anyhow::Result<Value> {
+    match serde_saphyr::from_str(&read(path)?) {
+        Ok(value) => Ok(value),
+        Err(error) => bail!("{path}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = "\
+metadata:
+  name: kube-batch
+  namespace: kube-batch-system
+  labels:
+    app.kubernetes.io/name: kube-batch
+spec:
+  # Why so many.
+  tolerations:
+  - key: a
+  # Why b.
+  - key: b
+  # Why this.
+  selector:
+    app.kubernetes.io/name: kube-batch
+";
+
+    fn template(places: &'static [Place]) -> Template {
+        Template { manifest: "x.yaml", template: "x.yaml", around: PLAIN, places }
+    }
+
+    #[test]
+    fn places_give_way_and_the_rest_is_copied() {
+        let places = &[Place {
+            at: "tolerations:",
+            template: "tolerations: {{ .Values.t | nindent {+2} }}",
+        }];
+        let content = template(places).content(MANIFEST).expect("a template");
+        let expected = "\
+{{- /* Generated from deploy/x.yaml by `cargo xtask codegen`; do not edit. */ -}}
+metadata:
+  name: {{ include \"kube-batch.fullname\" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include \"kube-batch.labels\" . | nindent 4 }}
+spec:
+  # Why so many.
+  tolerations: {{ .Values.t | nindent 4 }}
+  # Why this.
+  selector:
+    {{- include \"kube-batch.selectorLabels\" . | nindent 4 }}
+";
+        assert_eq!(content, expected);
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_an_error() {
+        let places = &[Place { at: "replicas:", template: "" }];
+        assert!(template(places).content(MANIFEST).is_err());
+    }
+}
