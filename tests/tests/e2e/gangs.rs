@@ -1,0 +1,34 @@
+//! Gangs start whole or not at all.
+
+use kube_batch_testbed::nodes::Nodes;
+
+use crate::bed::{Bed, group, job};
+
+fn nodes(n: usize, cpu: &str) -> Nodes {
+    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
+}
+
+#[test]
+fn a_gang_starts_when_all_of_it_fits() {
+    let mut bed = Bed::new(&nodes(2, "2"));
+    bed.schedule(&[]);
+    bed.apply(&group("whole", 4));
+    bed.apply(&job("whole", 4, "1"));
+    bed.runs("whole", 4);
+
+    bed.apply(&group("waits", 2));
+    bed.apply(&job("waits", 2, "1"));
+    bed.eventually("the second gang says why it waits", || {
+        let status = bed.get("podgroups.scheduling.sigs.dev", "waits")["status"].clone();
+        let message = status["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+        let wanted =
+            "2/2 tasks in gang unschedulable: 0/2 nodes are available: 2 Insufficient cpu.";
+        if message == wanted { Ok(()) } else { Err(status.to_string()) }
+    });
+    bed.always("nothing of the second gang starts", || {
+        let running = bed.pods_in("waits", "Running").len();
+        if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
+    });
+    bed.kubectl(["delete", "job", "whole", "--namespace", crate::bed::NAMESPACE]).expect("deleted");
+    bed.runs("waits", 2);
+}

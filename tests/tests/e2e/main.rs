@@ -1,0 +1,8 @@
+//! The scheduler against a real API server: a control plane for each test, the scheduler as a
+//! process of its own under the rights that `deploy/` gives it, and `kubectl` where a user would
+//! use it.
+
+mod bed;
+mod evictions;
+mod gangs;
+mod process;

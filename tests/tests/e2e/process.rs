@@ -1,0 +1,81 @@
+//! The process: its flags, its end, its replicas, and what it tells.
+
+use std::process::Command;
+
+use kube_batch_testbed::nodes::Nodes;
+
+use crate::bed::{Bed, SYSTEM, binary, group, job, root};
+
+fn nodes(n: usize, cpu: &str) -> Nodes {
+    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_told() {
+    for (argument, sentence) in [
+        ("--kubeconfig=/no/such/file", "kubeconfig /no/such/file does not exist"),
+        ("--leader-elect", "--leader-elect needs --lock-object-namespace"),
+        ("--listen-address=999.0.0.1:1", "cannot listen on 999.0.0.1:1"),
+        ("--scheduler-conf=/no/such/conf", "cannot read configuration /no/such/conf"),
+    ] {
+        let ended = Command::new(binary()).args(["run", argument]).output().expect("it runs");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{argument}: {stderr}");
+        assert!(stderr.contains(sentence), "{argument}: {stderr}");
+    }
+}
+
+fn leads(bed: &Bed, row: usize) -> Result<(), String> {
+    if bed.scheduler(row).leads() { Ok(()) } else { Err("it does not".to_owned()) }
+}
+
+#[test]
+fn the_next_replica_goes_on_where_the_leader_was_killed() {
+    let namespace = format!("--lock-object-namespace={SYSTEM}");
+    let periods = ["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=1s"];
+    let election = [&["--leader-elect", &*namespace], &periods[..]].concat();
+    let mut bed = Bed::new(&nodes(4, "8"));
+    bed.schedule(&election);
+    bed.eventually("the first replica leads", || leads(&bed, 0));
+    bed.schedule(&election);
+    assert!(!bed.scheduler(1).leads(), "one replica leads");
+
+    bed.apply(&group("burst", 30));
+    bed.apply(&job("burst", 30, "1"));
+    bed.take(0).kill();
+    bed.runs("burst", 30);
+    assert!(bed.scheduler(0).leads());
+
+    // Told to stop, it gives the lease back and ends well.
+    bed.schedule(&election);
+    assert_eq!(bed.take(0).terminate(), Some(0));
+    bed.eventually("the third replica leads", || leads(&bed, 0));
+}
+
+#[test]
+fn what_it_knows_can_be_simulated() {
+    let mut bed = Bed::new(&nodes(1, "2"));
+    bed.schedule(&["--debug-snapshot"]);
+    bed.apply(&group("a", 3));
+    bed.apply(&job("a", 3, "1"));
+    bed.eventually("the gang is seen", || {
+        let status = bed.get("podgroups.scheduling.sigs.dev", "a")["status"].to_string();
+        if status.contains("Insufficient cpu") { Ok(()) } else { Err(status) }
+    });
+    assert_eq!(bed.scheduler(0).metric("kube_batch_unschedule_task_count"), 3.0);
+    let (status, dump) = bed.scheduler(0).get("/debug/snapshot");
+    assert_eq!(status, 200);
+    let file = bed.plane.log_dir().join("snapshot.jsonl");
+    std::fs::write(&file, dump).expect("a file");
+    let simulated = Command::new(binary())
+        .args(["simulate", "--cycles", "1", "-f"])
+        .arg(&file)
+        .current_dir(root())
+        .output()
+        .expect("it runs");
+    let stdout = String::from_utf8_lossy(&simulated.stdout);
+    assert!(stdout.contains("test/a"), "{stdout}");
+    assert!(stdout.contains("Insufficient cpu"), "{stdout}");
+    assert_eq!(bed.scheduler(0).get("/healthz").0, 200);
+    assert_eq!(bed.scheduler(0).get("/nothing").0, 404);
+}
