@@ -73,6 +73,20 @@ pub(crate) struct Waiting {
     next: usize,
 }
 
+/// A point at which enough places were promised: what is found after it counts only if the job is
+/// ready with it.
+struct Enough {
+    places: Savepoint,
+    /// What was left to lend.
+    idle: Option<Row>,
+}
+
+impl Enough {
+    fn of(statement: &Statement<'_>, room: &Room<'_>) -> Self {
+        Self { places: statement.savepoint(), idle: room.idle() }
+    }
+}
+
 /// What became of a placing attempt.
 enum Placed {
     Yes(View),
@@ -92,7 +106,9 @@ impl Waiting {
     pub(crate) fn place(&mut self, statement: &mut Statement<'_>, room: &mut Room<'_>) {
         let one_task = statement.is_ready();
         let mut unfit: Vec<ClassIdx> = Vec::new();
-        let mut enough: Option<Savepoint> = None;
+        // A job that is promised enough already keeps that, and no more.
+        let mut enough =
+            (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, room));
         let start = self.next;
         while let Some(task) = self.tasks.get(self.next).copied() {
             self.next += 1;
@@ -107,7 +123,7 @@ impl Waiting {
                         return;
                     }
                     if enough.is_none() && statement.is_pipelined() {
-                        enough = Some(statement.savepoint());
+                        enough = Some(Enough::of(statement, room));
                     }
                     let n_unfit = unfit.len();
                     unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
@@ -125,8 +141,9 @@ impl Waiting {
                 }
             }
         }
-        if let Some(enough) = enough {
-            statement.rollback_to(enough);
+        if let Some(Enough { places, idle }) = enough {
+            statement.rollback_to(places);
+            room.restore(idle);
         }
     }
 
