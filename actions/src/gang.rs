@@ -119,16 +119,16 @@ impl Waiting {
             // Promised room does not make a job ready: once enough is promised, only idle room can.
             match place_one(statement, task, class, room, enough.is_some()) {
                 Placed::Yes(view) => {
+                    let n_unfit = unfit.len();
+                    unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
+                    if unfit.len() < n_unfit {
+                        self.next = start;
+                    }
                     if one_task || (view == View::Now && statement.is_ready()) {
                         return;
                     }
                     if enough.is_none() && statement.is_pipelined() {
                         enough = Some(Enough::of(statement, room));
-                    }
-                    let n_unfit = unfit.len();
-                    unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
-                    if unfit.len() < n_unfit {
-                        self.next = start;
                     }
                 }
                 Placed::No(failure) => {
