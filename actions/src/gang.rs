@@ -156,8 +156,9 @@ impl Waiting {
         let hopeful = self.tasks.iter().filter(|task| {
             cluster.is_waiting(**task) && !hopeless.contains(&cluster.tasks.class[**task])
         });
+        let n_hopeful = hopeful.count();
         let missing = statement.session().tasks_missing(statement.job()) as usize;
-        hopeful.count() + tasks_for_backfill(statement) >= missing
+        n_hopeful >= missing || n_hopeful + tasks_for_backfill(statement) >= missing
     }
 }
 
@@ -179,29 +180,36 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, room: &mut Room<'_>) {
     }
 }
 
-/// Number of tasks that a later backfill may place.
+/// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may
+/// once another task has its place.
 // Parity: see docs/parity.md#b2.
-pub(crate) fn tasks_for_backfill(statement: &Statement<'_>) -> usize {
-    let session = statement.session();
+fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
+    let job = statement.job();
+    let session = statement.session_mut();
     if !session.is_still_to_run("backfill") {
         return 0;
     }
     let cluster = session.cluster();
-    let tasks = cluster.jobs.tasks[statement.job()].iter();
-    tasks
-        .filter(|task| cluster.is_waiting(*task) && cluster.request(*task).is_best_effort())
-        .count()
+    let tasks = cluster.jobs.tasks[job].iter();
+    let best_effort =
+        tasks.filter(|task| cluster.is_waiting(*task) && cluster.request(*task).is_best_effort());
+    let classes: Vec<ClassIdx> = best_effort.map(|task| cluster.tasks.class[task]).collect();
+    let fits = |class: &&ClassIdx| {
+        session.best_node(**class).is_some()
+            || (session.is_open_to_change(**class) && session.is_placeable(**class))
+    };
+    classes.iter().filter(fits).count()
 }
 
 /// Ends a turn: what is ready is decided, what will be ready is held, anything else is taken back.
 /// Says whether the moves stand.
-pub(crate) fn settle(statement: Statement<'_>) -> bool {
+pub(crate) fn settle(mut statement: Statement<'_>) -> bool {
     if statement.is_ready() {
         statement.commit();
         return true;
     }
     let missing = statement.session().tasks_missing(statement.job()) as usize;
-    let stands = statement.is_pipelined() || missing <= tasks_for_backfill(&statement);
+    let stands = statement.is_pipelined() || missing <= tasks_for_backfill(&mut statement);
     if stands {
         statement.keep();
     } else {

@@ -24,7 +24,7 @@ fn every_case_holds() {
             }
         }
     }
-    assert!(n_cases >= 2 * 290, "only {n_cases} cases were found");
+    assert!(n_cases >= 2 * 304, "only {n_cases} cases were found");
     assert!(
         failures.is_empty(),
         "{} of {n_cases} failed:\n{}",
