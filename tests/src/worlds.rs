@@ -94,6 +94,8 @@ impl RandomWorld {
         let mut knobs = Knobs::draw(&mut dice);
         // Nobody runs yet, and little but room keeps pods from nodes.
         (knobs.running, knobs.terminating, knobs.gated, knobs.taints) = (0, 0, 0, 0);
+        // Whom a pod insists on being near may be evicted after it was promised its place.
+        knobs.company = false;
         for knob in [&mut knobs.selectors, &mut knobs.ports, &mut knobs.affinity] {
             *knob /= 3;
         }
@@ -149,6 +151,8 @@ struct Knobs {
     gpus: u64,
     gated: u64,
     never_preempts: u64,
+    /// Whether pods may insist on being near others.
+    company: bool,
     tight: bool,
 }
 
@@ -167,6 +171,7 @@ impl Knobs {
             gpus: knob(50),
             gated: knob(20),
             never_preempts: knob(30),
+            company: true,
             tight: dice.percent(60),
         }
     }
@@ -344,7 +349,8 @@ impl Template {
             let term = format!(
                 "{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: a{other}}}}}}}"
             );
-            affinity.push(if dice.percent(60) {
+            let is_required = dice.percent(60) && (knobs.company || *kind == "podAntiAffinity");
+            affinity.push(if is_required {
                 format!("{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}")
             } else {
                 format!("{kind}: {{preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 7, podAffinityTerm: {term}}}]}}")
