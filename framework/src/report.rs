@@ -110,7 +110,7 @@ pub struct JobReport {
     pub unschedulable: Option<(&'static str, String)>,
     /// Whether it had a turn.
     pub tried: bool,
-    /// Tasks that wait although the job had a turn.
+    /// Tasks that wait although the job had a turn, or that have nobody else to say why it had none.
     pub unplaced: Vec<PodRef>,
     /// Why they wait.
     pub unplaced_because: String,
@@ -221,6 +221,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         Phase::Pending
     };
     let tried = session.was_tried(job);
+    // A job without a PodGroup has nothing but its pods to say why it is left alone.
+    let untold = cluster.jobs.problem[job].as_ref().filter(|_| cluster.jobs.group[job].is_none());
+    let because = match untold {
+        Some(problem) => Some(problem_text(cluster, job, problem)),
+        None => tried.then(|| failure_text(session, job)),
+    };
     JobReport {
         key: cluster.jobs.key[job].clone(),
         group: cluster.jobs.group[job].clone(),
@@ -233,15 +239,15 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         failed,
         pending: counts.of(TaskStatus::Pending),
         lacking: lacking(session, job),
-        unplaced: if tried { unplaced(session, job) } else { Vec::new() },
-        unplaced_because: if tried { failure_text(session, job) } else { String::new() },
+        unplaced: if because.is_some() { unplaced(session, job) } else { Vec::new() },
+        unplaced_because: because.unwrap_or_default(),
         unschedulable,
         tried,
         share: None,
     }
 }
 
-/// Tasks of a job that had a turn and are not to be bound.
+/// Tasks of a job that are not to be bound and should know why.
 fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
     let held: BTreeSet<TaskIdx> =
