@@ -15,7 +15,7 @@ use kube_batch_api::{
     cluster::{
         Classes, Cluster, Jobs, Matchers, Nodes, Queues, StatusCounts, Storage, TaskRange, Tasks,
     },
-    column::{ClassIdx, Column, JobIdx, MatcherIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, JobIdx, MatcherIdx, NodeIdx, QueueIdx},
     crd::ApiVersion,
     decision::ClaimChoice,
     facts::{
@@ -23,6 +23,7 @@ use kube_batch_api::{
         group::GroupFacts,
         pod::TaskFacts,
         policy::BudgetFacts,
+        queue::QueueFacts,
     },
     name::{JobKey, Name, ObjectKey},
     reason::JobProblem,
@@ -91,63 +92,14 @@ impl fmt::Display for Ignored {
 pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> Snapshot {
     let mut ignored = Vec::new();
     let groups = newest(&store.groups, |key| ignored.push(Ignored::DuplicateGroup(key.clone())));
-    let queue_facts =
-        newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
+    let queues = newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
 
     let members = sort_into_jobs(store, &groups, options);
     let dimensions = dimensions(store, &members);
     let nodes = fold_nodes(store, &dimensions);
-    let node_rows: HashMap<&Name, NodeIdx> =
-        nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
-
-    let mut queue_facts: Vec<_> =
-        queue_facts.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
-    queue_facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
-    let mut queues = Queues {
-        capability: queue_facts
-            .iter()
-            .map(|facts| {
-                let limits = facts.capability.iter();
-                limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
-            })
-            .collect(),
-        jobs: Column::filled(Vec::new(), queue_facts.len()),
-        facts: queue_facts.into_iter().collect(),
-    };
-    let queue_rows: HashMap<Name, QueueIdx> =
-        queues.facts.iter().map(|(row, facts)| (facts.name.clone(), row)).collect();
-
-    let mut classifier = Classifier::new(store, &members, &dimensions);
-    let mut tasks = Tasks::default();
-    let mut jobs = Jobs::default();
-    for (key, job) in members.jobs {
-        let start = tasks.facts.len();
-        let row = jobs.key.push(key);
-        for facts in job.tasks {
-            push_task(&mut tasks, &mut classifier, facts, Some(row), &node_rows, assumed, options);
-        }
-        let queue = queue_rows.get(&job.queue).copied();
-        let problem = job
-            .problem
-            .or_else(|| queue.is_none().then(|| JobProblem::QueueNotFound(job.queue.clone())));
-        let queue = queue.filter(|_| problem.is_none());
-        if let Some(queue) = queue {
-            queues.jobs[queue].push(row);
-        }
-        jobs.group.push(job.group);
-        jobs.created.push(job.created);
-        jobs.queue.push(queue);
-        jobs.min_available.push(job.min_available);
-        jobs.priority.push(job.priority);
-        jobs.tasks.push(TaskRange::new(start..tasks.facts.len()));
-        jobs.problem.push(problem);
-        jobs.counts.push(StatusCounts::default());
-    }
-    for facts in members.jobless {
-        push_task(&mut tasks, &mut classifier, facts, None, &node_rows, assumed, options);
-    }
-    drop(node_rows);
-
+    let queues = fold_queues(queues, &dimensions);
+    let Draft { classifier, tasks, jobs, queues, .. } =
+        Draft::of(store, members, &dimensions, &nodes, queues, assumed, options);
     let mut cluster = Cluster {
         classes: classifier.classes,
         matchers: classifier.matchers,
@@ -158,6 +110,12 @@ pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> 
         tasks,
         storage: Arc::new(fold_storage(store, assumed)),
     };
+    charge(&mut cluster);
+    Snapshot { cluster, ignored }
+}
+
+/// Charges every task to what its placement says.
+fn charge(cluster: &mut Cluster) {
     for task in cluster.tasks.placement.ids() {
         cluster.book(task);
         let Placement { status, node } = cluster.tasks.placement[task];
@@ -165,7 +123,6 @@ pub fn snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> 
             cluster.nodes.residents[node].push(task);
         }
     }
-    Snapshot { cluster, ignored }
 }
 
 /// One object for each name, in order of the names: the newer API group wins.
@@ -416,6 +373,20 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
     }
 }
 
+fn fold_queues(queues: Vec<(&Name, &Arc<QueueFacts>)>, dimensions: &Dimensions) -> Queues {
+    let mut facts: Vec<_> = queues.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
+    facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
+    let limits = |facts: &Arc<QueueFacts>| {
+        let limits = facts.capability.iter();
+        limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
+    };
+    Queues {
+        capability: facts.iter().map(limits).collect(),
+        jobs: Column::filled(Vec::new(), facts.len()),
+        facts: facts.into_iter().collect(),
+    }
+}
+
 fn fold_storage(store: &Store, assumed: &Assumed) -> Storage {
     let mut storage = Storage {
         volumes: store.volumes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
@@ -449,38 +420,99 @@ fn settle_claim(storage: &mut Storage, choice: &ClaimChoice, node: &Name) {
     }
 }
 
-fn push_task(
-    tasks: &mut Tasks,
-    classifier: &mut Classifier<'_>,
-    facts: &Arc<TaskFacts>,
-    job: Option<JobIdx>,
-    node_rows: &HashMap<&Name, NodeIdx>,
-    assumed: &Assumed,
-    options: &SnapshotOptions,
-) -> TaskIdx {
-    let (status, node) = match assumed.get(&facts.uid) {
-        Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
-            (TaskStatus::Binding, Some(node))
+/// Jobs and tasks while they get their rows.
+struct Draft<'a> {
+    classifier: Classifier<'a>,
+    node_rows: HashMap<&'a Name, NodeIdx>,
+    assumed: &'a Assumed,
+    options: &'a SnapshotOptions,
+    tasks: Tasks,
+    jobs: Jobs,
+    queues: Queues,
+}
+
+impl<'a> Draft<'a> {
+    fn of(
+        store: &'a Store,
+        members: Members<'_>,
+        dimensions: &'a Dimensions,
+        nodes: &'a Nodes,
+        queues: Queues,
+        assumed: &'a Assumed,
+        options: &'a SnapshotOptions,
+    ) -> Self {
+        let queue_rows: HashMap<Name, QueueIdx> =
+            queues.facts.iter().map(|(row, facts)| (facts.name.clone(), row)).collect();
+        let mut draft = Self {
+            classifier: Classifier::new(store, &members, dimensions),
+            node_rows: nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect(),
+            assumed,
+            options,
+            tasks: Tasks::default(),
+            jobs: Jobs::default(),
+            queues,
+        };
+        for (key, job) in members.jobs {
+            let queue = queue_rows.get(&job.queue).copied();
+            draft.push_job(key, job, queue);
         }
-        Some(InFlight::Evict) if facts.status == TaskStatus::Running => {
-            (TaskStatus::Releasing, facts.node.as_ref())
+        for facts in members.jobless {
+            draft.push_task(facts, None);
         }
-        Some(_) | None => (facts.status, facts.node.as_ref()),
-    };
-    let nominated = match assumed.get(&facts.uid) {
-        Some(InFlight::Nominate { node }) => Some(node),
-        Some(InFlight::Bind { .. } | InFlight::Evict) | None => facts.nominated_node.as_ref(),
-    };
-    let row = |node: &Name| node_rows.get(node).copied();
-    tasks.job.push(job);
-    tasks.class.push(classifier.class_of(facts));
-    tasks.priority.push(facts.priority);
-    tasks.ours.push(facts.scheduler == options.scheduler_name);
-    tasks.gated.push(facts.gated && status == TaskStatus::Pending);
-    tasks.placement.push(Placement { status, node: node.and_then(row) });
-    let waits = status == TaskStatus::Pending;
-    tasks.nominated.push(nominated.filter(|_| waits).and_then(row));
-    tasks.facts.push(Arc::clone(facts))
+        draft
+    }
+
+    fn push_job(&mut self, key: JobKey, job: Job<'_>, queue: Option<QueueIdx>) {
+        let start = self.tasks.facts.len();
+        let row = self.jobs.key.push(key);
+        for facts in job.tasks {
+            self.push_task(facts, Some(row));
+        }
+        let problem = job
+            .problem
+            .or_else(|| queue.is_none().then(|| JobProblem::QueueNotFound(job.queue.clone())));
+        let queue = queue.filter(|_| problem.is_none());
+        if let Some(queue) = queue {
+            self.queues.jobs[queue].push(row);
+        }
+        self.jobs.group.push(job.group);
+        self.jobs.created.push(job.created);
+        self.jobs.queue.push(queue);
+        self.jobs.min_available.push(job.min_available);
+        self.jobs.priority.push(job.priority);
+        self.jobs.tasks.push(TaskRange::new(start..self.tasks.facts.len()));
+        self.jobs.problem.push(problem);
+        self.jobs.counts.push(StatusCounts::default());
+    }
+
+    /// Decisions in flight are laid over the facts.
+    fn push_task(&mut self, facts: &Arc<TaskFacts>, job: Option<JobIdx>) {
+        let in_flight = self.assumed.get(&facts.uid);
+        let (status, node) = match in_flight {
+            Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
+                (TaskStatus::Binding, Some(node))
+            }
+            Some(InFlight::Evict) if facts.status == TaskStatus::Running => {
+                (TaskStatus::Releasing, facts.node.as_ref())
+            }
+            Some(_) | None => (facts.status, facts.node.as_ref()),
+        };
+        let nominated = match in_flight {
+            Some(InFlight::Nominate { node }) => Some(node),
+            Some(InFlight::Bind { .. } | InFlight::Evict) | None => facts.nominated_node.as_ref(),
+        };
+        let row = |node: &Name| self.node_rows.get(node).copied();
+        let waits = status == TaskStatus::Pending;
+        let tasks = &mut self.tasks;
+        tasks.job.push(job);
+        tasks.class.push(self.classifier.class_of(facts));
+        tasks.priority.push(facts.priority);
+        tasks.ours.push(facts.scheduler == self.options.scheduler_name);
+        tasks.gated.push(facts.gated && waits);
+        tasks.placement.push(Placement { status, node: node.and_then(row) });
+        tasks.nominated.push(nominated.filter(|_| waits).and_then(row));
+        tasks.facts.push(Arc::clone(facts));
+    }
 }
 
 /// Sorts tasks into classes: same template, and matched by the same selectors of other pods.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use super::watch::cause;
 use crate::args::RunArgs;
 
 /// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
@@ -19,10 +20,13 @@ use crate::args::RunArgs;
 pub(crate) async fn config(args: &RunArgs) -> anyhow::Result<Config> {
     let mut config = match &args.kubeconfig {
         Some(path) => from_file(path).await?,
-        None => Config::incluster().context(
-            "no --kubeconfig is given and this is not a pod with a service account: \
-             name a kubeconfig with --kubeconfig or KUBECONFIG",
-        )?,
+        None => Config::incluster().map_err(|error| {
+            anyhow!(
+                "no --kubeconfig is given and this is not a pod with a service account ({}): \
+                 name a kubeconfig with --kubeconfig or KUBECONFIG",
+                cause(&error)
+            )
+        })?,
     };
     if let Some(master) = &args.master {
         // A bare host and port is one without TLS, as client-go has it.
