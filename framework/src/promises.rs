@@ -115,15 +115,14 @@ pub(crate) fn settle(session: &mut Session) {
         session.decisions.push(Decision::Nominate { pod, node });
     }
     let cluster = session.cluster();
-    let withdrawn: Vec<Decision> = cluster
-        .tasks
-        .facts
-        .iter()
-        .filter(|(task, facts)| {
-            facts.nominated_node.is_some() || cluster.tasks.nominated[*task].is_some()
-        })
-        .filter(|(task, _)| cluster.is_waiting(*task))
-        .map(|(task, _)| Decision::Withdraw { pod: cluster.pod(task) })
+    let is_promised = |task: &TaskIdx| {
+        cluster.tasks.nominated[*task].is_some()
+            || cluster.tasks.facts[*task].nominated_node.is_some()
+    };
+    let waiting = cluster.tasks.placement.ids().filter(|task| cluster.is_waiting(*task));
+    let withdrawn: Vec<Decision> = waiting
+        .filter(is_promised)
+        .map(|task| Decision::Withdraw { pod: cluster.pod(task) })
         .collect();
     session.decisions.extend(withdrawn);
 }

@@ -331,6 +331,10 @@ impl Session {
 
     /// What the waiting claims of a task that has a place get there.
     pub(crate) fn claim_choices(&self, task: TaskIdx) -> Vec<ClaimChoice> {
+        let class = self.cluster.tasks.class[task];
+        if self.cluster.classes.template[class].claims.is_empty() {
+            return Vec::new();
+        }
         self.policy.claim_choices(&self.cluster, task)
     }
 
