@@ -1,6 +1,6 @@
 //! What the scheduler says of itself to Prometheus.
 //!
-//! Names of kube-batch v0.5.0 are kept, with the prefix its own design promised; see
+//! Names of kube-batch v0.5.0 are kept, with the prefix its own design promised; all are in
 //! docs/metrics.md. Series of jobs and queues that are gone are removed with the cycle that no
 //! longer sees them.
 
@@ -274,5 +274,138 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+    }
+
+    /// One sample of every series.
+    fn sampled() -> Metrics {
+        let metrics = Metrics::new();
+        // A metric that is not named here is an error: without a sample it would not show.
+        let Metrics {
+            registry: _,
+            e2e_latency: _,
+            action_latency,
+            task_latency: _,
+            schedule_attempts,
+            preemption_victims: _,
+            preemption_attempts: _,
+            unready_tasks,
+            unready_jobs: _,
+            job_retries,
+            cycles,
+            cycle_phases,
+            snapshot_objects,
+            queue_share,
+            queue_deserved,
+            queue_allocated,
+            queue_groups,
+            watch_synced,
+            watch_events,
+            watch_failures,
+            watch_lag: _,
+            malformed_objects,
+            effects_queued: _,
+            effects_in_flight: _,
+            writes,
+            write_retries,
+            write_latency,
+            pods_placed: _,
+            decisions_expired: _,
+            leader: _,
+            config_valid: _,
+            config_reloads,
+        } = &metrics;
+        let queue = || "q".to_owned();
+        let of = || QueueResource { queue: queue(), resource: "cpu".to_owned() };
+        drop(action_latency.get_or_create(&Action { action: "allocate" }));
+        drop(cycle_phases.get_or_create(&Phase { phase: "fold" }));
+        drop(write_latency.get_or_create(&WriteKind { write: Write::Bind }));
+        drop(write_retries.get_or_create(&WriteKind { write: Write::Bind }));
+        drop(writes.get_or_create(&Written { write: Write::Bind, result: "done" }));
+        drop(queue_share.get_or_create(&Queue { queue: queue() }));
+        drop(queue_deserved.get_or_create(&of()));
+        drop(queue_allocated.get_or_create(&of()));
+        drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
+        drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
+        drop(watch_synced.get_or_create(&Kind { kind: "pods" }));
+        for family in [unready_tasks, job_retries] {
+            drop(family.get_or_create(&Job { job_id: "ns/g".to_owned() }));
+        }
+        for family in [schedule_attempts, cycles, config_reloads] {
+            drop(family.get_or_create(&Ended { result: "done" }));
+        }
+        for family in [watch_events, watch_failures, malformed_objects] {
+            drop(family.get_or_create(&Kind { kind: "pods" }));
+        }
+        metrics
+    }
+
+    /// Name, type, labels and meaning of each metric, as Prometheus sees them.
+    fn shown(text: &str) -> Vec<[String; 4]> {
+        let mut shown: Vec<[String; 4]> = Vec::new();
+        let mut help = "";
+        for line in text.lines() {
+            let mut words = line.splitn(4, ' ');
+            match (words.next(), words.next(), words.next(), words.next()) {
+                (Some("#"), Some("HELP"), Some(_), Some(text)) => help = text,
+                (Some("#"), Some("TYPE"), Some(name), Some(type_)) => {
+                    let (suffix, type_) = match type_ {
+                        "counter" => ("_total", type_),
+                        "info" => ("_info", "gauge"),
+                        _ => ("", type_),
+                    };
+                    let meaning = help.trim_end_matches('.').to_owned();
+                    shown.push([
+                        format!("{name}{suffix}"),
+                        type_.to_owned(),
+                        String::new(),
+                        meaning,
+                    ]);
+                }
+                (Some(sample), ..) if !sample.starts_with('#') => {
+                    let inside = line.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+                    let pairs = inside.map_or("", |(pairs, _)| pairs).split(',');
+                    let names = pairs.filter_map(|pair| Some(pair.split_once('=')?.0));
+                    let names: Vec<&str> = names.filter(|name| *name != "le").collect();
+                    let last = shown.last_mut().expect("a sample follows its type");
+                    last[2] = names.join(" ");
+                }
+                _ => {}
+            }
+        }
+        shown.sort();
+        shown
+    }
+
+    /// The same, from the table of a Markdown file.
+    fn documented(markdown: &str) -> Vec<[String; 4]> {
+        let rows = markdown.lines().filter(|line| line.starts_with("| `kube_batch_"));
+        let mut documented: Vec<[String; 4]> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+                // Values stand in brackets behind their label.
+                let labels = cells[3].split(['(', ')']).step_by(2).flat_map(|part| part.split('`'));
+                let labels = labels.filter(|name| name.chars().any(char::is_alphabetic));
+                let labels: Vec<&str> = labels.collect();
+                let name = cells[1].trim_matches('`').to_owned();
+                [name, cells[2].to_owned(), labels.join(" "), cells[5].to_owned()]
+            })
+            .collect();
+        documented.sort();
+        documented
+    }
+
+    #[test]
+    fn documented_metrics_are_those_there_are() {
+        let shown = shown(&sampled().text());
+        let documented = documented(include_str!("../../../docs/metrics.md"));
+        let only = |some: &[[String; 4]], others: &[[String; 4]]| {
+            let only = some.iter().filter(|row| !others.contains(row));
+            only.map(|row| row.join(" | ")).collect::<Vec<_>>().join("\n")
+        };
+        let (missing, stale) = (only(&shown, &documented), only(&documented, &shown));
+        assert!(
+            missing.is_empty() && stale.is_empty(),
+            "docs/metrics.md lacks\n{missing}\nand has\n{stale}"
+        );
     }
 }
