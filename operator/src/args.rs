@@ -366,6 +366,36 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_has_every_flag() {
+        let manual = include_str!("../../docs/install.md");
+        let command = Cli::command();
+        let run = command.find_subcommand("run").expect("it is a command");
+        let mut rows = 0;
+        for argument in run.get_arguments() {
+            let Some(flag) = argument.get_long() else { continue };
+            if argument.is_hide_set() {
+                assert!(manual.contains(&format!("`--{flag}`")), "--{flag} is not mentioned");
+                continue;
+            }
+            let quoted =
+                |text: &str| if text.is_empty() { String::new() } else { format!(" `{text}`") };
+            let environment = argument.get_env().and_then(|name| name.to_str()).unwrap_or_default();
+            let default = argument.get_default_values().first().and_then(|value| value.to_str());
+            let mut row = format!("| `--{flag}` |{} |", quoted(environment));
+            if let Some(default) = default {
+                row = format!("{row}{} |", quoted(default));
+            }
+            assert!(manual.contains(&row), "docs/install.md has no row {row}");
+            rows += 1;
+        }
+        assert_eq!(
+            manual.matches("| `--").count(),
+            rows,
+            "docs/install.md has flags that are gone"
+        );
+    }
+
+    #[test]
     fn flags_are_those_of_before() {
         let args = parse(&[
             "--scheduler_name=batch",

@@ -3,6 +3,7 @@
 mod chart;
 mod codegen;
 mod envtest;
+mod monitoring;
 mod test;
 mod tidy;
 mod up;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-use crate::{chart, codegen, root};
+use crate::{chart, codegen, monitoring, root};
 
 /// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
 const EDGES: [(&str, &[&str]); 10] = [
@@ -74,6 +74,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     breaches.extend(sources()?);
     breaches.extend(links()?);
     breaches.extend(chart::breaches()?);
+    breaches.extend(monitoring::breaches()?);
     breaches.extend(codegen::check().err().map(|error| format!("{error:#}")));
     if breaches.is_empty() {
         return Ok(());
