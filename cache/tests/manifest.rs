@@ -140,11 +140,11 @@ fn lists_of_every_kind_are_opened() {
     }
     check("kind: List\napiVersion: v1\nitems: []\n", &[], &[]);
     check("kind: List\napiVersion: v1\nitems: null\n", &[], &[]);
-    check("kind: List\napiVersion: v1\n", &[], &["f:1:1: error: items: is missing"]);
+    check("kind: List\napiVersion: v1\n", &[], &["f:1:1: error: List: items: is missing"]);
     check(
         "kind: List\napiVersion: v1\nitems: {a: b}\n",
         &[],
-        &["f:3:8: error: items: expected a sequence, found a mapping"],
+        &["f:3:8: error: List: items: expected a sequence, found a mapping"],
     );
     check(
         "items:\n- metadata: {name: a}\n- 7\nkind: List\napiVersion: v1\n",
@@ -215,7 +215,7 @@ fn what_an_object_is_must_be_said() {
         ("apiVersion: v1\nkind: [Pod]", "f:2:7: error: kind: expected a name, found a sequence"),
         (
             "apiVersion: 1\nkind: Pod",
-            "f:1:13: error: apiVersion: expected a name, found the number 1",
+            "f:1:13: error: Pod: apiVersion: expected a name, found the number 1",
         ),
         ("apiVersion: v1\nkind: ''", "f:2:7: error: kind: expected a name, found \"\""),
         (
@@ -225,7 +225,7 @@ fn what_an_object_is_must_be_said() {
         ("[1]", "f:1:2: error: expected an object with apiVersion and kind, found the number 1"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}",
-            "f:3:11: error: metadata.name: is missing",
+            "f:3:11: error: Pod: metadata.name: is missing",
         ),
         (
             "apiVersion: v1\nkind: podd\nmetadata: {name: a}",

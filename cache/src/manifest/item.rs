@@ -392,7 +392,7 @@ fn missing(node: &Located<'_>, header: &Header) -> Problem {
 /// Kind, namespace and name of what could not be read as an object, as far as they are known.
 fn name_of(kind: &str, node: &Located<'_>) -> Option<String> {
     let kind = match kind {
-        "" => node.get("kind").and_then(Located::as_str),
+        "" => node.get("kind").and_then(Located::as_str).filter(|kind| !kind.is_empty()),
         known => Some(known),
     };
     let text = |key| node.get("metadata").and_then(|meta| meta.get(key)).and_then(Located::as_str);
