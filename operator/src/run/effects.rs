@@ -194,7 +194,7 @@ impl Effects {
     }
 
     async fn bind_with_claims(
-        &self,
+        self: &Arc<Self>,
         pod: &PodRef,
         node: &Name,
         claims: &[ClaimChoice],
@@ -206,7 +206,7 @@ impl Effects {
         }
     }
 
-    async fn bind(&self, pod: &PodRef, node: &Name, created: Timestamp) {
+    async fn bind(self: &Arc<Self>, pod: &PodRef, node: &Name, created: Timestamp) {
         let pods = self.pods(pod);
         let binding = json!({
             "apiVersion": "v1",
@@ -250,7 +250,7 @@ impl Effects {
 
     /// Condition first, so that whoever sees the pod go can see why; then the deletion.
     // Parity: differs, see docs/parity.md#e6.
-    async fn evict(&self, pod: &PodRef, reason: EvictReason, by: &JobKey) {
+    async fn evict(self: &Arc<Self>, pod: &PodRef, reason: EvictReason, by: &JobKey) {
         let pods = self.pods(pod);
         let patch = Patch::Strategic(json!({
             "metadata": {"uid": &*pod.uid},
@@ -329,7 +329,7 @@ impl Effects {
 
     /// The server will not have it: say so, and let the decision stand for a while, so that it is
     /// not taken again at once.
-    fn refused(&self, pod: &PodRef, why: &str) {
+    fn refused(self: &Arc<Self>, pod: &PodRef, why: &str) {
         warn!(%pod.key, why, "the API server refuses");
         self.metrics.schedule_attempts.get_or_create(&Ended { result: "error" }).inc();
         let note = Note::warning(
@@ -346,13 +346,16 @@ impl Effects {
             *n_refusals += 1;
             FIRST_PENALTY.saturating_mul(1 << (*n_refusals - 1).min(10)).min(LONGEST_PENALTY)
         };
-        let (mirror, pod) = (Arc::clone(&self.mirror), pod.clone());
+        let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
             tokio::time::sleep(penalty).await;
-            mirror.give_up(&pod);
+            if !effects.mirror.give_up(&pod) {
+                effects.forgive(&pod);
+            }
         });
     }
 
+    /// What was refused before no longer counts: it went well, or the pod is gone.
     fn forgive(&self, pod: &PodRef) {
         self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
     }

@@ -115,11 +115,12 @@ impl Mirror {
         }
     }
 
-    /// A decision came to nothing: the pod is as the facts say.
-    pub(crate) fn give_up(&self, pod: &PodRef) {
+    /// A decision came to nothing: the pod is as the facts say. Says whether they still know it.
+    pub(crate) fn give_up(&self, pod: &PodRef) -> bool {
         let mut state = self.lock();
         state.assumed.forget(&pod.uid);
         self.note(&mut state, Change::Facts);
+        state.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
     }
 }
 

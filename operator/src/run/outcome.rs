@@ -11,6 +11,7 @@ use kube_batch_api::{
     crd::{ApiVersion, PodGroupStatus, QueueStatus},
     decision::{Decision, PodRef},
     facts::pod::TaskFacts,
+    name::{Name, ObjectKey},
     quantity::Quantity,
 };
 use kube_batch_cache::fold::Ignored;
@@ -148,15 +149,15 @@ impl Outbox {
         self.effects.tell(Note::normal(pod_reference(pod), "Preempted", "Preempting", text));
         let facts = state.store.pods.get(&pod.key);
         let group = facts.and_then(|facts| facts.group.as_ref());
-        let groups = || state.store.groups.iter();
         let found = group.and_then(|group| {
-            // The newer API group stands last.
-            let is_it = |key: &kube_batch_api::name::ObjectKey| {
-                key.namespace == pod.key.namespace && key.name == *group
-            };
-            groups().filter(|((key, _), _)| is_it(key)).last()
+            let key = ObjectKey { namespace: pod.key.namespace.clone(), name: group.clone() };
+            // The newer API group wins.
+            ApiVersion::ALL
+                .into_iter()
+                .rev()
+                .find_map(|v| state.store.groups.get(&(key.clone(), v)))
         });
-        if let Some((_, group)) = found {
+        if let Some(group) = found {
             let note =
                 Note::normal(group_reference(group), "Evict", "Evicting", reason.to_string());
             self.effects.tell(note);
@@ -242,48 +243,51 @@ impl Outbox {
             };
             let differs = |facts: &TaskFacts| facts.nominated_node.as_ref() != node;
             if known(&state, pod).is_some_and(differs) {
-                let write = writes.entry(pod.clone()).or_default();
-                write.weight = Weight::State;
-                write.status.insert("nominatedNodeName".to_owned(), json!(node.map(|n| &**n)));
+                writes.entry(pod.clone()).or_default().nominated = Some(node);
             }
         }
         for report in &cycle.jobs {
+            let because = &*report.unplaced_because;
             for pod in &report.unplaced {
                 let Some(facts) = known(&state, pod) else { continue };
-                let because = &*report.unplaced_because;
-                let said = facts.unscheduled.as_ref();
-                let weight = match said {
-                    Some((reason, text)) if **reason == *UNSCHEDULABLE => {
-                        if **text == *because {
-                            continue;
-                        }
-                        Weight::Text
+                let condition = match &facts.unscheduled {
+                    Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => {
+                        continue;
                     }
-                    Some(_) | None => Weight::State,
+                    Some((reason, _)) if **reason == *UNSCHEDULABLE => (Weight::Text, because),
+                    Some(_) | None => (Weight::State, because),
                 };
-                let write = writes.entry(pod.clone()).or_default();
-                write.weight = write.weight.min(weight);
-                let condition = condition(because, said.is_none());
-                write.status.insert("conditions".to_owned(), json!([condition]));
-                write.because = Some(because);
+                writes.entry(pod.clone()).or_default().condition = Some(condition);
             }
         }
         drop(state);
-        for (pod, PodWrite { weight, status, because }) in writes {
-            if !self.admit(Target::Pod(pod.clone()), weight, now) {
-                continue;
-            }
+        for (pod, write) in writes {
+            self.write_pod(pod, &write, now);
+        }
+    }
+
+    fn write_pod(&mut self, pod: PodRef, write: &PodWrite<'_>, now: Instant) {
+        let target = Target::Pod(pod.clone());
+        if self.effects.is_writing(&target) {
+            return;
+        }
+        let mut status = Map::new();
+        // Others go by it at once: autoscalers, and whoever looks where the pod will be.
+        if let Some(node) = write.nominated {
+            status.insert("nominatedNodeName".to_owned(), json!(node.map(|node| &**node)));
+        }
+        if let Some((weight, because)) = write.condition
+            && self.admit(target.clone(), weight, now)
+        {
+            let is_new = weight == Weight::State;
+            status.insert("conditions".to_owned(), json!([condition(because, is_new)]));
+            self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
+            let (regarding, text) = (pod_reference(&pod), because.to_owned());
+            self.effects.tell(Note::warning(regarding, "FailedScheduling", "Scheduling", text));
+        }
+        if !status.is_empty() {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});
-            if let Some(because) = because {
-                self.metrics
-                    .schedule_attempts
-                    .get_or_create(&Ended { result: "unschedulable" })
-                    .inc();
-                let regarding = pod_reference(&pod);
-                let text = because.to_owned();
-                self.effects.tell(Note::warning(regarding, "FailedScheduling", "Scheduling", text));
-            }
-            self.effects.write_status(Target::Pod(pod), patch);
+            self.effects.write_status(target, patch);
         }
     }
 
@@ -375,16 +379,12 @@ fn condition(because: &str, is_new: bool) -> Value {
 }
 
 /// What is to be written of a pod's status.
+#[derive(Default)]
 struct PodWrite<'r> {
-    weight: Weight,
-    status: Map<String, Value>,
-    because: Option<&'r str>,
-}
-
-impl Default for PodWrite<'_> {
-    fn default() -> Self {
-        Self { weight: Weight::Text, status: Map::new(), because: None }
-    }
+    /// The node it is promised, or none any more.
+    nominated: Option<Option<&'r Name>>,
+    /// Why it waits.
+    condition: Option<(Weight, &'r str)>,
 }
 
 fn json_of(status: &impl Serialize) -> Value {
