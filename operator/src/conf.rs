@@ -9,9 +9,16 @@ use kube_batch_plugins::CATALOG;
 
 use crate::terminal;
 
+/// A configuration and the text it was read from; no text where it is the built-in one.
+#[derive(Default)]
+pub(crate) struct ReadConf {
+    pub(crate) conf: Conf,
+    pub(crate) text: String,
+}
+
 /// Reads the configuration; `None` if it was refused and every problem has been shown.
-pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<Conf>> {
-    let Some(path) = path else { return Ok(Some(Conf::default())) };
+pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<ReadConf>> {
+    let Some(path) = path else { return Ok(Some(ReadConf::default())) };
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read configuration {name}"))?;
@@ -22,7 +29,7 @@ pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<Conf>> {
     match conf::parse(&text, &CATALOG) {
         Ok(read) => {
             read.warnings.into_iter().for_each(|problem| show(Severity::Warning, problem));
-            Ok(Some(read.conf))
+            Ok(Some(ReadConf { conf: read.conf, text }))
         }
         Err(problems) => {
             let count = problems.len();

@@ -21,10 +21,9 @@ mod watch;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use kube::{Client, runtime::events::Reporter};
+use kube::Client;
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
-use kube_batch_framework::conf::Conf;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch as channel,
@@ -34,17 +33,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    conf_file::ConfFile,
-    cycle::Scheduler,
-    effects::Effects,
-    health::Health,
-    http::Answers,
-    lease::{Elector, Periods},
-    metrics::Metrics,
-    mirror::Mirror,
-    outcome::Outbox,
+    conf_file::ConfFile, cycle::Scheduler, effects::Effects, health::Health, http::Answers,
+    lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
 };
-use crate::{Ending, args::RunArgs, conf::read_conf};
+use crate::{
+    Ending,
+    args::RunArgs,
+    conf::{ReadConf, read_conf},
+};
 
 /// How long decisions that were taken before the end may still be sent. Below the 30 s that
 /// Kubernetes gives a pod to end.
@@ -66,26 +62,20 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
     runtime.block_on(serve(args, conf))
 }
 
-async fn serve(args: &RunArgs, conf: Conf) -> anyhow::Result<Ending> {
+async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     let metrics = Arc::new(Metrics::new());
     let listener = match args.listen_address.as_str() {
         "" => None,
         address => Some(http::listen(address).await?),
     };
-    let config = connect::config(args).await?;
-    let server = config.cluster_url.to_string();
-    let client = Client::try_from(config).context("cannot make a client")?;
-    info!(
-        server,
-        version = env!("CARGO_PKG_VERSION"),
-        scheduler_name = args.scheduler_name,
-        "starting"
-    );
-
-    let stop = CancellationToken::new();
+    let client = connect(args).await?;
     let identity = identity();
     let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
     let health = Arc::new(Health::default());
+    let effects =
+        Effects::new(client.clone(), args, &identity, Arc::clone(&mirror), Arc::clone(&metrics));
+    let election = Election::start(args, &client, &identity, &metrics);
+
     let mut tasks = watch::start(&client, &mirror, &metrics, args.priority_class);
     if let Some(listener) = listener {
         let answers = Answers {
@@ -96,40 +86,15 @@ async fn serve(args: &RunArgs, conf: Conf) -> anyhow::Result<Ending> {
         };
         tasks.spawn(http::serve(listener, answers));
     }
-    let (confs, conf) = channel::channel(Arc::new(conf));
+    let confs = channel::Sender::new(Arc::new(read.conf));
     metrics.config_valid.set(1);
-    // Kept to the end, as both channels are also waited on where nobody ever sends.
-    let (_confs, _leads);
     if let Some(path) = &args.config {
-        let text = tokio::fs::read_to_string(path).await.unwrap_or_default();
-        let file = ConfFile::new(path.clone(), text);
+        let file = ConfFile::new(path.clone(), read.text);
         tasks.spawn(file.follow(confs.clone(), Arc::clone(&metrics)));
     }
-    _confs = confs;
-    let reporter =
-        Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
-    let effects = Effects::new(client.clone(), reporter, Arc::clone(&mirror), Arc::clone(&metrics));
-    let (leads, leading) = channel::channel(!args.leader_elect);
-    let election = CancellationToken::new();
-    let elector = args.leader_elect.then(|| {
-        let periods = Periods {
-            lease: args.lease_duration,
-            renew_deadline: args.renew_deadline,
-            retry: args.retry_period,
-        };
-        let elector = Elector::new(
-            client.clone(),
-            &args.lock_object_namespace,
-            identity.clone(),
-            periods,
-            Arc::clone(&metrics),
-        );
-        tokio::spawn(elector.run(leads.clone(), election.clone()))
-    });
-    _leads = leads;
     tasks.spawn(work_while_leading(
         Arc::clone(&effects),
-        leading.clone(),
+        election.leads(),
         args.max_concurrent_writes,
         Arc::clone(&metrics),
     ));
@@ -148,31 +113,45 @@ async fn serve(args: &RunArgs, conf: Conf) -> anyhow::Result<Ending> {
             default_queue: Name::from(args.default_queue.as_str()),
             priority_class: args.priority_class,
         },
-        conf,
-        leads: leading,
+        conf: confs.subscribe(),
+        leads: election.leads(),
         period: args.schedule_period,
     };
-    let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
-    tokio::select! {
-        ended = &mut cycles => {
-            ended.context("the scheduling loop has panicked")??;
-        }
-        () = told_to_stop() => {
-            info!("told to stop: what was decided is still sent");
-            stop.cancel();
-            cycles.await.context("the scheduling loop has panicked")??;
-            if !effects.drain(DRAIN).await {
-                warn!("not everything that was decided could be sent");
-            }
-        }
-    }
-    election.cancel();
-    if let Some(elector) = elector {
-        let _ = tokio::time::timeout(Duration::from_secs(5), elector).await;
-    }
+    let ended = run_until_told(scheduler, &effects).await;
+    election.end().await;
     tasks.shutdown().await;
+    ended?;
     info!("stopped");
     Ok(Ending::Good)
+}
+
+/// A client of the API server, which need not be there yet.
+async fn connect(args: &RunArgs) -> anyhow::Result<Client> {
+    let config = connect::config(args).await?;
+    info!(
+        server = %config.cluster_url,
+        version = env!("CARGO_PKG_VERSION"),
+        scheduler_name = args.scheduler_name,
+        "starting"
+    );
+    Client::try_from(config).context("cannot make a client")
+}
+
+/// Runs cycles until a signal comes, and then sends what was decided.
+async fn run_until_told(scheduler: Scheduler, effects: &Effects) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
+    tokio::select! {
+        ended = &mut cycles => return ended.context("the scheduling loop has panicked")?,
+        () = told_to_stop() => {}
+    }
+    info!("told to stop: what was decided is still sent");
+    stop.cancel();
+    cycles.await.context("the scheduling loop has panicked")??;
+    if !effects.drain(DRAIN).await {
+        warn!("not everything that was decided could be sent");
+    }
+    Ok(())
 }
 
 /// Sends decisions while this replica leads, and not a moment longer.

@@ -20,7 +20,7 @@ use kube_batch_sim::{
 use crate::{
     Ending,
     args::{Format, SimulateArgs},
-    conf::read_conf,
+    conf::{ReadConf, read_conf},
     load::{Loaded, load},
     table::{Align, Cell, Table},
     terminal::{self, BAD, FAINT, GOOD, HEADING, Progress, WAITING, styled},
@@ -35,7 +35,9 @@ const BAR: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
-    let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
+    let Some(ReadConf { conf, .. }) = read_conf(args.config.as_deref())? else {
+        return Ok(Ending::Wrong);
+    };
     let options = SnapshotOptions {
         scheduler_name: Name::from(args.scheduler_name.as_str()),
         default_queue: Name::from(args.default_queue.as_str()),

@@ -47,6 +47,7 @@ use super::{
     metrics::{Ended, Metrics, Write},
     mirror::Mirror,
 };
+use crate::args::RunArgs;
 
 /// How long a decision that the server refused stands before it can be taken again. Doubled with
 /// each refusal of the same pod, up to [`LONGEST_PENALTY`], so that a webhook that says no is not
@@ -75,13 +76,15 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn new(
         client: Client,
-        reporter: Reporter,
+        args: &RunArgs,
+        identity: &str,
         mirror: Arc<Mirror>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
+        let (controller, instance) = (args.scheduler_name.clone(), Some(identity.to_owned()));
         Arc::new(Self {
             client,
-            reporter,
+            reporter: Reporter { controller, instance },
             mirror,
             metrics,
             queue: Mutex::default(),

@@ -15,28 +15,82 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::metrics::{Metrics, Write, Written};
+use crate::args::RunArgs;
 
 /// Name of the lock.
 const NAME: &str = "kube-batch";
 
+/// How long giving the lock back may take at the end.
+const RELEASE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// This replica's part in the election. Without election it leads from the start to the end.
+pub(crate) struct Election {
+    leads: watch::Sender<bool>,
+    elector: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+}
+
+impl Election {
+    pub(crate) fn start(
+        args: &RunArgs,
+        client: &Client,
+        identity: &str,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let leads = watch::Sender::new(!args.leader_elect);
+        let stop = CancellationToken::new();
+        let elector = args.leader_elect.then(|| {
+            let namespace = args.lock_object_namespace.clone();
+            let elector = Elector {
+                leases: Api::namespaced(client.clone(), &namespace),
+                namespace,
+                identity: identity.to_owned(),
+                periods: Periods {
+                    lease: args.lease_duration,
+                    renew_deadline: args.renew_deadline,
+                    retry: args.retry_period,
+                },
+                metrics: Arc::clone(metrics),
+                seen: None,
+            };
+            tokio::spawn(elector.run(leads.clone(), stop.clone()))
+        });
+        Self { leads, elector, stop }
+    }
+
+    /// Whether this replica leads, now and later.
+    pub(crate) fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.subscribe()
+    }
+
+    /// Gives the lock back.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        if let Some(elector) = self.elector
+            && tokio::time::timeout(RELEASE_DEADLINE, elector).await.is_err()
+        {
+            warn!("the lease could not be given back in time, it runs out by itself");
+        }
+    }
+}
+
 /// Periods of leader election.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Periods {
+struct Periods {
     /// After so long without renewal anybody may take the lock.
-    pub(crate) lease: Duration,
+    lease: Duration,
     /// After so long without renewal the leader stops.
-    pub(crate) renew_deadline: Duration,
+    renew_deadline: Duration,
     /// The lock is tried or renewed this often.
-    pub(crate) retry: Duration,
+    retry: Duration,
 }
 
 /// A replica that wants to lead.
-pub(crate) struct Elector {
+struct Elector {
     leases: Api<Lease>,
     namespace: String,
     identity: String,
@@ -47,20 +101,9 @@ pub(crate) struct Elector {
 }
 
 impl Elector {
-    pub(crate) fn new(
-        client: Client,
-        namespace: &str,
-        identity: String,
-        periods: Periods,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let leases = Api::namespaced(client, namespace);
-        Self { leases, namespace: namespace.to_owned(), identity, periods, metrics, seen: None }
-    }
-
     /// Takes the lock when it is free and keeps it, and says in `leads` whether it is held; until
     /// `stop` is cancelled, then it is given back.
-    pub(crate) async fn run(mut self, leads: watch::Sender<bool>, stop: CancellationToken) {
+    async fn run(mut self, leads: watch::Sender<bool>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if stop.run_until_cancelled(self.acquire()).await.is_none() {
                 break;
