@@ -32,20 +32,10 @@ pub fn fill(object: &mut Object, created: Timestamp) {
     meta.creation_timestamp.get_or_insert(Time(created));
     let key = object.key().to_string();
     object.meta_mut().uid.get_or_insert(key);
-    match object {
-        Object::Pod(pod) => fill_pod(pod),
-        Object::Node(node) => fill_node(node),
-        Object::Namespace(_)
-        | Object::PersistentVolume(_)
-        | Object::PersistentVolumeClaim(_)
-        | Object::StorageClass(_)
-        | Object::CsiNode(_)
-        | Object::PriorityClass(_)
-        | Object::PodDisruptionBudget(_)
-        | Object::Job(_)
-        | Object::ReplicaSet(_)
-        | Object::PodGroup(..)
-        | Object::Queue(..) => {}
+    if let Object::Pod(pod) = object {
+        fill_pod(pod);
+    } else if let Object::Node(node) = object {
+        fill_node(node);
     }
 }
 

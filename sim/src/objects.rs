@@ -77,34 +77,20 @@ impl World {
         if is_pod && key.namespace.is_empty() {
             key.namespace = Name::from(defaults::NAMESPACE);
         }
-        match object {
-            Object::Pod(pod) => {
-                let Some(facts) = self.store.pods.get(&key) else { return };
-                let status = pod.status.get_or_insert_default();
-                if status.phase.is_none() {
-                    status.phase = phase_of(facts.status).map(str::to_owned);
-                }
-                let spec = pod.spec.get_or_insert_default();
-                spec.node_name = spec.node_name.take().or(facts.node.as_ref().map(Name::to_string));
+        if let Object::Pod(pod) = object {
+            let Some(facts) = self.store.pods.get(&key) else { return };
+            let status = pod.status.get_or_insert_default();
+            if status.phase.is_none() {
+                status.phase = phase_of(facts.status).map(str::to_owned);
             }
-            Object::PodGroup(version, group) => {
-                let stored = self.store.groups.get(&(key, *version));
-                group.status = group.status.take().or(stored.map(|facts| facts.status.clone()));
-            }
-            Object::Queue(version, queue) => {
-                let stored = self.store.queues.get(&(key.name, *version));
-                queue.status = queue.status.take().or(stored.map(|facts| facts.status.clone()));
-            }
-            Object::Node(_)
-            | Object::Namespace(_)
-            | Object::PersistentVolume(_)
-            | Object::PersistentVolumeClaim(_)
-            | Object::StorageClass(_)
-            | Object::CsiNode(_)
-            | Object::PriorityClass(_)
-            | Object::PodDisruptionBudget(_)
-            | Object::Job(_)
-            | Object::ReplicaSet(_) => {}
+            let spec = pod.spec.get_or_insert_default();
+            spec.node_name = spec.node_name.take().or(facts.node.as_ref().map(Name::to_string));
+        } else if let Object::PodGroup(version, group) = object {
+            let stored = self.store.groups.get(&(key, *version));
+            group.status = group.status.take().or(stored.map(|facts| facts.status.clone()));
+        } else if let Object::Queue(version, queue) = object {
+            let stored = self.store.queues.get(&(key.name, *version));
+            queue.status = queue.status.take().or(stored.map(|facts| facts.status.clone()));
         }
     }
 

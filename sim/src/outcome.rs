@@ -43,7 +43,8 @@ pub struct CycleOutcome {
     pub binds: Vec<Placement>,
     /// Pods evicted, in order.
     pub evictions: Vec<EvictionOutcome>,
-    /// Pods that were promised room that is still being released.
+    /// Pods that were promised room: it is still being released, or held until the whole gang has a
+    /// place.
     pub pipelined: Vec<Placement>,
 }
 
