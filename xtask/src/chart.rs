@@ -37,6 +37,21 @@ struct Template {
 
 const PLAIN: [&str; 2] = ["", ""];
 
+/// A field that has the YAML of the value of its name, and is left out where that is empty.
+macro_rules! value {
+    ($field:literal, $indentation:literal) => {
+        concat!(
+            "{{- with .Values.",
+            $field,
+            " }}\n",
+            $field,
+            ":\n{{- toYaml . | nindent ",
+            $indentation,
+            " }}\n{{- end }}"
+        )
+    };
+}
+
 const TEMPLATES: [Template; 8] = [
     Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
     Template {
@@ -62,11 +77,10 @@ const TEMPLATES: [Template; 8] = [
             Place { at: "replicas:", template: "replicas: {{ .Values.replicaCount }}" },
             Place {
                 at: "serviceAccountName:",
-                template: "{{- with .Values.imagePullSecrets }}\n\
-                           imagePullSecrets:\n\
-                           {{- toYaml . | nindent {+0} }}\n\
-                           {{- end }}\n\
-                           serviceAccountName: {{ include \"kube-batch.fullname\" . }}",
+                template: concat!(
+                    value!("imagePullSecrets", "{+0}"),
+                    "\nserviceAccountName: {{ include \"kube-batch.fullname\" . }}"
+                ),
             },
             Place {
                 at: "priorityClassName:",
@@ -99,20 +113,8 @@ const TEMPLATES: [Template; 8] = [
                 at: "resources:",
                 template: "resources:\n{{- toYaml .Values.resources | nindent {+2} }}",
             },
-            Place {
-                at: "nodeSelector:",
-                template: "{{- with .Values.nodeSelector }}\n\
-                           nodeSelector:\n\
-                           {{- toYaml . | nindent {+2} }}\n\
-                           {{- end }}",
-            },
-            Place {
-                at: "tolerations:",
-                template: "{{- with .Values.tolerations }}\n\
-                           tolerations:\n\
-                           {{- toYaml . | nindent {+0} }}\n\
-                           {{- end }}",
-            },
+            Place { at: "nodeSelector:", template: value!("nodeSelector", "{+2}") },
+            Place { at: "tolerations:", template: value!("tolerations", "{+0}") },
         ],
     },
     Template {
