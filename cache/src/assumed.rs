@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     decision::{ClaimChoice, Decision, PodRef},
+    facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::Store;
+use crate::store::{Fact, Store};
 
 /// What was decided for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,15 @@ impl Assumed {
         self.by_uid.is_empty()
     }
 
+    /// Whether a change of a pod's facts says no more than what was decided for it: it is bound to
+    /// the node where it was taken to be already.
+    pub fn foresaw(&self, before: &TaskFacts, after: &TaskFacts) -> bool {
+        let Some(InFlight::Bind { node, claims }) = self.get(&after.uid) else { return false };
+        let bound =
+            TaskFacts { node: Some(node.clone()), status: TaskStatus::Bound, ..before.clone() };
+        claims.is_empty() && bound.decides_like(after)
+    }
+
     /// Forgets what the facts confirm or have overtaken.
     pub fn settle(&mut self, store: &Store) {
         self.by_uid.retain(|uid, Entry { pod, in_flight, .. }| {
@@ -152,6 +162,8 @@ fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -171,6 +183,28 @@ mod tests {
         });
         store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
         store
+    }
+
+    #[test]
+    fn only_the_decided_binding_is_foreseen() {
+        let assumed = noted(&[Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] }]);
+        let before = Arc::clone(store(None).pods.get(&pod().key).expect("the pod"));
+        let bound = TaskFacts {
+            node: Some("n".into()),
+            status: TaskStatus::Bound,
+            unscheduled: Some(("a".into(), "b".into())),
+            ..(*before).clone()
+        };
+        assert!(assumed.foresaw(&before, &bound));
+        for other in [
+            TaskFacts { node: Some("m".into()), ..bound.clone() },
+            TaskFacts { status: TaskStatus::Running, ..bound.clone() },
+            TaskFacts { priority: 1, ..bound.clone() },
+            TaskFacts { uid: "q".into(), ..bound.clone() },
+        ] {
+            assert!(!assumed.foresaw(&before, &other), "{other:?}");
+        }
+        assert!(!Assumed::default().foresaw(&before, &bound));
     }
 
     fn noted(decisions: &[Decision]) -> Assumed {

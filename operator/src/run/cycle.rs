@@ -43,6 +43,9 @@ const REST_FACTOR: u32 = 8;
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 /// The longest pause, however long a cycle takes, while changes wait.
 const LONGEST_REST: Duration = Duration::from_secs(1);
+/// A cycle looks at bindings that were answered as expected after so long at the latest: they count
+/// for statuses, and their pods can be victims.
+const CONFIRMED_REST: Duration = Duration::from_secs(1);
 /// Cycles abandoned in a row after which the process ends.
 const MAX_ABANDONED: u32 = 3;
 /// How often labels and templates that no pod has any more are given back.
@@ -132,6 +135,7 @@ impl Scheduler {
             let due = self.outbox.due().map_or(self.period, |due| {
                 due.saturating_duration_since(Instant::now()).min(self.period)
             });
+            let due = due.min(CONFIRMED_REST);
             tokio::select! {
                 () = self.mirror.changed() => {}
                 () = tokio::time::sleep(due) => {}
@@ -149,7 +153,10 @@ impl Scheduler {
             self.metrics.decisions_expired.inc_by(n_expired as u64);
             return true;
         }
-        seen != Some(state.version) || self.outbox.due().is_some_and(|due| due <= Instant::now())
+        let is_confirmed = state.confirmed.is_some_and(|since| since.elapsed() >= CONFIRMED_REST);
+        seen != Some(state.version)
+            || is_confirmed
+            || self.outbox.due().is_some_and(|due| due <= Instant::now())
     }
 
     /// Runs one cycle on a thread of its own.
@@ -159,7 +166,8 @@ impl Scheduler {
         tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let (snapshot, version) = {
-                let state = mirror.lock();
+                let mut state = mirror.lock();
+                state.confirmed = None;
                 (fold::snapshot(&state.store, &state.assumed, &options), state.version)
             };
             let folded = started.elapsed();

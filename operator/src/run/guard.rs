@@ -33,10 +33,22 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
         let read = serde_json::from_str(text.get()).map(Ok).or_else(|error| {
             let Head { metadata } =
                 serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
-            Ok(Err(Broken { error: error.to_string(), metadata }))
+            let error = problem::<K>(text.get()).unwrap_or_else(|| error.to_string());
+            Ok(Err(Broken { error, metadata }))
         });
         read.map(Self)
     }
+}
+
+/// What is wrong with an object, and where: only what is broken is read in the way that keeps
+/// track of the path.
+fn problem<K: DeserializeOwned>(text: &str) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let error = serde_path_to_error::deserialize::<_, K>(&mut reader).err()?;
+    let message = error.inner().to_string();
+    // Positions in a text that nobody sees.
+    let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+    Some(format!("{}: {message}", error.path()))
 }
 
 impl<K: Resource> Resource for Guarded<K> {
@@ -77,7 +89,7 @@ mod tests {
         let guarded: Guarded<Pod> = serde_json::from_str(BROKEN).expect("a guard");
         assert_eq!(guarded.meta().name.as_deref(), Some("a"));
         let broken = guarded.0.expect_err("broken");
-        assert!(broken.error.contains("invalid type: integer `7`"), "{}", broken.error);
+        assert_eq!(broken.error, "spec.containers: invalid type: integer `7`, expected a sequence");
     }
 
     #[test]

@@ -10,7 +10,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{decision::PodRef, name::Name};
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::{
+    decision::PodRef,
+    facts::FactError,
+    name::{Name, ObjectKey},
+};
 use kube_batch_cache::{
     assumed::Assumed,
     store::{Change, Store},
@@ -33,6 +38,9 @@ pub(crate) struct State {
     pub(crate) assumed: Assumed,
     /// Grows with every change a decision can depend on.
     pub(crate) version: u64,
+    /// Since when there are changes that say no more than what was decided, and that no cycle has
+    /// looked at.
+    pub(crate) confirmed: Option<Instant>,
     /// Kinds whose first complete list is still missing, with why, if that is known.
     unsynced: BTreeMap<&'static str, Option<String>>,
     /// Bindings that were answered and that the watch has yet to show, and since when.
@@ -49,6 +57,7 @@ impl Mirror {
             store: Store::default(),
             assumed: Assumed::default(),
             version: 0,
+            confirmed: None,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
             answered: BTreeMap::new(),
         };
@@ -125,6 +134,25 @@ impl Mirror {
 }
 
 impl State {
+    /// Stores the facts of a pod. That a binding is done is no news: of a burst of a thousand only
+    /// the last answers change what a cycle would see.
+    pub(crate) fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
+        let key = ObjectKey::new(
+            pod.metadata.namespace.as_deref().unwrap_or_default(),
+            pod.metadata.name.as_deref().unwrap_or_default(),
+        );
+        let before = self.store.pods.get(&key).map(Arc::clone);
+        let change = self.store.apply_pod(pod)?;
+        if let (Change::Facts, Some(before), Some(after)) =
+            (change, before, self.store.pods.get(&key))
+            && self.assumed.foresaw(&before, after)
+        {
+            self.confirmed.get_or_insert_with(Instant::now);
+            return Ok(Change::Written);
+        }
+        Ok(change)
+    }
+
     /// Forgets decisions that the facts confirm, and those that were given up; says how many the
     /// latter are.
     pub(crate) fn settle(

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
+use backon::ExponentialBuilder;
 use futures::StreamExt;
 use k8s_openapi::{
     api::{
@@ -20,11 +21,14 @@ use kube::{
     Api, Client, Resource,
     runtime::{
         WatchStreamExt,
-        watcher::{self, Config, Event, InitialListStrategy},
+        watcher::{self, Config, Event, ExponentialBackoff, InitialListStrategy},
     },
 };
 use kube_batch_api::{
-    crd::{ApiVersion, v1alpha1, v1alpha2},
+    crd::{
+        ApiVersion::{self, V1Alpha1, V1Alpha2},
+        v1alpha1, v1alpha2,
+    },
     facts::FactError,
     name::{Name, ObjectKey},
 };
@@ -36,11 +40,18 @@ use tracing::{debug, info, warn};
 use super::{
     guard::Guarded,
     metrics::{Kind, Metrics},
-    mirror::Mirror,
+    mirror::{Mirror, State},
 };
 
 /// How long until a kind that the server does not know is asked for again.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
+/// How long until a watch is begun anew that the server no longer knows the past of.
+const EXPIRED_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest pause after a failure, doubled with each in a row.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause. A server that is back is wanted at once, and thirteen watches that knock
+/// every ten seconds are no load for it; client-go waits up to thirty.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A kind of objects that is watched.
 trait Watched:
@@ -52,7 +63,7 @@ trait Watched:
     const KIND: &'static str;
 
     fn key(meta: &ObjectMeta) -> Self::Key;
-    fn apply(&self, store: &mut Store) -> Result<Change, FactError>;
+    fn apply(&self, state: &mut State) -> Result<Change, FactError>;
     fn forget(store: &mut Store, key: &Self::Key) -> bool;
     fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool;
 }
@@ -68,9 +79,18 @@ fn key(meta: &ObjectMeta) -> ObjectKey {
     )
 }
 
+/// A kind in the table of those that are watched.
+struct Watch {
+    kind: &'static str,
+    open: fn(&Door, &Client, &mut JoinSet<()>),
+}
+
+/// Where the objects of a kind are kept, under which key, and how they get there. Where a table
+/// holds objects of several kinds, `if` tells which keys are this kind's.
 macro_rules! watched {
-    ($($type:ty as $kind:literal: $table:ident[$key_type:ty = $key:expr],
-        |$object:ident, $store:ident| $apply:expr;)*) => {
+    ($($type:ty as $kind:literal:
+        $table:ident[$key_type:ty = $key:expr] $(if $is_its:expr)?,
+        |$object:ident, $state:ident| $apply:expr;)*) => {
         $( impl Watched for $type {
             type Key = $key_type;
             const KIND: &'static str = $kind;
@@ -78,7 +98,7 @@ macro_rules! watched {
             fn key(meta: &ObjectMeta) -> Self::Key {
                 $key(meta)
             }
-            fn apply(&self, $store: &mut Store) -> Result<Change, FactError> {
+            fn apply(&self, $state: &mut State) -> Result<Change, FactError> {
                 let $object = self;
                 $apply
             }
@@ -86,104 +106,67 @@ macro_rules! watched {
                 store.$table.delete(key)
             }
             fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool {
-                store.$table.retain(|key| listed.contains(key))
+                store.$table.retain(|key| listed.contains(key) $(|| !$is_its(key))?)
             }
         } )*
-    };
-}
 
-/// The two API groups keep their objects in one table, each under its own version.
-macro_rules! watched_in {
-    ($version:expr, $module:ident, $groups:literal, $queues:literal) => {
-        impl Watched for $module::PodGroup {
-            type Key = (ObjectKey, ApiVersion);
-            const KIND: &'static str = $groups;
-
-            fn key(meta: &ObjectMeta) -> Self::Key {
-                (key(meta), $version)
-            }
-            fn apply(&self, store: &mut Store) -> Result<Change, FactError> {
-                store.apply_group($version, &self.metadata, &self.spec, self.status.as_ref())
-            }
-            fn forget(store: &mut Store, key: &Self::Key) -> bool {
-                store.groups.delete(key)
-            }
-            fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool {
-                store.groups.retain(|key| key.1 != $version || listed.contains(key))
-            }
-        }
-
-        impl Watched for $module::Queue {
-            type Key = (Name, ApiVersion);
-            const KIND: &'static str = $queues;
-
-            fn key(meta: &ObjectMeta) -> Self::Key {
-                (name(meta), $version)
-            }
-            fn apply(&self, store: &mut Store) -> Result<Change, FactError> {
-                store.apply_queue($version, &self.metadata, &self.spec, self.status.as_ref())
-            }
-            fn forget(store: &mut Store, key: &Self::Key) -> bool {
-                store.queues.delete(key)
-            }
-            fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool {
-                store.queues.retain(|key| key.1 != $version || listed.contains(key))
-            }
-        }
+        const WATCHES: &[Watch] =
+            &[$(Watch { kind: <$type as Watched>::KIND, open: Door::open::<$type> }),*];
     };
 }
 
 watched! {
-    Node as "nodes": nodes[Name = name], |node, store| store.apply_node(node);
-    Pod as "pods": pods[ObjectKey = key], |pod, store| store.apply_pod(pod);
+    Node as "nodes": nodes[Name = name], |node, state| state.store.apply_node(node);
+    Pod as "pods": pods[ObjectKey = key], |pod, state| state.apply_pod(pod);
     Namespace as "namespaces": namespaces[Name = name],
-        |namespace, store| store.apply_namespace(namespace);
+        |namespace, state| state.store.apply_namespace(namespace);
     PersistentVolume as "persistentvolumes": volumes[Name = name],
-        |volume, store| store.apply_volume(volume);
+        |volume, state| state.store.apply_volume(volume);
     PersistentVolumeClaim as "persistentvolumeclaims": claims[ObjectKey = key],
-        |claim, store| store.apply_claim(claim);
+        |claim, state| state.store.apply_claim(claim);
     PodDisruptionBudget as "poddisruptionbudgets.policy": budgets[ObjectKey = key],
-        |budget, store| store.apply_budget(budget);
+        |budget, state| state.store.apply_budget(budget);
     PriorityClass as "priorityclasses.scheduling.k8s.io": priority_classes[Name = name],
-        |class, store| store.apply_priority_class(class);
+        |class, state| state.store.apply_priority_class(class);
     StorageClass as "storageclasses.storage.k8s.io": storage_classes[Name = name],
-        |class, store| store.apply_storage_class(class);
+        |class, state| state.store.apply_storage_class(class);
     CSINode as "csinodes.storage.k8s.io": csi_nodes[Name = name],
-        |node, store| store.apply_csi_node(node);
+        |node, state| state.store.apply_csi_node(node);
+    v1alpha1::PodGroup as "podgroups.scheduling.incubator.k8s.io":
+        groups[(ObjectKey, ApiVersion) = |meta| (key(meta), V1Alpha1)] if is_in(V1Alpha1),
+        |group, state| {
+            state.store.apply_group(V1Alpha1, &group.metadata, &group.spec, group.status.as_ref())
+        };
+    v1alpha2::PodGroup as "podgroups.scheduling.sigs.dev":
+        groups[(ObjectKey, ApiVersion) = |meta| (key(meta), V1Alpha2)] if is_in(V1Alpha2),
+        |group, state| {
+            state.store.apply_group(V1Alpha2, &group.metadata, &group.spec, group.status.as_ref())
+        };
+    v1alpha1::Queue as "queues.scheduling.incubator.k8s.io":
+        queues[(Name, ApiVersion) = |meta| (name(meta), V1Alpha1)] if is_in(V1Alpha1),
+        |queue, state| {
+            state.store.apply_queue(V1Alpha1, &queue.metadata, &queue.spec, queue.status.as_ref())
+        };
+    v1alpha2::Queue as "queues.scheduling.sigs.dev":
+        queues[(Name, ApiVersion) = |meta| (name(meta), V1Alpha2)] if is_in(V1Alpha2),
+        |queue, state| {
+            state.store.apply_queue(V1Alpha2, &queue.metadata, &queue.spec, queue.status.as_ref())
+        };
 }
-watched_in!(
-    ApiVersion::V1Alpha1,
-    v1alpha1,
-    "podgroups.scheduling.incubator.k8s.io",
-    "queues.scheduling.incubator.k8s.io"
-);
-watched_in!(
-    ApiVersion::V1Alpha2,
-    v1alpha2,
-    "podgroups.scheduling.sigs.dev",
-    "queues.scheduling.sigs.dev"
-);
 
-/// The kinds that are watched; PriorityClasses only where they rank jobs.
+/// Whether a key is one of this API group.
+fn is_in<K>(version: ApiVersion) -> impl Fn(&(K, ApiVersion)) -> bool {
+    move |key| key.1 == version
+}
+
+/// The table's kinds; PriorityClasses only where they rank jobs.
+fn watches(priority_class: bool) -> impl Iterator<Item = &'static Watch> {
+    WATCHES.iter().filter(move |watch| priority_class || watch.kind != PriorityClass::KIND)
+}
+
+/// The kinds that are watched.
 pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
-    let mut kinds = vec![
-        Node::KIND,
-        Pod::KIND,
-        Namespace::KIND,
-        PersistentVolume::KIND,
-        PersistentVolumeClaim::KIND,
-        PodDisruptionBudget::KIND,
-        StorageClass::KIND,
-        CSINode::KIND,
-        <v1alpha1::PodGroup as Watched>::KIND,
-        <v1alpha1::Queue as Watched>::KIND,
-        <v1alpha2::PodGroup as Watched>::KIND,
-        <v1alpha2::Queue as Watched>::KIND,
-    ];
-    if priority_class {
-        kinds.push(PriorityClass::KIND);
-    }
-    kinds
+    watches(priority_class).map(|watch| watch.kind).collect()
 }
 
 /// Starts a watch for each kind.
@@ -195,20 +178,8 @@ pub(crate) fn start(
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let door = Door { mirror: Arc::clone(mirror), metrics: Arc::clone(metrics) };
-    door.open::<Node>(client, &mut tasks);
-    door.open::<Pod>(client, &mut tasks);
-    door.open::<Namespace>(client, &mut tasks);
-    door.open::<PersistentVolume>(client, &mut tasks);
-    door.open::<PersistentVolumeClaim>(client, &mut tasks);
-    door.open::<PodDisruptionBudget>(client, &mut tasks);
-    door.open::<StorageClass>(client, &mut tasks);
-    door.open::<CSINode>(client, &mut tasks);
-    door.open::<v1alpha1::PodGroup>(client, &mut tasks);
-    door.open::<v1alpha1::Queue>(client, &mut tasks);
-    door.open::<v1alpha2::PodGroup>(client, &mut tasks);
-    door.open::<v1alpha2::Queue>(client, &mut tasks);
-    if priority_class {
-        door.open::<PriorityClass>(client, &mut tasks);
+    for watch in watches(priority_class) {
+        (watch.open)(&door, client, &mut tasks);
     }
     tasks
 }
@@ -226,6 +197,8 @@ enum Anew {
     Paging,
     /// The server does not know the kind.
     Absent,
+    /// The server no longer knows what changed since: list again.
+    Expired,
 }
 
 impl Door {
@@ -239,6 +212,7 @@ impl Door {
         loop {
             match self.follow::<K>(&client, &strategy, &mut is_absent).await {
                 Anew::Paging => strategy = InitialListStrategy::ListWatch,
+                Anew::Expired => tokio::time::sleep(EXPIRED_PAUSE).await,
                 Anew::Absent => {
                     if !is_absent {
                         info!(kind = K::KIND, "the server does not serve this kind yet");
@@ -259,7 +233,13 @@ impl Door {
     ) -> Anew {
         let config = Config { initial_list_strategy: strategy.clone(), ..Config::default() };
         let api: Api<Guarded<K>> = Api::all(client.clone());
-        let mut events = watcher::watcher(api, config).default_backoff().boxed();
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .without_max_times()
+            .with_jitter();
+        let pauses = ExponentialBackoff::from(pauses);
+        let mut events = watcher::watcher(api, config).backoff(pauses).boxed();
         let mut listed = BTreeSet::new();
         while let Some(event) = events.next().await {
             let kind = Kind { kind: K::KIND };
@@ -322,6 +302,13 @@ impl Door {
             }
             Some(410) => {
                 debug!(kind = K::KIND, "the watch is too old, listing again");
+                // `kube` lists again by itself where the stream says so, not where its start does.
+                let is_refused = matches!(error, Error::WatchStartFailed(_));
+                return is_refused.then_some(Anew::Expired);
+            }
+            Some(429) => {
+                // As from a server that has only just learnt of the kind.
+                debug!(kind = K::KIND, "the server asks for patience");
                 return None;
             }
             Some(403) => {
@@ -336,7 +323,7 @@ impl Door {
             }
             Some(_) | None => {}
         }
-        let cause = cause(error);
+        let cause = api_status.map_or_else(|| cause(error), |status| status.message.clone());
         warn!(kind = K::KIND, error = cause, "cannot watch, trying again");
         self.mirror.set_obstacle(K::KIND, cause);
         None
@@ -347,7 +334,7 @@ impl Door {
             Ok(object) => {
                 let mut state = self.mirror.lock();
                 object
-                    .apply(&mut state.store)
+                    .apply(&mut state)
                     .map(|change| self.mirror.note(&mut state, change))
                     .map_err(|error| error.to_string())
             }
