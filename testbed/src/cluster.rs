@@ -585,6 +585,9 @@ impl ControlPlane {
             "--secure-port",
             "0",
         ]);
+        if self.options.load {
+            command.args(["--kube-api-qps", "100000", "--kube-api-burst", "100000"]);
+        }
     }
 
     /// Whether nodes say that they live. Ten leases a second for a hundred nodes are part of a cluster, but

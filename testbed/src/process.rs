@@ -97,19 +97,40 @@ impl Process {
         }
     }
 
+    /// Lets it do nothing until [`resume`](Self::resume), as a machine does that is overloaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it has ended.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("pause", Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it has ended.
+    pub fn resume(&self) -> Result<()> {
+        self.signal("resume", Signal::CONT)
+    }
+
+    fn signal(&self, action: &str, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.expect("the system gave this process its id");
+        let sent = kill_process(id, signal).map_err(io::Error::from);
+        sent.map_err(Error::io(format!("{action} {}", self.name)))
+    }
+
     /// Asks it to end (SIGTERM) and gives it `grace` before it is killed; tells how it ended.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if it can be neither asked nor waited for.
     pub fn stop(mut self, grace: Duration) -> Result<ExitStatus> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let id = id.expect("the system gave this process its id");
         let deadline = Instant::now() + grace;
         if self.ended()?.is_none() {
-            kill_process(id, Signal::TERM)
-                .map_err(io::Error::from)
-                .map_err(Error::io(format!("end {}", self.name)))?;
+            self.signal("end", Signal::TERM)?;
         }
         while Instant::now() < deadline {
             if let Some(status) = self.ended()? {

@@ -1,23 +1,26 @@
-//! Pods bound per second against a real API server: `cargo bench -p kube-batch-tests --bench
-//! cluster -- [SHAPE…] [--nodes N]`, with SHAPE as `GANGSxPODS`.
+//! Pods bound per second against a real API server: `cargo xtask bench-cluster --help`.
 //!
-//! Three contenders on the same servers, one after the other in one run: a bare loop that only
-//! posts the bindings, this scheduler, and Kubernetes' own. Pods are there before a contender
-//! starts; times are those of the API server's audit log.
+//! Contenders run on the same servers, one after the other in one run: a bare loop that only posts
+//! the bindings, this scheduler, and Kubernetes' own. Pods are there before a contender starts;
+//! times are those of the API server's audit log.
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
+use clap::{Parser, ValueEnum};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Config,
-    api::PostParams,
+    api::{Patch, PatchParams, PostParams},
+    client::{Body, ClientBuilder, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use kube_batch_testbed::{
@@ -26,21 +29,67 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
+use kube_batch_tests::build::{build, root};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use tower::ServiceBuilder;
 
-/// The shapes of KUBEMARK-G and its neighbours.
-const STANDARD: [&str; 3] = ["100x100", "10000x1", "1x10000"];
 /// Bindings the bare loop sends at once: the best found on two cores.
 const N_AT_ONCE: usize = 32;
 /// How long a contender may take.
 const PATIENCE: Duration = Duration::from_secs(400);
+/// How long the scheduler is watched doing nothing.
+const IDLE: Duration = Duration::from_secs(30);
+/// How often a kubelet tells the status of its node when nothing has changed.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "bench";
+
+/// Counts the pods bound per second against a real API server.
+#[derive(Parser)]
+struct Args {
+    /// Shapes to run: GANGSxPODS, and GANGSxPODS+PRESENT with so many pods that run already, after
+    /// which the scheduler is also watched idling.
+    #[arg(default_values_t = ["100x100", "10000x1", "1x10000", "10x1+20000"].map(str::to_owned))]
+    shapes: Vec<String>,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// Who is to bind them.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [
+        Contender::Loop, Contender::KubeBatch, Contender::KubeScheduler,
+    ])]
+    contenders: Vec<Contender>,
+    /// What Cargo says to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Contender {
+    /// A loop that only posts the bindings, over HTTP/1.1.
+    Loop,
+    /// The same, over one HTTP/2 connection.
+    LoopHttp2,
+    /// The same, over four HTTP/2 connections.
+    LoopHttp2x4,
+    KubeBatch,
+    KubeScheduler,
+}
 
 struct Shape {
     n_gangs: usize,
     n_pods: usize,
+    n_present: usize,
     n_nodes: usize,
+}
+
+impl Shape {
+    fn parse(text: &str, n_nodes: usize) -> Option<Self> {
+        let (gangs, pods) = text.split_once('x')?;
+        let (pods, present) = pods.split_once('+').unwrap_or((pods, "0"));
+        let n_present = present.parse().ok()?;
+        Some(Self { n_gangs: gangs.parse().ok()?, n_pods: pods.parse().ok()?, n_present, n_nodes })
+    }
 }
 
 /// What one contender did.
@@ -53,27 +102,16 @@ struct Result {
     cpu: f64,
     peak_mb: u64,
     writes: usize,
+    /// Part of a core used while nothing is to be decided, in percent.
+    idle: Option<f64>,
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let n_nodes = arguments
-        .iter()
-        .position(|argument| argument == "--nodes")
-        .and_then(|at| arguments.get(at + 1)?.parse().ok())
-        .unwrap_or(1000);
-    let mut shapes: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|argument| {
-            argument.split_once('x').is_some_and(|(n, _)| n.parse::<usize>().is_ok())
-        })
-        .collect();
-    if shapes.is_empty() {
-        shapes = STANDARD.to_vec();
-    }
+    let args = Args::parse();
+    // Now, not beside a cluster that is measured.
+    build("release");
     println!(
-        "{:10} {:15} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10}",
+        "{:12} {:16} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>7}",
         "shape",
         "contender",
         "bound",
@@ -82,20 +120,26 @@ fn main() {
         "binds/s",
         "cpu s",
         "peak MB",
-        "writes/pod"
+        "writes/pod",
+        "idle %"
     );
-    for name in shapes {
-        let (gangs, pods) = name.split_once('x').expect("GANGSxPODS");
-        let parse = |text: &str| text.parse().expect("a number");
-        let shape = Shape { n_gangs: parse(gangs), n_pods: parse(pods), n_nodes };
-        for (contender, run) in [
-            ("bare loop", bare_loop as fn(&Shape) -> Result),
-            ("kube-batch", kube_batch),
-            ("kube-scheduler", kube_scheduler),
-        ] {
-            let Result { bound, first, window, cpu, peak_mb, writes } = run(&shape);
+    for name in &args.shapes {
+        let shape = Shape::parse(name, args.nodes)
+            .unwrap_or_else(|| panic!("{name} is no shape: GANGSxPODS or GANGSxPODS+PRESENT"));
+        for contender in &args.contenders {
+            let result = match contender {
+                Contender::Loop => bare_loop(&shape, None),
+                Contender::LoopHttp2 => bare_loop(&shape, Some(1)),
+                Contender::LoopHttp2x4 => bare_loop(&shape, Some(4)),
+                Contender::KubeBatch => kube_batch(&shape),
+                Contender::KubeScheduler => kube_scheduler(&shape),
+            };
+            let Result { bound, first, window, cpu, peak_mb, writes, idle } = result;
+            let contender = contender.to_possible_value().expect("every contender has a name");
+            let idle = idle.map_or_else(String::new, |percent| format!("{percent:.2}"));
             println!(
-                "{name:10} {contender:15} {bound:7} {first:9.2} {window:9.2} {:9.0} {cpu:8.2} {peak_mb:8} {:10.2}",
+                "{name:12} {:16} {bound:7} {first:9.2} {window:9.2} {:9.0} {cpu:8.2} {peak_mb:8} {:10.2} {idle:>7}",
+                contender.get_name(),
                 bound as f64 / window,
                 writes as f64 / bound.max(1) as f64,
             );
@@ -104,11 +148,10 @@ fn main() {
 }
 
 /// A control plane with nodes and pods for a scheduler of this name.
-fn plane(shape: &Shape, scheduler: &str, options: Options) -> ControlPlane {
-    let options = Options { kwok: false, audit: true, load: true, ..options };
+fn plane(shape: &Shape, scheduler: &str) -> ControlPlane {
+    let options = Options { kwok: false, audit: true, load: true, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it");
-    let deploy = root.join("deploy");
+    let deploy = root().join("deploy");
     for (flag, path) in [("--kustomize", deploy.clone()), ("--filename", deploy.join("queue.yaml"))]
     {
         let path = path.to_str().expect("a plain path");
@@ -130,9 +173,37 @@ fn plane(shape: &Shape, scheduler: &str, options: Options) -> ControlPlane {
         .collect();
     plane.create(&groups).expect("groups are made");
     let gangs = (0..shape.n_gangs).flat_map(|gang| (0..shape.n_pods).map(move |pod| (gang, pod)));
-    let pods: Vec<Value> = gangs.map(|(gang, pod)| pod_of(gang, pod, scheduler)).collect();
-    plane.create(&pods).expect("pods are made");
+    let pods = gangs.map(|(gang, pod)| pod_of(gang, pod, scheduler));
+    let present = (0..shape.n_present).map(|nth| {
+        let mut pod = pod_of(shape.n_gangs, nth, scheduler);
+        // Small, so that there is room for all.
+        pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "100m"});
+        pod["spec"]["nodeName"] = json!(nodes.name(nth % shape.n_nodes));
+        pod
+    });
+    create_pods(&plane.kubeconfig(), pods.chain(present));
     plane
+}
+
+/// Pods by the thousand, faster than `kubectl` makes them.
+fn create_pods(kubeconfig: &Path, pods: impl Iterator<Item = Value>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("threads").block_on(async {
+        let client = Client::try_from(config(kubeconfig).await).expect("a client");
+        let api: Api<Pod> = Api::namespaced(client, NAMESPACE);
+        let create = |pod: Value| {
+            let api = api.clone();
+            async move {
+                let pod = serde_json::from_value(pod).expect("a pod");
+                api.create(&PostParams::default(), &pod).await.expect("a pod is made");
+            }
+        };
+        futures::stream::iter(pods)
+            .map(create)
+            .buffer_unordered(N_AT_ONCE)
+            .for_each(|()| async {})
+            .await;
+    });
 }
 
 fn pod_of(gang: usize, pod: usize, scheduler: &str) -> Value {
@@ -156,22 +227,49 @@ fn pod_of(gang: usize, pod: usize, scheduler: &str) -> Value {
     })
 }
 
-fn bare_loop(shape: &Shape) -> Result {
-    let plane = plane(shape, "nobody", Options::default());
+fn bare_loop(shape: &Shape, http2: Option<usize>) -> Result {
+    let plane = plane(shape, "nobody");
     let started = jiff::Timestamp::now();
-    let before = own_cpu();
+    let before = cost(std::process::id()).0;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.expect("threads").block_on(post_bindings(&plane.kubeconfig(), shape.n_nodes));
-    let cpu = own_cpu() - before;
+    runtime.expect("threads").block_on(post_bindings(&plane.kubeconfig(), shape.n_nodes, http2));
+    let cpu = cost(std::process::id()).0 - before;
     result(&plane, "admin", started, cpu, 0)
 }
 
-async fn post_bindings(kubeconfig: &Path, n_nodes: usize) {
+async fn config(kubeconfig: &Path) -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .expect("a configuration");
-    let pods: Api<Pod> = Api::namespaced(Client::try_from(config).expect("a client"), NAMESPACE);
+        .expect("a configuration")
+}
+
+/// A client that speaks HTTP/2, all over one connection.
+fn http2_client(config: &Config) -> Client {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config().expect("certificates"))
+        .https_only()
+        .enable_http2()
+        .wrap_connector(connector);
+    let http: hyper_util::client::legacy::Client<_, Body> =
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .http2_only(true)
+            .build(connector);
+    let service = ServiceBuilder::new().layer(config.base_uri_layer()).service(http);
+    ClientBuilder::new(service, NAMESPACE).build()
+}
+
+async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) {
+    let config = config(kubeconfig).await;
+    let clients: Vec<Client> = match http2 {
+        Some(n_connections) => (0..n_connections).map(|_| http2_client(&config)).collect(),
+        None => vec![Client::try_from(config).expect("a client")],
+    };
+    let apis: Vec<Api<Pod>> =
+        clients.into_iter().map(|client| Api::namespaced(client, NAMESPACE)).collect();
+    let pods = &apis[0];
     let names: Vec<String> = pods
         .list_metadata(&kube::api::ListParams::default())
         .await
@@ -182,7 +280,7 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize) {
         .collect();
     let nodes = Nodes::default();
     let post = |(row, name): (usize, String)| {
-        let (pods, node) = (pods.clone(), nodes.name(row % n_nodes));
+        let (pods, node) = (apis[row % apis.len()].clone(), nodes.name(row % n_nodes));
         async move {
             let binding = json!({
                 "apiVersion": "v1",
@@ -199,16 +297,16 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize) {
     futures::stream::iter(names.into_iter().enumerate())
         .map(post)
         .buffer_unordered(N_AT_ONCE)
-        .collect::<Vec<()>>()
+        .for_each(|()| async {})
         .await;
 }
 
 fn kube_batch(shape: &Shape) -> Result {
-    let plane = plane(shape, "kube-batch", Options::default());
+    let plane = plane(shape, "kube-batch");
     let kubeconfig = plane
         .service_account_kubeconfig("kube-batch-system", "kube-batch")
         .expect("deploy/ has a service account");
-    let mut command = Command::new(binary());
+    let mut command = Command::new(build("release"));
     command.args(["run", "--listen-address=", "--kubeconfig"]).arg(kubeconfig);
     let log = plane.log_dir().join("kube-batch.log");
     let started = jiff::Timestamp::now();
@@ -219,14 +317,36 @@ fn kube_batch(shape: &Shape) -> Result {
     // Status and events follow the bindings.
     thread::sleep(Duration::from_secs(5));
     let (cpu, peak_mb) = cost(process.id());
-    result(&plane, user, started, cpu, peak_mb)
+    let idle = (shape.n_present > 0).then(|| idle(&plane, shape.n_nodes, process.id()));
+    Result { idle, ..result(&plane, user, started, cpu, peak_mb) }
+}
+
+/// How much of a core a process uses, in percent, while nothing changes but the nodes' heartbeats.
+fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
+    let before = cost(pid).0;
+    let start = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a thread").block_on(async {
+        let client = Client::try_from(config(&plane.kubeconfig()).await).expect("a client");
+        let nodes: Api<Node> = Api::all(client);
+        let pause = HEARTBEAT_PERIOD / u32::try_from(n_nodes).expect("not that many nodes");
+        for row in (0..n_nodes).cycle() {
+            if start.elapsed() > IDLE {
+                break;
+            }
+            let condition = json!({"type": "Ready", "lastHeartbeatTime": jiff::Timestamp::now()});
+            let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+            let name = Nodes::default().name(row);
+            let params = PatchParams::default();
+            nodes.patch_status(&name, &params, &patch).await.expect("a heartbeat");
+            tokio::time::sleep(pause).await;
+        }
+    });
+    (cost(pid).0 - before) / start.elapsed().as_secs_f64() * 100.0
 }
 
 fn kube_scheduler(shape: &Shape) -> Result {
-    let mut plane =
-        plane(shape, "default-scheduler", Options { scheduler: true, ..Options::default() });
-    // It has been binding since the first pod: what counts is from when all are there.
-    let _ = plane.stop(Server::Scheduler);
+    let mut plane = plane(shape, "default-scheduler");
     let started = jiff::Timestamp::now();
     plane.restart(Server::Scheduler).expect("it starts");
     let user = "system:kube-scheduler";
@@ -284,6 +404,7 @@ fn result(
         cpu,
         peak_mb,
         writes: events.iter().filter(is_write).count(),
+        idle: None,
     }
 }
 
@@ -301,34 +422,4 @@ fn cost(pid: u32) -> (f64, u64) {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak_kb = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     (ticks / 100.0, peak_kb.unwrap_or(0) / 1024)
-}
-
-fn own_cpu() -> f64 {
-    cost(std::process::id()).0
-}
-
-/// The scheduler as it is released.
-fn binary() -> PathBuf {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it");
-    let built = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--package",
-            "kube-batch",
-            "--message-format",
-            "json",
-        ])
-        .current_dir(root)
-        .output()
-        .expect("cargo runs");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let messages = String::from_utf8(built.stdout).expect("cargo writes text");
-    let executable = messages.lines().find_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    });
-    executable.expect("cargo tells where the binary is")
 }

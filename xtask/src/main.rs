@@ -41,6 +41,14 @@ enum Chore {
         /// Shapes to run; all standard ones if none is named.
         shapes: Vec<String>,
     },
+    /// Count the pods bound per second against a real API server, beside a loop that does nothing
+    /// else and the scheduler of Kubernetes; --help says more.
+    #[command(disable_help_flag = true)]
+    BenchCluster {
+        /// Shapes and flags of the benchmark.
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        args: Vec<String>,
+    },
     /// Provide the servers of the test bed and print their folder, for KUBEBUILDER_ASSETS.
     Envtest,
     /// Run a cluster with simulated nodes and the scheduler in it, until Ctrl-C.
@@ -53,7 +61,8 @@ fn main() -> anyhow::Result<()> {
         Chore::Codegen { check: false } => codegen::write(),
         Chore::Tidy => tidy::run(),
         Chore::Test { seeds } => test::run(seeds),
-        Chore::Bench { shapes } => test::bench(&shapes),
+        Chore::Bench { shapes } => test::bench("cycle", &shapes),
+        Chore::BenchCluster { args } => test::bench("cluster", &args),
         Chore::Envtest => envtest::run(),
         Chore::Up(args) => up::run(&args),
     }

@@ -17,11 +17,10 @@ pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
     )
 }
 
-/// Times a cycle over the bench shapes.
-pub(crate) fn bench(shapes: &[String]) -> anyhow::Result<()> {
-    let mut args =
-        vec!["bench", "--quiet", "--package", "kube-batch-tests", "--bench", "cycle", "--"];
-    args.extend(shapes.iter().map(String::as_str));
+/// Runs a benchmark.
+pub(crate) fn bench(name: &str, arguments: &[String]) -> anyhow::Result<()> {
+    let mut args = vec!["bench", "--quiet", "--package", "kube-batch-tests", "--bench", name, "--"];
+    args.extend(arguments.iter().map(String::as_str));
     cargo(&args, &[])
 }
 

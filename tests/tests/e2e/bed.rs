@@ -16,6 +16,7 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
+use kube_batch_tests::build::{build, root};
 use serde_json::{Value, json};
 
 /// How long something may take to happen. It takes a second or two; the rest is for a machine with
@@ -27,32 +28,15 @@ pub(crate) const QUIET: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(150);
 /// Namespace of the scheduler.
 pub(crate) const SYSTEM: &str = "kube-batch-system";
+/// The scheduler, as the API server's audit log calls it.
+pub(crate) const SCHEDULER: &str = "system:serviceaccount:kube-batch-system:kube-batch";
 /// Namespace of what is scheduled.
 pub(crate) const NAMESPACE: &str = "test";
-
-/// The root of the repository.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it").to_owned()
-}
 
 /// The scheduler's binary, built once in the profile of this test.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "kube-batch", "--message-format", "json"])
-            .current_dir(root())
-            .output()
-            .expect("cargo runs");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let messages = String::from_utf8(built.stdout).expect("cargo writes text");
-        let executable = messages.lines().find_map(|line| {
-            let message: Value = serde_json::from_str(line).ok()?;
-            message["executable"].as_str().map(PathBuf::from)
-        });
-        executable.expect("cargo tells where the binary is")
-    })
+    BINARY.get_or_init(|| build("dev"))
 }
 
 /// A cluster under test.
@@ -73,19 +57,35 @@ impl Bed {
         Self::with(Options::default(), nodes)
     }
 
-    /// The same, of another kind of control plane.
-    pub(crate) fn with(options: Options, nodes: &Nodes) -> Self {
+    /// A cluster with nothing in it.
+    pub(crate) fn bare() -> Self {
+        Self::on(Options::default())
+    }
+
+    fn on(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
-        let bed = Self { plane, schedulers: Vec::new() };
+        Self { plane, schedulers: Vec::new() }
+    }
+
+    /// A cluster as by [`new`](Self::new), of another kind of control plane.
+    pub(crate) fn with(options: Options, nodes: &Nodes) -> Self {
+        let bed = Self::on(options);
         bed.install();
         bed.plane.create_nodes(nodes).expect("nodes are made");
-        bed.apply(
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-        );
+        bed.make_namespace(NAMESPACE);
         bed
     }
 
-    fn install(&self) {
+    /// A namespace that pods can be made in.
+    pub(crate) fn make_namespace(&self, name: &str) {
+        self.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        self.eventually("it has a service account", || {
+            self.kubectl(["get", "serviceaccount", "default", "--namespace", name]).map(drop)
+        });
+    }
+
+    /// Applies what `deploy/` holds.
+    pub(crate) fn install(&self) {
         let deploy = root().join("deploy");
         let applied =
             self.kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")]);
@@ -98,8 +98,8 @@ impl Bed {
         self.kubectl(deployments).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Starts a scheduler with the sample configuration and further flags, and waits until it knows
-    /// the cluster.
+    /// Starts a scheduler with further flags, and the sample configuration unless they name one,
+    /// and waits until it knows the cluster.
     pub(crate) fn schedule(&mut self, flags: &[&str]) -> usize {
         let row = self.start(flags);
         self.eventually("the scheduler is ready", || {
@@ -123,10 +123,11 @@ impl Bed {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .arg(format!("--listen-address=127.0.0.1:{port}"))
-            .arg("--scheduler-conf")
-            .arg(root().join("examples/scheduler.yaml"))
             .args(flags)
             .env("KUBE_BATCH_LOG", "debug,hyper=info,rustls=info,tower=info,kube_client=off");
+        if !flags.iter().any(|flag| flag.starts_with("--scheduler-conf")) {
+            command.arg("--scheduler-conf").arg(root().join("examples/scheduler.yaml"));
+        }
         let log = self.plane.log_dir().join(format!("kube-batch-{row}.log"));
         let process = Process::start(&format!("kube-batch-{row}"), &command, &log)
             .unwrap_or_else(|error| panic!("{error}"));
@@ -157,8 +158,17 @@ impl Bed {
 
     /// All objects of a kind in the test's namespace.
     pub(crate) fn list(&self, kind: &str) -> Vec<Value> {
+        self.list_in("--namespace=test", kind)
+    }
+
+    /// All objects of a kind.
+    pub(crate) fn list_all(&self, kind: &str) -> Vec<Value> {
+        self.list_in("--all-namespaces", kind)
+    }
+
+    fn list_in(&self, namespace: &str, kind: &str) -> Vec<Value> {
         let text = self
-            .kubectl(["get", kind, "--namespace", NAMESPACE, "--output", "json"])
+            .kubectl(["get", kind, namespace, "--output", "json"])
             .unwrap_or_else(|error| panic!("{error}"));
         let list: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
         list["items"].as_array().expect("a list has items").clone()
@@ -216,7 +226,7 @@ impl Bed {
         self.plane.keep_logs();
         let mut tails = String::new();
         for scheduler in &self.schedulers {
-            let log = fs::read_to_string(scheduler.process.log()).unwrap_or_default();
+            let log = scheduler.log();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(30)..].join("\n");
             tails.push_str(&format!("\n--- {}\n{tail}", scheduler.process.name()));
@@ -242,6 +252,11 @@ impl Scheduler {
         Ok((status.unwrap_or(0), body.unwrap_or_default()))
     }
 
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.process.log()).unwrap_or_default()
+    }
+
     /// The value of a metric, all its series added up; 0 if it is not there.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get("/metrics");
@@ -257,6 +272,16 @@ impl Scheduler {
     /// Whether it leads, as it says itself.
     pub(crate) fn leads(&self) -> bool {
         self.metric("kube_batch_leader") == 1.0
+    }
+
+    /// Lets it see and do nothing for a while.
+    pub(crate) fn pause(&self) {
+        self.process.pause().expect("it runs");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.process.resume().expect("it runs");
     }
 
     /// Ends it as Kubernetes would, and says with which code it ended.
@@ -301,6 +326,11 @@ pub(crate) fn job(name: &str, n: usize, cpu: &str) -> Value {
             },
         },
     })
+}
+
+/// Nodes of so many cores.
+pub(crate) fn nodes(n: usize, cpu: &str) -> Nodes {
+    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
 }
 
 /// A PodGroup of the newer API group.

@@ -1,13 +1,8 @@
 //! Who leaves for whom, and what is left for people to read.
 
-use kube_batch_testbed::nodes::Nodes;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, group, job};
-
-fn nodes(n: usize, cpu: &str) -> Nodes {
-    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
-}
+use crate::bed::{Bed, group, job, nodes};
 
 fn priority_class(name: &str, value: i32) -> Value {
     json!({

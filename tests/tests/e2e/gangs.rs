@@ -1,12 +1,6 @@
 //! Gangs start whole or not at all.
 
-use kube_batch_testbed::nodes::Nodes;
-
-use crate::bed::{Bed, group, job};
-
-fn nodes(n: usize, cpu: &str) -> Nodes {
-    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
-}
+use crate::bed::{Bed, group, job, nodes};
 
 #[test]
 fn a_gang_starts_when_all_of_it_fits() {

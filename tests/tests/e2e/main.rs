@@ -3,6 +3,13 @@
 //! use it.
 
 mod bed;
+mod changes;
+mod conduct;
 mod evictions;
 mod gangs;
+mod install;
+mod objects;
+mod outages;
 mod process;
+mod proxy;
+mod scenarios;

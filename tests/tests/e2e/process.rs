@@ -1,14 +1,12 @@
 //! The process: its flags, its end, its replicas, and what it tells.
 
-use std::process::Command;
+use std::{process::Command, thread, time::Duration};
 
-use kube_batch_testbed::nodes::Nodes;
+use kube_batch_testbed::cluster::Options;
+use kube_batch_tests::build::root;
+use serde_json::{Value, json};
 
-use crate::bed::{Bed, SYSTEM, binary, group, job, root};
-
-fn nodes(n: usize, cpu: &str) -> Nodes {
-    Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
-}
+use crate::bed::{Bed, NAMESPACE, SYSTEM, binary, group, job, nodes};
 
 #[test]
 fn what_keeps_it_from_starting_is_told() {
@@ -50,6 +48,44 @@ fn the_next_replica_goes_on_where_the_leader_was_killed() {
     bed.schedule(&election);
     assert_eq!(bed.take(0).terminate(), Some(0));
     bed.eventually("the third replica leads", || leads(&bed, 0));
+}
+
+/// Many leaders die, each somewhere between the first decision of a burst and its last binding.
+#[test]
+fn whatever_moment_a_leader_is_killed_at_nothing_is_lost() {
+    let namespace = format!("--lock-object-namespace={SYSTEM}");
+    let periods = ["--lease-duration=2s", "--renew-deadline=1500ms", "--retry-period=300ms"];
+    let election = [&["--leader-elect", &*namespace], &periods[..]].concat();
+    let options = Options { audit: true, ..Options::default() };
+    let mut bed = Bed::with(options, &nodes(8, "16"));
+    // Pods are there at once, not one by one as the Job controller makes them.
+    let burst = |round: usize| -> Vec<Value> {
+        let name = format!("burst-{round}");
+        let template = &job(&name, 1, "500m")["spec"]["template"];
+        let pod = |nth: usize| {
+            let mut pod = template.clone();
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = json!(format!("{name}-{nth}"));
+            pod["metadata"]["namespace"] = json!(NAMESPACE);
+            pod
+        };
+        (0..30).map(pod).collect()
+    };
+    bed.schedule(&election);
+    bed.eventually("the first replica leads", || leads(&bed, 0));
+    // From at once to when all is likely done.
+    for (round, delay) in [0, 20, 40, 80, 160, 320, 640].into_iter().enumerate() {
+        bed.schedule(&election);
+        bed.plane.create(&burst(round)).expect("pods are made");
+        let of_group = group(&format!("burst-{round}"), 30);
+        bed.apply(&of_group);
+        thread::sleep(Duration::from_millis(delay));
+        bed.take(0).kill();
+        // Whole or not at all: it fits, so the next leader makes it whole.
+        bed.runs(&format!("burst-{round}"), 30);
+    }
+    crate::outages::assert_bound_once(&bed, 210);
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! What people see through `kubectl`: columns, descriptions, refusals, and objects of the past.
+
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, NAMESPACE, group, job, nodes};
+
+const GROUPS: [(&str, &str); 2] =
+    [("scheduling.incubator.k8s.io", "v1alpha1"), ("scheduling.sigs.dev", "v1alpha2")];
+
+#[test]
+fn kubectl_shows_what_a_user_asks_for() {
+    let mut bed = Bed::new(&nodes(2, "2"));
+    bed.schedule(&[]);
+    bed.apply(&group("whole", 2));
+    bed.apply(&job("whole", 2, "1"));
+    bed.apply(&group("waits", 3));
+    bed.apply(&job("waits", 3, "1"));
+    bed.runs("whole", 2);
+
+    // What it shows: the header, and a row for each object.
+    let table = |kind: &str| -> Vec<Vec<String>> {
+        let text = bed.kubectl(["get", kind, "--namespace", NAMESPACE]).expect("a table");
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        text.lines().map(cells).collect()
+    };
+    let shows = |kind: &str, expected: &[&[&str]]| {
+        bed.eventually(&format!("kubectl get {kind}"), || {
+            let table = table(kind);
+            // The last column is the age.
+            let known = |row: &Vec<String>| row[..row.len().saturating_sub(1)].to_vec();
+            let there: Vec<Vec<String>> = table.iter().map(known).collect();
+            if there == expected { Ok(()) } else { Err(format!("{table:?}")) }
+        });
+    };
+    shows(
+        "podgroups.scheduling.sigs.dev",
+        &[
+            &["NAME", "PHASE", "MIN", "RUNNING", "QUEUE"],
+            &["waits", "Pending", "3"],
+            &["whole", "Running", "2", "2"],
+        ],
+    );
+    shows(
+        "queues.scheduling.incubator.k8s.io",
+        &[&["NAME", "WEIGHT", "PENDING", "RUNNING", "SHARE"], &["default", "1", "1", "1", "0.50"]],
+    );
+    for short in ["pg", "q", "kube-batch"] {
+        assert!(
+            bed.kubectl(["get", short, "--namespace", NAMESPACE]).is_ok(),
+            "kubectl get {short}"
+        );
+    }
+
+    let described = bed
+        .kubectl(["describe", "podgroups.scheduling.sigs.dev", "waits", "--namespace", NAMESPACE])
+        .expect("a description");
+    for part in ["Min Member:  3", "NotEnoughResources", "2 Insufficient cpu."] {
+        assert!(described.contains(part), "{part}: {described}");
+    }
+    bed.eventually("its pods say so too", || {
+        let pods = bed.pods_in("waits", "Pending");
+        let name = pods[0]["metadata"]["name"].as_str().expect("a name");
+        let described = bed.kubectl(["describe", "pod", name, "--namespace", NAMESPACE])?;
+        let parts = ["FailedScheduling", "0/2 nodes are available: 2 Insufficient cpu."];
+        let is_told = parts.iter().all(|part| described.contains(part));
+        if is_told { Ok(()) } else { Err(described) }
+    });
+}
+
+#[test]
+fn kubectl_explains_every_field() {
+    let bed = Bed::new(&nodes(1, "1"));
+    for (group, version) in GROUPS {
+        let flag = format!("--api-version={group}/{version}");
+        for (path, sentence) in [
+            ("podgroups", "start together or not at all"),
+            ("podgroups.spec.minMember", "placeable together before any of them starts"),
+            ("podgroups.spec.queue", "queue whose share the pods count against"),
+            ("podgroups.status.phase", "fewer than the minimum have a place"),
+            ("queues.spec.weight", "Part of the cluster the queue deserves"),
+            ("queues.spec.capability", "Hard limits"),
+            ("queues.status.share", "largest part of its deserved amount"),
+        ] {
+            let text = bed.kubectl(["explain", path, &flag]).unwrap_or_else(|error| error);
+            // kubectl breaks lines where it likes.
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert!(words.join(" ").contains(sentence), "{path} in {group}: {text}");
+        }
+        for path in ["podgroups", "queues"] {
+            let text = bed.kubectl(["explain", path, &flag, "--recursive"]).expect("a tree");
+            assert!(!text.contains("<no description>"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_server_refuses_what_makes_no_sense() {
+    let bed = Bed::new(&nodes(1, "1"));
+    let object = |kind: &str, spec: Value| {
+        GROUPS.map(|(group, version)| {
+            json!({
+                "apiVersion": format!("{group}/{version}"),
+                "kind": kind,
+                "metadata": {"name": "wrong", "namespace": NAMESPACE},
+                "spec": spec,
+            })
+        })
+    };
+    for (kind, spec, sentence) in [
+        (
+            "PodGroup",
+            json!({"minMember": -1}),
+            "spec.minMember in body should be greater than or equal to 0",
+        ),
+        ("PodGroup", json!({"minMember": "two"}), "spec.minMember in body must be of type integer"),
+        ("PodGroup", json!({"minMember": 5_000_000_000_u64}), "spec.minMember"),
+        ("PodGroup", json!({"queue": "q".repeat(254)}), "spec.queue: Too long"),
+        ("PodGroup", json!({"minmember": 1}), "unknown field \"spec.minmember\""),
+        (
+            "Queue",
+            json!({"weight": -1}),
+            "spec.weight in body should be greater than or equal to 0",
+        ),
+        ("Queue", json!({"weight": 1.5}), "spec.weight"),
+        ("Queue", json!({"capability": {"cpu": "-1"}}), "spec.capability.cpu"),
+        ("Queue", json!({"capability": {"memory": "1 GB"}}), "spec.capability.memory"),
+    ] {
+        for object in object(kind, spec.clone()) {
+            let version = object["apiVersion"].clone();
+            let refused = bed.plane.apply(&object.to_string()).map_err(|error| error.to_string());
+            let Err(refusal) = refused else { panic!("{version} {kind} {spec} was taken") };
+            assert!(refusal.contains(sentence), "{version} {kind} {spec}: {refusal}");
+        }
+    }
+}
+
+/// CRDs as kube-batch v0.5.0 installed them checked little; what is stored under them stays.
+#[test]
+fn objects_stored_under_old_definitions_are_read() {
+    let mut bed = Bed::bare();
+    for (api_group, version) in GROUPS {
+        for (kind, plural, scope) in
+            [("PodGroup", "podgroups", "Namespaced"), ("Queue", "queues", "Cluster")]
+        {
+            let name = format!("{plural}.{api_group}");
+            bed.apply(&json!({
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": name,
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, as it was"},
+                },
+                "spec": {
+                    "group": api_group,
+                    "names": {"kind": kind, "plural": plural},
+                    "scope": scope,
+                    "versions": [{
+                        "name": version,
+                        "served": true,
+                        "storage": true,
+                        "schema": {"openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": true,
+                        }},
+                    }],
+                },
+            }));
+            bed.kubectl(["wait", "--for=condition=Established", "crd", &name]).expect("served");
+        }
+    }
+    bed.make_namespace(NAMESPACE);
+    let queue = json!({
+        "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": "old"},
+        "spec": {"weight": 3},
+        "status": {},
+    });
+    let old_group = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+            // As the Go client wrote it: empty and zero.
+            "status": {"phase": "", "conditions": null, "running": 0},
+        })
+    };
+    bed.apply(&queue);
+    bed.apply(&old_group("taken", json!({"minMember": 2, "queue": "old", "backoffLimit": 3})));
+    // Nothing can be made of this one; it must not stand in the way of others.
+    bed.apply(&old_group("broken", json!({"minMember": "two"})));
+
+    bed.install();
+    bed.plane.create_nodes(&nodes(2, "2")).expect("nodes are made");
+    bed.schedule(&[]);
+    bed.apply(&job("taken", 2, "1"));
+    bed.runs("taken", 2);
+    bed.eventually("its status is written", || {
+        let status = bed.get("podgroups.scheduling.incubator.k8s.io", "taken")["status"].clone();
+        if status["phase"] == "Running" { Ok(()) } else { Err(status.to_string()) }
+    });
+    assert!(bed.scheduler(0).metric("kube_batch_malformed_objects_total") >= 1.0);
+    let log = bed.scheduler(0).log();
+    assert!(log.contains("test/broken") && log.contains("minMember"), "{log}");
+}

@@ -1,0 +1,417 @@
+//! Scenario files of `tests/cases/`, played in a real cluster.
+//!
+//! They are the end-to-end tests of kube-batch v0.5.0 and others like them; the simulated world
+//! plays the same files. Here pods come from the real Job and ReplicaSet controllers, so they are
+//! known by their owners; and what is changed between two cycles is changed while the scheduler is
+//! paused, so that it sees all of it at once. An expectation that cannot be checked here fails the
+//! test.
+
+use std::{collections::BTreeSet, fs, path::PathBuf, thread};
+
+use kube_batch_testbed::{cluster::Options, nodes::Nodes};
+use kube_batch_tests::build::root;
+use serde_json::{Map, Value, json};
+
+use crate::bed::{Bed, QUIET, SCHEDULER};
+
+/// A test for each file, and the list of them.
+macro_rules! scenarios {
+    ($($test:ident = $file:literal;)*) => {
+        const FILES: &[&str] = &[$($file),*];
+
+        $( #[test]
+        fn $test() {
+            play($file);
+        } )*
+    };
+}
+
+scenarios! {
+    best_effort = "e2e-job-best-effort";
+    density = "e2e-benchmark-density";
+    different_requests_in_one_loop = "e2e-job-different-requests-in-one-loop";
+    gang_full_occupied = "e2e-job-gang-full-occupied";
+    gang_gpu = "e2e-tutorial-kubeflow-gang-gpu";
+    gang_scheduling = "e2e-job-gang-scheduling";
+    host_port = "e2e-predicates-host-port";
+    job_priority = "e2e-job-priority";
+    least_requested = "e2e-nodeorder-least-requested";
+    multiple_preemption = "e2e-job-multiple-preemption";
+    node_affinity = "e2e-predicates-node-affinity";
+    pod_affinity = "e2e-predicates-pod-affinity";
+    podgroup_status = "e2e-podgroup-status-lifecycle";
+    preemption = "e2e-job-preemption";
+    proportion = "e2e-job-proportion";
+    reclaim = "e2e-queue-reclaim";
+    schedule_job = "e2e-job-schedule-job";
+    schedule_multiple_jobs = "e2e-job-schedule-multiple-jobs";
+    statement = "e2e-job-statement";
+    taints = "e2e-predicates-taints";
+    task_priority = "e2e-job-task-priority";
+}
+
+fn cases() -> PathBuf {
+    root().join("tests/cases")
+}
+
+#[test]
+fn every_end_to_end_scenario_is_played() {
+    let is_scenario = |name: &String| name.starts_with("e2e-");
+    let there: BTreeSet<String> = fs::read_dir(cases())
+        .expect("the folder of cases")
+        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
+        .filter(is_scenario)
+        .collect();
+    let played: BTreeSet<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
+    assert_eq!(there, played);
+}
+
+fn play(file: &str) {
+    let path = cases().join(file).with_extension("yaml");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut case: Map<String, Value> = serde_saphyr::from_str(&text).expect("a case is YAML");
+    for told_elsewhere in ["name", "area", "description", "rows", "source", "environment"] {
+        case.remove(told_elsewhere);
+    }
+    let mut player = Player::new(case.remove("config").expect("a case has a configuration"));
+    player.apply(case.remove("objects"));
+    let row = player.bed.schedule(&[&player.conf_flag]);
+    player.bed.scheduler(row).pause();
+    let cycles = case.remove("cycles");
+    let expect = case.remove("expect");
+    let only = json!([{"cycles": cycles.unwrap_or(json!(1)), "expect": expect}]);
+    let steps = case.remove("steps").unwrap_or(only);
+    assert!(case.is_empty(), "{file} has keys that are not played here: {:?}", case.keys());
+    for step in steps.as_array().expect("steps are a list") {
+        player.step(step.as_object().expect("a step is a mapping").clone());
+    }
+}
+
+struct Player {
+    bed: Bed,
+    conf_flag: String,
+    /// Pods whose binding was looked at in an earlier `expect`.
+    looked_at: BTreeSet<String>,
+    n_evicted: usize,
+    /// Whether objects have changed since controllers were last waited for.
+    is_changed: bool,
+}
+
+impl Player {
+    fn new(conf: Value) -> Self {
+        let options = Options { audit: true, ..Options::default() };
+        let bed = Bed::with(options, &Nodes { n: 0, ..Nodes::default() });
+        let path = bed.plane.log_dir().join("scheduler.yaml");
+        // JSON is YAML.
+        fs::write(&path, conf.to_string()).expect("a file");
+        let conf_flag = format!("--scheduler-conf={}", path.display());
+        Self { bed, conf_flag, looked_at: BTreeSet::new(), n_evicted: 0, is_changed: false }
+    }
+
+    fn step(&mut self, mut step: Map<String, Value>) {
+        self.is_changed |= ["apply", "update", "delete"].iter().any(|key| step.contains_key(*key));
+        self.apply(step.remove("apply"));
+        for object in items(step.remove("update")) {
+            self.bed.apply(&completed(object));
+        }
+        for target in items(step.remove("delete")) {
+            let text = |key: &str| target[key].as_str().unwrap_or("default").to_owned();
+            let (kind, name, namespace) = (text("kind"), text("name"), text("namespace"));
+            self.bed
+                .kubectl(["delete", &kind, &name, "--namespace", &namespace])
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+        if ["eventually", "cycles", "expect"].iter().any(|key| step.contains_key(*key)) {
+            // Who lost pods to the scheduler takes its time to make others.
+            if std::mem::take(&mut self.is_changed) {
+                self.wait_for_controllers();
+            }
+            self.bed.scheduler(0).resume();
+        }
+        if let Some(eventually) = step.remove("eventually") {
+            self.bed.eventually("it comes so", || self.check(&eventually["expect"]));
+        }
+        if step.remove("cycles").is_some() {
+            // As many cycles run as there are changes; what counts is where that leads.
+            thread::sleep(QUIET);
+        }
+        if let Some(expect) = step.remove("expect") {
+            self.bed.eventually("it is so", || self.check(&expect));
+            self.bed.always("it stays so", || self.check(&expect));
+            self.looked_at = self.bound().map(|pod| name(&pod)).collect();
+            self.n_evicted = self.evicted();
+        }
+        self.bed.scheduler(0).pause();
+        assert!(step.is_empty(), "keys of a step that are not played here: {:?}", step.keys());
+    }
+
+    fn apply(&self, objects: Option<Value>) {
+        let objects: Vec<Value> = items(objects).map(completed).collect();
+        let namespaces: BTreeSet<&str> =
+            objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
+        for namespace in namespaces {
+            self.bed.make_namespace(namespace);
+        }
+        for object in &objects {
+            self.bed.apply(object);
+        }
+    }
+
+    /// Waits until every controller has made its pods, and the garbage collector has taken those
+    /// whose controller is gone.
+    fn wait_for_controllers(&self) {
+        self.bed.eventually("controllers have done their work", || {
+            for (kind, n_wanted, n_made) in [
+                ("jobs", "/spec/parallelism", "/status/active"),
+                ("replicasets", "/spec/replicas", "/status/replicas"),
+            ] {
+                let is_new = |owner: &Value| owner["status"]["failed"].as_u64().unwrap_or(0) == 0;
+                for owner in self.bed.list_all(kind).into_iter().filter(is_new) {
+                    let number = |path: &str| owner.pointer(path).and_then(Value::as_u64);
+                    if number(n_made).unwrap_or(0) < number(n_wanted).unwrap_or(1) {
+                        return Err(format!("{} is not complete", name(&owner)));
+                    }
+                }
+            }
+            let owners: BTreeSet<String> = ["jobs", "replicasets"]
+                .into_iter()
+                .flat_map(|kind| self.bed.list_all(kind))
+                .map(|owner| name(&owner))
+                .collect();
+            let is_orphan = |pod: &Value| {
+                let owner = owner_of(pod);
+                !owner.is_empty() && !owners.contains(&owner)
+            };
+            match self.pods().find(is_orphan) {
+                Some(pod) => Err(format!("{} is still there", name(&pod))),
+                None => Ok(()),
+            }
+        });
+    }
+
+    fn pods(&self) -> impl Iterator<Item = Value> {
+        self.bed.list_all("pods").into_iter()
+    }
+
+    fn bound(&self) -> impl Iterator<Item = Value> {
+        self.pods().filter(|pod| pod["spec"]["nodeName"].is_string())
+    }
+
+    /// Pods that the scheduler has had deleted since the start.
+    fn evicted(&self) -> usize {
+        let events = self.bed.plane.audit_events().expect("an audit log");
+        let is_eviction = |event: &&kube_batch_testbed::audit::AuditEvent| {
+            event.user == SCHEDULER && event.verb == "delete" && event.resource == "pods"
+        };
+        events.iter().filter(is_eviction).count()
+    }
+
+    fn check(&self, expect: &Value) -> Result<(), String> {
+        for (key, wanted) in mapping(expect) {
+            let checked = match key.as_str() {
+                "pods" => self.check_pods(wanted),
+                "binds" => self.check_binds(wanted),
+                "bindCount" => self.check_bind_count(wanted),
+                "evictCount" => within(self.evicted() - self.n_evicted, wanted),
+                "sameNode" => self.check_same_node(wanted),
+                "podGroups" => self.check_groups(wanted),
+                _ => panic!("{key} cannot be checked here"),
+            };
+            checked.map_err(|why| format!("{key}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_pods(&self, wanted: &Value) -> Result<(), String> {
+        let pods: Vec<Value> =
+            self.pods().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
+        for (group, counts) in mapping(wanted) {
+            for (key, n_wanted) in mapping(counts) {
+                let phases: &[&str] = match key.as_str() {
+                    "running" => &["Running", "Succeeded"],
+                    "pending" => &["Pending"],
+                    "total" => &["Pending", "Running", "Succeeded", "Failed", "Unknown"],
+                    _ => panic!("{key} of pods cannot be checked here"),
+                };
+                let counts = |pod: &&Value| {
+                    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+                    group_of(pod) == *group && phases.contains(&phase)
+                };
+                let n_there = pods.iter().filter(counts).count();
+                within(n_there, n_wanted).map_err(|why| format!("{group} {key}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The simulated world numbers the pods of an owner, the real controllers do not: so many of
+    /// an owner's pods must have been bound there.
+    fn check_binds(&self, wanted: &Value) -> Result<(), String> {
+        let mut open: Vec<Value> = self.newly_bound().collect();
+        for (pod, node) in mapping(wanted) {
+            let owner = pod.rsplit_once('-').map_or(pod.as_str(), |(owner, _)| owner);
+            let is_it = |bound: &Value| {
+                let there = &bound["spec"]["nodeName"];
+                let choices = node.as_array().map_or(std::slice::from_ref(node), Vec::as_slice);
+                (name(bound) == *pod || owner_of(bound) == owner)
+                    && choices.iter().any(|choice| choice == "*" || choice == there)
+            };
+            let Some(found) = open.iter().position(is_it) else {
+                return Err(format!("{pod} is not bound to {node}"));
+            };
+            open.swap_remove(found);
+        }
+        Ok(())
+    }
+
+    fn newly_bound(&self) -> impl Iterator<Item = Value> {
+        self.bound().filter(|pod| !self.looked_at.contains(&name(pod)))
+    }
+
+    fn check_bind_count(&self, wanted: &Value) -> Result<(), String> {
+        let bound: Vec<Value> = self.newly_bound().collect();
+        let Some(counts) = wanted.as_object().filter(|counts| is_count(counts)) else {
+            return within(bound.len(), wanted);
+        };
+        for (key, wanted) in counts {
+            match key.as_str() {
+                "total" => within(bound.len(), wanted)?,
+                "nodes" => {
+                    for (node, wanted) in mapping(wanted) {
+                        let is_there = |pod: &&Value| pod["spec"]["nodeName"] == **node;
+                        let n_bound = bound.iter().filter(is_there).count();
+                        within(n_bound, wanted).map_err(|why| format!("{node}: {why}"))?;
+                    }
+                }
+                _ => panic!("{key} of a count cannot be checked here"),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_same_node(&self, wanted: &Value) -> Result<(), String> {
+        for together in wanted.as_array().expect("a list of lists") {
+            let names = together.as_array().expect("a list");
+            let is_one = |pod: &Value| names.iter().any(|name| *name == group_of(pod));
+            let nodes: BTreeSet<String> = self
+                .newly_bound()
+                .filter(is_one)
+                .map(|pod| pod["spec"]["nodeName"].to_string())
+                .collect();
+            if nodes.len() > 1 {
+                return Err(format!("they are on {nodes:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_groups(&self, wanted: &Value) -> Result<(), String> {
+        let groups: Vec<Value> = ["incubator.k8s.io", "sigs.dev"]
+            .into_iter()
+            .flat_map(|group| self.bed.list_all(&format!("podgroups.scheduling.{group}")))
+            .collect();
+        for (key, wanted) in mapping(wanted) {
+            let Some(group) = groups.iter().find(|group| name(group) == *key) else {
+                return Err(format!("there is no {key}"));
+            };
+            for (field, wanted) in mapping(wanted) {
+                let there = &group["status"][field];
+                // Zeros are left out of a status.
+                let holds = match field.as_str() {
+                    "phase" => there == wanted,
+                    "running" | "succeeded" | "failed" => {
+                        there.as_u64().unwrap_or(0) == wanted.as_u64().expect("a number")
+                    }
+                    _ => panic!("{field} of a PodGroup cannot be checked here"),
+                };
+                if !holds {
+                    return Err(format!("{key}: {field} is {there}, not {wanted}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A manifest of a case as the API server wants it: the simulated world asks for less.
+fn completed(mut object: Value) -> Value {
+    match object["kind"].as_str().unwrap_or_default() {
+        "Node" => {
+            let hostname = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/hostname"] = hostname;
+            object["status"]["capacity"] = object["status"]["allocatable"].clone();
+            let healthy = Nodes::default().manifest(0);
+            object["status"]["conditions"] = healthy["status"]["conditions"].clone();
+        }
+        "Job" => {
+            object["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+            // Evicted pods count as failures.
+            object["spec"]["backoffLimit"] = json!(1000);
+        }
+        "Pod" => {
+            for container in object["spec"]["containers"].as_array_mut().into_iter().flatten() {
+                let requests = container["resources"]["requests"].clone();
+                // Of what cannot be shared, a limit has to be named.
+                for (resource, amount) in mapping(&requests).filter(|(name, _)| name.contains('/'))
+                {
+                    container["resources"]["limits"][resource] = amount.clone();
+                }
+            }
+        }
+        _ => {}
+    }
+    object
+}
+
+fn items(list: Option<Value>) -> impl Iterator<Item = Value> {
+    let list = match list {
+        Some(Value::Array(list)) => list,
+        Some(other) => panic!("{other} is no list"),
+        None => Vec::new(),
+    };
+    list.into_iter()
+}
+
+fn mapping(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn is_count(counts: &Map<String, Value>) -> bool {
+    !counts.contains_key("min") && !counts.contains_key("max")
+}
+
+fn name(object: &Value) -> String {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    format!("{}/{}", text("namespace"), text("name"))
+}
+
+/// The controller of a pod, as `namespace/name`; empty if it has none.
+fn owner_of(pod: &Value) -> String {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    let owner = pod["metadata"]["ownerReferences"][0]["name"].as_str();
+    owner.map_or_else(String::new, |owner| format!("{namespace}/{owner}"))
+}
+
+/// What cases call a pod's group: its PodGroup, else its controller, else the pod.
+fn group_of(pod: &Value) -> String {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    match pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"].as_str() {
+        Some(group) => format!("{namespace}/{group}"),
+        None if owner_of(pod).is_empty() => name(pod),
+        None => owner_of(pod),
+    }
+}
+
+/// Whether a number is the wanted one, or between the wanted ones.
+fn within(n_there: usize, wanted: &Value) -> Result<(), String> {
+    let bound = |key: &str| wanted.get(key).map(|n| n.as_u64().expect("a number") as usize);
+    let holds = match wanted.as_u64() {
+        Some(n_wanted) => n_there == n_wanted as usize,
+        None => {
+            let (min, max) = (bound("min"), bound("max"));
+            assert!(min.is_some() || max.is_some(), "{wanted} is no quantity");
+            min.is_none_or(|min| n_there >= min) && max.is_none_or(|max| n_there <= max)
+        }
+    };
+    if holds { Ok(()) } else { Err(format!("{n_there}, wanted {wanted}")) }
+}
