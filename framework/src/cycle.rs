@@ -22,6 +22,10 @@ pub trait Action: Send + Sync {
 /// A point of a cycle that was reached, for those who measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
+    /// Every job has been asked whether it can be scheduled.
+    Validated,
+    /// A plugin has opened the session.
+    PluginOpened(&'static str),
     /// The session is open, and earlier promises are renewed.
     Opened,
     /// An action has run.
@@ -41,7 +45,7 @@ pub fn run_cycle(
     search: Search,
     reached: &mut dyn FnMut(Milestone),
 ) -> Cycle {
-    let mut session = Session::open(cluster, policy, search);
+    let mut session = Session::open_measured(cluster, policy, search, reached);
     let opening = Opening::of(&session);
     promises::renew(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after promises were renewed");

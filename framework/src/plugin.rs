@@ -638,9 +638,10 @@ impl Policy {
         self.asked(question).map(ask).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    pub(crate) fn open(&mut self, cluster: &Cluster) {
+    pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
         for enabled in self.tiers.iter_mut().flatten() {
             enabled.plugin.on_session_open(cluster);
+            opened(enabled.plugin.name());
         }
     }
 

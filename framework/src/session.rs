@@ -17,6 +17,7 @@ use kube_batch_api::{
 
 use crate::{
     candidates::{Asked, Candidates, Choice, Search},
+    cycle::Milestone,
     plugin::{Change, OrderScope, Policy, Proposal, View},
     report::Failure,
     statement::{Move, Statement},
@@ -70,14 +71,25 @@ impl Log {
 
 impl Session {
     /// Opens a session: jobs that cannot be scheduled are marked, then the plugins are told.
-    pub fn open(mut cluster: Cluster, mut policy: Policy, search: Search) -> Self {
+    pub fn open(cluster: Cluster, policy: Policy, search: Search) -> Self {
+        Self::open_measured(cluster, policy, search, &mut |_| {})
+    }
+
+    /// The same, telling of what takes its time.
+    pub(crate) fn open_measured(
+        mut cluster: Cluster,
+        mut policy: Policy,
+        search: Search,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> Self {
         // Parity: validity is asked for real, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
             if cluster.jobs.problem[job].is_none() {
                 cluster.jobs.problem[job] = policy.job_valid(&cluster, job).err();
             }
         }
-        policy.open(&cluster);
+        reached(Milestone::Validated);
+        policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         let n_jobs = cluster.jobs.key.len();
         Self {
             candidates: Candidates::new(search, &cluster),

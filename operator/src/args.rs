@@ -132,6 +132,11 @@ pub(crate) struct RunArgs {
     /// Queue of groups that name none, and of pods without a group.
     #[arg(long, default_value = "default", value_name = "QUEUE", env = "KUBE_BATCH_DEFAULT_QUEUE")]
     pub(crate) default_queue: String,
+    /// Make the default queue, with weight 1, if there is none when this replica begins to lead.
+    #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_CREATE_DEFAULT_QUEUE", value_parser = boolean,
+        default_value = "false", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) create_default_queue: bool,
     /// Whether PriorityClasses rank jobs.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_PRIORITY_CLASS", value_parser = boolean,
         default_value = "true", num_args = 0..=1, require_equals = true,

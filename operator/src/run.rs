@@ -6,6 +6,7 @@
 mod conf_file;
 mod connect;
 mod cycle;
+mod default_queue;
 mod effects;
 mod guard;
 mod health;
@@ -98,6 +99,15 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
         args.max_concurrent_writes,
         Arc::clone(&metrics),
     ));
+    if args.create_default_queue {
+        tasks.spawn(default_queue::provide(
+            client,
+            args.default_queue.clone(),
+            Arc::clone(&mirror),
+            Arc::clone(&metrics),
+            election.leads(),
+        ));
+    }
     let scheduler = Scheduler {
         outbox: Outbox::new(
             Arc::clone(&mirror),

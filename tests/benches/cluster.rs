@@ -152,11 +152,9 @@ fn plane(shape: &Shape, scheduler: &str) -> ControlPlane {
     let options = Options { kwok: false, audit: true, load: true, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
     let deploy = root().join("deploy");
-    for (flag, path) in [("--kustomize", deploy.clone()), ("--filename", deploy.join("queue.yaml"))]
-    {
-        let path = path.to_str().expect("a plain path");
-        plane.kubectl(["apply", flag, path]).unwrap_or_else(|error| panic!("{error}"));
-    }
+    plane
+        .kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")])
+        .unwrap_or_else(|error| panic!("{error}"));
     let nodes =
         Nodes { n: shape.n_nodes, cpu: "32".into(), memory: "256Gi".into(), ..Nodes::default() };
     plane.create_nodes(&nodes).expect("nodes are made");
@@ -307,7 +305,8 @@ fn kube_batch(shape: &Shape) -> Result {
         .service_account_kubeconfig("kube-batch-system", "kube-batch")
         .expect("deploy/ has a service account");
     let mut command = Command::new(build("release"));
-    command.args(["run", "--listen-address=", "--kubeconfig"]).arg(kubeconfig);
+    command.args(["run", "--create-default-queue", "--listen-address=", "--kubeconfig"]);
+    command.arg(kubeconfig);
     let log = plane.log_dir().join("kube-batch.log");
     let started = jiff::Timestamp::now();
     let process =

@@ -52,7 +52,7 @@ macro_rules! value {
     };
 }
 
-const TEMPLATES: [Template; 8] = [
+const TEMPLATES: [Template; 7] = [
     Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
     Template {
         manifest: "user-roles.yaml",
@@ -98,6 +98,12 @@ const TEMPLATES: [Template; 8] = [
                 template: "imagePullPolicy: {{ .Values.image.pullPolicy }}",
             },
             Place {
+                at: "- --create-default-queue",
+                template: "{{- if .Values.defaultQueue.create }}\n\
+                           - --create-default-queue\n\
+                           {{- end }}",
+            },
+            Place {
                 at: "- --leader-elect",
                 template: "{{- if .Values.leaderElection.enabled }}\n- --leader-elect",
             },
@@ -124,24 +130,6 @@ const TEMPLATES: [Template; 8] = [
         places: &[],
     },
     Template { manifest: "service.yaml", template: "service.yaml", around: PLAIN, places: &[] },
-    Template {
-        manifest: "queue.yaml",
-        template: "queue.yaml",
-        // Helm would refuse a queue that is there already, and take away its own on an upgrade that
-        // no longer names it.
-        around: [
-            "{{- $found := lookup \"scheduling.incubator.k8s.io/v1alpha1\" \"Queue\" \"\" \"default\" }}\n\
-             {{- $newer := lookup \"scheduling.sigs.dev/v1alpha2\" \"Queue\" \"\" \"default\" }}\n\
-             {{- $owner := dig \"metadata\" \"annotations\" \"meta.helm.sh/release-name\" \"\" $found }}\n\
-             {{- $absent := not (or $found $newer) }}\n\
-             {{- if and .Values.defaultQueue.create (or $absent (eq $owner .Release.Name)) }}\n",
-            "{{- end }}\n",
-        ],
-        places: &[Place {
-            at: "name: default",
-            template: "name: default\nannotations:\n  helm.sh/resource-policy: keep",
-        }],
-    },
     Template {
         manifest: "monitoring/service-monitor.yaml",
         template: "service-monitor.yaml",

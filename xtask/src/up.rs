@@ -97,10 +97,6 @@ fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<Option<Process
     plane.kubectl(["apply".as_ref(), "--kustomize".as_ref(), folder.as_os_str()])?;
     // It would run on a simulated node, that is, not at all, and look as if it did.
     plane.kubectl(["delete", "deployments", "--all", "--namespace", NAMESPACE])?;
-    let queue = folder.join("queue.yaml");
-    if queue.exists() {
-        plane.kubectl(["apply".as_ref(), "--filename".as_ref(), queue.as_os_str()])?;
-    }
     start_scheduler(plane, program).map(Some)
 }
 
@@ -109,7 +105,7 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<Proce
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut command = Command::new(program);
     command
-        .arg("run")
+        .args(["run", "--create-default-queue"])
         .arg("--kubeconfig")
         .arg(plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)?)
         .args(["--listen-address", &address.to_string()]);

@@ -181,10 +181,17 @@ impl Scheduler {
             let mut reached = Instant::now();
             let cycle =
                 run_cycle(snapshot.cluster, policy, &actions, Search::Index, &mut |milestone| {
-                    if let Milestone::Acted(action) = milestone {
-                        let micros = reached.elapsed().as_secs_f64() * 1e6;
-                        let action = metrics::Action { action };
-                        metrics.action_latency.get_or_create(&action).observe(micros);
+                    let micros = reached.elapsed().as_secs_f64() * 1e6;
+                    match milestone {
+                        Milestone::PluginOpened(plugin) => {
+                            let plugin = metrics::Plugin { plugin, OnSession: "OnSessionOpen" };
+                            metrics.plugin_latency.get_or_create(&plugin).observe(micros);
+                        }
+                        Milestone::Acted(action) => {
+                            let action = metrics::Action { action };
+                            metrics.action_latency.get_or_create(&action).observe(micros);
+                        }
+                        Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
                     }
                     reached = Instant::now();
                 });

@@ -47,6 +47,9 @@ macro_rules! labels {
 labels! {
     /// An action of a cycle.
     Action { action: &'static str }
+    /// A plugin, and when in a cycle it was called.
+    #[allow(non_snake_case, reason = "the label is named as v0.5.0 has it")]
+    Plugin { plugin: &'static str, OnSession: &'static str }
     /// A phase of a cycle.
     Phase { phase: &'static str }
     /// How something ended.
@@ -82,6 +85,8 @@ pub(crate) enum Write {
     GroupStatus,
     /// A queue's status.
     QueueStatus,
+    /// The default queue.
+    Queue,
     /// An event.
     Event,
     /// The lock of leader election.
@@ -98,6 +103,7 @@ impl EncodeLabelValue for Write {
                 Self::PodStatus => "pod_status",
                 Self::GroupStatus => "pod_group_status",
                 Self::QueueStatus => "queue_status",
+                Self::Queue => "queue",
                 Self::Event => "event",
                 Self::Lease => "lease",
             },
@@ -112,6 +118,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     pub(crate) e2e_latency: Histogram,
+    pub(crate) plugin_latency: Histograms<Plugin>,
     pub(crate) action_latency: Histograms<Action>,
     pub(crate) task_latency: Histogram,
     pub(crate) schedule_attempts: Family<Ended, Counter>,
@@ -149,6 +156,7 @@ impl Metrics {
         let metrics = Self {
             registry: Mutex::new(Registry::with_prefix("kube_batch")),
             e2e_latency: Histogram::new(LATENCY.into_iter().chain([2560.0])),
+            plugin_latency: Family::new_with_constructor(|| Histogram::new(MICROSECONDS)),
             action_latency: Family::new_with_constructor(|| Histogram::new(MICROSECONDS)),
             task_latency: Histogram::new(MICROSECONDS),
             schedule_attempts: Family::default(),
@@ -193,6 +201,7 @@ impl Metrics {
         }
         register! {
             "e2e_scheduling_latency_milliseconds", "A cycle, from its snapshot to its decisions", e2e_latency;
+            "plugin_scheduling_latency_microseconds", "What a plugin does when a cycle begins", plugin_latency;
             "action_scheduling_latency_microseconds", "An action of a cycle", action_latency;
             "task_scheduling_latency_microseconds", "From the creation of a pod to the answer to its binding", task_latency;
             "schedule_attempts", "Tasks by how a cycle answered them: scheduled, unschedulable, error", schedule_attempts;
@@ -283,6 +292,7 @@ mod tests {
         let Metrics {
             registry: _,
             e2e_latency: _,
+            plugin_latency,
             action_latency,
             task_latency: _,
             schedule_attempts,
@@ -316,6 +326,8 @@ mod tests {
         } = &metrics;
         let queue = || "q".to_owned();
         let of = || QueueResource { queue: queue(), resource: "cpu".to_owned() };
+        let plugin = Plugin { plugin: "drf", OnSession: "OnSessionOpen" };
+        drop(plugin_latency.get_or_create(&plugin));
         drop(action_latency.get_or_create(&Action { action: "allocate" }));
         drop(cycle_phases.get_or_create(&Phase { phase: "fold" }));
         drop(write_latency.get_or_create(&WriteKind { write: Write::Bind }));

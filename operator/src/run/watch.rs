@@ -367,7 +367,11 @@ impl Door {
 }
 
 /// An error with its causes, each said once.
-pub(crate) fn cause(error: &dyn std::error::Error) -> String {
+pub(crate) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        // Its own text has the whole status in it.
+        return status.message.clone();
+    }
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -90,9 +90,6 @@ impl Bed {
         let applied =
             self.kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")]);
         applied.unwrap_or_else(|error| panic!("deploy/ cannot be installed: {error}"));
-        let queue = deploy.join("queue.yaml");
-        let applied = self.kubectl(["apply", "--filename", queue.to_str().expect("a plain path")]);
-        applied.unwrap_or_else(|error| panic!("the default queue cannot be made: {error}"));
         // Tests run the scheduler themselves; on a simulated node it would only seem to run.
         let deployments = ["delete", "deployments", "--all", "--namespace", SYSTEM];
         self.kubectl(deployments).unwrap_or_else(|error| panic!("{error}"));
@@ -119,7 +116,7 @@ impl Bed {
         let port = free_port();
         let mut command = Command::new(binary());
         command
-            .arg("run")
+            .args(["run", "--create-default-queue"])
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .arg(format!("--listen-address=127.0.0.1:{port}"))

@@ -94,16 +94,22 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         bed.apply(&claim(name, class));
         bed.apply(&with_claim(job(name, 1, "1"), name));
     }
-    bed.apply(&old_group("local", 1));
+    for (version, queue) in
+        [("scheduling.incubator.k8s.io/v1alpha1", "old"), ("scheduling.sigs.dev/v1alpha2", "new")]
+    {
+        bed.apply(&json!({
+            "apiVersion": version,
+            "kind": "Queue",
+            "metadata": {"name": queue},
+            "spec": {"weight": 1},
+        }));
+    }
+    let mut local = old_group("local", 1);
+    local["spec"]["queue"] = json!("old");
+    bed.apply(&local);
     bed.apply(&group("made", 1));
     bed.runs("local", 1);
     bed.runs("made", 1);
-    bed.apply(&json!({
-        "apiVersion": "scheduling.sigs.dev/v1alpha2",
-        "kind": "Queue",
-        "metadata": {"name": "new"},
-        "spec": {"weight": 1},
-    }));
     let mut victims = group("victims", 1);
     victims["spec"]["queue"] = json!("new");
     bed.apply(&victims);

@@ -1,0 +1,78 @@
+//! The default queue of a cluster that has none.
+//!
+//! It is made by the leader and not by a manifest: `kubectl apply` looks up every kind before it
+//! sends anything, so that no single call could make the kind Queue and a queue of it.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, PostParams},
+};
+use kube_batch_api::crd::{QueueSpec, v1alpha2};
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use super::{
+    metrics::{Metrics, Write, Written},
+    mirror::Mirror,
+    watch::cause,
+};
+
+/// How often it is looked at, until all lists are complete and whenever the server does not take it.
+const PERIOD: Duration = Duration::from_millis(500);
+/// The same, where it is not for now that the server does not take it.
+const PATIENT_PERIOD: Duration = Duration::from_secs(30);
+
+/// Makes the queue once, when this replica leads and knows that there is none, of either API group.
+/// Whoever deletes it later wants it gone.
+pub(crate) async fn provide(
+    client: Client,
+    name: String,
+    mirror: Arc<Mirror>,
+    metrics: Arc<Metrics>,
+    leads: watch::Receiver<bool>,
+) {
+    let resource = ApiResource::erase::<v1alpha2::Queue>(&());
+    let queues: Api<DynamicObject> = Api::all_with(client, &resource);
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        if !*leads.borrow() || !mirror.is_synced() {
+            continue;
+        }
+        let exists = mirror.lock().store.queues.iter().any(|((queue, _), _)| **queue == *name);
+        if exists {
+            return;
+        }
+        let queue = DynamicObject::new(&name, &resource)
+            .data(json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }}));
+        let made = queues.create(&PostParams::default(), &queue).await;
+        let count = |result| {
+            metrics.writes.get_or_create(&Written { write: Write::Queue, result }).inc();
+        };
+        match made {
+            Ok(_) => {
+                count("done");
+                info!(queue = name, "there was no default queue: it is made");
+                return;
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                count("conflict");
+                return;
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                debug!("the server does not serve queues yet");
+            }
+            Err(error) => {
+                count("failed");
+                warn!(
+                    queue = name,
+                    error = cause(&error),
+                    "cannot make the default queue, trying again"
+                );
+                tokio::time::sleep(PATIENT_PERIOD).await;
+            }
+        }
+    }
+}
