@@ -19,7 +19,7 @@ use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, Config,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     client::{Body, ClientBuilder, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
@@ -269,7 +269,7 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) 
         clients.into_iter().map(|client| Api::namespaced(client, NAMESPACE)).collect();
     let pods = &apis[0];
     let names: Vec<String> = pods
-        .list_metadata(&kube::api::ListParams::default())
+        .list_metadata(&ListParams::default().fields("spec.nodeName="))
         .await
         .expect("pods")
         .items

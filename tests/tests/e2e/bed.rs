@@ -99,11 +99,16 @@ impl Bed {
     /// and waits until it knows the cluster.
     pub(crate) fn schedule(&mut self, flags: &[&str]) -> usize {
         let row = self.start(flags);
+        self.is_ready(row);
+        row
+    }
+
+    /// Waits until a scheduler knows the cluster.
+    pub(crate) fn is_ready(&self, row: usize) {
         self.eventually("the scheduler is ready", || {
             let (status, body) = self.schedulers[row].get("/readyz");
             if status == 200 { Ok(()) } else { Err(body) }
         });
-        row
     }
 
     /// Starts a scheduler and does not wait.
@@ -112,6 +117,11 @@ impl Bed {
             .plane
             .service_account_kubeconfig(SYSTEM, "kube-batch")
             .expect("deploy/ has a service account");
+        self.start_as(&kubeconfig, flags)
+    }
+
+    /// Starts a scheduler that says to be somebody else, and does not wait.
+    pub(crate) fn start_as(&mut self, kubeconfig: &Path, flags: &[&str]) -> usize {
         let row = self.schedulers.len();
         let port = free_port();
         let mut command = Command::new(binary());
@@ -217,6 +227,14 @@ impl Bed {
             }
             thread::sleep(PAUSE);
         }
+    }
+
+    /// Watches for a while that no pod of an owner starts.
+    pub(crate) fn never_runs(&self, owner: &str) {
+        self.always(&format!("nothing of {owner} starts"), || {
+            let running = self.pods_in(owner, "Running").len();
+            if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
+        });
     }
 
     fn fail(&self, what: &str) -> ! {
@@ -337,5 +355,24 @@ pub(crate) fn group(name: &str, min_member: usize) -> Value {
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"minMember": min_member},
+    })
+}
+
+/// A queue of the newer API group.
+pub(crate) fn queue(name: &str, weight: u32) -> Value {
+    json!({
+        "apiVersion": "scheduling.sigs.dev/v1alpha2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": weight},
+    })
+}
+
+pub(crate) fn priority_class(name: &str, value: i32) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
     })
 }

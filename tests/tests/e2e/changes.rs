@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    bed::{Bed, NAMESPACE, group, job, nodes},
+    bed::{Bed, NAMESPACE, group, job, nodes, priority_class, queue},
     proxy::{Fate, Proxy},
 };
 
@@ -49,10 +49,7 @@ fn a_drained_node_is_left_and_not_come_back_to() {
     bed.kubectl(["delete", "node", "node-00000"]).expect("deleted");
     bed.apply(&job("too-much", 1, "1"));
     bed.apply(&group("too-much", 1));
-    bed.always("there is no room", || {
-        let running = bed.pods_in("too-much", "Running").len();
-        if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
-    });
+    bed.never_runs("too-much");
 }
 
 #[test]
@@ -61,10 +58,7 @@ fn a_gang_is_what_its_group_says_now() {
     bed.schedule(&[]);
     bed.apply(&group("gang", 6));
     bed.apply(&job("gang", 6, "1"));
-    bed.always("six do not fit", || {
-        let running = bed.pods_in("gang", "Running").len();
-        if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
-    });
+    bed.never_runs("gang");
     bed.apply(&group("gang", 3));
     bed.runs("gang", 4);
     // More than run: those that run go on.
@@ -87,15 +81,7 @@ fn a_gang_is_what_its_group_says_now() {
 #[test]
 fn ranks_change_with_their_class() {
     let mut bed = Bed::new(&nodes(1, "2"));
-    let class = |value: i32| {
-        json!({
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "rank"},
-            "value": value,
-        })
-    };
-    bed.apply(&class(0));
+    bed.apply(&priority_class("rank", 0));
     bed.schedule(&[]);
     bed.apply(&group("first", 1));
     bed.apply(&job("first", 2, "1"));
@@ -104,13 +90,10 @@ fn ranks_change_with_their_class() {
     second["spec"]["priorityClassName"] = json!("rank");
     bed.apply(&second);
     bed.apply(&job("second", 2, "1"));
-    bed.always("equals do not preempt one another", || {
-        let running = bed.pods_in("second", "Running").len();
-        if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
-    });
+    bed.never_runs("second");
     // A value cannot be changed, but a class can be made anew.
     bed.kubectl(["delete", "priorityclass", "rank"]).expect("deleted");
-    bed.apply(&class(1000));
+    bed.apply(&priority_class("rank", 1000));
     bed.runs("second", 2);
 }
 
@@ -118,13 +101,8 @@ fn ranks_change_with_their_class() {
 fn a_queue_that_goes_keeps_its_jobs_waiting() {
     let mut bed = Bed::new(&nodes(1, "4"));
     bed.schedule(&[]);
-    let queue = json!({
-        "apiVersion": "scheduling.sigs.dev/v1alpha2",
-        "kind": "Queue",
-        "metadata": {"name": "team"},
-        "spec": {"weight": 1},
-    });
-    bed.apply(&queue);
+    let team = queue("team", 1);
+    bed.apply(&team);
     let mut gang = group("gang", 2);
     gang["spec"]["queue"] = json!("team");
     bed.apply(&gang);
@@ -145,6 +123,6 @@ fn a_queue_that_goes_keeps_its_jobs_waiting() {
     });
     thread::sleep(Duration::from_secs(1));
     bed.runs("gang", 2);
-    bed.apply(&queue);
+    bed.apply(&team);
     bed.runs("late", 1);
 }

@@ -8,7 +8,7 @@ use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
 use crate::{
-    bed::{Bed, NAMESPACE, SCHEDULER, SYSTEM, group, job, nodes},
+    bed::{Bed, NAMESPACE, SCHEDULER, SYSTEM, group, job, nodes, priority_class, queue},
     objects::{claim, make_local_volume, old_group, with_claim},
     proxy::{Fate, Proxy},
 };
@@ -58,15 +58,6 @@ fn allowed() -> BTreeSet<Right> {
     allowed
 }
 
-fn priority_class(name: &str, value: i32) -> Value {
-    json!({
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    })
-}
-
 #[test]
 fn its_role_allows_what_it_does_and_nothing_else() {
     let options = Options { audit: true, ..Options::default() };
@@ -94,16 +85,10 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         bed.apply(&claim(name, class));
         bed.apply(&with_claim(job(name, 1, "1"), name));
     }
-    for (version, queue) in
-        [("scheduling.incubator.k8s.io/v1alpha1", "old"), ("scheduling.sigs.dev/v1alpha2", "new")]
-    {
-        bed.apply(&json!({
-            "apiVersion": version,
-            "kind": "Queue",
-            "metadata": {"name": queue},
-            "spec": {"weight": 1},
-        }));
-    }
+    bed.apply(&queue("new", 1));
+    let mut old = queue("old", 1);
+    old["apiVersion"] = json!("scheduling.incubator.k8s.io/v1alpha1");
+    bed.apply(&old);
     let mut local = old_group("local", 1);
     local["spec"]["queue"] = json!("old");
     bed.apply(&local);

@@ -2,25 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, group, job, nodes};
-
-fn priority_class(name: &str, value: i32) -> Value {
-    json!({
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    })
-}
-
-fn queue(name: &str, weight: u32) -> Value {
-    json!({
-        "apiVersion": "scheduling.sigs.dev/v1alpha2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": weight},
-    })
-}
+use crate::bed::{Bed, group, job, nodes, priority_class, queue};
 
 fn with(mut group: Value, field: &str, value: &str) -> Value {
     group["spec"][field] = json!(value);

@@ -19,10 +19,7 @@ fn a_gang_starts_when_all_of_it_fits() {
             "2/2 tasks in gang unschedulable: 0/2 nodes are available: 2 Insufficient cpu.";
         if message == wanted { Ok(()) } else { Err(status.to_string()) }
     });
-    bed.always("nothing of the second gang starts", || {
-        let running = bed.pods_in("waits", "Running").len();
-        if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
-    });
+    bed.never_runs("waits");
     bed.kubectl(["delete", "job", "whole", "--namespace", crate::bed::NAMESPACE]).expect("deleted");
     bed.runs("waits", 2);
 }

@@ -23,6 +23,54 @@ fn what_keeps_it_from_starting_is_told() {
     }
 }
 
+/// It says what is in its way, and goes on as soon as that is gone.
+#[test]
+fn what_keeps_it_from_working_is_told_and_waited_for() {
+    let mut bed = Bed::new(&nodes(1, "2"));
+    let user = bed.plane.kubeconfig_for_user("somebody", &[]).expect("a kubeconfig");
+    bed.start_as(&user, &[]);
+    // Nobody listens there.
+    bed.start(&["--master=https://127.0.0.1:1"]);
+    for (row, obstacle) in [(0, "cannot watch resource \"nodes\""), (1, "Connection refused")] {
+        bed.eventually("it is not ready and says why", || {
+            let (status, body) = bed.scheduler(row).get("/readyz");
+            if status == 503 && body.contains(obstacle) { Ok(()) } else { Err(body) }
+        });
+        assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "a new start would not help");
+    }
+    assert!(bed.scheduler(0).log().contains("give the role of deploy/ to this service account"));
+    let (role, user) = ("--clusterrole=kube-batch", "--user=somebody");
+    bed.kubectl(["create", "clusterrolebinding", "somebody", role, user]).expect("a binding");
+    bed.is_ready(0);
+    bed.apply(&group("gang", 2));
+    bed.apply(&job("gang", 2, "1"));
+    bed.runs("gang", 2);
+}
+
+#[test]
+fn a_broken_configuration_leaves_the_old_one_in_force() {
+    let mut bed = Bed::new(&nodes(1, "2"));
+    let path = bed.plane.log_dir().join("scheduler.yaml");
+    let good = std::fs::read_to_string(root().join("examples/scheduler.yaml")).expect("the sample");
+    std::fs::write(&path, &good).expect("a file");
+    bed.schedule(&[&format!("--scheduler-conf={}", path.display())]);
+    let is_valid = |wanted: f64| {
+        bed.eventually("the metric says so", || {
+            let valid = bed.scheduler(0).metric("kube_batch_config_valid");
+            if valid == wanted { Ok(()) } else { Err(format!("it is {valid}")) }
+        });
+    };
+    is_valid(1.0);
+    // As from an editor that is not done.
+    std::fs::write(&path, &good[..good.len() / 2]).expect("a file");
+    is_valid(0.0);
+    bed.apply(&group("gang", 2));
+    bed.apply(&job("gang", 2, "1"));
+    bed.runs("gang", 2);
+    std::fs::write(&path, &good).expect("a file");
+    is_valid(1.0);
+}
+
 fn leads(bed: &Bed, row: usize) -> Result<(), String> {
     if bed.scheduler(row).leads() { Ok(()) } else { Err("it does not".to_owned()) }
 }
