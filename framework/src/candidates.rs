@@ -23,7 +23,8 @@ use self::{
     index::ClassIndex,
     rules::{ClassRules, Eligibility},
 };
-use crate::plugin::{Policy, Scale, Sensitivity, View};
+use crate::plugin::{Scale, Sensitivity, View};
+use crate::policy::Policy;
 
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

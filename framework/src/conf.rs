@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::yaml::{self, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
 
-use crate::plugin::{Question, Questions};
+use crate::policy::{Question, Questions};
 
 /// A scheduler configuration whose names are known.
 #[derive(Clone, Debug, PartialEq, Eq)]

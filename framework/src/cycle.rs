@@ -4,7 +4,8 @@ use kube_batch_api::cluster::Cluster;
 
 use crate::{
     candidates::Search,
-    plugin::Policy,
+    milestone::Milestone,
+    policy::Policy,
     promises,
     report::{self, Cycle, Opening},
     session::Session,
@@ -17,21 +18,6 @@ pub trait Action: Send + Sync {
 
     /// Does its work.
     fn execute(&self, session: &mut Session);
-}
-
-/// A point of a cycle that was reached, for those who measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Milestone {
-    /// Every job has been asked whether it can be scheduled.
-    Validated,
-    /// A plugin has opened the session.
-    PluginOpened(&'static str),
-    /// The session is open, and earlier promises are renewed.
-    Opened,
-    /// An action has run.
-    Acted(&'static str),
-    /// The report is written.
-    Closed,
 }
 
 /// Runs one cycle.

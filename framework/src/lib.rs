@@ -5,8 +5,10 @@
 pub mod candidates;
 pub mod conf;
 pub mod cycle;
+pub mod milestone;
 pub mod order;
 pub mod plugin;
+pub mod policy;
 mod promises;
 pub mod report;
 pub mod session;

@@ -17,8 +17,9 @@ use kube_batch_api::{
 
 use crate::{
     candidates::{Asked, Candidates, Choice, Search},
-    cycle::Milestone,
-    plugin::{Change, OrderScope, Policy, Proposal, View},
+    milestone::Milestone,
+    plugin::{Change, OrderScope, Proposal, View},
+    policy::Policy,
     report::Failure,
     statement::{Move, Statement},
 };

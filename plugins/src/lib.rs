@@ -19,7 +19,8 @@ pub mod proportion;
 
 use kube_batch_framework::{
     conf::{ArgumentKind, ArgumentSpec, Arguments, Catalog, Conf, PluginConf, PluginSpec},
-    plugin::{Enabled, Plugin, Policy},
+    plugin::Plugin,
+    policy::{Enabled, Policy},
 };
 
 use self::{

@@ -16,7 +16,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Enabled, Plugin, Policy, Questions, Scale, Sensitivity, View},
+    plugin::{Plugin, Scale, Sensitivity, View},
+    policy::{Enabled, Policy, Questions},
     session::Session,
 };
 use kube_batch_plugins::{

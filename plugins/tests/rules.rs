@@ -14,7 +14,8 @@ use kube_batch_api::{
 use kube_batch_framework::{
     candidates::Search,
     conf::Arguments,
-    plugin::{Change, Enabled, Plugin, Policy, Questions, Scale, Sensitivities, Sensitivity, View},
+    plugin::{Change, Plugin, Scale, Sensitivities, Sensitivity, View},
+    policy::{Enabled, Policy, Questions},
     session::Session,
 };
 use kube_batch_plugins::{

@@ -7,7 +7,8 @@ use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions, y
 use kube_batch_framework::{
     candidates::Search,
     conf::Conf,
-    cycle::{Action, Milestone, run_cycle},
+    cycle::{Action, run_cycle},
+    milestone::Milestone,
     report::Cycle,
 };
 

@@ -13,7 +13,8 @@ use super::{
     rules::{ClassRules, Eligibility},
 };
 use crate::{
-    plugin::{Position, Scale, ScoreTerm, Sensitivity, View},
+    plugin::{Scale, ScoreTerm, Sensitivity, View},
+    policy::Position,
     tournament::Tournament,
 };
 

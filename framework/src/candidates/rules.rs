@@ -8,7 +8,8 @@ use kube_batch_api::{
 };
 
 use super::Asked;
-use crate::plugin::{Policy, Position, Scale, ScoreTerm, Sensitivities, Sensitivity, View};
+use crate::plugin::{Scale, ScoreTerm, Sensitivities, Sensitivity, View};
+use crate::policy::{Policy, Position};
 
 /// The rules of one class, collected once in a cycle.
 #[derive(Clone, Debug)]

@@ -19,7 +19,8 @@ use kube_batch_cache::{
 use kube_batch_framework::{
     candidates::Search,
     conf::Conf,
-    cycle::{Action, Milestone, run_cycle},
+    cycle::{Action, run_cycle},
+    milestone::Milestone,
     report::Cycle,
 };
 use tokio::sync::watch;
