@@ -1,8 +1,12 @@
 //! Manifests into a simulated world, with every problem told.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+};
 
 use kube_batch_api::{
+    crd::ApiVersion,
     facts::FactError,
     name::{Name, ObjectKey},
 };
@@ -142,15 +146,21 @@ impl WorldSink<'_> {
     fn look_for_dangling_names(&mut self) {
         let store = &self.world.store;
         let mut problems = Vec::new();
+        let versions = ApiVersion::ALL.into_iter();
         for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
-            if !store.queues.iter().any(|((name, _), _)| *name == queue) {
+            if !versions
+                .clone()
+                .any(|version| store.queues.get(&(queue.clone(), version)).is_some())
+            {
                 problems.push(problem);
             }
         }
-        let mut told = Vec::new();
+        let mut told = BTreeSet::new();
         for (group, problem) in std::mem::take(&mut self.pods) {
-            let exists = store.groups.iter().any(|((key, _), _)| *key == group);
-            if exists || told.contains(&group) {
+            let exists = versions
+                .clone()
+                .any(|version| store.groups.get(&(group.clone(), version)).is_some());
+            if exists || !told.insert(group.clone()) {
                 continue;
             }
             let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);
@@ -162,7 +172,6 @@ impl WorldSink<'_> {
             });
             let message = format!("PodGroup {group} does not exist{}", hint.unwrap_or_default());
             problems.push(Diagnostic { message, severity: Severity::Warning, ..problem });
-            told.push(group);
         }
         problems.sort_by(|l, r| (&l.source, l.line).cmp(&(&r.source, r.line)));
         for problem in problems {
