@@ -15,13 +15,15 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
-    metrics::{Metrics, Write, Written},
+    effects::call::{Refusal, call},
+    metrics::{Metrics, Write},
     mirror::Mirror,
-    watch::cause,
 };
 
-/// How often it is looked at, until all lists are complete and whenever the server does not take it.
+/// How often it is looked at until all lists are complete.
 const PERIOD: Duration = Duration::from_millis(500);
+/// The same, where the server does not know the kind.
+const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 /// The same, where it is not for now that the server does not take it.
 const PATIENT_PERIOD: Duration = Duration::from_secs(30);
 
@@ -47,30 +49,23 @@ pub(crate) async fn provide(
         }
         let queue = DynamicObject::new(&name, &resource)
             .data(json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }}));
-        let made = queues.create(&PostParams::default(), &queue).await;
-        let count = |result| {
-            metrics.writes.get_or_create(&Written { write: Write::Queue, result }).inc();
-        };
-        match made {
+        let params = PostParams::default();
+        match call(&metrics, Write::Queue, || queues.create(&params, &queue)).await {
             Ok(_) => {
-                count("done");
                 info!(queue = name, "there was no default queue: it is made");
                 return;
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                count("conflict");
-                return;
-            }
-            Err(kube::Error::Api(status)) if status.code == 404 => {
+            // Somebody else was faster, or an answer was lost.
+            Err(Refusal::Conflict(_)) => return,
+            Err(Refusal::Gone) => {
                 debug!("the server does not serve queues yet");
+                tokio::time::sleep(ABSENT_PERIOD).await;
             }
-            Err(error) => {
-                count("failed");
-                warn!(
-                    queue = name,
-                    error = cause(&error),
-                    "cannot make the default queue, trying again"
-                );
+            Err(Refusal::Failed(why)) => {
+                warn!(queue = name, why, "cannot make the default queue, trying again");
+            }
+            Err(Refusal::Refused(why)) => {
+                warn!(queue = name, why, "the server will not have the default queue");
                 tokio::time::sleep(PATIENT_PERIOD).await;
             }
         }

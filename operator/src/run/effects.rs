@@ -3,7 +3,7 @@
 //! Workers take what is queued, bindings first, and answer to the mirror: what the API server says
 //! of an object is what the scheduler believes. The next cycle does not wait for any of it.
 
-mod call;
+pub(crate) mod call;
 pub(crate) mod events;
 pub(crate) mod patch;
 pub(crate) mod queue;

@@ -41,7 +41,7 @@ pub(crate) struct State {
     /// Since when there are changes that say no more than what was decided, and that no cycle has
     /// looked at.
     pub(crate) confirmed: Option<Instant>,
-    /// Kinds whose first complete list is still missing, with why, if that is known.
+    /// Kinds whose complete list is still missing, with why, if that is known.
     unsynced: BTreeMap<&'static str, Option<String>>,
     /// Bindings that were answered and that the watch has yet to show, and since when.
     answered: BTreeMap<Name, Instant>,
@@ -89,7 +89,17 @@ impl Mirror {
         self.changed.notified().await;
     }
 
-    /// The first complete list of a kind is there.
+    /// A kind is listed anew, as what changed since is not known any more. Nothing is decided until
+    /// that is done: other kinds may know already what this one does not.
+    pub(crate) fn set_unsynced(&self, kind: &'static str) {
+        let mut state = self.lock();
+        if !state.unsynced.contains_key(kind) {
+            state.unsynced.insert(kind, None);
+            self.metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
+        }
+    }
+
+    /// The complete list of a kind is there.
     pub(crate) fn set_synced(&self, kind: &'static str) {
         let mut state = self.lock();
         if state.unsynced.remove(kind).is_some() {

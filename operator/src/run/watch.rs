@@ -244,7 +244,10 @@ impl Door {
         while let Some(event) = events.next().await {
             let kind = Kind { kind: K::KIND };
             match event {
-                Ok(Event::Init) => listed.clear(),
+                Ok(Event::Init) => {
+                    listed.clear();
+                    self.mirror.set_unsynced(K::KIND);
+                }
                 Ok(Event::InitApply(object)) => {
                     self.metrics.watch_events.get_or_create(&kind).inc();
                     listed.insert(K::key(object.meta()));
