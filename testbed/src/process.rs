@@ -97,24 +97,6 @@ impl Process {
         }
     }
 
-    /// Lets it do nothing until [`resume`](Self::resume), as a machine does that is overloaded.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if it has ended.
-    pub fn pause(&self) -> Result<()> {
-        self.signal("pause", Signal::STOP)
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if it has ended.
-    pub fn resume(&self) -> Result<()> {
-        self.signal("resume", Signal::CONT)
-    }
-
     fn signal(&self, action: &str, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let id = id.expect("the system gave this process its id");

@@ -29,7 +29,7 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
-use kube_batch_tests::build::{build, root};
+use kube_batch_tests::build::{self, root};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tower::ServiceBuilder;
@@ -109,7 +109,7 @@ struct Result {
 fn main() {
     let args = Args::parse();
     // Now, not beside a cluster that is measured.
-    build("release");
+    build::release();
     println!(
         "{:12} {:16} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>7}",
         "shape",
@@ -304,7 +304,7 @@ fn kube_batch(shape: &Shape) -> Result {
     let kubeconfig = plane
         .service_account_kubeconfig("kube-batch-system", "kube-batch")
         .expect("deploy/ has a service account");
-    let mut command = Command::new(build("release"));
+    let mut command = Command::new(build::release());
     command.args(["run", "--create-default-queue", "--listen-address=", "--kubeconfig"]);
     command.arg(kubeconfig);
     let log = plane.log_dir().join("kube-batch.log");

@@ -16,12 +16,26 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it").to_owned()
 }
 
-/// Builds the scheduler in a profile of Cargo, such as `dev`, and says where its binary is.
+/// Builds the scheduler for tests and says where its binary is. What `cargo test --workspace` has
+/// built is not built again.
 ///
 /// # Panics
 ///
 /// If it cannot be built.
-pub fn build(profile: &str) -> PathBuf {
+pub fn debug() -> PathBuf {
+    build(&["--workspace", "--bins", "--tests"])
+}
+
+/// Builds the scheduler as it is released and says where its binary is.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn release() -> PathBuf {
+    build(&["--release", "--package", "kube-batch"])
+}
+
+fn build(selection: &[&str]) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     // What Cargo tells this process about itself is not to be known to build scripts: they would
@@ -35,8 +49,8 @@ pub fn build(profile: &str) -> PathBuf {
         }
     }
     let built = command
-        .args(["build", "--quiet", "--profile", profile, "--package", "kube-batch"])
-        .args(["--message-format", "json"])
+        .args(["build", "--quiet", "--message-format", "json"])
+        .args(selection)
         .current_dir(root())
         .output()
         .expect("cargo runs");
@@ -44,7 +58,9 @@ pub fn build(profile: &str) -> PathBuf {
     let messages = String::from_utf8(built.stdout).expect("cargo writes text");
     let executable = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
+        let is_it =
+            message["target"]["name"] == "kube-batch" && message["profile"]["test"] == false;
+        is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
     executable.expect("cargo tells where the binary is")
 }

@@ -9,12 +9,12 @@ use crate::root;
 /// Runs unit, property, documentation, case and simulation tests.
 pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
     let seeds = seeds.to_string();
-    cargo(&["test", "--workspace", "--all-targets", "--exclude", "kube-batch-tests"], &[])?;
-    cargo(&["test", "--workspace", "--doc"], &[])?;
+    // One selection of packages, so that nothing is built twice; benchmarks are not to run.
     cargo(
-        &["test", "--package", "kube-batch-tests", "--lib", "--tests"],
+        &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"],
         &[("KUBE_BATCH_SEEDS", &seeds)],
-    )
+    )?;
+    cargo(&["test", "--workspace", "--doc"], &[])
 }
 
 /// Runs a benchmark.

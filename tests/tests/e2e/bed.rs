@@ -16,7 +16,7 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
-use kube_batch_tests::build::{build, root};
+use kube_batch_tests::build::{self, root};
 use serde_json::{Value, json};
 
 /// How long something may take to happen. It takes a second or two; the rest is for a machine with
@@ -36,7 +36,7 @@ pub(crate) const NAMESPACE: &str = "test";
 /// The scheduler's binary, built once in the profile of this test.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| build("dev"))
+    BINARY.get_or_init(build::debug)
 }
 
 /// A cluster under test.
@@ -145,6 +145,11 @@ impl Bed {
     /// A scheduler, in the order in which they were started.
     pub(crate) fn scheduler(&self, row: usize) -> &Scheduler {
         &self.schedulers[row]
+    }
+
+    /// How many schedulers run.
+    pub(crate) fn n_schedulers(&self) -> usize {
+        self.schedulers.len()
     }
 
     /// Takes a scheduler out of the bed, to end it.
@@ -287,16 +292,6 @@ impl Scheduler {
     /// Whether it leads, as it says itself.
     pub(crate) fn leads(&self) -> bool {
         self.metric("kube_batch_leader") == 1.0
-    }
-
-    /// Lets it see and do nothing for a while.
-    pub(crate) fn pause(&self) {
-        self.process.pause().expect("it runs");
-    }
-
-    /// Lets it go on.
-    pub(crate) fn resume(&self) {
-        self.process.resume().expect("it runs");
     }
 
     /// Ends it as Kubernetes would, and says with which code it ended.

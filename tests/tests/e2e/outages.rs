@@ -117,6 +117,8 @@ fn cut_connections_cost_no_more_than_time() {
 #[test]
 fn watches_that_are_too_old_begin_anew() {
     let (mut bed, proxy) = audited(4);
+    // Nobody is to be bound to it when it is gone and that is not known yet.
+    bed.kubectl(["cordon", "node-00003"]).expect("cordoned");
     bed.schedule(&[&proxy.flag()]);
     gangs(&bed, &["before", "leaves"]);
     run(&bed, &["before", "leaves"]);

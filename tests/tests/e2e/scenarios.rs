@@ -2,9 +2,9 @@
 //!
 //! They are the end-to-end tests of kube-batch v0.5.0 and others like them; the simulated world
 //! plays the same files. Here pods come from the real Job and ReplicaSet controllers, so they are
-//! known by their owners; and what is changed between two cycles is changed while the scheduler is
-//! paused, so that it sees all of it at once. An expectation that cannot be checked here fails the
-//! test.
+//! known by their owners; and what is changed between two cycles is changed while no scheduler
+//! runs: the next one knows all of it before it decides. An expectation that cannot be checked here
+//! fails the test.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread};
 
@@ -75,8 +75,6 @@ fn play(file: &str) {
     }
     let mut player = Player::new(case.remove("config").expect("a case has a configuration"));
     player.apply(case.remove("objects"));
-    let row = player.bed.schedule(&[&player.conf_flag]);
-    player.bed.scheduler(row).pause();
     let cycles = case.remove("cycles");
     let expect = case.remove("expect");
     let only = json!([{"cycles": cycles.unwrap_or(json!(1)), "expect": expect}]);
@@ -126,7 +124,7 @@ impl Player {
             if std::mem::take(&mut self.is_changed) {
                 self.wait_for_controllers();
             }
-            self.bed.scheduler(0).resume();
+            self.bed.schedule(&[&self.conf_flag]);
         }
         if let Some(eventually) = step.remove("eventually") {
             self.bed.eventually("it comes so", || self.check(&eventually["expect"]));
@@ -141,7 +139,9 @@ impl Player {
             self.looked_at = self.bound().map(|pod| name(&pod)).collect();
             self.n_evicted = self.evicted();
         }
-        self.bed.scheduler(0).pause();
+        if self.bed.n_schedulers() > 0 {
+            assert_eq!(self.bed.take(0).terminate(), Some(0));
+        }
         assert!(step.is_empty(), "keys of a step that are not played here: {:?}", step.keys());
     }
 
