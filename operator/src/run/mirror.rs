@@ -146,15 +146,11 @@ impl Mirror {
 impl State {
     /// Stores the facts of a pod. That a binding is done is no news: of a burst of a thousand only
     /// the last answers change what a cycle would see.
-    pub(crate) fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
-        let key = ObjectKey::new(
-            pod.metadata.namespace.as_deref().unwrap_or_default(),
-            pod.metadata.name.as_deref().unwrap_or_default(),
-        );
-        let before = self.store.pods.get(&key).map(Arc::clone);
+    pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
+        let before = self.store.pods.get(key).map(Arc::clone);
         let change = self.store.apply_pod(pod)?;
         if let (Change::Facts, Some(before), Some(after)) =
-            (change, before, self.store.pods.get(&key))
+            (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
         {
             self.confirmed.get_or_insert_with(Instant::now);

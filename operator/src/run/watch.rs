@@ -117,7 +117,7 @@ macro_rules! watched {
 
 watched! {
     Node as "nodes": nodes[Name = name], |node, state| state.store.apply_node(node);
-    Pod as "pods": pods[ObjectKey = key], |pod, state| state.apply_pod(pod);
+    Pod as "pods": pods[ObjectKey = key], |pod, state| state.apply_pod(&key(&pod.metadata), pod);
     Namespace as "namespaces": namespaces[Name = name],
         |namespace, state| state.store.apply_namespace(namespace);
     PersistentVolume as "persistentvolumes": volumes[Name = name],
@@ -305,6 +305,7 @@ impl Door {
             }
             Some(410) => {
                 debug!(kind = K::KIND, "the watch is too old, listing again");
+                self.mirror.set_unsynced(K::KIND);
                 // `kube` lists again by itself where the stream says so, not where its start does.
                 let is_refused = matches!(error, Error::WatchStartFailed(_));
                 return is_refused.then_some(Anew::Expired);
