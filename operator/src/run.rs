@@ -22,7 +22,6 @@ mod watch;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use kube::Client;
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
 use tokio::{
@@ -69,7 +68,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
         "" => None,
         address => Some(http::listen(address).await?),
     };
-    let client = connect(args).await?;
+    let client = connect::client(args).await?;
     let identity = identity();
     let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
     let health = Arc::new(Health::default());
@@ -133,18 +132,6 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     ended?;
     info!("stopped");
     Ok(Ending::Good)
-}
-
-/// A client of the API server, which need not be there yet.
-async fn connect(args: &RunArgs) -> anyhow::Result<Client> {
-    let config = connect::config(args).await?;
-    info!(
-        server = %config.cluster_url,
-        version = env!("CARGO_PKG_VERSION"),
-        scheduler_name = args.scheduler_name,
-        "starting"
-    );
-    Client::try_from(config).context("cannot make a client")
 }
 
 /// Runs cycles until a signal comes, and then sends what was decided.

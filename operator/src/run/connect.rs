@@ -4,20 +4,34 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use kube::{
-    Config,
+    Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use tracing::info;
 
 use super::watch::cause;
 use crate::args::RunArgs;
 
-/// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
-/// in; `--master` says where the server is, whatever else does.
+/// A client of the API server that the flags name; the server need not be there yet.
 ///
 /// # Errors
 ///
-/// With the way out, if there is neither, or the file cannot be used.
-pub(crate) async fn config(args: &RunArgs) -> anyhow::Result<Config> {
+/// With the way out, if the flags name none, or the file cannot be used.
+pub(crate) async fn client(args: &RunArgs) -> anyhow::Result<Client> {
+    let config = config(args).await?;
+    info!(
+        server = %config.cluster_url,
+        version = env!("CARGO_PKG_VERSION"),
+        scheduler_name = args.scheduler_name,
+        "starting"
+    );
+    Client::try_from(config).context("cannot make a client")
+}
+
+/// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
+/// in; `--master` says where the server is, whatever else does.
+async fn config(args: &RunArgs) -> anyhow::Result<Config> {
     let mut config = match &args.kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(|error| {
