@@ -185,9 +185,8 @@ fn plane(shape: &Shape, scheduler: &str) -> ControlPlane {
 
 /// Pods by the thousand, faster than `kubectl` makes them.
 fn create_pods(kubeconfig: &Path, pods: impl Iterator<Item = Value>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.expect("threads").block_on(async {
-        let client = Client::try_from(config(kubeconfig).await).expect("a client");
+    on_threads(async {
+        let client = client(kubeconfig).await;
         let api: Api<Pod> = Api::namespaced(client, NAMESPACE);
         let create = |pod: Value| {
             let api = api.clone();
@@ -229,8 +228,7 @@ fn bare_loop(shape: &Shape, http2: Option<usize>) -> Result {
     let plane = plane(shape, "nobody");
     let started = jiff::Timestamp::now();
     let before = cost(std::process::id()).0;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.expect("threads").block_on(post_bindings(&plane.kubeconfig(), shape.n_nodes, http2));
+    on_threads(post_bindings(&plane.kubeconfig(), shape.n_nodes, http2));
     let cpu = cost(std::process::id()).0 - before;
     result(&plane, "admin", started, cpu, 0)
 }
@@ -240,6 +238,15 @@ async fn config(kubeconfig: &Path) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .expect("a configuration")
+}
+
+async fn client(kubeconfig: &Path) -> Client {
+    Client::try_from(config(kubeconfig).await).expect("a client")
+}
+
+fn on_threads<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("threads").block_on(work)
 }
 
 /// A client that speaks HTTP/2, all over one connection.
@@ -260,10 +267,12 @@ fn http2_client(config: &Config) -> Client {
 }
 
 async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) {
-    let config = config(kubeconfig).await;
     let clients: Vec<Client> = match http2 {
-        Some(n_connections) => (0..n_connections).map(|_| http2_client(&config)).collect(),
-        None => vec![Client::try_from(config).expect("a client")],
+        Some(n_connections) => {
+            let config = config(kubeconfig).await;
+            (0..n_connections).map(|_| http2_client(&config)).collect()
+        }
+        None => vec![client(kubeconfig).await],
     };
     let apis: Vec<Api<Pod>> =
         clients.into_iter().map(|client| Api::namespaced(client, NAMESPACE)).collect();
@@ -324,10 +333,8 @@ fn kube_batch(shape: &Shape) -> Result {
 fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
     let before = cost(pid).0;
     let start = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a thread").block_on(async {
-        let client = Client::try_from(config(&plane.kubeconfig()).await).expect("a client");
-        let nodes: Api<Node> = Api::all(client);
+    on_threads(async {
+        let nodes: Api<Node> = Api::all(client(&plane.kubeconfig()).await);
         let pause = HEARTBEAT_PERIOD / u32::try_from(n_nodes).expect("not that many nodes");
         for row in (0..n_nodes).cycle() {
             if start.elapsed() > IDLE {
