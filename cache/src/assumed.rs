@@ -3,7 +3,7 @@
 //! Kept beside the facts and laid over them by the fold, so that no pod update can erase a decision
 //! and no decision can outlive its answer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
@@ -15,6 +15,9 @@ use kube_batch_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Fact, Store};
+
+/// Labels that the API server copies to a pod from the node to which it is bound.
+const COPIED_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// What was decided for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,12 +115,16 @@ impl Assumed {
     }
 
     /// Whether a change of a pod's facts says no more than what was decided for it: it is bound to
-    /// the node where it was taken to be already.
+    /// the node where it was taken to be already, and has that node's topology labels.
     pub fn foresaw(&self, before: &TaskFacts, after: &TaskFacts) -> bool {
         let Some(InFlight::Bind { node, claims }) = self.get(&after.uid) else { return false };
-        let bound =
-            TaskFacts { node: Some(node.clone()), status: TaskStatus::Bound, ..before.clone() };
-        claims.is_empty() && bound.decides_like(after)
+        let bound = TaskFacts {
+            node: Some(node.clone()),
+            status: TaskStatus::Bound,
+            labels: Arc::clone(&after.labels),
+            ..before.clone()
+        };
+        claims.is_empty() && bound.decides_like(after) && own_labels(before).eq(own_labels(after))
     }
 
     /// Forgets what the facts confirm or have overtaken.
@@ -160,10 +167,13 @@ fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
     })
 }
 
+/// Labels that do not come from a node.
+fn own_labels(facts: &TaskFacts) -> impl Iterator<Item = (&Name, &Name)> {
+    facts.labels.iter().filter(|(key, _)| !COPIED_LABELS.contains(&&***key))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
@@ -196,11 +206,17 @@ mod tests {
             ..(*before).clone()
         };
         assert!(assumed.foresaw(&before, &bound));
+        let labelled = |key: &str| {
+            let labels = BTreeMap::from([(Name::from(key), Name::from("z"))]);
+            TaskFacts { labels: Arc::new(labels.into()), ..bound.clone() }
+        };
+        assert!(assumed.foresaw(&before, &labelled("topology.kubernetes.io/zone")));
         for other in [
             TaskFacts { node: Some("m".into()), ..bound.clone() },
             TaskFacts { status: TaskStatus::Running, ..bound.clone() },
             TaskFacts { priority: 1, ..bound.clone() },
             TaskFacts { uid: "q".into(), ..bound.clone() },
+            labelled("app"),
         ] {
             assert!(!assumed.foresaw(&before, &other), "{other:?}");
         }
