@@ -1,6 +1,10 @@
 //! What the API server notes about requests: who asked for what, when, and what came of it.
 
-use std::{fs, path::Path};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -37,20 +41,45 @@ pub struct AuditEvent {
     pub answered: Timestamp,
 }
 
-/// The events of an audit log, in the order in which they were answered.
-///
-/// # Errors
-///
-/// [`Error::Io`] if it cannot be read, [`Error::Audit`] if a whole line of it is no event.
-/// A last line without its end is still being written, and is left out.
-pub fn read(log: &Path) -> Result<Vec<AuditEvent>> {
-    let text = fs::read_to_string(log).map_err(Error::io(format!("read {}", log.display())))?;
-    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let events = whole.enumerate().map(|(nth, line)| {
-        let event = serde_json::from_str::<Event>(line);
-        event.map(AuditEvent::from).map_err(|source| Error::Audit { line: nth + 1, source })
-    });
-    events.collect()
+/// Reads an audit log while it is being written: each time, what has come since the last.
+#[derive(Debug)]
+pub struct AuditReader {
+    log: PathBuf,
+    /// Bytes and lines that have been read.
+    offset: u64,
+    n_lines: usize,
+}
+
+impl AuditReader {
+    /// A reader that has read nothing yet; the log need not be there.
+    pub fn new(log: PathBuf) -> Self {
+        Self { log, offset: 0, n_lines: 0 }
+    }
+
+    /// The events that have come since the last call, in the order in which they were answered.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the log cannot be read, [`Error::Audit`] if a whole line of it is no event.
+    /// A last line without its end is still being written, and is left for the next call.
+    pub fn read(&mut self) -> Result<Vec<AuditEvent>> {
+        let what = || Error::io(format!("read {}", self.log.display()));
+        let mut file = File::open(&self.log).map_err(what())?;
+        file.seek(SeekFrom::Start(self.offset)).map_err(what())?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(what())?;
+        let mut events = Vec::new();
+        for line in
+            bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"))
+        {
+            self.offset += line.len() as u64;
+            self.n_lines += 1;
+            let event: Event = serde_json::from_slice(line)
+                .map_err(|source| Error::Audit { line: self.n_lines, source })?;
+            events.push(event.into());
+        }
+        Ok(events)
+    }
 }
 
 /// The part of `audit.k8s.io/v1` Event that is of interest.
@@ -112,22 +141,30 @@ impl From<Event> for AuditEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn line_still_being_written_is_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("audit.log");
+    /// A line of the log, about a pod of this name.
+    fn line(name: &str) -> String {
         let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete",
-            "requestURI":"/api/v1/namespaces/ns/pods/p/binding","verb":"create",
+            "requestURI":"/api/v1/namespaces/ns/pods/NAME/binding","verb":"create",
             "user":{"username":"system:serviceaccount:kube-batch-system:kube-batch"},
-            "userAgent":"kube-batch","objectRef":{"resource":"pods","namespace":"ns","name":"p",
+            "userAgent":"kube-batch","objectRef":{"resource":"pods","namespace":"ns","name":"NAME",
             "apiVersion":"v1","subresource":"binding"},"responseStatus":{"metadata":{},"code":201},
             "requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z",
-            "stageTimestamp":"2026-01-02T03:04:05.001006Z"}"#
-            .replace('\n', "");
-        fs::write(&log, format!("{line}\n{}", &line[..40])).unwrap();
-        let events = read(&log).unwrap();
+            "stageTimestamp":"2026-01-02T03:04:05.001006Z"}"#;
+        line.replace('\n', "").replace("NAME", name) + "\n"
+    }
+
+    #[test]
+    fn each_line_is_read_once_and_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let (first, second) = (line("p"), line("q"));
+        fs::write(&log, format!("{first}{}", &second[..40])).unwrap();
+        let mut reader = AuditReader::new(log.clone());
+        let events = reader.read().unwrap();
         assert_eq!(events.len(), 1);
         let event = &events[0];
         assert_eq!((event.verb.as_str(), event.subresource.as_str()), ("create", "binding"));
@@ -137,5 +174,10 @@ mod tests {
             (event.answered - event.received).total(jiff::Unit::Microsecond).unwrap(),
             1000.0
         );
+        fs::write(&log, format!("{first}{second}")).unwrap();
+        let names: Vec<String> =
+            reader.read().unwrap().into_iter().map(|event| event.name).collect();
+        assert_eq!(names, ["q"]);
+        assert_eq!(reader.read().unwrap(), []);
     }
 }

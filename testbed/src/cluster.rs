@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     assets::{Assets, Binary},
-    audit::{self, AuditEvent},
+    audit::{self, AuditEvent, AuditReader},
     certificates::{Authority, Identity, Keys},
     directory::{Directory, Part},
     error::{Error, Result},
@@ -433,8 +433,7 @@ impl ControlPlane {
         self.directory.keep_logs();
     }
 
-    /// The audit log; [`Options::audit`] must have asked for it.
-    pub fn audit_log(&self) -> PathBuf {
+    fn audit_log(&self) -> PathBuf {
         self.log_dir().join("audit.log")
     }
 
@@ -442,9 +441,14 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// Those of [`audit::read`].
+    /// Those of [`AuditReader::read`].
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
-        audit::read(&self.audit_log())
+    /// A reader of the audit log from its beginning; [`Options::audit`] must have asked for it.
+    pub fn audit_reader(&self) -> AuditReader {
+        AuditReader::new(self.audit_log())
+    }
+
+        self.audit_reader().read()
     }
 
     /// The process id of a server, if it runs.

@@ -429,3 +429,6 @@ fn cost(pid: u32) -> (f64, u64) {
     let peak_kb = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     (ticks / 100.0, peak_kb.unwrap_or(0) / 1024)
 }
+    // Only what is new each time: reading takes from the cores that are measured.
+    let mut log = plane.audit_reader();
+    let mut n_bound = 0;
