@@ -6,7 +6,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -59,6 +59,12 @@ struct Args {
         Contender::Loop, Contender::KubeBatch, Contender::KubeScheduler,
     ])]
     contenders: Vec<Contender>,
+    /// Binaries of kube-batch to compare; the one of this tree if none is named.
+    #[arg(long, value_delimiter = ',')]
+    binaries: Vec<PathBuf>,
+    /// How often all contenders run, one after the other; if more than once, medians come last.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
     /// What Cargo says to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -74,6 +80,47 @@ enum Contender {
     LoopHttp2x4,
     KubeBatch,
     KubeScheduler,
+}
+
+/// What is run for a contender.
+enum Runner {
+    /// Over so many HTTP/2 connections, or HTTP/1.1.
+    Loop(Option<usize>),
+    KubeBatch(PathBuf),
+    KubeScheduler,
+}
+
+impl Runner {
+    /// Those that are asked for, with the names they are shown under.
+    fn all(args: &Args) -> Vec<(String, Self)> {
+        let mut all = Vec::new();
+        for contender in &args.contenders {
+            let value = contender.to_possible_value().expect("every contender has a name");
+            let name = value.get_name().to_owned();
+            match contender {
+                Contender::Loop => all.push((name, Self::Loop(None))),
+                Contender::LoopHttp2 => all.push((name, Self::Loop(Some(1)))),
+                Contender::LoopHttp2x4 => all.push((name, Self::Loop(Some(4)))),
+                Contender::KubeBatch if args.binaries.is_empty() => {
+                    all.push((name, Self::KubeBatch(build::release())));
+                }
+                Contender::KubeBatch => all.extend(args.binaries.iter().map(|binary| {
+                    let name = binary.file_name().unwrap_or(binary.as_os_str());
+                    (name.display().to_string(), Self::KubeBatch(binary.clone()))
+                })),
+                Contender::KubeScheduler => all.push((name, Self::KubeScheduler)),
+            }
+        }
+        all
+    }
+
+    fn run(&self, shape: &Shape) -> Result {
+        match self {
+            Self::Loop(http2) => bare_loop(shape, *http2),
+            Self::KubeBatch(binary) => kube_batch(shape, binary),
+            Self::KubeScheduler => kube_scheduler(shape),
+        }
+    }
 }
 
 struct Shape {
@@ -108,8 +155,8 @@ struct Result {
 
 fn main() {
     let args = Args::parse();
-    // Now, not beside a cluster that is measured.
-    build::release();
+    // Builds what is missing now, not beside a cluster that is measured.
+    let runners = Runner::all(&args);
     println!(
         "{:12} {:16} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>7}",
         "shape",
@@ -126,25 +173,49 @@ fn main() {
     for name in &args.shapes {
         let shape = Shape::parse(name, args.nodes)
             .unwrap_or_else(|| panic!("{name} is no shape: GANGSxPODS or GANGSxPODS+PRESENT"));
-        for contender in &args.contenders {
-            let result = match contender {
-                Contender::Loop => bare_loop(&shape, None),
-                Contender::LoopHttp2 => bare_loop(&shape, Some(1)),
-                Contender::LoopHttp2x4 => bare_loop(&shape, Some(4)),
-                Contender::KubeBatch => kube_batch(&shape),
-                Contender::KubeScheduler => kube_scheduler(&shape),
-            };
-            let Result { bound, first, window, cpu, peak_mb, writes, idle } = result;
-            let contender = contender.to_possible_value().expect("every contender has a name");
-            let idle = idle.map_or_else(String::new, |percent| format!("{percent:.2}"));
-            println!(
-                "{name:12} {:16} {bound:7} {first:9.2} {window:9.2} {:9.0} {cpu:8.2} {peak_mb:8} {:10.2} {idle:>7}",
-                contender.get_name(),
-                bound as f64 / window,
-                writes as f64 / bound.max(1) as f64,
-            );
+        let mut results: Vec<Vec<Result>> = runners.iter().map(|_| Vec::new()).collect();
+        for _ in 0..args.rounds {
+            for ((runner_name, runner), results) in runners.iter().zip(&mut results) {
+                let result = runner.run(&shape);
+                show(name, runner_name, &result);
+                results.push(result);
+            }
+        }
+        if args.rounds > 1 {
+            println!("medians");
+            for ((runner_name, _), results) in runners.iter().zip(&results) {
+                show(name, runner_name, &median(results));
+            }
         }
     }
+}
+
+/// The median of each figure by itself.
+fn median(results: &[Result]) -> Result {
+    let middle = |figure: fn(&Result) -> f64| {
+        let mut figures: Vec<f64> = results.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    Result {
+        bound: middle(|result| result.bound as f64) as usize,
+        first: middle(|result| result.first),
+        window: middle(|result| result.window),
+        cpu: middle(|result| result.cpu),
+        peak_mb: middle(|result| result.peak_mb as f64) as u64,
+        writes: middle(|result| result.writes as f64) as usize,
+        idle: results[0].idle.map(|_| middle(|result| result.idle.unwrap_or_default())),
+    }
+}
+
+fn show(shape: &str, contender: &str, result: &Result) {
+    let Result { bound, first, window, cpu, peak_mb, writes, idle } = result;
+    let idle = idle.map_or_else(String::new, |percent| format!("{percent:.2}"));
+    println!(
+        "{shape:12} {contender:16} {bound:7} {first:9.2} {window:9.2} {:9.0} {cpu:8.2} {peak_mb:8} {:10.2} {idle:>7}",
+        *bound as f64 / window,
+        *writes as f64 / (*bound).max(1) as f64,
+    );
 }
 
 /// A control plane with nodes and pods for a scheduler of this name.
@@ -308,12 +379,12 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) 
         .await;
 }
 
-fn kube_batch(shape: &Shape) -> Result {
+fn kube_batch(shape: &Shape, binary: &Path) -> Result {
     let plane = plane(shape, "kube-batch");
     let kubeconfig = plane
         .service_account_kubeconfig("kube-batch-system", "kube-batch")
         .expect("deploy/ has a service account");
-    let mut command = Command::new(build::release());
+    let mut command = Command::new(binary);
     command.args(["run", "--create-default-queue", "--listen-address=", "--kubeconfig"]);
     command.arg(kubeconfig);
     let log = plane.log_dir().join("kube-batch.log");
@@ -371,9 +442,13 @@ fn is_binding(event: &AuditEvent, user: &str) -> bool {
 
 fn wait_until_bound(plane: &ControlPlane, user: &str, n_pods: usize) {
     let start = Instant::now();
+    // Only what is new each time: reading takes from the cores that are measured.
+    let mut log = plane.audit_reader();
+    let mut n_bound = 0;
     while start.elapsed() < PATIENCE {
-        let events = plane.audit_events().expect("an audit log");
-        if events.iter().filter(|event| is_binding(event, user)).count() >= n_pods {
+        let events = log.read().expect("an audit log");
+        n_bound += events.iter().filter(|event| is_binding(event, user)).count();
+        if n_bound >= n_pods {
             return;
         }
         thread::sleep(Duration::from_secs(1));
@@ -429,6 +504,3 @@ fn cost(pid: u32) -> (f64, u64) {
     let peak_kb = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     (ticks / 100.0, peak_kb.unwrap_or(0) / 1024)
 }
-    // Only what is new each time: reading takes from the cores that are measured.
-    let mut log = plane.audit_reader();
-    let mut n_bound = 0;
