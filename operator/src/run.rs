@@ -42,6 +42,10 @@ use crate::{
     conf::{ReadConf, read_conf},
 };
 
+/// Threads that speak with the API server; cycles run on one of their own. One is enough for
+/// thousands of calls a second, and needs no waking of one by another for each of them.
+const N_TALKERS: usize = 1;
+
 /// How long decisions that were taken before the end may still be sent. Below the 30 s that
 /// Kubernetes gives a pod to end.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -56,6 +60,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
     }
     let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(N_TALKERS)
         .enable_all()
         .build()
         .context("cannot start threads")?;

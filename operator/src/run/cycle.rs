@@ -44,9 +44,11 @@ const REST_FACTOR: u32 = 8;
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 /// The longest pause, however long a cycle takes, while changes wait.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// A cycle looks at bindings that were answered as expected after so long at the latest: they count
-/// for statuses, and their pods can be victims.
-const CONFIRMED_REST: Duration = Duration::from_secs(1);
+/// How long after the last cycle one runs that has nothing to decide and something to tell: bindings
+/// were answered as expected, which counts for statuses, or a status was written a moment ago.
+const TELL_REST: Duration = Duration::from_secs(1);
+/// The same, while decisions wait to be sent: what it would tell waits behind them.
+const BUSY_TELL_REST: Duration = Duration::from_secs(5);
 /// Cycles abandoned in a row after which the process ends.
 const MAX_ABANDONED: u32 = 3;
 /// How often labels and templates that no pod has any more are given back.
@@ -63,6 +65,14 @@ pub(crate) struct Scheduler {
     /// A cycle is due after so long at the latest, if anything changed or waits.
     pub(crate) period: Duration,
     pub(crate) outbox: Outbox,
+}
+
+/// What the last cycle looked at.
+#[derive(Clone, Copy)]
+struct Seen {
+    version: u64,
+    /// When the cycle ended.
+    at: Instant,
 }
 
 /// What a cycle leaves.
@@ -93,7 +103,7 @@ impl Scheduler {
             match done {
                 Ok(done) => {
                     n_abandoned = 0;
-                    seen = Some(done.version);
+                    seen = Some(Seen { version: done.version, at: Instant::now() });
                     self.hand_on(done);
                     self.metrics.cycles.get_or_create(&Ended { result: "done" }).inc();
                 }
@@ -120,7 +130,7 @@ impl Scheduler {
 
     /// Waits until a cycle is due: this replica leads, every list is complete, and something
     /// changed since the version that was last seen.
-    async fn wait(&mut self, seen: Option<u64>) {
+    async fn wait(&mut self, seen: Option<Seen>) {
         loop {
             if !*self.leads.borrow_and_update() {
                 // Whoever led before knew what was in flight; now the facts are all there is.
@@ -133,20 +143,18 @@ impl Scheduler {
             if self.mirror.is_synced() && self.is_due(seen) {
                 return;
             }
-            let due = self.outbox.due().map_or(self.period, |due| {
-                due.saturating_duration_since(Instant::now()).min(self.period)
-            });
-            let due = due.min(CONFIRMED_REST);
+            let rested = seen.map(|seen| seen.at + self.tell_rest());
+            let pause = pause(Instant::now(), self.period, self.outbox.due(), rested);
             tokio::select! {
                 () = self.mirror.changed() => {}
-                () = tokio::time::sleep(due) => {}
+                () = tokio::time::sleep(pause) => {}
                 _ = self.conf.changed() => self.mirror.wake(),
                 _ = self.leads.changed() => {}
             }
         }
     }
 
-    fn is_due(&self, seen: Option<u64>) -> bool {
+    fn is_due(&self, seen: Option<Seen>) -> bool {
         let mut state = self.mirror.lock();
         let n_expired = state.settle(Timestamp::now(), ANSWER_DEADLINE, &self.metrics);
         if n_expired > 0 {
@@ -154,10 +162,14 @@ impl Scheduler {
             self.metrics.decisions_expired.inc_by(n_expired as u64);
             return true;
         }
-        let is_confirmed = state.confirmed.is_some_and(|since| since.elapsed() >= CONFIRMED_REST);
-        seen != Some(state.version)
-            || is_confirmed
-            || self.outbox.due().is_some_and(|due| due <= Instant::now())
+        let Some(seen) = seen.filter(|seen| seen.version == state.version) else { return true };
+        let has_to_tell =
+            state.has_confirmed || self.outbox.due().is_some_and(|due| due <= Instant::now());
+        has_to_tell && seen.at.elapsed() >= self.tell_rest()
+    }
+
+    fn tell_rest(&self) -> Duration {
+        if self.outbox.is_sending() { BUSY_TELL_REST } else { TELL_REST }
     }
 
     /// Runs one cycle on a thread of its own.
@@ -168,7 +180,7 @@ impl Scheduler {
             let started = Instant::now();
             let (snapshot, version) = {
                 let mut state = mirror.lock();
-                state.confirmed = None;
+                state.has_confirmed = false;
                 (fold::snapshot(&state.store, &state.assumed, &options), state.version)
             };
             let folded = started.elapsed();
@@ -226,6 +238,19 @@ impl Scheduler {
     }
 }
 
+/// How long nothing needs to be asked, if nothing changes: until what was put off is due, if a cycle
+/// may tell it by then. What was confirmed and what has expired is looked for all the same.
+fn pause(
+    now: Instant,
+    period: Duration,
+    put_off: Option<Instant>,
+    rested: Option<Instant>,
+) -> Duration {
+    let until = |moment: Instant| moment.saturating_duration_since(now);
+    let due = put_off.map_or(period, until).max(rested.map_or(Duration::ZERO, until));
+    due.min(period).clamp(SHORTEST_REST, TELL_REST)
+}
+
 fn note_sizes(metrics: &Metrics, cluster: &kube_batch_api::cluster::Cluster) {
     for (kind, n_objects) in [
         ("nodes", cluster.nodes.facts.len()),
@@ -236,5 +261,25 @@ fn note_sizes(metrics: &Metrics, cluster: &kube_batch_api::cluster::Cluster) {
     ] {
         let n_objects = i64::try_from(n_objects).unwrap_or(i64::MAX);
         metrics.snapshot_objects.get_or_create(&Kind { kind }).set(n_objects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_overdue_waits_for_the_rest_without_spinning() {
+        let now = Instant::now() + Duration::from_secs(60);
+        let after = |millis| Some(now + Duration::from_millis(millis));
+        let period = Duration::from_millis(800);
+        let millis = |put_off, rested| pause(now, period, put_off, rested).as_millis();
+        let past = Some(now - Duration::from_secs(1));
+        assert_eq!(millis(None, past), 800, "nothing is to be told");
+        assert_eq!(millis(after(300), past), 300);
+        assert_eq!(millis(past, after(200)), 200, "overdue, and still to rest");
+        assert_eq!(millis(past, past), 10);
+        assert_eq!(millis(past, after(5000)), 800);
+        assert_eq!(pause(now, Duration::from_secs(60), None, None), TELL_REST);
     }
 }

@@ -119,6 +119,11 @@ impl Effects {
         self.one_more();
     }
 
+    /// Whether decisions wait that no worker has taken.
+    pub(crate) fn has_deeds(&self) -> bool {
+        self.queue().has_deeds()
+    }
+
     /// Queues a patch of a status; the latest for an object wins.
     pub(crate) fn write_status(&self, target: Target, patch: Value) {
         if self.queue().push_status(target, patch) {

@@ -38,9 +38,9 @@ pub(crate) struct State {
     pub(crate) assumed: Assumed,
     /// Grows with every change a decision can depend on.
     pub(crate) version: u64,
-    /// Since when there are changes that say no more than what was decided, and that no cycle has
+    /// Whether there are changes that say no more than what was decided, and that no cycle has
     /// looked at.
-    pub(crate) confirmed: Option<Instant>,
+    pub(crate) has_confirmed: bool,
     /// Kinds whose complete list is still missing, with why, if that is known.
     unsynced: BTreeMap<&'static str, Option<String>>,
     /// Bindings that were answered and that the watch has yet to show, and since when.
@@ -57,7 +57,7 @@ impl Mirror {
             store: Store::default(),
             assumed: Assumed::default(),
             version: 0,
-            confirmed: None,
+            has_confirmed: false,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
             answered: BTreeMap::new(),
         };
@@ -153,7 +153,7 @@ impl State {
             (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
         {
-            self.confirmed.get_or_insert_with(Instant::now);
+            self.has_confirmed = true;
             return Ok(Change::Written);
         }
         Ok(change)

@@ -83,6 +83,11 @@ impl Outbox {
         self.due
     }
 
+    /// Whether decisions wait to be sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.effects.has_deeds()
+    }
+
     /// Forgets what was written: somebody else has led meanwhile.
     pub(crate) fn forget(&mut self) {
         self.throttle = Throttle::default();

@@ -77,6 +77,10 @@ impl Queue {
         self.deeds.push_back(deed);
     }
 
+    pub(crate) fn has_deeds(&self) -> bool {
+        !self.deeds.is_empty()
+    }
+
     /// Notes a status patch, in place of one that waits; says whether there is one more item now.
     pub(crate) fn push_status(&mut self, target: Target, patch: Value) -> bool {
         if self.status.insert(target.clone(), patch).is_some() {
