@@ -33,8 +33,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    conf_file::ConfFile, cycle::Scheduler, effects::Effects, health::Health, http::Answers,
-    lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
+    conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
+    http::Answers, lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
 };
 use crate::{
     Ending,
@@ -73,15 +73,15 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
         "" => None,
         address => Some(http::listen(address).await?),
     };
-    let client = connect::client(args).await?;
+    let Clients { steady, writes } = Clients::new(args).await?;
     let identity = identity();
     let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
     let health = Arc::new(Health::default());
     let effects =
-        Effects::new(client.clone(), args, &identity, Arc::clone(&mirror), Arc::clone(&metrics));
-    let election = Election::start(args, &client, &identity, &metrics);
+        Effects::new(writes.clone(), args, &identity, Arc::clone(&mirror), Arc::clone(&metrics));
+    let election = Election::start(args, &steady, &identity, &metrics);
 
-    let mut tasks = watch::start(&client, &mirror, &metrics, args.priority_class);
+    let mut tasks = watch::start(&steady, &mirror, &metrics, args.priority_class);
     if let Some(listener) = listener {
         let answers = Answers {
             metrics: Arc::clone(&metrics),
@@ -105,7 +105,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     ));
     if args.create_default_queue {
         tasks.spawn(default_queue::provide(
-            client,
+            writes,
             args.default_queue.clone(),
             Arc::clone(&mirror),
             Arc::clone(&metrics),

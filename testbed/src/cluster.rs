@@ -314,6 +314,12 @@ impl ControlPlane {
         self.user_kubeconfig("admin")
     }
 
+    /// The certificate that the API server shows and its key, as PEM files: what stands in for it
+    /// on 127.0.0.1 can show the same.
+    pub fn serving_certificate(&self) -> (&Path, &Path) {
+        (&self.serving.certificate, &self.serving.key)
+    }
+
     /// A new kubeconfig that shows `token`.
     ///
     /// # Errors
@@ -437,17 +443,17 @@ impl ControlPlane {
         self.log_dir().join("audit.log")
     }
 
+    /// A reader of the audit log from its beginning; [`Options::audit`] must have asked for it.
+    pub fn audit_reader(&self) -> AuditReader {
+        AuditReader::new(self.audit_log())
+    }
+
     /// The events of the audit log so far.
     ///
     /// # Errors
     ///
     /// Those of [`AuditReader::read`].
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
-    /// A reader of the audit log from its beginning; [`Options::audit`] must have asked for it.
-    pub fn audit_reader(&self) -> AuditReader {
-        AuditReader::new(self.audit_log())
-    }
-
         self.audit_reader().read()
     }
 

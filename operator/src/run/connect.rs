@@ -1,32 +1,91 @@
-//! Where the API server is and who we are.
+//! Where the API server is, who we are, and how it is spoken to.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
 use kube::{
     Client, Config,
+    client::{Body, ClientBuilder, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
-
+use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
 use super::watch::cause;
 use crate::args::RunArgs;
 
-/// A client of the API server that the flags name; the server need not be there yet.
-///
-/// # Errors
-///
-/// With the way out, if the flags name none, or the file cannot be used.
-pub(crate) async fn client(args: &RunArgs) -> anyhow::Result<Client> {
-    let config = config(args).await?;
-    info!(
-        server = %config.cluster_url,
-        version = env!("CARGO_PKG_VERSION"),
-        scheduler_name = args.scheduler_name,
-        "starting"
-    );
-    Client::try_from(config).context("cannot make a client")
+/// After so long without a word from the server, an HTTP/2 connection with calls under way is asked
+/// whether it lives.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// An HTTP/2 connection that gives no answer for so long is closed: one call lost on it has timed
+/// out by then, and is sent again on a new one.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Clients of one API server.
+pub(crate) struct Clients {
+    /// For the watches and the lease, which must never wait behind a burst of writes: HTTP/1.1, a
+    /// connection for each call under way.
+    pub(crate) steady: Client,
+    /// For writes, which come by the thousand: HTTP/2 where the server has it, all on one
+    /// connection. Measured against HTTP/1.1 in docs/performance.md.
+    pub(crate) writes: Client,
+}
+
+impl Clients {
+    /// Clients of the API server that the flags name; the server need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// With the way out, if the flags name none, or the file cannot be used.
+    pub(crate) async fn new(args: &RunArgs) -> anyhow::Result<Self> {
+        let config = config(args).await?;
+        info!(
+            server = %config.cluster_url,
+            version = env!("CARGO_PKG_VERSION"),
+            scheduler_name = args.scheduler_name,
+            "starting"
+        );
+        // kube's own client knows how to pass a proxy.
+        let writes = match &config.proxy_url {
+            Some(_) => Client::try_from(config.clone()).map_err(Into::into),
+            None => http2(&config),
+        };
+        let writes = writes.context("cannot make a client")?;
+        Ok(Self { steady: Client::try_from(config).context("cannot make a client")?, writes })
+    }
+}
+
+/// A client that speaks HTTP/2 if the server does, and HTTP/1.1 if not.
+fn http2(config: &Config) -> anyhow::Result<Client> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(config.connect_timeout);
+    let mut tls = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().context("tls-server-name")?;
+        tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build(tls.enable_all_versions().wrap_connector(tcp));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(ClientBuilder::new(service, &*config.default_namespace).build())
 }
 
 /// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs

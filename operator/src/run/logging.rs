@@ -15,7 +15,7 @@ pub(crate) fn start(args: &RunArgs) {
         _ => LevelFilter::TRACE,
     };
     // The client calls every refused request an error; what it means is for us to say.
-    let default = format!("{level},kube_client=off,hyper=info,rustls=info,tower=info");
+    let default = format!("{level},kube_client=off,h2=info,hyper=info,rustls=info,tower=info");
     let filter =
         EnvFilter::try_from_env("KUBE_BATCH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let registry = tracing_subscriber::registry().with(filter);

@@ -12,7 +12,7 @@ use crate::{
 #[test]
 fn a_pod_deleted_while_it_is_bound_is_no_loss() {
     let mut bed = Bed::new(&nodes(2, "4"));
-    let proxy = Proxy::start(&bed.plane.kubeconfig());
+    let proxy = Proxy::start(&bed.plane);
     // No binding arrives for a while.
     proxy.rule(
         |asked| {

@@ -62,7 +62,7 @@ fn allowed() -> BTreeSet<Right> {
 fn its_role_allows_what_it_does_and_nothing_else() {
     let options = Options { audit: true, ..Options::default() };
     let mut bed = Bed::with(options, &nodes(2, "2"));
-    let proxy = Proxy::start(&bed.plane.kubeconfig());
+    let proxy = Proxy::start(&bed.plane);
     // A server that cannot stream lists, so that they are asked for; and one lost answer, so that
     // the pod is looked at again.
     let mut n_bindings = 0;

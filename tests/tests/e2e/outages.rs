@@ -1,6 +1,11 @@
 //! Bad days of the API server and of the way to it.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use kube_batch_testbed::cluster::{Options, Server};
 use serde_json::Value;
@@ -27,7 +32,7 @@ pub(crate) fn assert_bound_once(bed: &Bed, n_pods: usize) {
 
 fn audited(n_nodes: usize) -> (Bed, Proxy) {
     let bed = Bed::with(Options { audit: true, ..Options::default() }, &nodes(n_nodes, "8"));
-    let proxy = Proxy::start(&bed.plane.kubeconfig());
+    let proxy = Proxy::start(&bed.plane);
     (bed, proxy)
 }
 
@@ -103,6 +108,20 @@ fn refused_and_lost_writes_are_made_good() {
 #[test]
 fn cut_connections_cost_no_more_than_time() {
     let (mut bed, proxy) = audited(10);
+    let versions = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&versions);
+    proxy.rule(move |asked| {
+        let is_binding = asked.uri.path().ends_with("/binding");
+        let what = if is_binding {
+            "binding"
+        } else if asked.is_watch() {
+            "watch"
+        } else {
+            "other"
+        };
+        seen.lock().expect("nobody panics").insert((what, format!("{:?}", asked.version)));
+        Fate::Pass
+    });
     bed.schedule(&[&proxy.flag()]);
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {
@@ -112,6 +131,12 @@ fn cut_connections_cost_no_more_than_time() {
     }
     run(&bed, &names);
     assert_bound_once(&bed, 60);
+    let versions = versions.lock().expect("nobody panics");
+    let of = |kind| -> Vec<&str> {
+        let of_kind = versions.iter().filter(|(what, _)| *what == kind);
+        of_kind.map(|(_, version)| version.as_str()).collect()
+    };
+    assert_eq!((of("binding"), of("watch")), (vec!["HTTP/2.0"], vec!["HTTP/1.1"]));
 }
 
 #[test]

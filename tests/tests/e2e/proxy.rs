@@ -5,26 +5,39 @@ use std::{
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
     sync::{Arc, Mutex},
 };
 
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::{
-    Method, Request, Response, Uri,
+    Method, Request, Response, Uri, Version,
     body::{Bytes, Incoming},
     header::CONTENT_TYPE,
-    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
 use kube::{
     Client, Config,
     client::Body,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
+use kube_batch_testbed::cluster::ControlPlane;
 use serde_json::json;
-use tokio::{net::TcpListener, runtime::Runtime, sync::watch};
+use tokio::{
+    net::TcpListener,
+    runtime::Runtime,
+    sync::{Notify, watch},
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    },
+};
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +46,7 @@ pub(crate) enum Fate {
     Pass,
     /// It is answered with this status; the server never sees it.
     Answer(u16),
-    /// The connection is cut; the server never sees it.
+    /// The connection is cut, with all that is under way on it; the server never sees the request.
     Cut,
     /// The server acts on it, and then the connection is cut.
     LoseAnswer,
@@ -43,6 +56,7 @@ pub(crate) enum Fate {
 pub(crate) struct Asked<'r> {
     pub(crate) method: &'r Method,
     pub(crate) uri: &'r Uri,
+    pub(crate) version: Version,
 }
 
 impl Asked<'_> {
@@ -76,14 +90,15 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Starts a proxy for the API server of a kubeconfig. Who asks says so in each request.
-    pub(crate) fn start(kubeconfig: &Path) -> Self {
+    /// Starts a proxy for an API server. It shows the server's own certificate and speaks HTTP/1.1
+    /// and HTTP/2; who asks says so in each request.
+    pub(crate) fn start(plane: &ControlPlane) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a thread");
-        let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+        let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).expect("a kubeconfig");
         let (listener, client) = runtime.block_on(async {
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
@@ -100,13 +115,13 @@ impl Proxy {
             rule: Mutex::new(Box::new(|_| Fate::Pass)),
             cuts: watch::Sender::new(0),
         });
-        runtime.spawn(Arc::clone(&shared).listen(listener));
+        runtime.spawn(Arc::clone(&shared).listen(listener, acceptor(plane)));
         Self { address, shared, _runtime: runtime }
     }
 
     /// The flag that sends a scheduler through it.
     pub(crate) fn flag(&self) -> String {
-        format!("--master=http://{}", self.address)
+        format!("--master=https://{}", self.address)
     }
 
     /// Decides the fate of requests from now on.
@@ -121,18 +136,29 @@ impl Proxy {
 }
 
 impl Shared {
-    async fn listen(self: Arc<Self>, listener: TcpListener) {
+    async fn listen(self: Arc<Self>, listener: TcpListener, acceptor: TlsAcceptor) {
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
-            let shared = Arc::clone(&self);
+            let (shared, acceptor) = (Arc::clone(&self), acceptor.clone());
             let mut cuts = self.cuts.subscribe();
             tokio::spawn(async move {
-                let answer = service_fn(|request| shared.answer(request));
-                let connection =
-                    http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let cut = Arc::new(Notify::new());
+                let answer = service_fn(|request| {
+                    let (shared, cut) = (Arc::clone(&shared), Arc::clone(&cut));
+                    async move {
+                        let answer = shared.answer(request).await;
+                        if answer.is_err() {
+                            cut.notify_one();
+                        }
+                        answer
+                    }
+                });
+                let connection = auto::Builder::new(TokioExecutor::new());
                 tokio::select! {
-                    _ = connection => {}
+                    _ = connection.serve_connection(TokioIo::new(stream), answer) => {}
                     _ = cuts.changed() => {}
+                    () = cut.notified() => {}
                 }
             });
         }
@@ -140,7 +166,8 @@ impl Shared {
 
     /// An error cuts the connection.
     async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Answer>> {
-        let asked = Asked { method: request.method(), uri: request.uri() };
+        let asked =
+            Asked { method: request.method(), uri: request.uri(), version: request.version() };
         let fate = (self.rule.lock().expect("no rule panics"))(asked);
         let cut = || io::Error::from(io::ErrorKind::ConnectionAborted);
         match fate {
@@ -148,7 +175,9 @@ impl Shared {
             Fate::Answer(code) => return Ok(refusal(code)),
             Fate::Pass | Fate::LoseAnswer => {}
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // What comes over HTTP/2 goes on over HTTP/1.1.
+        head.version = Version::default();
         let body = body.collect().await.map_err(|_| cut())?.to_bytes();
         let request = Request::from_parts(head, Body::from(body));
         let answered = self.client.send(request).await.map_err(|_| cut())?;
@@ -157,6 +186,16 @@ impl Shared {
         }
         Ok(answered.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
+}
+
+fn acceptor(plane: &ControlPlane) -> TlsAcceptor {
+    let (certificate, key) = plane.serving_certificate();
+    let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+    let config = ServerConfig::builder().with_no_client_auth();
+    let mut config = config.with_single_cert(vec![certificate], key).expect("they belong together");
+    config.alpn_protocols = vec!["h2".into(), "http/1.1".into()];
+    TlsAcceptor::from(Arc::new(config))
 }
 
 fn refusal(code: u16) -> Response<Answer> {
