@@ -122,11 +122,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
         mirror,
         metrics,
         health,
-        options: SnapshotOptions {
-            scheduler_name: Name::from(args.scheduler_name.as_str()),
-            default_queue: Name::from(args.default_queue.as_str()),
-            priority_class: args.priority_class,
-        },
+        options: snapshot_options(args),
         conf: confs.subscribe(),
         leads: election.leads(),
         period: args.schedule_period,
@@ -137,6 +133,14 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     ended?;
     info!("stopped");
     Ok(Ending::Good)
+}
+
+fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
+    SnapshotOptions {
+        scheduler_name: Name::from(args.scheduler_name.as_str()),
+        default_queue: Name::from(args.default_queue.as_str()),
+        priority_class: args.priority_class,
+    }
 }
 
 /// Runs cycles until a signal comes, and then sends what was decided.
