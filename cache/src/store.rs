@@ -269,6 +269,18 @@ impl Store {
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 
+    /// A PodGroup, whichever API group it is of; of two the one of the newer.
+    // Parity: see docs/parity.md#j2.
+    pub fn group(&self, key: &ObjectKey) -> Option<&Arc<GroupFacts>> {
+        newest(|version| self.groups.get(&(key.clone(), version)))
+    }
+
+    /// A queue, whichever API group it is of; of two the one of the newer.
+    // Parity: see docs/parity.md#j2.
+    pub fn queue(&self, name: &Name) -> Option<&Arc<QueueFacts>> {
+        newest(|version| self.queues.get(&(name.clone(), version)))
+    }
+
     /// Takes over labels and templates, so that pods to come share them.
     pub(crate) fn adopt(
         &mut self,
@@ -335,6 +347,10 @@ impl Store {
     }
 }
 
+fn newest<F>(of: impl Fn(ApiVersion) -> Option<F>) -> Option<F> {
+    ApiVersion::ALL.into_iter().rev().find_map(of)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -367,6 +383,28 @@ mod tests {
         assert_eq!(apply(condition("2025-01-02T00:00:00Z"), "1"), Change::Nothing);
         assert_eq!(apply(condition("2025-01-02T00:00:00Z"), "2"), Change::Facts);
         assert_eq!(apply(json!({"phase": "Running"}), "2"), Change::Facts);
+    }
+
+    #[test]
+    fn of_two_of_one_name_the_newer_api_group_counts() {
+        let mut store = Store::default();
+        let (key, name) = (ObjectKey::new("ns", "a"), Name::from("a"));
+        assert!(store.group(&key).is_none() && store.queue(&name).is_none());
+        let meta = ObjectMeta {
+            name: Some("a".to_owned()),
+            namespace: Some("ns".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let [older, newer] = ApiVersion::ALL;
+        // Whichever came last.
+        for version in [older, newer, older] {
+            let (group, queue) = (PodGroupSpec::default(), QueueSpec::default());
+            store.apply_group(version, &meta, &group, None).expect("facts");
+            store.apply_queue(version, &meta, &queue, None).expect("facts");
+            let newest = if store.groups.iter().count() == 1 { older } else { newer };
+            assert_eq!(store.group(&key).map(|facts| facts.version), Some(newest));
+            assert_eq!(store.queue(&name).map(|facts| facts.version), Some(newest));
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::{
 };
 
 use kube_batch_api::{
-    crd::ApiVersion,
     facts::FactError,
     name::{Name, ObjectKey},
 };
@@ -146,21 +145,14 @@ impl WorldSink<'_> {
     fn look_for_dangling_names(&mut self) {
         let store = &self.world.store;
         let mut problems = Vec::new();
-        let versions = ApiVersion::ALL.into_iter();
         for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
-            if !versions
-                .clone()
-                .any(|version| store.queues.get(&(queue.clone(), version)).is_some())
-            {
+            if store.queue(&queue).is_none() {
                 problems.push(problem);
             }
         }
         let mut told = BTreeSet::new();
         for (group, problem) in std::mem::take(&mut self.pods) {
-            let exists = versions
-                .clone()
-                .any(|version| store.groups.get(&(group.clone(), version)).is_some());
-            if exists || !told.insert(group.clone()) {
+            if store.group(&group).is_some() || !told.insert(group.clone()) {
                 continue;
             }
             let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);

@@ -201,9 +201,7 @@ impl Checker<'_> {
     fn present(&mut self, expect: &Expect) {
         for (name, wanted) in &expect.pod_groups {
             let key = ObjectKey::parse(name);
-            let groups = &self.world.store.groups;
-            let found = groups.iter().filter(|((own, _), _)| *own == key).last();
-            match found.map(|(_, facts)| facts.status.clone()) {
+            match self.world.store.group(&key).map(|facts| facts.status.clone()) {
                 Some(status) => self.group(name, wanted, &status),
                 None if *wanted == GroupMatch::default() => {}
                 None => self.expect(format!("podGroups.{name}"), false, "present", "absent"),
@@ -327,9 +325,7 @@ impl Checker<'_> {
 
     fn queue_of(&self, pod: &ObjectKey) -> Name {
         let group = self.world.group_of(pod);
-        let groups = &self.world.store.groups;
-        let found = groups.iter().filter(|((key, _), _)| *key == group).last();
-        let queue = found.and_then(|(_, facts)| facts.queue.clone());
+        let queue = self.world.store.group(&group).and_then(|facts| facts.queue.clone());
         queue.unwrap_or_else(|| self.world.options().default_queue.clone())
     }
 

@@ -9,7 +9,10 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, PostParams},
 };
-use kube_batch_api::crd::{QueueSpec, v1alpha2};
+use kube_batch_api::{
+    crd::{QueueSpec, v1alpha2},
+    name::Name,
+};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -21,7 +24,7 @@ use super::{
 };
 
 /// How often it is looked at until all lists are complete.
-const PERIOD: Duration = Duration::from_millis(500);
+const PERIOD: Duration = Duration::from_millis(100);
 /// The same, where the server does not know the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 /// The same, where it is not for now that the server does not take it.
@@ -34,17 +37,19 @@ pub(crate) async fn provide(
     name: String,
     mirror: Arc<Mirror>,
     metrics: Arc<Metrics>,
-    leads: watch::Receiver<bool>,
+    mut leads: watch::Receiver<bool>,
 ) {
     let resource = ApiResource::erase::<v1alpha2::Queue>(&());
     let queues: Api<DynamicObject> = Api::all_with(client, &resource);
     loop {
-        tokio::time::sleep(PERIOD).await;
-        if !*leads.borrow() || !mirror.is_synced() {
+        if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
+            return;
+        }
+        if !mirror.is_synced() {
+            tokio::time::sleep(PERIOD).await;
             continue;
         }
-        let exists = mirror.lock().store.queues.iter().any(|((queue, _), _)| **queue == *name);
-        if exists {
+        if mirror.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
         let queue = DynamicObject::new(&name, &resource)

@@ -156,11 +156,7 @@ impl Outbox {
         let group = facts.and_then(|facts| facts.group.as_ref());
         let found = group.and_then(|group| {
             let key = ObjectKey { namespace: pod.key.namespace.clone(), name: group.clone() };
-            // The newer API group wins.
-            ApiVersion::ALL
-                .into_iter()
-                .rev()
-                .find_map(|v| state.store.groups.get(&(key.clone(), v)))
+            state.store.group(&key)
         });
         if let Some(group) = found {
             let note =
