@@ -34,12 +34,12 @@ use kube_batch_api::{
 use kube_batch_cache::store::Change;
 use serde::{de::DeserializeOwned, de::IgnoredAny};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::{
-    call::{Refusal, call},
+    call::{ANSWER_TIMEOUT, Refusal, call},
     events::Note,
     queue::{Deed, Item, Queue, Target},
 };
@@ -301,15 +301,16 @@ impl Effects {
 
     /// Reads a pod anew and stores what it is; returns its node.
     async fn look_again(&self, pod: &PodRef) -> Option<Name> {
-        match self.pods(pod).get_opt(&pod.key.name).await {
-            Ok(Some(found)) => {
+        let pods = self.pods(pod);
+        match timeout(ANSWER_TIMEOUT, pods.get_opt(&pod.key.name)).await {
+            Ok(Ok(Some(found))) => {
                 let is_same = found.metadata.uid.as_deref() == Some(&*pod.uid);
                 let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
                 let node = node.filter(|node| is_same && !node.is_empty()).map(Name::from);
                 self.store(|store| store.apply_pod(&found));
                 node
             }
-            Ok(None) => {
+            Ok(Ok(None)) => {
                 let mut state = self.mirror.lock();
                 let known = state.store.pods.get(&pod.key);
                 if known.is_some_and(|facts| facts.uid == pod.uid) {
@@ -319,7 +320,7 @@ impl Effects {
                 None
             }
             // The watch will tell.
-            Err(_) => None,
+            Ok(Err(_)) | Err(_) => None,
         }
     }
 

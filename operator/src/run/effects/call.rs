@@ -12,7 +12,7 @@ use crate::run::{
 
 /// How long one answer may take. client-go's default for a scheduler's calls is longer; a lease is
 /// 15 s, and an answer that takes longer than this is lost.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a call is sent again.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The first pause; each one is twice the last.
