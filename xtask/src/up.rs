@@ -127,7 +127,7 @@ fn greet(plane: &ControlPlane, n_nodes: usize, scheduler: Option<&Process>) {
     println!("export KUBECONFIG={}", plane.kubeconfig().display());
     println!("export PATH={}:$PATH", plane.assets().folder().display());
     eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
-    eprintln!("kubectl get pods --watch\n\nlogs: {}\nCtrl-C takes it down", log.display());
+    eprintln!("kubectl get podgroups,queues,pods\n\nlogs: {}\nCtrl-C takes it down", log.display());
 }
 
 /// Waits for the signal to stop, and fails if something ends before.
