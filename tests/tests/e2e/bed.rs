@@ -131,7 +131,10 @@ impl Bed {
             .arg(kubeconfig)
             .arg(format!("--listen-address=127.0.0.1:{port}"))
             .args(flags)
-            .env("KUBE_BATCH_LOG", "debug,h2=info,hyper=info,rustls=info,tower=info,kube_client=off");
+            .env(
+                "KUBE_BATCH_LOG",
+                "debug,h2=info,hyper=info,rustls=info,tower=info,kube_client=off",
+            );
         if !flags.iter().any(|flag| flag.starts_with("--scheduler-conf")) {
             command.arg("--scheduler-conf").arg(root().join("examples/scheduler.yaml"));
         }

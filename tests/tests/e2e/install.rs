@@ -13,9 +13,9 @@ fn kubectl_shows_what_a_user_asks_for() {
     bed.schedule(&[]);
     bed.apply(&group("whole", 2));
     bed.apply(&job("whole", 2, "1"));
+    bed.runs("whole", 2);
     bed.apply(&group("waits", 3));
     bed.apply(&job("waits", 3, "1"));
-    bed.runs("whole", 2);
 
     // What it shows: the header, and a row for each object.
     let table = |kind: &str| -> Vec<Vec<String>> {
@@ -81,10 +81,13 @@ fn kubectl_explains_every_field() {
             ("queues.spec.capability", "Hard limits"),
             ("queues.status.share", "largest part of its deserved amount"),
         ] {
-            let text = bed.kubectl(["explain", path, &flag]).unwrap_or_else(|error| error);
-            // kubectl breaks lines where it likes.
-            let words: Vec<&str> = text.split_whitespace().collect();
-            assert!(words.join(" ").contains(sentence), "{path} in {group}: {text}");
+            // A moment passes before the server tells of a kind that is new.
+            bed.eventually(&format!("{path} in {group} is explained"), || {
+                let text = bed.kubectl(["explain", path, &flag])?;
+                // kubectl breaks lines where it likes.
+                let words: Vec<&str> = text.split_whitespace().collect();
+                if words.join(" ").contains(sentence) { Ok(()) } else { Err(text) }
+            });
         }
         for path in ["podgroups", "queues"] {
             let text = bed.kubectl(["explain", path, &flag, "--recursive"]).expect("a tree");
