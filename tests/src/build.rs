@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
@@ -16,28 +16,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it").to_owned()
 }
 
-/// Builds the scheduler for tests and says where its binary is. What `cargo test --workspace` has
-/// built is not built again.
-///
-/// # Panics
-///
-/// If it cannot be built.
-pub fn debug() -> PathBuf {
-    build(&["--workspace", "--bins", "--tests"])
-}
-
-/// Builds the scheduler as it is released and says where its binary is.
-///
-/// # Panics
-///
-/// If it cannot be built.
-pub fn release() -> PathBuf {
-    build(&["--release", "--package", "kube-batch"])
-}
-
-fn build(selection: &[&str]) -> PathBuf {
+/// Cargo, in the root of the repository.
+pub fn cargo() -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
+    command.current_dir(root());
     // What Cargo tells this process about itself is not to be known to build scripts: they would
     // run again, and everything above them be built anew.
     for (variable, _) in std::env::vars_os() {
@@ -48,13 +31,37 @@ fn build(selection: &[&str]) -> PathBuf {
             command.env_remove(variable);
         }
     }
-    let built = command
-        .args(["build", "--quiet", "--message-format", "json"])
+    command
+}
+
+/// Builds the scheduler for tests and says where its binary is. What `cargo test --workspace` has
+/// built is not built again.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn debug() -> PathBuf {
+    build(&["--quiet", "--workspace", "--bins", "--tests"])
+}
+
+/// Builds the scheduler as it is released and says where its binary is. How far it is can be seen on
+/// standard error.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn release() -> PathBuf {
+    build(&["--release", "--package", "kube-batch"])
+}
+
+fn build(selection: &[&str]) -> PathBuf {
+    let built = cargo()
+        .args(["build", "--message-format", "json-render-diagnostics"])
         .args(selection)
-        .current_dir(root())
+        .stderr(Stdio::inherit())
         .output()
         .expect("cargo runs");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    assert!(built.status.success(), "the scheduler does not build");
     let messages = String::from_utf8(built.stdout).expect("cargo writes text");
     let executable = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;

@@ -8,9 +8,8 @@ mod test;
 mod tidy;
 mod up;
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
+use kube_batch_tests::build::root;
 
 /// Chores of the kube-batch workspace.
 #[derive(Debug, Parser)]
@@ -66,10 +65,4 @@ fn main() -> anyhow::Result<()> {
         Chore::Envtest => envtest::run(),
         Chore::Up(args) => up::run(&args),
     }
-}
-
-/// The workspace's root folder.
-fn root() -> PathBuf {
-    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().expect("xtask lies in the workspace").to_owned()
 }

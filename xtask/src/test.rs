@@ -1,10 +1,7 @@
 //! Everything that tests, in one command.
 
-use std::process::Command;
-
 use anyhow::{Context, bail};
-
-use crate::root;
+use kube_batch_tests::build;
 
 /// Runs unit, property, documentation, case and simulation tests.
 pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
@@ -25,11 +22,9 @@ pub(crate) fn bench(name: &str, arguments: &[String]) -> anyhow::Result<()> {
 }
 
 fn cargo(args: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
+    let status = build::cargo()
         .args(args)
         .envs(environment.iter().copied())
-        .current_dir(root())
         .status()
         .context("run cargo")?;
     if !status.success() {

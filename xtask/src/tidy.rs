@@ -41,7 +41,7 @@ const EDGES: [(&str, &[&str]); 10] = [
         ],
     ),
     ("kube-batch-testbed", &[]),
-    ("xtask", &["kube-batch-api", "kube-batch-sim", "kube-batch-testbed"]),
+    ("xtask", &["kube-batch-api", "kube-batch-sim", "kube-batch-testbed", "kube-batch-tests"]),
     (
         "kube-batch-tests",
         &[

@@ -2,21 +2,21 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::Path,
+    process::Command,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
-use cargo_metadata::MetadataCommand;
+use anyhow::Context;
 use kube_batch_testbed::{
     assets::{Assets, Binary},
     cluster::{ControlPlane, Options},
     nodes::Nodes,
     process::{Process, wait_for},
 };
+use kube_batch_tests::build;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 /// Brings a cluster up and takes it down when told to stop.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let program = build_scheduler()?;
+    let program = build::release();
     let options = Options { scheduler: true, ..Options::default() };
     Assets::provide(&Binary::ALL)?;
     // Only from here on is there something to take down.
@@ -66,24 +66,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         plane.keep_logs();
     }
     ended
-}
-
-/// Builds the scheduler as it is released.
-fn build_scheduler() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(["build", "--release", "--package", "kube-batch", "--bin", "kube-batch"])
-        .current_dir(root())
-        // Standard output is for what people are to copy.
-        .stdout(Stdio::null())
-        .status()
-        .context("run cargo")?;
-    if !status.success() {
-        bail!("the scheduler does not build");
-    }
-    let metadata =
-        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec()?;
-    Ok(metadata.target_directory.join("release").join("kube-batch").into())
 }
 
 /// Applies `deploy/` and runs the scheduler under the account it makes.
