@@ -10,7 +10,7 @@ use kube::{
     api::{ApiResource, DynamicObject, PostParams},
 };
 use kube_batch_api::{
-    crd::{QueueSpec, v1alpha2},
+    crd::{QueueSpec, v1alpha1, v1alpha2},
     name::Name,
 };
 use serde_json::json;
@@ -32,6 +32,9 @@ const PATIENT_PERIOD: Duration = Duration::from_secs(30);
 
 /// Makes the queue once, when this replica leads and knows that there is none, of either API group.
 /// Whoever deletes it later wants it gone.
+///
+/// It is of the older group, if the server knows that: there v0.5.0 looked for it, and `kubectl get
+/// queues` shows that group where both are served.
 pub(crate) async fn provide(
     client: Client,
     name: String,
@@ -39,8 +42,6 @@ pub(crate) async fn provide(
     metrics: Arc<Metrics>,
     mut leads: watch::Receiver<bool>,
 ) {
-    let resource = ApiResource::erase::<v1alpha2::Queue>(&());
-    let queues: Api<DynamicObject> = Api::all_with(client, &resource);
     loop {
         if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
             return;
@@ -52,11 +53,8 @@ pub(crate) async fn provide(
         if mirror.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
-        let queue = DynamicObject::new(&name, &resource)
-            .data(json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }}));
-        let params = PostParams::default();
-        match call(&metrics, Write::Queue, || queues.create(&params, &queue)).await {
-            Ok(_) => {
+        match make(&client, &name, &metrics).await {
+            Ok(()) => {
                 info!(queue = name, "there was no default queue: it is made");
                 return;
             }
@@ -75,4 +73,21 @@ pub(crate) async fn provide(
             }
         }
     }
+}
+
+/// Makes the queue, of the first kind that the server knows.
+async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refusal> {
+    let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
+    for resource in
+        [ApiResource::erase::<v1alpha1::Queue>(&()), ApiResource::erase::<v1alpha2::Queue>(&())]
+    {
+        let queues: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let queue = DynamicObject::new(name, &resource).data(data.clone());
+        let params = PostParams::default();
+        match call(metrics, Write::Queue, || queues.create(&params, &queue)).await {
+            Err(Refusal::Gone) => {}
+            made => return made.map(drop),
+        }
+    }
+    Err(Refusal::Gone)
 }

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, fs};
 
+use hyper::Method;
 use kube_batch_testbed::{audit::AuditEvent, cluster::Options};
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
@@ -70,6 +71,10 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         if asked.uri.query().is_some_and(|query| query.contains("sendInitialEvents=true")) {
             return Fate::Answer(400);
         }
+        let path = asked.uri.path();
+        if asked.method == Method::POST && path.contains("incubator") && path.ends_with("/queues") {
+            return Fate::Answer(404);
+        }
         if !asked.uri.path().ends_with("/binding") {
             return Fate::Pass;
         }
@@ -77,7 +82,19 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         if n_bindings == 1 { Fate::LoseAnswer } else { Fate::Pass }
     });
     bed.apply(&priority_class("high", 1000));
+    // The default queue is of the older API group, and of the newer where that is not served.
+    let has_default_queue = |bed: &Bed, group: &str| {
+        let kind = format!("queues.{group}");
+        bed.eventually(&format!("{kind} has a default"), || {
+            bed.kubectl(["get", &kind, "default"]).map(drop)
+        });
+    };
+    bed.schedule(&[]);
+    has_default_queue(&bed, "scheduling.incubator.k8s.io");
+    assert_eq!(bed.take(0).terminate(), Some(0));
+    bed.kubectl(["delete", "queues.scheduling.incubator.k8s.io", "default"]).expect("deleted");
     bed.schedule(&["--leader-elect", &format!("--lock-object-namespace={SYSTEM}"), &proxy.flag()]);
+    has_default_queue(&bed, "scheduling.sigs.dev");
 
     // Volumes of both kinds, groups and queues of both API groups, a victim, somebody who waits.
     make_local_volume(&bed, "node-00001");

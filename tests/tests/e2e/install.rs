@@ -41,7 +41,7 @@ fn kubectl_shows_what_a_user_asks_for() {
         ],
     );
     shows(
-        "queues.scheduling.sigs.dev",
+        "queues.scheduling.incubator.k8s.io",
         &[&["NAME", "WEIGHT", "PENDING", "RUNNING", "SHARE"], &["default", "1", "1", "1", "0.50"]],
     );
     for short in ["pg", "q", "kube-batch"] {
