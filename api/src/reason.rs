@@ -182,12 +182,15 @@ pub enum JobProblem {
 }
 
 impl JobProblem {
+    /// The word for machines where tasks are too few.
+    pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
+
     /// The word for machines.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoPodGroup(_) => "PodGroupNotFound",
             Self::QueueNotFound(_) => "QueueNotFound",
-            Self::NotEnoughTasks { .. } => "NotEnoughTasks",
+            Self::NotEnoughTasks { .. } => Self::NOT_ENOUGH_TASKS,
         }
     }
 }

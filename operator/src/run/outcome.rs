@@ -8,11 +8,12 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    crd::{ApiVersion, PodGroupStatus, QueueStatus},
+    crd::{ApiVersion, PodGroupCondition, PodGroupStatus, QueueStatus},
     decision::{Decision, PodRef},
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     quantity::Quantity,
+    reason::JobProblem,
 };
 use kube_batch_cache::fold::Ignored;
 use kube_batch_framework::report::{
@@ -399,8 +400,11 @@ fn weight_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Weight {
         (status.phase.clone(), states.collect::<Vec<_>>())
     };
     let counts = |status: &PodGroupStatus| (status.running, status.succeeded, status.failed);
+    let is_short = |condition: &PodGroupCondition| {
+        condition.status == "True" && condition.reason == JobProblem::NOT_ENOUGH_TASKS
+    };
     if states(stored) != states(next) {
-        Weight::State
+        if next.conditions.iter().any(is_short) { Weight::Forming } else { Weight::State }
     } else if counts(stored) != counts(next) {
         Weight::Count
     } else {

@@ -2,7 +2,8 @@
 //!
 //! While a gang of ten thousand starts, its count of running pods changes with every cycle; while
 //! a cluster is full, so do the numbers in every message. A change of state is written at once, a
-//! change of numbers a while after the last write.
+//! change of numbers a while after the last write. That a gang lacks pods is written when it still
+//! does after a moment: of every Job the pods come one by one.
 
 use std::{
     collections::HashMap,
@@ -14,6 +15,8 @@ use std::{
 pub(crate) enum Weight {
     /// A phase, a condition's status or reason: people and controllers wait for it.
     State,
+    /// That a gang lacks pods, which its controller may be about to make.
+    Forming,
     /// A count or an amount.
     Count,
     /// The text of a message.
@@ -21,17 +24,18 @@ pub(crate) enum Weight {
 }
 
 impl Weight {
-    /// How long after the last write it can wait. Guessed: what a person watching would not miss.
+    /// How long after the last write it can wait, or, while a gang forms, after it was first seen.
+    /// Guessed: what a person watching would not miss.
     const fn patience(self) -> Duration {
         match self {
             Self::State => Duration::ZERO,
-            Self::Count => Duration::from_secs(1),
+            Self::Forming | Self::Count => Duration::from_secs(1),
             Self::Text => Duration::from_secs(10),
         }
     }
 }
 
-/// When each object was last written.
+/// When each object was last written, or seen to form.
 #[derive(Debug)]
 pub(crate) struct Throttle<K>(HashMap<K, Instant>);
 
@@ -41,14 +45,19 @@ impl<K> Default for Throttle<K> {
     }
 }
 
-impl<K: std::hash::Hash + Eq> Throttle<K> {
+impl<K: std::hash::Hash + Eq + Clone> Throttle<K> {
     /// Whether a change of this weight may be written now; if not, when.
     pub(crate) fn admit(&mut self, object: K, weight: Weight, now: Instant) -> Result<(), Instant> {
-        if let Some(last) = self.0.get(&object) {
-            let due = *last + weight.patience();
-            if due > now {
-                return Err(due);
+        let last = match self.0.get(&object) {
+            Some(last) => Some(*last),
+            None if weight == Weight::Forming => {
+                self.0.insert(object.clone(), now);
+                Some(now)
             }
+            None => None,
+        };
+        if let Some(due) = last.map(|last| last + weight.patience()).filter(|due| *due > now) {
+            return Err(due);
         }
         self.0.insert(object, now);
         Ok(())
@@ -78,5 +87,16 @@ mod tests {
         assert_eq!(throttle.admit("a", Weight::Text, at(10)), Err(at(11)));
         throttle.sweep(at(12));
         assert_eq!(throttle.0.len(), 0);
+    }
+
+    #[test]
+    fn a_gang_has_a_moment_to_form() {
+        let mut throttle = Throttle::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(1)), Ok(()));
+        assert_eq!(throttle.admit("starts", Weight::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("starts", Weight::State, at(0)), Ok(()));
     }
 }
