@@ -84,7 +84,7 @@ impl Bed {
         });
     }
 
-    /// Applies what `deploy/` holds.
+    /// Applies what `deploy/` holds, and waits until its kinds can be used.
     pub(crate) fn install(&self) {
         let deploy = root().join("deploy");
         let applied =
@@ -93,6 +93,12 @@ impl Bed {
         // Tests run the scheduler themselves; on a simulated node it would only seem to run.
         let deployments = ["delete", "deployments", "--all", "--namespace", SYSTEM];
         self.kubectl(deployments).unwrap_or_else(|error| panic!("{error}"));
+        let kinds = ["podgroups", "queues"].map(|resource| {
+            format!("{resource}.scheduling.incubator.k8s.io,{resource}.scheduling.sigs.dev")
+        });
+        self.eventually("its kinds are served", || {
+            self.kubectl(["get", &kinds.join(","), "--all-namespaces"]).map(drop)
+        });
     }
 
     /// Starts a scheduler with further flags, and the sample configuration unless they name one,
