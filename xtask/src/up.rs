@@ -29,7 +29,7 @@ const NAMESPACE: &str = "kube-batch-system";
 const SERVICE_ACCOUNT: &str = "kube-batch";
 
 /// A first thing to submit.
-const EXAMPLE: &str = "examples/gang.yaml";
+const EXAMPLE: &str = "examples/first-job.yaml";
 
 /// How long the scheduler may take until it listens, and until it has ended after being told to. Guessed.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,5 +1,8 @@
 //! What people see through `kubectl`: columns, descriptions, refusals, and objects of the past.
 
+use std::fs;
+
+use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, group, job, nodes};
@@ -65,6 +68,33 @@ fn kubectl_shows_what_a_user_asks_for() {
         let is_told = parts.iter().all(|part| described.contains(part));
         if is_told { Ok(()) } else { Err(described) }
     });
+}
+
+#[test]
+fn the_readmes_tour_shows_what_kubectl_prints() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("the README");
+    let mut bed = Bed::new(&nodes(100, "32"));
+    bed.schedule(&[]);
+    // The last column of a table is the age.
+    let ageless = |text: &str| -> Vec<Vec<String>> {
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        let without_age = |mut row: Vec<String>| {
+            row.pop();
+            row
+        };
+        text.lines().map(cells).map(without_age).collect()
+    };
+    let blocks: Vec<&str> = readme.split("```console\n$ kubectl ").skip(1).collect();
+    assert!(blocks.len() >= 2);
+    for block in blocks {
+        let (command, rest) = block.split_once('\n').expect("a command and what it prints");
+        let shown = rest.split("```").next().unwrap_or_default();
+        let command = command.replace("examples/", &format!("{}/examples/", root().display()));
+        bed.eventually(&format!("kubectl {command}"), || {
+            let printed = bed.plane.kubectl(command.split_whitespace()).expect("it works");
+            if ageless(&printed) == ageless(shown) { Ok(()) } else { Err(printed) }
+        });
+    }
 }
 
 #[test]
