@@ -102,7 +102,7 @@ impl Runner {
                 Contender::LoopHttp2 => all.push((name, Self::Loop(Some(1)))),
                 Contender::LoopHttp2x4 => all.push((name, Self::Loop(Some(4)))),
                 Contender::KubeBatch if args.binaries.is_empty() => {
-                    all.push((name, Self::KubeBatch(build::release())));
+                    all.push((name, Self::KubeBatch(build::release().expect("it builds"))));
                 }
                 Contender::KubeBatch => all.extend(args.binaries.iter().map(|binary| {
                     let name = binary.file_name().unwrap_or(binary.as_os_str());

@@ -1,6 +1,7 @@
 //! The repository, and binaries built from it.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -37,37 +38,35 @@ pub fn cargo() -> Command {
 /// Builds the scheduler for tests and says where its binary is. What `cargo test --workspace` has
 /// built is not built again.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If it cannot be built.
-pub fn debug() -> PathBuf {
+/// If it cannot be built; Cargo has said why.
+pub fn debug() -> io::Result<PathBuf> {
     build(&["--quiet", "--workspace", "--bins", "--tests"])
 }
 
 /// Builds the scheduler as it is released and says where its binary is. How far it is can be seen on
 /// standard error.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If it cannot be built.
-pub fn release() -> PathBuf {
+/// If it cannot be built; Cargo has said why.
+pub fn release() -> io::Result<PathBuf> {
     build(&["--release", "--package", "kube-batch"])
 }
 
-fn build(selection: &[&str]) -> PathBuf {
+fn build(selection: &[&str]) -> io::Result<PathBuf> {
     let built = cargo()
         .args(["build", "--message-format", "json-render-diagnostics"])
         .args(selection)
         .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo runs");
-    assert!(built.status.success(), "the scheduler does not build");
-    let messages = String::from_utf8(built.stdout).expect("cargo writes text");
-    let executable = messages.lines().find_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
+        .output()?;
+    let executable = built.stdout.split(|&byte| byte == b'\n').find_map(|line| {
+        let message: Value = serde_json::from_slice(line).ok()?;
         let is_it =
             message["target"]["name"] == "kube-batch" && message["profile"]["test"] == false;
         is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
-    executable.expect("cargo tells where the binary is")
+    let executable = executable.filter(|_| built.status.success());
+    executable.ok_or_else(|| io::Error::other("the scheduler does not build"))
 }

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 /// Brings a cluster up and takes it down when told to stop.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let program = build::release();
+    let program = build::release()?;
     let options = Options { scheduler: true, ..Options::default() };
     Assets::provide(&Binary::ALL)?;
     // Only from here on is there something to take down.

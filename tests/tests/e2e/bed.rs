@@ -36,7 +36,7 @@ pub(crate) const NAMESPACE: &str = "test";
 /// The scheduler's binary, built once in the profile of this test.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(build::debug)
+    BINARY.get_or_init(|| build::debug().expect("it builds"))
 }
 
 /// A cluster under test.
