@@ -31,7 +31,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, EvictReason, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
-use kube_batch_cache::store::Change;
+use kube_batch_cache::{assumed, store::Change};
 use serde::{de::DeserializeOwned, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
@@ -41,7 +41,7 @@ use tracing::{debug, warn};
 use self::{
     call::{ANSWER_TIMEOUT, Refusal, call},
     events::Note,
-    queue::{Deed, Item, Queue, Target},
+    queue::{Deed, Item, Queue, StatusWrite, Target},
 };
 use super::{
     metrics::{Ended, Metrics, Write},
@@ -124,9 +124,11 @@ impl Effects {
         self.queue().has_deeds()
     }
 
-    /// Queues a patch of a status; the latest for an object wins.
-    pub(crate) fn write_status(&self, target: Target, patch: Value) {
-        if self.queue().push_status(target, patch) {
+    /// Queues a patch of a status, and what is told of it when it is written; the latest for an
+    /// object wins.
+    pub(crate) fn write_status(&self, target: Target, patch: Value, note: Option<Note>) {
+        let write = StatusWrite { patch, note: note.map(Box::new) };
+        if self.queue().push_status(target, write) {
             self.one_more();
         }
     }
@@ -188,9 +190,9 @@ impl Effects {
                 Item::Deed(Deed::Evict { pod, reason, by }) => {
                     self.evict(&pod, reason, &by).await;
                 }
-                Item::Status(target, patch) => {
+                Item::Status(target, write) => {
                     let _busy = Busy { effects: self, target: &target };
-                    self.patch_status(&target, &patch).await;
+                    self.write_status_now(&target, write).await;
                 }
                 Item::Event(note) => self.publish(&note).await,
             }
@@ -369,8 +371,33 @@ impl Effects {
         self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
     }
 
-    async fn patch_status(&self, target: &Target, patch: &Value) {
-        let written = match target {
+    async fn write_status_now(&self, target: &Target, write: StatusWrite) {
+        if let Target::Pod(pod) = target
+            && !self.waits(pod)
+        {
+            return;
+        }
+        match self.patch_status(target, &write.patch).await {
+            Ok(()) => {
+                if let Some(note) = write.note {
+                    self.tell(*note);
+                }
+            }
+            Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
+            Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
+        }
+    }
+
+    /// Whether a pod still waits for a node. Why it did is not to be written over its binding.
+    fn waits(&self, pod: &PodRef) -> bool {
+        let state = self.mirror.lock();
+        let facts = state.store.pods.get(&pod.key).filter(|facts| facts.uid == pod.uid);
+        facts.is_some_and(|facts| facts.node.is_none())
+            && !matches!(state.assumed.get(&pod.uid), Some(assumed::InFlight::Bind { .. }))
+    }
+
+    async fn patch_status(&self, target: &Target, patch: &Value) -> Result<(), Refusal> {
+        match target {
             Target::Pod(pod) => {
                 let path =
                     format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
@@ -396,11 +423,6 @@ impl Effects {
                     self.store(|store| store.apply_queue(*version, meta, &queue.spec, status));
                 })
             }
-        };
-        match written {
-            Ok(()) => {}
-            Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
-            Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
         }
     }
 

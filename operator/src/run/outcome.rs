@@ -215,20 +215,24 @@ impl Outbox {
             return;
         }
         let said = group.status.conditions.iter().find(|condition| condition.status == "True");
-        if let Some((_, message)) = &report.unschedulable
-            && said.is_none_or(|condition| condition.message != *message)
-        {
-            let regarding = group_reference(group);
-            let note = Note::warning(regarding, UNSCHEDULABLE, "Scheduling", message.clone());
-            self.effects.tell(note);
-        }
-        self.write(target, &group.status, &next);
+        let news = report.unschedulable.as_ref().map(|(_, message)| message);
+        let news = news.filter(|news| said.is_none_or(|condition| condition.message != **news));
+        let note = news.map(|news| {
+            Note::warning(group_reference(group), UNSCHEDULABLE, "Scheduling", news.clone())
+        });
+        self.write(target, &group.status, &next, note);
     }
 
-    fn write(&self, target: Target, stored: &impl Serialize, next: &impl Serialize) {
+    fn write(
+        &self,
+        target: Target,
+        stored: &impl Serialize,
+        next: &impl Serialize,
+        note: Option<Note>,
+    ) {
         let difference = patch::merge(&json_of(stored), &json_of(next));
         if let Some(difference) = difference {
-            self.effects.write_status(target, json!({"status": difference}));
+            self.effects.write_status(target, json!({"status": difference}), note);
         }
     }
 
@@ -273,7 +277,7 @@ impl Outbox {
         if self.effects.is_writing(&target) {
             return;
         }
-        let mut status = Map::new();
+        let (mut status, mut note) = (Map::new(), None);
         // Others go by it at once: autoscalers, and whoever looks where the pod will be.
         if let Some(node) = write.nominated {
             status.insert("nominatedNodeName".to_owned(), json!(node.map(|node| &**node)));
@@ -285,11 +289,11 @@ impl Outbox {
             status.insert("conditions".to_owned(), json!([condition(because, is_new)]));
             self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
             let (regarding, text) = (pod_reference(&pod), because.to_owned());
-            self.effects.tell(Note::warning(regarding, "FailedScheduling", "Scheduling", text));
+            note = Some(Note::warning(regarding, "FailedScheduling", "Scheduling", text));
         }
         if !status.is_empty() {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});
-            self.effects.write_status(target, patch);
+            self.effects.write_status(target, patch, note);
         }
     }
 
@@ -301,7 +305,7 @@ impl Outbox {
         let is_first = queue.status == QueueStatus::default();
         let weight = if is_first { Weight::State } else { Weight::Count };
         if self.admit(target.clone(), weight, now) {
-            self.write(target, &queue.status, &next);
+            self.write(target, &queue.status, &next, None);
         }
     }
 

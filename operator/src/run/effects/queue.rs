@@ -1,7 +1,8 @@
 //! Which write goes next: bindings and evictions, then status, then events.
 //!
 //! Status writes of one object are coalesced, the latest wins; and none of it is sent while an
-//! earlier one is not answered, as the answer may make it needless.
+//! earlier one is not answered, as the answer may make it needless. The event that tells of a status
+//! goes with it: what is written once is told once.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -52,12 +53,20 @@ impl fmt::Display for Target {
     }
 }
 
+/// A status to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusWrite {
+    /// The patch, as JSON.
+    pub(crate) patch: Value,
+    /// What is told of it when it is written.
+    pub(crate) note: Option<Box<Note>>,
+}
+
 /// Something to be written.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Deed(Deed),
-    /// A patch of the status, as JSON.
-    Status(Target, Value),
+    Status(Target, StatusWrite),
     Event(Box<Note>),
 }
 
@@ -66,7 +75,7 @@ pub(crate) enum Item {
 pub(crate) struct Queue {
     deeds: VecDeque<Deed>,
     status_order: VecDeque<Target>,
-    status: BTreeMap<Target, Value>,
+    status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write that is sent and not answered, and whether somebody asked since.
     busy: BTreeMap<Target, bool>,
     events: VecDeque<Box<Note>>,
@@ -81,9 +90,9 @@ impl Queue {
         !self.deeds.is_empty()
     }
 
-    /// Notes a status patch, in place of one that waits; says whether there is one more item now.
-    pub(crate) fn push_status(&mut self, target: Target, patch: Value) -> bool {
-        if self.status.insert(target.clone(), patch).is_some() {
+    /// Notes a status write, in place of one that waits; says whether there is one more item now.
+    pub(crate) fn push_status(&mut self, target: Target, write: StatusWrite) -> bool {
+        if self.status.insert(target.clone(), write).is_some() {
             return false;
         }
         self.status_order.push_back(target);
@@ -107,9 +116,9 @@ impl Queue {
             return Some(Item::Deed(deed));
         }
         if let Some(target) = self.status_order.pop_front() {
-            let patch = self.status.remove(&target).expect("what is in the order is there");
+            let write = self.status.remove(&target).expect("what is in the order is there");
             self.busy.insert(target.clone(), false);
-            return Some(Item::Status(target, patch));
+            return Some(Item::Status(target, write));
         }
         self.events.pop_front().map(Item::Event)
     }
@@ -133,12 +142,18 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
     use serde_json::json;
 
     use super::*;
 
     fn target(name: &str) -> Target {
         Target::Queue(ApiVersion::V1Alpha2, name.into())
+    }
+
+    fn write(n: u32) -> StatusWrite {
+        let note = Note::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
+        StatusWrite { patch: json!(n), note: Some(Box::new(note)) }
     }
 
     fn bind(name: &str) -> Deed {
@@ -149,7 +164,7 @@ mod tests {
     #[test]
     fn bindings_go_first() {
         let mut queue = Queue::default();
-        queue.push_status(target("q"), json!(1));
+        queue.push_status(target("q"), write(1));
         queue.push_deed(bind("a"));
         assert!(matches!(queue.pop(), Some(Item::Deed(_))));
         assert!(matches!(queue.pop(), Some(Item::Status(..))));
@@ -159,12 +174,14 @@ mod tests {
     #[test]
     fn the_latest_status_wins() {
         let mut queue = Queue::default();
-        assert!(queue.push_status(target("q"), json!(1)));
-        assert!(!queue.push_status(target("q"), json!(2)));
-        assert!(queue.push_status(target("r"), json!(3)));
+        assert!(queue.push_status(target("q"), write(1)));
+        assert!(!queue.push_status(target("q"), write(2)));
+        assert!(queue.push_status(target("r"), write(3)));
         assert_eq!(queue.len(), 2);
-        let Some(Item::Status(taken, patch)) = queue.pop() else { panic!("a status") };
-        assert_eq!((taken, patch), (target("q"), json!(2)));
+        let Some(Item::Status(taken, write)) = queue.pop() else { panic!("a status") };
+        assert_eq!((taken, write.patch), (target("q"), json!(2)));
+        assert!(queue.events.is_empty(), "nothing is told of what was not written");
+        assert_eq!(write.note.map(|note| note.text), Some("2".to_owned()));
         assert!(queue.is_busy(&target("q")));
         assert!(!queue.is_busy(&target("r")));
         assert!(queue.answered(&target("q")), "somebody asked");
@@ -174,7 +191,7 @@ mod tests {
     #[test]
     fn what_was_taken_stays_busy_when_the_rest_is_forgotten() {
         let mut queue = Queue::default();
-        queue.push_status(target("q"), json!(1));
+        queue.push_status(target("q"), write(1));
         queue.pop();
         queue.push_deed(bind("a"));
         queue.clear();
