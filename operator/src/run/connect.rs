@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use http::Uri;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -89,11 +90,14 @@ fn http2(config: &Config) -> anyhow::Result<Client> {
 }
 
 /// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
-/// in; `--master` says where the server is, whatever else does.
+/// in; `--master` says where the server is, whatever else does, and is enough for one that asks
+/// nobody who they are.
 async fn config(args: &RunArgs) -> anyhow::Result<Config> {
-    let mut config = match &args.kubeconfig {
-        Some(path) => from_file(path).await?,
-        None => Config::incluster().map_err(|error| {
+    let master = args.master.as_deref().map(address).transpose()?;
+    let mut config = match (&args.kubeconfig, &master) {
+        (Some(path), _) => from_file(path).await?,
+        (None, Some(master)) => Config::incluster().unwrap_or_else(|_| Config::new(master.clone())),
+        (None, None) => Config::incluster().map_err(|error| {
             anyhow!(
                 "no --kubeconfig is given and this is not a pod with a service account ({}): \
                  name a kubeconfig with --kubeconfig or KUBECONFIG",
@@ -101,15 +105,19 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             )
         })?,
     };
-    if let Some(master) = &args.master {
-        // A bare host and port is one without TLS, as client-go has it.
-        let url = if master.contains("://") { master.clone() } else { format!("http://{master}") };
-        config.cluster_url =
-            url.parse().with_context(|| format!("--master \"{master}\" is no address"))?;
+    if let Some(master) = master {
+        config.cluster_url = master;
     }
     // Each write says itself how long it is worth sending again.
     config.default_retry = false;
     Ok(config)
+}
+
+/// Where `--master` says that the server is.
+fn address(master: &str) -> anyhow::Result<Uri> {
+    // A bare host and port is one without TLS, as client-go has it.
+    let url = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
+    url.parse().with_context(|| format!("--master \"{master}\" is no address"))
 }
 
 async fn from_file(path: &Path) -> anyhow::Result<Config> {

@@ -50,6 +50,9 @@ pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
 
 /// Answers for ever.
 pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "answering HTTP");
+    }
     let mut router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
