@@ -200,6 +200,7 @@ fn resource_list_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "maxProperties": 64,
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
+            "minimum": 0,
             "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
         },
     })

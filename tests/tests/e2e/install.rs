@@ -156,6 +156,7 @@ fn the_server_refuses_what_makes_no_sense() {
         ),
         ("Queue", json!({"weight": 1.5}), "spec.weight"),
         ("Queue", json!({"capability": {"cpu": "-1"}}), "spec.capability.cpu"),
+        ("Queue", json!({"capability": {"cpu": -1}}), "spec.capability.cpu"),
         ("Queue", json!({"capability": {"memory": "1 GB"}}), "spec.capability.memory"),
     ] {
         for object in object(kind, spec.clone()) {
