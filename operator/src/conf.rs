@@ -14,6 +14,8 @@ use crate::terminal;
 pub(crate) struct ReadConf {
     pub(crate) conf: Conf,
     pub(crate) text: String,
+    /// Warnings that were shown.
+    pub(crate) n_warnings: usize,
 }
 
 /// Reads the configuration; `None` if it was refused and every problem has been shown.
@@ -28,13 +30,17 @@ pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<ReadConf>>
     };
     match conf::parse(&text, &CATALOG) {
         Ok(read) => {
+            let n_warnings = read.warnings.len();
             read.warnings.into_iter().for_each(|problem| show(Severity::Warning, problem));
-            Ok(Some(ReadConf { conf: read.conf, text }))
+            Ok(Some(ReadConf { conf: read.conf, text, n_warnings }))
         }
         Err(problems) => {
-            let count = problems.len();
+            let errors = match problems.len() {
+                1 => "1 error".to_owned(),
+                count => format!("{count} errors"),
+            };
             problems.into_iter().for_each(|problem| show(Severity::Error, problem));
-            terminal::error(&format!("{count} errors in configuration {name}: nothing is run"));
+            terminal::error(&format!("{errors} in configuration {name}: nothing is run"));
             Ok(None)
         }
     }

@@ -35,7 +35,7 @@ const BAR: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
-    let Some(ReadConf { conf, .. }) = read_conf(args.config.as_deref())? else {
+    let Some(ReadConf { conf, n_warnings, .. }) = read_conf(args.config.as_deref())? else {
         return Ok(Ending::Wrong);
     };
     let options = SnapshotOptions {
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
     };
     let mut world = World::new(Environment::default(), options);
     let Loaded { mut warnings, n_objects, n_errors } = load(&args.filenames, &mut world);
-    if args.strict && !warnings.is_empty() {
+    let n_problems = warnings.len() + n_warnings;
+    if args.strict && n_problems > 0 {
         terminal::error(&format!(
-            "{} problems in the input and --strict: nothing was run",
-            warnings.len()
+            "{n_problems} problems in the input and --strict: nothing was run"
         ));
         return Ok(Ending::Bad);
     }

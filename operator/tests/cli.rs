@@ -149,6 +149,19 @@ fn every_example_runs_and_keeps_the_json_contract() {
 }
 
 #[test]
+fn a_template_that_makes_no_pod_is_told_where_it_stands() {
+    let gang = fs::read_to_string(root().join("examples/gang.yaml")).unwrap();
+    let file = Scratch::new("template.yaml", gang.replace("{cpu: '1'}", "{cpu: '1x'}").as_bytes());
+    let strict = kube_batch(&["simulate", "-f", file.path(), "--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    let told = stderr(&strict);
+    for part in ["Job default/qj-1", "spec.template.spec.containers[0].resources.requests", ":23:"]
+    {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+}
+
+#[test]
 fn an_object_that_cannot_be_read_costs_itself_alone() {
     let file = Scratch::new(
         "bad.yaml",

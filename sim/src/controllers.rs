@@ -125,7 +125,13 @@ fn pods_of(controller: &Controller, store: &Store) -> Vec<(ObjectKey, TaskStatus
     owned.map(|facts| (facts.key.clone(), facts.status)).collect()
 }
 
-fn make_pod(controller: &Controller, number: usize, store: &Store, now: Timestamp) -> Pod {
+/// The pod of this number that a controller makes.
+pub(crate) fn make_pod(
+    controller: &Controller,
+    number: usize,
+    store: &Store,
+    now: Timestamp,
+) -> Pod {
     let name = format!("{}-{number}", controller.key.name);
     let template = controller.template.metadata.clone().unwrap_or_default();
     let mut spec = controller.template.spec.clone().unwrap_or_default();

@@ -6,7 +6,10 @@ use k8s_openapi::api::{
 };
 use kube_batch_api::{
     crd::ApiVersion,
-    facts::FactError,
+    facts::{
+        FactError,
+        pod::{Interner, TaskFacts},
+    },
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
@@ -16,7 +19,7 @@ use kube_batch_cache::{
 };
 
 use crate::{
-    controllers::{Controller, ControllerKind},
+    controllers::{Controller, ControllerKind, make_pod},
     world::World,
 };
 
@@ -144,7 +147,14 @@ impl World {
         }
         let created = meta.creation_timestamp.as_ref().map_or(self.now(), |time| time.0);
         let uid = Name::from(meta.uid.as_deref().unwrap_or_default());
-        self.controllers.apply(Controller { key, uid, kind, created, wanted, template });
+        let controller = Controller { key, uid, kind, created, wanted, template };
+        // What is wrong with its pods is wrong with it, before any is made.
+        let pod = make_pod(&controller, 0, &self.store, created);
+        TaskFacts::from_pod(&pod, &mut Interner::default()).map_err(|error| {
+            let object = format!("{} {}", kind.name(), controller.key);
+            FactError::new(object, format!("spec.template.{}", error.field), error.problem)
+        })?;
+        self.controllers.apply(controller);
         Ok(())
     }
 
