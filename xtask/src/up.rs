@@ -1,7 +1,7 @@
 //! A cluster to try the scheduler in: real servers, simulated nodes.
 
 use std::{
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::Command,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -55,13 +55,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut plane = ControlPlane::start(options)?;
     plane.create_nodes(&Nodes { n: args.nodes, ..Nodes::default() })?;
     plane.apply_crds(&root().join("crds"))?;
-    let mut scheduler = deploy(&plane, &program)?;
-    greet(&plane, args.nodes, scheduler.as_ref());
-    let ended = watch(&stop, &mut plane, scheduler.as_mut());
-    if let Some(scheduler) = scheduler {
-        // Asked, not killed: it has a lease to give back and events to send.
-        scheduler.stop(SCHEDULER_TIMEOUT)?;
-    }
+    let (mut scheduler, address) = deploy(&plane, &program)?;
+    greet(&plane, args.nodes, &program, scheduler.log(), address);
+    let ended = watch(&stop, &mut plane, &mut scheduler);
+    // Asked, not killed: it has a lease to give back and events to send.
+    scheduler.stop(SCHEDULER_TIMEOUT)?;
     if ended.is_err() {
         plane.keep_logs();
     }
@@ -69,25 +67,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Applies `deploy/` and runs the scheduler under the account it makes.
-/// Without that folder the cluster has no scheduler of ours.
-fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<Option<Process>> {
+fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, SocketAddr)> {
     let folder = root().join("deploy");
-    if !folder.is_dir() {
-        eprintln!("no scheduler is started: there is no deploy/ with its account and rights");
-        return Ok(None);
-    }
     plane.kubectl(["apply".as_ref(), "--kustomize".as_ref(), folder.as_os_str()])?;
     // It would run on a simulated node, that is, not at all, and look as if it did.
     plane.kubectl(["delete", "deployments", "--all", "--namespace", NAMESPACE])?;
-    start_scheduler(plane, program).map(Some)
+    start_scheduler(plane, program)
 }
 
 /// Starts the scheduler as a process of this machine and waits until it listens.
-fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<Process> {
+fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, SocketAddr)> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut command = Command::new(program);
     command
-        .args(["run", "--create-default-queue"])
+        .args(["run", "--create-default-queue", "--scheduler-conf"])
+        .arg(root().join("examples/scheduler.yaml"))
         .arg("--kubeconfig")
         .arg(plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)?)
         .args(["--listen-address", &address.to_string()]);
@@ -98,25 +92,26 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<Proce
         Ok(TcpStream::connect(address).ok())
     })
     .inspect_err(|_| plane.keep_logs())?;
-    Ok(scheduler)
+    Ok((scheduler, address))
 }
 
 /// Says what there is: to standard output what a shell understands, all else to standard error.
-fn greet(plane: &ControlPlane, n_nodes: usize, scheduler: Option<&Process>) {
-    let logs = plane.log_dir();
-    let log = scheduler.map_or(logs.as_path(), Process::log);
+fn greet(plane: &ControlPlane, n_nodes: usize, program: &Path, log: &Path, address: SocketAddr) {
+    let binaries = program.parent().unwrap_or(program).display();
     eprintln!("\na cluster with {n_nodes} nodes is up; in another terminal:\n");
     println!("export KUBECONFIG={}", plane.kubeconfig().display());
-    println!("export PATH={}:$PATH", plane.assets().folder().display());
+    println!("export PATH={}:{binaries}:$PATH", plane.assets().folder().display());
     eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
-    eprintln!("kubectl get podgroups,queues,pods\n\nlogs: {}\nCtrl-C takes it down", log.display());
+    eprintln!("kubectl get podgroups,queues,pods\n");
+    eprintln!("metrics: http://{address}/metrics\nlogs: {}", log.display());
+    eprintln!("Ctrl-C takes it down");
 }
 
 /// Waits for the signal to stop, and fails if something ends before.
 fn watch(
     stop: &Receiver<()>,
     plane: &mut ControlPlane,
-    mut scheduler: Option<&mut Process>,
+    scheduler: &mut Process,
 ) -> anyhow::Result<()> {
     loop {
         match stop.recv_timeout(WATCH) {
@@ -124,9 +119,7 @@ fn watch(
             Err(RecvTimeoutError::Timeout) => {}
         }
         plane.expect_running()?;
-        if let Some(scheduler) = &mut scheduler {
-            scheduler.expect_running()?;
-        }
+        scheduler.expect_running()?;
     }
 }
 
