@@ -52,7 +52,7 @@ Examples:
   kube-batch simulate -f examples/gang.yaml
   kube-batch simulate -f nodes.yaml -f jobs/ --config examples/scheduler.yaml
   kubectl get nodes,pods,podgroups,queues -A -o yaml | kube-batch simulate -f -
-  kube-batch simulate -f examples/ -o json | jq '.cycles[].binds[]'
+  kube-batch simulate -f examples/gang.yaml -o json | jq '.cycles[].binds[]'
 
 Exit codes:
   0  cycles were run
