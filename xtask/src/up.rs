@@ -1,7 +1,7 @@
 //! A cluster to try the scheduler in: real servers, simulated nodes.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
     process::Command,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -31,7 +31,7 @@ const SERVICE_ACCOUNT: &str = "kube-batch";
 /// A first thing to submit.
 const EXAMPLE: &str = "examples/first-job.yaml";
 
-/// How long the scheduler may take until it listens, and until it has ended after being told to. Guessed.
+/// How long the scheduler may take until it works, and until it has ended after being told to. Guessed.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often the servers are looked after while nothing happens.
@@ -75,7 +75,7 @@ fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, Sock
     start_scheduler(plane, program)
 }
 
-/// Starts the scheduler as a process of this machine and waits until it listens.
+/// Starts the scheduler as a process of this machine and waits until it has made the default queue.
 fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, SocketAddr)> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut command = Command::new(program);
@@ -87,9 +87,9 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Proc
         .args(["--listen-address", &address.to_string()]);
     let log = plane.log_dir().join("kube-batch.log");
     let mut scheduler = Process::start("kube-batch", &command, &log)?;
-    wait_for("the scheduler to listen", SCHEDULER_TIMEOUT, || {
+    wait_for("the scheduler to make the default queue", SCHEDULER_TIMEOUT, || {
         scheduler.expect_running()?;
-        Ok(TcpStream::connect(address).ok())
+        Ok(plane.kubectl(["get", "queues.scheduling.incubator.k8s.io", "default"]).ok())
     })
     .inspect_err(|_| plane.keep_logs())?;
     Ok((scheduler, address))
