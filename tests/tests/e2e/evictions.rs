@@ -15,11 +15,27 @@ fn a_more_important_gang_preempts_no_more_than_it_needs() {
     bed.apply(&priority_class("high", 1000));
     bed.schedule(&[]);
     bed.apply(&group("low", 1));
-    bed.apply(&job("low", 4, "1"));
+    let mut low = job("low", 4, "1");
+    // Long enough to be looked at while they leave.
+    low["spec"]["template"]["metadata"]["annotations"]["testbed.kube-batch/stop-after"] =
+        json!("3s");
+    bed.apply(&low);
     bed.runs("low", 4);
 
     bed.apply(&with(group("high", 2), "priorityClassName", "high"));
     bed.apply(&job("high", 2, "1"));
+    bed.eventually("two victims carry why they leave", || {
+        let is_told = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            let mut why =
+                conditions.into_iter().flatten().map(|one| (&one["type"], &one["reason"]));
+            pod["metadata"]["deletionTimestamp"].is_string()
+                && why
+                    .any(|why| why == (&json!("DisruptionTarget"), &json!("PreemptionByScheduler")))
+        };
+        let n_told = bed.list("pods").iter().filter(is_told).count();
+        if n_told == 2 { Ok(()) } else { Err(format!("{n_told} do")) }
+    });
     bed.runs("high", 2);
     bed.runs("low", 2);
     bed.always("nobody else leaves", || {

@@ -75,6 +75,21 @@ fn both_api_groups_stand_side_by_side() {
 }
 
 #[test]
+fn an_api_group_is_served_when_it_appears() {
+    let mut bed = Bed::new(&nodes(1, "4"));
+    let [groups, queues] =
+        ["podgroups", "queues"].map(|kind| format!("{kind}.scheduling.sigs.dev"));
+    bed.kubectl(["delete", "crd", &groups, &queues]).expect("deleted");
+    bed.schedule(&[]);
+    bed.apply(&groupless("early", 1, "1"));
+    bed.runs("early", 1);
+    bed.install();
+    bed.apply(&group("late", 2));
+    bed.apply(&job("late", 2, "1"));
+    bed.runs("late", 2);
+}
+
+#[test]
 fn the_default_queue_takes_who_names_none() {
     let mut bed = Bed::new(&nodes(1, "4"));
     bed.apply(&json!({
