@@ -9,8 +9,9 @@ mod table;
 mod terminal;
 mod test;
 
-use std::{io, process::ExitCode};
+use std::{fs, io, process::ExitCode};
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Cli, Command};
@@ -46,9 +47,10 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "kube-batch", &mut io::stdout());
             Ok(Ending::Good)
         }
-        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), folder)
+        Command::Man { folder } => fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
             .map(|()| Ending::Good)
-            .map_err(Into::into),
+            .with_context(|| format!("cannot write to {}", folder.display())),
     };
     match done {
         Ok(ending) => ending.into(),
