@@ -145,6 +145,8 @@ impl Assumed {
 
     /// Forgets what has waited longer than `after` for its answer, and returns the uids.
     pub fn expire(&mut self, now: Timestamp, after: SignedDuration) -> Vec<Name> {
+        // A clock that was set back would keep it for as long as it was set back.
+        self.by_uid.values_mut().for_each(|entry| entry.since = entry.since.min(now));
         let late = |since: Timestamp| now.duration_since(since) > after;
         let expired: Vec<Name> = self
             .by_uid
@@ -253,6 +255,17 @@ mod tests {
         assert_eq!(noted(&[promise("n"), bind.clone()]).get(&pod().uid), bound);
         let withdraw = Decision::Withdraw { pod: pod() };
         assert_eq!(noted(&[bind, promise("m"), withdraw]).get(&pod().uid), bound);
+    }
+
+    #[test]
+    fn what_waits_expires_in_time_when_the_clock_is_set_back() {
+        let mut assumed = noted(&[promise("n")]);
+        let after = SignedDuration::from_secs(30);
+        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        assert!(assumed.expire(at(-3600), after).is_empty());
+        assert!(assumed.expire(at(-3570), after).is_empty());
+        assert_eq!(assumed.expire(at(-3569), after), [pod().uid]);
+        assert!(assumed.is_empty());
     }
 
     #[test]
