@@ -31,7 +31,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, EvictReason, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
-use kube_batch_cache::{assumed, store::Change};
+use kube_batch_cache::store::Change;
 use serde::{de::DeserializeOwned, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
@@ -192,7 +192,7 @@ impl Effects {
                 }
                 Item::Status(target, write) => {
                     let _busy = Busy { effects: self, target: &target };
-                    self.write_status_now(&target, write).await;
+                    self.send_status(&target, write).await;
                 }
                 Item::Event(note) => self.publish(&note).await,
             }
@@ -371,9 +371,10 @@ impl Effects {
         self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
     }
 
-    async fn write_status_now(&self, target: &Target, write: StatusWrite) {
+    async fn send_status(&self, target: &Target, write: StatusWrite) {
+        // Why a pod waited is not to be written over its binding.
         if let Target::Pod(pod) = target
-            && !self.waits(pod)
+            && self.mirror.lock().waiting(pod).is_none()
         {
             return;
         }
@@ -386,14 +387,6 @@ impl Effects {
             Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
             Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
         }
-    }
-
-    /// Whether a pod still waits for a node. Why it did is not to be written over its binding.
-    fn waits(&self, pod: &PodRef) -> bool {
-        let state = self.mirror.lock();
-        let facts = state.store.pods.get(&pod.key).filter(|facts| facts.uid == pod.uid);
-        facts.is_some_and(|facts| facts.node.is_none())
-            && !matches!(state.assumed.get(&pod.uid), Some(assumed::InFlight::Bind { .. }))
     }
 
     async fn patch_status(&self, target: &Target, patch: &Value) -> Result<(), Refusal> {

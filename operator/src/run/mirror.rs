@@ -13,11 +13,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
     decision::PodRef,
-    facts::FactError,
+    facts::{FactError, pod::TaskFacts},
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::{
-    assumed::Assumed,
+    assumed::{Assumed, InFlight},
     store::{Change, Store},
 };
 use tokio::sync::Notify;
@@ -157,6 +157,14 @@ impl State {
             return Ok(Change::Written);
         }
         Ok(change)
+    }
+
+    /// The facts of a pod, if it is still the same one and waits for a node.
+    pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
+        let facts = self.store.pods.get(&pod.key)?;
+        let is_bound = facts.node.is_some()
+            || matches!(self.assumed.get(&pod.uid), Some(InFlight::Bind { .. }));
+        (facts.uid == pod.uid && !is_bound).then_some(&**facts)
     }
 
     /// Forgets decisions that the facts confirm, and those that were given up; says how many the

@@ -248,14 +248,14 @@ impl Outbox {
                 Decision::Bind { .. } | Decision::Evict { .. } => continue,
             };
             let differs = |facts: &TaskFacts| facts.nominated_node.as_ref() != node;
-            if known(&state, pod).is_some_and(differs) {
+            if state.waiting(pod).is_some_and(differs) {
                 writes.entry(pod.clone()).or_default().nominated = Some(node);
             }
         }
         for report in &cycle.jobs {
             let because = &*report.unplaced_because;
             for pod in &report.unplaced {
-                let Some(facts) = known(&state, pod) else { continue };
+                let Some(facts) = state.waiting(pod) else { continue };
                 let condition = match &facts.unscheduled {
                     Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => {
                         continue;
@@ -363,12 +363,6 @@ impl Outbox {
         }
         (self.queues, self.resources) = (queues, resources);
     }
-}
-
-/// The facts of a pod, if it is still the same one and not bound.
-fn known<'s>(state: &'s State, pod: &PodRef) -> Option<&'s TaskFacts> {
-    let facts = state.store.pods.get(&pod.key).filter(|facts| facts.uid == pod.uid)?;
-    Some(&**facts).filter(|facts| facts.node.is_none())
 }
 
 fn condition(because: &str, is_new: bool) -> Value {

@@ -45,18 +45,13 @@ impl<K> Default for Throttle<K> {
     }
 }
 
-impl<K: std::hash::Hash + Eq + Clone> Throttle<K> {
+impl<K: std::hash::Hash + Eq> Throttle<K> {
     /// Whether a change of this weight may be written now; if not, when.
     pub(crate) fn admit(&mut self, object: K, weight: Weight, now: Instant) -> Result<(), Instant> {
-        let last = match self.0.get(&object) {
-            Some(last) => Some(*last),
-            None if weight == Weight::Forming => {
-                self.0.insert(object.clone(), now);
-                Some(now)
-            }
-            None => None,
-        };
+        let forms = (weight == Weight::Forming).then_some(now);
+        let last = self.0.get(&object).copied().or(forms);
         if let Some(due) = last.map(|last| last + weight.patience()).filter(|due| *due > now) {
+            self.0.entry(object).or_insert(now);
             return Err(due);
         }
         self.0.insert(object, now);
