@@ -128,18 +128,20 @@ fn every_example_runs_and_keeps_the_json_contract() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples = [
-        "gang",
-        "gang-waits",
-        "two-queues",
-        "preemption",
-        "reclaim",
-        "gang.yaml -f examples/first-job",
+    let examples: [&[&str]; 6] = [
+        &["gang.yaml"],
+        &["gang-waits.yaml"],
+        &["two-queues.yaml"],
+        &["preemption.yaml"],
+        &["reclaim.yaml"],
+        &["gang.yaml", "first-job.yaml"],
     ];
-    for example in examples {
-        let command =
-            format!("simulate -f examples/{example}.yaml --config examples/scheduler.yaml -o json");
-        let output = kube_batch(&command.split(' ').collect::<Vec<_>>());
+    for files in examples {
+        let example = files.join(" and ");
+        let files: Vec<String> = files.iter().map(|file| format!("examples/{file}")).collect();
+        let mut args = vec!["simulate", "--config", "examples/scheduler.yaml", "-o", "json"];
+        args.extend(files.iter().flat_map(|file| ["-f", file]));
+        let output = kube_batch(&args);
         assert_eq!(output.status.code(), Some(0), "{example}: {}", stderr(&output));
         assert_eq!(stderr(&output), "", "{example}");
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -59,29 +59,8 @@ fn allowed() -> BTreeSet<Right> {
     allowed
 }
 
-#[test]
-fn its_role_allows_what_it_does_and_nothing_else() {
-    let options = Options { audit: true, ..Options::default() };
-    let mut bed = Bed::with(options, &nodes(2, "2"));
-    let proxy = Proxy::start(&bed.plane);
-    // A server that cannot stream lists, so that they are asked for; and one lost answer, so that
-    // the pod is looked at again.
-    let mut n_bindings = 0;
-    proxy.rule(move |asked| {
-        if asked.uri.query().is_some_and(|query| query.contains("sendInitialEvents=true")) {
-            return Fate::Answer(400);
-        }
-        let path = asked.uri.path();
-        if asked.method == Method::POST && path.contains("incubator") && path.ends_with("/queues") {
-            return Fate::Answer(404);
-        }
-        if !asked.uri.path().ends_with("/binding") {
-            return Fate::Pass;
-        }
-        n_bindings += 1;
-        if n_bindings == 1 { Fate::LoseAnswer } else { Fate::Pass }
-    });
-    bed.apply(&priority_class("high", 1000));
+/// Starts a scheduler, and another through the proxy, which stays.
+fn start(bed: &mut Bed, proxy: &Proxy) {
     // The default queue is of the older API group, and of the newer where that is not served.
     let has_default_queue = |bed: &Bed, group: &str| {
         let kind = format!("queues.{group}");
@@ -90,14 +69,16 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         });
     };
     bed.schedule(&[]);
-    has_default_queue(&bed, "scheduling.incubator.k8s.io");
+    has_default_queue(bed, "scheduling.incubator.k8s.io");
     assert_eq!(bed.take(0).terminate(), Some(0));
     bed.kubectl(["delete", "queues.scheduling.incubator.k8s.io", "default"]).expect("deleted");
     bed.schedule(&["--leader-elect", &format!("--lock-object-namespace={SYSTEM}"), &proxy.flag()]);
-    has_default_queue(&bed, "scheduling.sigs.dev");
+    has_default_queue(bed, "scheduling.sigs.dev");
+}
 
-    // Volumes of both kinds, groups and queues of both API groups, a victim, somebody who waits.
-    make_local_volume(&bed, "node-00001");
+/// Volumes of both kinds, groups and queues of both API groups, a victim, somebody who waits.
+fn make_work(bed: &Bed) {
+    make_local_volume(bed, "node-00001");
     for (name, class) in [("local", "local"), ("made", "first-consumer")] {
         bed.apply(&claim(name, class));
         bed.apply(&with_claim(job(name, 1, "1"), name));
@@ -127,6 +108,33 @@ fn its_role_allows_what_it_does_and_nothing_else() {
         let says_why = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
         if pods.iter().any(says_why) { Ok(()) } else { Err("nobody says why it waits".to_owned()) }
     });
+}
+
+#[test]
+fn its_role_allows_what_it_does_and_nothing_else() {
+    let options = Options { audit: true, ..Options::default() };
+    let mut bed = Bed::with(options, &nodes(2, "2"));
+    let proxy = Proxy::start(&bed.plane);
+    // A server that cannot stream lists, so that they are asked for; and one lost answer, so that
+    // the pod is looked at again.
+    let mut n_bindings = 0;
+    proxy.rule(move |asked| {
+        if asked.uri.query().is_some_and(|query| query.contains("sendInitialEvents=true")) {
+            return Fate::Answer(400);
+        }
+        let path = asked.uri.path();
+        if asked.method == Method::POST && path.contains("incubator") && path.ends_with("/queues") {
+            return Fate::Answer(404);
+        }
+        if !path.ends_with("/binding") {
+            return Fate::Pass;
+        }
+        n_bindings += 1;
+        if n_bindings == 1 { Fate::LoseAnswer } else { Fate::Pass }
+    });
+    bed.apply(&priority_class("high", 1000));
+    start(&mut bed, &proxy);
+    make_work(&bed);
 
     // The log has a watch when it ends.
     proxy.cut();
