@@ -13,4 +13,3 @@ pub mod reason;
 pub mod resource;
 pub mod selector;
 pub mod status;
-pub mod yaml;

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::yaml::{self, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
+use kube_batch_yaml::{self as yaml, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
 
 use crate::policy::{Question, Questions};
 

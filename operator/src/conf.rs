@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use anyhow::Context;
-use kube_batch_cache::manifest::{Diagnostic, Severity};
 use kube_batch_framework::conf::{self, Conf};
+use kube_batch_manifest::diagnostic::{Diagnostic, Severity};
 use kube_batch_plugins::CATALOG;
 
 use crate::terminal;

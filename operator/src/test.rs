@@ -2,8 +2,11 @@
 
 use std::io::{self, Write};
 
-use kube_batch_cache::manifest::{Diagnostic, Source, collect_sources};
 use kube_batch_framework::candidates::Search;
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
+    source::{Source, collect_sources},
+};
 use kube_batch_sim::{
     check::Mismatch,
     suite::{Outcome, play_all},

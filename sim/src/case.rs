@@ -7,16 +7,12 @@ mod expect;
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
-    name::{Name, ObjectKey},
-    yaml::{Cursor, Located, MapReader, Problem, Problems},
-};
-use kube_batch_cache::{
-    fold::SnapshotOptions,
-    object::{Kind, Object, Recognised, TypeMeta},
-};
+use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_cache::fold::SnapshotOptions;
 use kube_batch_framework::conf::{self, Conf};
+use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
 use kube_batch_plugins::CATALOG;
+use kube_batch_yaml::{Cursor, Located, MapReader, Problem, Problems};
 
 pub use self::expect::{
     ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, JobMatch, NodeChoice,

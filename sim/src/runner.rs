@@ -3,7 +3,7 @@
 use kube_batch_actions::action;
 use std::sync::Arc;
 
-use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions, yaml::Problem};
+use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions};
 use kube_batch_framework::{
     candidates::Search,
     conf::Conf,
@@ -11,6 +11,7 @@ use kube_batch_framework::{
     milestone::Milestone,
     report::Cycle,
 };
+use kube_batch_yaml::Problem;
 
 use crate::{
     case::{Case, Placed, Step},

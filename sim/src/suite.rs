@@ -1,7 +1,7 @@
 //! Case files: read, played, and judged.
 
-use kube_batch_api::yaml::{Document, Limits, Problem, Stream, documents};
 use kube_batch_framework::candidates::Search;
+use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
 
 use crate::{case::Case, check::Mismatch, runner::play};
 

@@ -5,11 +5,11 @@ use kube_batch_api::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
     status::TaskStatus,
-    yaml::{Limits, parse},
 };
 use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::{candidates::Search, cycle::run_cycle};
 use kube_batch_sim::{case::Case, world::World};
+use kube_batch_yaml::{Limits, parse};
 
 /// Two pods, each with a claim, and one volume.
 const CASE: &str = "

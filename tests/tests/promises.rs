@@ -1,13 +1,10 @@
 //! Promises from one cycle to the next.
 
-use kube_batch_api::{
-    decision::Decision,
-    name::ObjectKey,
-    yaml::{Limits, parse},
-};
+use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::candidates::Search;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+use kube_batch_yaml::{Limits, parse};
 
 /// One node, full of a pod that is worth less than the one that waits.
 const CASE: &str = "

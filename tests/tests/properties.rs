@@ -6,12 +6,13 @@ use kube_batch_api::{
     decision::EvictReason,
     resource::Share,
     status::TaskStatus,
-    yaml::{Limits, parse},
 };
-use kube_batch_cache::{assumed::Assumed, dump, fold};
+use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
+use kube_batch_manifest::dump;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
+use kube_batch_yaml::{Limits, parse};
 
 const N_WORLDS: u64 = 300;
 

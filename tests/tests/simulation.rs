@@ -152,8 +152,8 @@ fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>
 /// Plays a world; its cycles, or what went wrong.
 fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
     let text = world.case();
-    let limits = kube_batch_api::yaml::Limits::default();
-    let document = kube_batch_api::yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
+    let limits = kube_batch_yaml::Limits::default();
+    let document = kube_batch_yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
     let case = Case::read(&document).map_err(|problems| format!("{problems:?}"))?;
     let played = panic::catch_unwind(|| {
         let mut cycles = Vec::new();

@@ -13,10 +13,12 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use crate::{chart, codegen, monitoring, root};
 
 /// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 12] = [
+    ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
-    ("kube-batch-framework", &["kube-batch-api"]),
+    ("kube-batch-manifest", &["kube-batch-api", "kube-batch-cache", "kube-batch-yaml"]),
+    ("kube-batch-framework", &["kube-batch-api", "kube-batch-yaml"]),
     ("kube-batch-plugins", &["kube-batch-api", "kube-batch-framework"]),
     ("kube-batch-actions", &["kube-batch-api", "kube-batch-framework"]),
     (
@@ -26,7 +28,9 @@ const EDGES: [(&str, &[&str]); 10] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-manifest",
             "kube-batch-plugins",
+            "kube-batch-yaml",
         ],
     ),
     (
@@ -36,8 +40,10 @@ const EDGES: [(&str, &[&str]); 10] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-manifest",
             "kube-batch-plugins",
             "kube-batch-sim",
+            "kube-batch-yaml",
         ],
     ),
     ("kube-batch-testbed", &[]),
@@ -50,9 +56,11 @@ const EDGES: [(&str, &[&str]); 10] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-manifest",
             "kube-batch-plugins",
             "kube-batch-sim",
             "kube-batch-testbed",
+            "kube-batch-yaml",
         ],
     ),
 ];

@@ -29,7 +29,7 @@ pub(crate) struct ConfFile {
 
 /// Why a configuration is refused: every problem, one a line.
 fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
-    let place = |problem: kube_batch_api::yaml::Problem| format!("{}: {problem}", path.display());
+    let place = |problem: kube_batch_yaml::Problem| format!("{}: {problem}", path.display());
     match conf::parse(text, &CATALOG) {
         Ok(read) => {
             for problem in read.warnings.into_iter().map(place) {

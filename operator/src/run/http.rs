@@ -11,7 +11,7 @@ use axum::{
     routing::get,
 };
 use jiff::Timestamp;
-use kube_batch_cache::dump;
+use kube_batch_manifest::dump;
 use tokio::net::TcpListener;
 
 use super::{health::Health, metrics::Metrics, mirror::Mirror};

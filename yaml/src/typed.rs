@@ -14,8 +14,11 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::{
-    Entry, Located, Problem, Problems, Value, push_index, push_key, scalar::boolean_word, suggest,
+use crate::{
+    path::{push_index, push_key},
+    problem::{Problem, Problems, suggest},
+    scalar::boolean_word,
+    value::{Entry, Located, Value},
 };
 
 impl Located<'_> {
@@ -442,9 +445,10 @@ mod tests {
     use k8s_openapi::api::core::v1::{Pod, PodSpec};
     use serde::Deserialize;
 
-    use super::super::{Limits, parse};
+    use kube_batch_api::crd::v1alpha2::PodGroup;
+
     use super::*;
-    use crate::crd::v1alpha2::PodGroup;
+    use crate::{Limits, parse};
 
     fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         let value = parse(text, &Limits::default()).map_err(|problem| problem.to_string())?;

@@ -1,18 +1,18 @@
 //! One document: what objects are in it, and what is wrong with them.
 
-use kube_batch_api::yaml::{
-    Document, Key, Limits, Located, Position, Problem, Problems, Shape, Stream, Value,
+use kube_batch_yaml::{
+    Document, Key, Limits, Located, MAX_PROBLEMS, Position, Problem, Problems, Shape, Stream, Value,
 };
 
-use super::{
-    MAX_PROBLEMS,
+use crate::{
+    context::{Context, Syntax},
     diagnostic::{Diagnostic, Severity},
-    place::{Context, Place, Syntax},
+    object::{Kind, Object, Recognised, TypeMeta},
+    place::Place,
 };
-use crate::object::{Kind, Object, Recognised, TypeMeta};
 
 /// What comes out of a document.
-pub(super) enum Event<'a> {
+pub(crate) enum Event<'a> {
     Object(Object, Place<'a>),
     Problem(Diagnostic),
     /// A problem of a document that has had enough of them.
@@ -26,7 +26,7 @@ pub(super) enum Event<'a> {
 
 impl Event<'_> {
     /// How much text it was made of.
-    pub(super) fn n_bytes(&self) -> usize {
+    pub(crate) fn n_bytes(&self) -> usize {
         match self {
             Self::Object(_, place) => place.n_bytes(),
             Self::Problem(_)
@@ -39,7 +39,7 @@ impl Event<'_> {
 }
 
 /// Reads one document.
-pub(super) fn read_document<'a>(
+pub(crate) fn read_document<'a>(
     source: &'a str,
     number: usize,
     document: &Document<'a>,

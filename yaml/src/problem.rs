@@ -36,7 +36,7 @@ pub struct Problems {
 }
 
 /// Problems that are kept of one text. Guessed; a person reads a few.
-const MAX_PROBLEMS: usize = 1_000;
+pub const MAX_PROBLEMS: usize = 1_000;
 
 impl Problems {
     /// Notes a problem.
@@ -110,7 +110,7 @@ fn distance(left: &[char], right: &[char]) -> usize {
 }
 
 /// A text cut to what fits a message.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),

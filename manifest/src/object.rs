@@ -19,8 +19,8 @@ use k8s_openapi::{
 use kube_batch_api::{
     crd::{ApiVersion, v1alpha2},
     name::ObjectKey,
-    yaml::{Located, Problem, Problems, suggest},
 };
+use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
 
 /// An object of a kind that scheduling looks at.
@@ -398,7 +398,7 @@ fn typed<T: DeserializeOwned>(node: &Located<'_>, unknown: &Problems) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::yaml::{Limits, parse};
+    use kube_batch_yaml::{Limits, parse};
 
     use super::*;
 

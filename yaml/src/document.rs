@@ -4,7 +4,7 @@
 //! with it. That is sound because YAML forbids `---` and `...` at the start of a line inside of
 //! any value; JSON cannot have them there either.
 
-use super::Problem;
+use crate::problem::Problem;
 
 /// One document of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +164,8 @@ fn find_byte(byte: u8, bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, parse};
     use super::*;
+    use crate::{Limits, parse};
     use proptest::prelude::*;
 
     fn cut(text: &str) -> Vec<(u32, &str)> {

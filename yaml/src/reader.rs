@@ -2,7 +2,7 @@
 //! returned, so that all of it is shown at once.
 //!
 //! ```
-//! use kube_batch_api::yaml::{Cursor, Limits, Problems, parse};
+//! use kube_batch_yaml::{Cursor, Limits, Problems, parse};
 //!
 //! let text = "name: drf\nenabled: yes\nwieght: 1\n";
 //! let value = parse(text, &Limits::default())?;
@@ -18,14 +18,16 @@
 //!     problems.into_sorted()[0].to_string(),
 //!     "line 3, column 1: wieght: unknown key, did you mean weight",
 //! );
-//! # Ok::<(), kube_batch_api::yaml::Problem>(())
+//! # Ok::<(), kube_batch_yaml::Problem>(())
 //! ```
 
 use serde::de::DeserializeOwned;
 
-use super::{
-    Entry, Key, Located, Problem, Problems, Value, push_index, push_key, scalar::boolean_word,
-    suggest,
+use crate::{
+    path::{push_index, push_key},
+    problem::{Problem, Problems, suggest},
+    scalar::boolean_word,
+    value::{Entry, Key, Located, Value},
 };
 
 /// A value that is being read, with its path and the place to note problems.
@@ -248,8 +250,8 @@ impl<'n> MapReader<'n> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, parse};
     use super::*;
+    use crate::{Limits, parse};
 
     fn problems_of(text: &str, read: impl FnOnce(Cursor<'_>)) -> Vec<String> {
         let value = parse(text, &Limits::default()).expect("YAML");

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use kube_batch_api::yaml::Problem;
-
-use super::place::{Context, Syntax};
+use kube_batch_yaml::Problem;
 
 /// Something wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,15 +67,7 @@ impl Diagnostic {
         }
     }
 
-    /// A problem that was found in `text`, the whole of a source: a configuration, say.
-    pub fn from_problem(source: impl Into<String>, text: &str, problem: Problem) -> Self {
-        let source = source.into();
-        let context =
-            Context { source: &source, document: 0, text, first_line: 1, syntax: Syntax::Yaml };
-        context.diagnostic(context.top(), Severity::Error, None, problem)
-    }
-
-    pub(super) fn unplaced(
+    pub(crate) fn unplaced(
         severity: Severity,
         source: impl Into<String>,
         problem: Problem,
@@ -133,7 +123,7 @@ impl Excerpt {
     const MAX_AFTER: usize = 120;
 
     /// The line around a byte of a text; what starts there is marked.
-    pub(super) fn of(text: &str, at: usize) -> Self {
+    pub(crate) fn of(text: &str, at: usize) -> Self {
         let (before, after) = text.split_at(at);
         let is_break = |letter: &char| matches!(letter, '\n' | '\r');
         let before: Vec<char> = before
@@ -208,19 +198,5 @@ mod tests {
         let mut diagnostic = Diagnostic::of_source(Severity::Error, "f", "is odd");
         diagnostic.object = Some("Pod a\nb\u{1b}[2J".to_owned());
         assert_eq!(diagnostic.to_string(), "f: error: Pod a\\nb\\u{1b}[2J: is odd");
-    }
-
-    #[test]
-    fn a_problem_of_any_text_becomes_a_diagnostic() {
-        let problem = Problem {
-            line: 2,
-            column: 9,
-            path: "tiers[0].name".to_owned(),
-            message: "is odd".to_owned(),
-        };
-        let diagnostic = Diagnostic::from_problem("conf", "tiers:\n- name: drf\n", problem);
-        assert_eq!(diagnostic.to_string(), "conf:2:9: error: tiers[0].name: is odd");
-        let excerpt = diagnostic.excerpt.expect("an excerpt");
-        assert_eq!(&excerpt.text[excerpt.marked], "drf");
     }
 }

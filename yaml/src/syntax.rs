@@ -5,17 +5,17 @@ use std::{borrow::Cow, collections::HashMap};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::{
-    Key, Located, Number, Problem, Value,
-    problem::shorten,
-    scalar::{Plain, boolean_word},
-    stream::{Limits, NextKey, Opened, Position, Shape, What, too_deep},
+use crate::{
+    problem::{Problem, shorten},
+    scalar::{Number, Plain, boolean_word},
+    token::{Limits, NextKey, Opened, Position, Shape, What, too_deep},
+    value::{Key, Located, Value},
 };
 
 /// Prefix of the tags that YAML itself defines.
 const YAML_TAGS: &str = "tag:yaml.org,2002:";
 
-pub(super) struct Yaml<'a> {
+pub(crate) struct Yaml<'a> {
     parser: Parser<'a, StrInput<'a>>,
     peeked: Option<(Event<'a>, Span)>,
     first_line: u32,
@@ -33,7 +33,7 @@ struct Anchored<'a> {
 }
 
 impl<'a> Yaml<'a> {
-    pub(super) fn new(text: &'a str, first_line: u32, limits: &Limits) -> Self {
+    pub(crate) fn new(text: &'a str, first_line: u32, limits: &Limits) -> Self {
         // One more than allowed, so that it is this module that says where the limit is passed.
         let mut options = granit_parser::options! {
             flow_nesting_limit: limits.depth + 1,
@@ -51,7 +51,7 @@ impl<'a> Yaml<'a> {
         }
     }
 
-    pub(super) fn shape(&mut self) -> Result<Shape, Problem> {
+    pub(crate) fn shape(&mut self) -> Result<Shape, Problem> {
         Ok(match &self.peek()?.0 {
             Event::SequenceStart(..) => Shape::Sequence,
             Event::MappingStart(..) => Shape::Mapping,
@@ -60,17 +60,17 @@ impl<'a> Yaml<'a> {
         })
     }
 
-    pub(super) fn position(&mut self) -> Result<Position, Problem> {
+    pub(crate) fn position(&mut self) -> Result<Position, Problem> {
         let start = self.peek()?.1.start;
         let (line, column) = self.place(&start);
         Ok(Position { line, column, offset: start.byte_offset().unwrap_or_default() })
     }
 
-    pub(super) const fn end_offset(&self) -> usize {
+    pub(crate) const fn end_offset(&self) -> usize {
         self.end_offset
     }
 
-    pub(super) fn open(&mut self) -> Result<Opened<'a>, Problem> {
+    pub(crate) fn open(&mut self) -> Result<Opened<'a>, Problem> {
         let (event, span) = self.next()?;
         let (line, column) = self.place(&span.start);
         let opened = |anchor: usize, what| {
@@ -96,7 +96,7 @@ impl<'a> Yaml<'a> {
         result.map_err(|message| Problem { line, column, path: String::new(), message })
     }
 
-    pub(super) fn next_key(&mut self) -> Result<Option<NextKey<'a>>, Problem> {
+    pub(crate) fn next_key(&mut self) -> Result<Option<NextKey<'a>>, Problem> {
         let (event, span) = self.next()?;
         let (line, column) = self.place(&span.start);
         let key = |text| Key { text, line, column };
@@ -128,7 +128,7 @@ impl<'a> Yaml<'a> {
         }
     }
 
-    pub(super) fn next_item(&mut self) -> Result<bool, Problem> {
+    pub(crate) fn next_item(&mut self) -> Result<bool, Problem> {
         let at_end = matches!(self.peek()?.0, Event::SequenceEnd);
         if at_end {
             self.next()?;
@@ -136,7 +136,7 @@ impl<'a> Yaml<'a> {
         Ok(!at_end)
     }
 
-    pub(super) fn finish(&mut self) -> Result<(), Problem> {
+    pub(crate) fn finish(&mut self) -> Result<(), Problem> {
         loop {
             let (event, span) = self.next()?;
             match event {
@@ -152,7 +152,7 @@ impl<'a> Yaml<'a> {
     }
 
     /// Remembers a value under its anchor.
-    pub(super) fn keep(&mut self, anchor: usize, value: &Located<'a>) -> Result<(), Problem> {
+    pub(crate) fn keep(&mut self, anchor: usize, value: &Located<'a>) -> Result<(), Problem> {
         let (weight, height) = measure(value);
         self.count_copies(weight, value.line, value.column)?;
         self.anchors.insert(anchor, Anchored { value: value.clone(), weight, height });
@@ -318,7 +318,7 @@ fn unsupported(tag: &Tag) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, Located, Problem, Stream, parse};
+    use crate::{Limits, Located, Problem, Stream, parse};
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Located<'_>, Problem> {

@@ -58,7 +58,7 @@ fn fill_node(node: &mut Node) {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::yaml::{Limits, Problems, parse};
+    use kube_batch_yaml::{Limits, Problems, parse};
     use serde_json::json;
 
     use super::*;

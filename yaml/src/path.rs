@@ -26,7 +26,7 @@ pub fn push_index(path: &mut String, index: usize) {
 
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'p> {
+pub(crate) enum Step<'p> {
     /// `.name`.
     Key(&'p str),
     /// `[0]`, `[name]`: a position, a key, or the item of that name.
@@ -34,7 +34,7 @@ pub(super) enum Step<'p> {
 }
 
 /// The steps of a path.
-pub(super) fn steps(path: &str) -> impl Iterator<Item = Step<'_>> {
+pub(crate) fn steps(path: &str) -> impl Iterator<Item = Step<'_>> {
     let mut rest = path;
     std::iter::from_fn(move || {
         if let Some(inside) = rest.strip_prefix('[') {

@@ -11,7 +11,7 @@ use std::{borrow::Cow, fmt};
 
 /// The meaning of an unquoted scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plain {
+pub(crate) enum Plain {
     Null,
     Bool(bool),
     Number,
@@ -19,7 +19,7 @@ pub(super) enum Plain {
 }
 
 impl Plain {
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let Some(first) = text.bytes().next() else { return Self::Null };
         match first {
             b'0'..=b'9' | b'+' | b'-' | b'.' if is_number(text) => Self::Number,
@@ -35,7 +35,7 @@ impl Plain {
 }
 
 /// The boolean that a piece of text is where one is wanted.
-pub(super) fn boolean_word(text: &str) -> Option<bool> {
+pub(crate) fn boolean_word(text: &str) -> Option<bool> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
@@ -111,7 +111,7 @@ impl<'a> Integer<'a> {
 pub struct Number<'a>(Cow<'a, str>);
 
 impl<'a> Number<'a> {
-    pub(super) fn new(text: impl Into<Cow<'a, str>>) -> Self {
+    pub(crate) fn new(text: impl Into<Cow<'a, str>>) -> Self {
         Self(text.into())
     }
 
@@ -120,7 +120,7 @@ impl<'a> Number<'a> {
         &self.0
     }
 
-    pub(super) fn into_text(self) -> Cow<'a, str> {
+    pub(crate) fn into_text(self) -> Cow<'a, str> {
         self.0
     }
 
@@ -160,7 +160,7 @@ impl<'a> Number<'a> {
     }
 
     /// Whether it is written as a whole number, of whatever size.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         Integer::parse(&without_underscores(&self.0)).is_some()
     }
 

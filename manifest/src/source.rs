@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 
 /// The largest source that is read: 2 GiB. Guessed; it keeps endless devices out.
 const MAX_BYTES: u64 = 2 << 30;
@@ -61,7 +61,7 @@ fn read_all(from: impl Read, expected: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
+pub(crate) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
     let mut cause = error.to_string();
     // As our own messages: lower case, and without the number.
     if let Some(end) = cause.find(" (os error") {
@@ -133,7 +133,7 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 /// The bytes as UTF-8, if they are marked as UTF-16, as PowerShell writes redirected output.
-pub(super) fn decode(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn decode(bytes: &[u8]) -> Cow<'_, [u8]> {
     let unit: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
         [0xfe, 0xff, ..] => u16::from_be_bytes,

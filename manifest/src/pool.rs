@@ -10,9 +10,9 @@ use std::{
     thread,
 };
 
-use kube_batch_api::yaml::{Document, documents};
+use kube_batch_yaml::{Document, documents};
 
-use super::item::{Event, read_document};
+use crate::item::{Event, read_document};
 
 /// Documents of one batch together have at least this many bytes. Guessed: a few hundred objects,
 /// so that a turn is worth the message.
@@ -26,7 +26,7 @@ const CHUNKS_AHEAD: usize = 2;
 const MAX_THREADS: usize = 8;
 
 /// Reads all documents of a file.
-pub(super) fn read_documents<'a>(
+pub(crate) fn read_documents<'a>(
     source: &'a str,
     bytes: &'a [u8],
     consume: &mut dyn FnMut(Event<'a>),

@@ -4,13 +4,14 @@
 
 use std::borrow::Cow;
 
-use super::{
-    Key, Number, Problem, Value,
-    problem::shorten,
-    stream::{Opened, Position, Shape, What},
+use crate::{
+    problem::{Problem, shorten},
+    scalar::Number,
+    token::{Opened, Position, Shape, What},
+    value::{Key, Value},
 };
 
-pub(super) struct Json<'a> {
+pub(crate) struct Json<'a> {
     text: &'a str,
     at: usize,
     line: u32,
@@ -23,7 +24,7 @@ pub(super) struct Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    pub(super) fn new(text: &'a str, first_line: u32) -> Self {
+    pub(crate) fn new(text: &'a str, first_line: u32) -> Self {
         let line = first_line;
         let before = text.strip_prefix('\u{feff}').unwrap_or(text);
         let before = before.strip_prefix("---").unwrap_or(before);
@@ -33,7 +34,7 @@ impl<'a> Json<'a> {
         json
     }
 
-    pub(super) fn shape(&mut self) -> Result<Shape, Problem> {
+    pub(crate) fn shape(&mut self) -> Result<Shape, Problem> {
         Ok(match self.byte() {
             None => Shape::End,
             Some(b'[') => Shape::Sequence,
@@ -42,18 +43,18 @@ impl<'a> Json<'a> {
         })
     }
 
-    pub(super) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         let column = self.at - self.line_start - self.n_continued + 1;
         let column = u32::try_from(column).unwrap_or(u32::MAX);
         Position { line: self.line, column, offset: self.at }
     }
 
-    pub(super) fn end_offset(&self) -> usize {
+    pub(crate) fn end_offset(&self) -> usize {
         let read = &self.text[..self.at];
         read.trim_end_matches([' ', '\t', '\n', '\r']).len()
     }
 
-    pub(super) fn open(&mut self) -> Result<Opened<'a>, Problem> {
+    pub(crate) fn open(&mut self) -> Result<Opened<'a>, Problem> {
         let Position { line, column, .. } = self.position();
         let what = match self.byte() {
             Some(open @ (b'[' | b'{')) => {
@@ -72,7 +73,7 @@ impl<'a> Json<'a> {
         Ok(Opened { line, column, anchor: None, what })
     }
 
-    pub(super) fn next_key(&mut self) -> Result<Option<Key<'a>>, Problem> {
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, Problem> {
         if !self.step(b'}', "\",\" or \"}\"")? {
             return Ok(None);
         }
@@ -90,11 +91,11 @@ impl<'a> Json<'a> {
         Ok(Some(Key { text, line, column }))
     }
 
-    pub(super) fn next_item(&mut self) -> Result<bool, Problem> {
+    pub(crate) fn next_item(&mut self) -> Result<bool, Problem> {
         self.step(b']', "\",\" or \"]\"")
     }
 
-    pub(super) fn finish(&self) -> Result<(), Problem> {
+    pub(crate) fn finish(&self) -> Result<(), Problem> {
         if self.byte().is_some() { Err(self.unexpected("the end of the text")) } else { Ok(()) }
     }
 
@@ -224,8 +225,8 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, Located, Stream};
     use super::*;
+    use crate::{Limits, Located, Stream};
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Located<'_>, Problem> {

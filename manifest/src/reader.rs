@@ -8,37 +8,25 @@
 //! It does not fill in defaults ([`crate::defaults`]), and it does not know what becomes of the
 //! objects: the sink says what it cannot use, and the reader finds the line.
 
-mod diagnostic;
-mod item;
-mod place;
-mod pool;
-mod render;
-mod source;
-
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
 };
 
-use kube_batch_api::{facts::FactError, name::ObjectKey, yaml::Problem};
+use kube_batch_api::{facts::FactError, name::ObjectKey};
+use kube_batch_yaml::{MAX_PROBLEMS, Problem};
 
-use self::item::Event;
-pub use self::{
-    diagnostic::{Diagnostic, Excerpt, Severity},
-    place::Place,
-    render::{Paint, render},
-    source::{Source, collect_sources},
-};
 use crate::{
     defaults,
+    diagnostic::{Diagnostic, Severity},
     dump::{self, Dump, DumpError},
+    item::Event,
     object::{Kind, Object, Served, TypeMeta},
+    place::Place,
+    pool,
+    source::{self, Source},
 };
-
-/// Problems of one source that are shown; of more there is only the number. Guessed: nobody reads
-/// a thousand, and a hundred megabytes of zeros are fifty million.
-const MAX_PROBLEMS: usize = 1_000;
 
 /// Takes what a [`Reader`] reads.
 pub trait Sink {

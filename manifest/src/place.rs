@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use kube_batch_api::{
-    facts::FactError,
-    yaml::{Limits, Located, Position, Problem, Stream, Value},
-};
+use kube_batch_api::facts::FactError;
+use kube_batch_yaml::{Limits, Located, Position, Problem, Stream, Value};
 
-use super::diagnostic::{Diagnostic, Excerpt, Severity};
+use crate::{
+    context::{Context, Syntax},
+    diagnostic::{Diagnostic, Severity},
+};
 
 /// Where an object stands.
 #[derive(Clone, Debug)]
@@ -22,69 +23,15 @@ pub struct Place<'a> {
     extent: Option<Range<usize>>,
 }
 
-/// The document that is being read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context<'a> {
-    pub(super) source: &'a str,
-    pub(super) document: usize,
-    pub(super) text: &'a str,
-    pub(super) first_line: u32,
-    pub(super) syntax: Syntax,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Syntax {
-    Yaml,
-    Json,
-}
-
-impl<'a> Context<'a> {
-    pub(super) const fn top(&self) -> Position {
-        Position { line: self.first_line, column: 1, offset: 0 }
-    }
-
-    /// A diagnostic for a problem that does not stand before `known`.
-    pub(super) fn diagnostic(
-        &self,
-        known: Position,
-        severity: Severity,
-        object: Option<String>,
-        problem: Problem,
-    ) -> Diagnostic {
-        let at = self.offset(known, problem.line, problem.column);
-        let excerpt = at.map(|at| Excerpt::of(self.text, at));
-        let unplaced = Diagnostic::unplaced(severity, self.source, problem);
-        Diagnostic { document: self.document, object, excerpt, ..unplaced }
-    }
-
-    /// The byte at a line and column, searched from a place before it.
-    fn offset(&self, known: Position, line: u32, column: u32) -> Option<usize> {
-        // What an alias stands for may have been written before the object.
-        let known = if line < known.line { self.top() } else { known };
-        let mut rest = self.text.get(known.offset..)?;
-        let mut n_chars = column.checked_sub(1)?;
-        if line == known.line {
-            n_chars = column.checked_sub(known.column)?;
-        }
-        for _ in known.line..line {
-            let end = rest.find('\n')?;
-            rest = &rest[end + 1..];
-        }
-        let n_chars = usize::try_from(n_chars).ok()?;
-        let in_rest = rest.char_indices().nth(n_chars).map_or(rest.len(), |(at, _)| at);
-        Some(self.text.len() - rest.len() + in_rest)
-    }
-}
-
 impl<'a> Place<'a> {
     /// The place of an object that was read from `start` to the byte `end`.
-    pub(super) const fn new(context: Context<'a>, start: Position, end: usize) -> Self {
+    pub(crate) const fn new(context: Context<'a>, start: Position, end: usize) -> Self {
         let Position { line, column, offset } = start;
         Self { context, line, column, known: start, extent: Some(offset..end) }
     }
 
     /// The place of an object inside of this one.
-    pub(super) fn inside(&self, node: &Located<'_>) -> Self {
+    pub(crate) fn inside(&self, node: &Located<'_>) -> Self {
         Self { line: node.line, column: node.column, extent: None, ..self.clone() }
     }
 
@@ -124,7 +71,7 @@ impl<'a> Place<'a> {
         self.of_problem(Severity::Error, Some(object.clone()), problem)
     }
 
-    pub(super) fn of_problem(
+    pub(crate) fn of_problem(
         &self,
         severity: Severity,
         object: Option<String>,
@@ -134,7 +81,7 @@ impl<'a> Place<'a> {
     }
 
     /// How much text the object is.
-    pub(super) fn n_bytes(&self) -> usize {
+    pub(crate) fn n_bytes(&self) -> usize {
         self.extent.as_ref().map_or(0, Range::len)
     }
 

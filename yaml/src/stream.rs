@@ -3,72 +3,24 @@
 
 use std::collections::HashSet;
 
-use super::{Entry, Key, Located, Problem, Value, json::Json, syntax::Yaml};
+use crate::{
+    json::Json,
+    problem::{Problem, shorten},
+    syntax::Yaml,
+    token::{Limits, NextKey, Opened, Position, Shape, What, too_deep},
+    value::{Entry, Key, Located, Value},
+};
 
-/// What a hostile text may cost.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How deep values may be nested. The default, 128, is that of serde_json; a pod needs 20.
-    pub depth: usize,
-    /// How many values one call of [`Stream::value`] may give. The default, a million, is some
-    /// 100 MB at most; the API server refuses objects long before.
-    pub nodes: usize,
-    /// How many values of one document may be copied for anchors and aliases, 100 000 by default.
-    /// Guessed; manifests rarely have any.
-    pub copies: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { depth: 128, nodes: 1_000_000, copies: 100_000 }
-    }
-}
-
-/// A place in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The line, from 1.
-    pub line: u32,
-    /// The column in characters, from 1.
-    pub column: u32,
-    /// The byte.
-    pub offset: usize,
-}
-
-/// What comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Nothing: the text has no value, or no further one.
-    End,
-    /// Something that [`Stream::value`] reads: a scalar, or the alias of any value.
-    Scalar,
-    /// A sequence that can be entered.
-    Sequence,
-    /// A mapping that can be entered.
-    Mapping,
-}
-
-/// The start of a value.
-pub(super) struct Opened<'a> {
-    pub(super) line: u32,
-    pub(super) column: u32,
-    /// The anchor, if the value is to be kept under one.
-    pub(super) anchor: Option<usize>,
-    pub(super) what: What<'a>,
-}
-
-pub(super) enum What<'a> {
-    Scalar(Value<'a>),
-    /// A copy of an earlier value, and how deep that one is.
-    Alias(Located<'a>, usize),
-    Sequence,
-    Mapping,
-}
-
-/// The key of a mapping, or the YAML merge key `<<`.
-pub(super) enum NextKey<'a> {
-    Key(Key<'a>),
-    Merge(Key<'a>),
+/// Reads the only document of a YAML text.
+///
+/// # Errors
+///
+/// [`Problem`] if the text is not YAML, holds no or several documents, or exceeds `limits`.
+pub fn parse<'a>(text: &'a str, limits: &Limits) -> Result<Located<'a>, Problem> {
+    let mut stream = Stream::yaml(text, 1, limits);
+    let value = stream.value()?;
+    stream.finish()?;
+    Ok(value)
 }
 
 /// One document, read from front to back.
@@ -344,14 +296,10 @@ impl<'a> Stream<'a> {
 }
 
 impl Opened<'_> {
-    pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, message: impl Into<String>) -> Problem {
         let (line, column) = (self.line, self.column);
         Problem { line, column, path: String::new(), message: message.into() }
     }
-}
-
-pub(super) fn too_deep(limit: usize) -> String {
-    format!("is nested more than {limit} levels deep")
 }
 
 /// Mappings up to this length are searched key by key. Guessed; few of a manifest are longer.
@@ -377,7 +325,7 @@ impl Key<'_> {
             line: self.line,
             column: self.column,
             path: String::new(),
-            message: format!("the key {:?} is there twice", super::problem::shorten(&self.text)),
+            message: format!("the key {:?} is there twice", shorten(&self.text)),
         }
     }
 }

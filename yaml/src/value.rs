@@ -1,37 +1,11 @@
-//! YAML and JSON as values that know where they stand, so that whatever is wrong with them later
-//! can be shown in the source.
-//!
-//! Text becomes [`Located`] values: whole ([`parse`]) or pulled apart piece by piece ([`Stream`]).
-//! From there a value is read by hand, every error at once ([`Problems`], [`Cursor`],
-//! [`MapReader`]), or given to serde ([`Located::typed`]), which stops at the first error but
-//! names its field and line all the same.
-//!
-//! The YAML is built here from the events of `granit-parser`, the parser below `serde-saphyr`:
-//! two to three times as fast as going through serde, positions come at no cost, and unquoted
-//! scalars can mean what they mean to Kubernetes. What may be hostile is bounded by [`Limits`].
-//!
-//! This module knows nothing of Kubernetes objects, and it reads no files.
-
-mod document;
-mod json;
-mod path;
-mod problem;
-mod reader;
-mod scalar;
-mod stream;
-mod syntax;
-mod typed;
+//! Values that know where they stand in the text.
 
 use std::borrow::Cow;
 
-use self::path::Step;
-pub use self::{
-    document::{Document, documents},
-    path::{push_index, push_key},
-    problem::{Problem, Problems, suggest},
-    reader::{Cursor, MapReader},
+use crate::{
+    path::{self, Step},
+    problem::{Problem, shorten},
     scalar::Number,
-    stream::{Limits, Position, Shape, Stream, Take},
 };
 
 /// A value and the place it starts at.
@@ -80,18 +54,6 @@ pub struct Key<'a> {
     pub line: u32,
     /// The column in characters, from 1.
     pub column: u32,
-}
-
-/// Reads the only document of a YAML text.
-///
-/// # Errors
-///
-/// [`Problem`] if the text is not YAML, holds no or several documents, or exceeds `limits`.
-pub fn parse<'a>(text: &'a str, limits: &Limits) -> Result<Located<'a>, Problem> {
-    let mut stream = Stream::yaml(text, 1, limits);
-    let value = stream.value()?;
-    stream.finish()?;
-    Ok(value)
 }
 
 impl<'a> Located<'a> {
@@ -180,8 +142,8 @@ impl<'a> Located<'a> {
         match &self.value {
             Value::Null => "null".to_owned(),
             Value::Bool(value) => format!("the boolean {value}"),
-            Value::Number(number) => format!("the number {}", problem::shorten(number.text())),
-            Value::String(text) => format!("{:?}", problem::shorten(text)),
+            Value::Number(number) => format!("the number {}", shorten(number.text())),
+            Value::String(text) => format!("{:?}", shorten(text)),
             Value::Sequence(_) => "a sequence".to_owned(),
             Value::Mapping(_) => "a mapping".to_owned(),
         }

@@ -29,12 +29,11 @@ use kube_batch_api::{
     selector::Labels,
     status::TaskStatus,
 };
-use serde::{Deserialize, Serialize};
-
-use crate::{
+use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     store::Store,
 };
+use serde::{Deserialize, Serialize};
 
 /// The format that is written; another one is refused.
 const FORMAT: &str = "kube-batch store 1";

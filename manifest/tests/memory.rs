@@ -2,10 +2,12 @@
 //! the peak is that of the process.
 
 use kube_batch_api::facts::FactError;
-use kube_batch_cache::{
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
     dump::Dump,
-    manifest::{Diagnostic, Place, Reader, Sink},
     object::Object,
+    place::Place,
+    reader::{Reader, Sink},
 };
 
 struct Counted(usize);

@@ -3,12 +3,15 @@
 use std::{fs, path::PathBuf};
 
 use kube_batch_api::facts::FactError;
-use kube_batch_cache::{
-    assumed::Assumed,
+use kube_batch_cache::{assumed::Assumed, store::Store};
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
     dump::{self, Dump},
-    manifest::{Diagnostic, Paint, Place, Reader, Sink, Source, Summary, collect_sources, render},
     object::Object,
-    store::Store,
+    place::Place,
+    reader::{Reader, Sink, Summary},
+    render::{Paint, render},
+    source::{Source, collect_sources},
 };
 
 /// Keeps what it is given, and takes only what the store takes.
