@@ -12,13 +12,20 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::column::{JobIdx, QueueIdx};
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
 
 use crate::gang::{Lending, Room, Waiting, settle, start_sooner};
 
 /// The action.
 #[derive(Debug)]
 pub struct Allocate;
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "allocate",
+    about: "place waiting tasks, whole gangs at a time, queues by share",
+    new: || Box::new(Allocate),
+};
 
 impl Action for Allocate {
     fn name(&self) -> &'static str {

@@ -8,13 +8,20 @@
 // Parity: differs, see docs/parity.md#b1 and docs/parity.md#b2.
 
 use kube_batch_api::column::JobIdx;
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
 
 use crate::gang::{Room, Waiting, settle};
 
 /// The action.
 #[derive(Debug)]
 pub struct Backfill;
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "backfill",
+    about: "place tasks that request nothing",
+    new: || Box::new(Backfill),
+};
 
 impl Action for Backfill {
     fn name(&self) -> &'static str {

@@ -17,7 +17,9 @@ use kube_batch_api::{
     decision::EvictReason,
     resource::Row,
 };
-use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
+use kube_batch_framework::{
+    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+};
 
 use crate::victims::{Hunt, Residents, turn};
 
@@ -34,6 +36,13 @@ struct BetweenJobs<'a> {
 struct InsideJob<'a> {
     held_back: Option<&'a Row>,
 }
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "preempt",
+    about: "evict tasks of lower priority for tasks of higher priority in the same queue",
+    new: || Box::new(Preempt),
+};
 
 impl Action for Preempt {
     fn name(&self) -> &'static str {

@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::Row};
-use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
+use kube_batch_framework::{
+    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+};
 
 use crate::victims::{Hunt, Residents, turn};
 
@@ -21,6 +23,13 @@ pub struct Reclaim;
 
 /// Victims of other queues.
 struct AcrossQueues;
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "reclaim",
+    about: "evict tasks of queues above their share for queues below theirs",
+    new: || Box::new(Reclaim),
+};
 
 impl Action for Reclaim {
     fn name(&self) -> &'static str {

@@ -2,8 +2,8 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod arguments;
 pub mod candidates;
-pub mod conf;
 pub mod cycle;
 pub mod milestone;
 pub mod order;
@@ -12,5 +12,6 @@ pub mod policy;
 mod promises;
 pub mod report;
 pub mod session;
+pub mod spec;
 pub mod statement;
 mod tournament;

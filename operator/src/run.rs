@@ -24,6 +24,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_scheduler::registry::Registry;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch as channel,
@@ -37,9 +38,9 @@ use self::{
     http::Answers, lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
 };
 use crate::{
-    Ending,
     args::RunArgs,
     conf::{ReadConf, read_conf},
+    exit::Exit,
 };
 
 /// Threads that speak with the API server; cycles run on one of their own. One is enough for
@@ -51,23 +52,23 @@ const N_TALKERS: usize = 1;
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs the command.
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
+pub(crate) fn run(args: &RunArgs, registry: &Registry) -> anyhow::Result<Exit> {
     logging::start(args);
     let problems = args.problems();
     if !problems.is_empty() {
         problems.iter().for_each(|problem| crate::terminal::error(problem));
-        return Ok(Ending::Wrong);
+        return Ok(Exit::Usage);
     }
-    let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
+    let Some(conf) = read_conf(args.config.as_deref(), registry)? else { return Ok(Exit::Usage) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(N_TALKERS)
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(serve(args, conf))
+    runtime.block_on(serve(args, conf, registry))
 }
 
-async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
+async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
     let metrics = Arc::new(Metrics::new());
     let listener = match args.listen_address.as_str() {
         "" => None,
@@ -94,7 +95,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     let confs = channel::Sender::new(Arc::new(read.conf));
     metrics.config_valid.set(1);
     if let Some(path) = &args.config {
-        let file = ConfFile::new(path.clone(), read.text);
+        let file = ConfFile::new(path.clone(), read.text, registry.clone());
         tasks.spawn(file.follow(confs.clone(), Arc::clone(&metrics)));
     }
     tasks.spawn(work_while_leading(
@@ -132,7 +133,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     tasks.shutdown().await;
     ended?;
     info!("stopped");
-    Ok(Ending::Good)
+    Ok(Exit::Ok)
 }
 
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {

@@ -16,7 +16,10 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx},
     resource::{Ledger, Request, Row, Share},
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Proposal, Sensitivities, Verdict};
+use kube_batch_framework::{
+    plugin::{Change, OrderScope, Plugin, Proposal, Sensitivities, Verdict},
+    spec::PluginSpec,
+};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -52,6 +55,15 @@ impl Drf {
         self.share_of(&allocated)
     }
 }
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "drf",
+    about: "dominant resource fairness between the jobs of a queue",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::<Drf>::default(),
+};
 
 impl Plugin for Drf {
     fn name(&self) -> &'static str {

@@ -36,7 +36,11 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Sensitivities, Sensitivity, View};
+use kube_batch_framework::{
+    arguments::{ArgumentSpec, Arguments},
+    plugin::{Change, OrderScope, Plugin, Sensitivities, Sensitivity, View},
+    spec::PluginSpec,
+};
 
 use self::{
     attachments::Attachments,
@@ -183,6 +187,36 @@ impl Predicates {
         self.waiting_claims.check(&self.labels, profile, node)?;
         self.spread.check(&self.labels, profile, node)?;
         self.pods.check(&self.labels, profile, node, view)
+    }
+}
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "predicates",
+    about: "Kubernetes' filters: where a pod may run",
+    arguments: &[MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE],
+    metadata_prefixes: &[],
+    new: |arguments| Box::new(Predicates::new(PredicatesArguments::of(arguments))),
+};
+
+const MEMORY_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
+    "predicate.MemoryPressureEnable",
+    "keep pods of QoS class BestEffort off nodes under memory pressure",
+);
+const DISK_PRESSURE: ArgumentSpec =
+    ArgumentSpec::switch("predicate.DiskPressureEnable", "keep pods off nodes under disk pressure");
+const PID_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
+    "predicate.PIDPressureEnable",
+    "keep pods off nodes that are short of process ids",
+);
+
+impl PredicatesArguments {
+    fn of(arguments: &Arguments) -> Self {
+        Self {
+            memory_pressure: arguments.bool(&MEMORY_PRESSURE),
+            disk_pressure: arguments.bool(&DISK_PRESSURE),
+            pid_pressure: arguments.bool(&PID_PRESSURE),
+        }
     }
 }
 

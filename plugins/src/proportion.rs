@@ -23,8 +23,9 @@ use kube_batch_api::{
     resource::{Ledger, Row, Share},
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{
-    Change, OrderScope, Plugin, Proposal, QueueShares, Sensitivities, Verdict,
+use kube_batch_framework::{
+    plugin::{Change, OrderScope, Plugin, Proposal, QueueShares, Sensitivities, Verdict},
+    spec::PluginSpec,
 };
 
 /// The plugin.
@@ -143,6 +144,15 @@ fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
     }
     shares
 }
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "proportion",
+    about: "queues share the cluster by weight",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::<Proportion>::default(),
+};
 
 impl Plugin for Proportion {
     fn name(&self) -> &'static str {

@@ -12,17 +12,17 @@ use kube_batch_api::{
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{
+    arguments::Arguments,
     candidates::Search,
-    conf::Arguments,
     plugin::{Change, Plugin, Scale, Sensitivities, Sensitivity, View},
     policy::{Enabled, Policy, Questions},
     session::Session,
 };
 use kube_batch_plugins::{
-    CATALOG,
-    nodeorder::{NodeOrder, NodeOrderArguments},
-    plugin,
-    predicates::{Predicates, PredicatesArguments},
+    conformance, drf, gang,
+    nodeorder::{self, NodeOrder, NodeOrderArguments},
+    predicates::{self, Predicates, PredicatesArguments},
+    priority, proportion,
 };
 use serde_json::{Value, json};
 use world::{World, node};
@@ -272,8 +272,9 @@ fn only_predicates_has_rules_about_nodes() {
     let world = read(json!({"nodes": [{"metadata": {"name": "n"}}]}));
     let cluster = world.snapshot(&[pod("plain", json!({}))]);
     let class = class(&cluster, "plain");
-    for spec in CATALOG.plugins {
-        let mut plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
+    let others = [priority::SPEC, gang::SPEC, conformance::SPEC, drf::SPEC, proportion::SPEC];
+    for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC]) {
+        let mut plugin = (spec.new)(&Arguments::default());
         plugin.on_session_open(&cluster);
         let expected = match spec.name {
             "predicates" => Sensitivities::only(Sensitivity::Fixed),

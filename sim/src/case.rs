@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::name::{Name, ObjectKey};
 use kube_batch_cache::fold::SnapshotOptions;
-use kube_batch_framework::conf::{self, Conf};
 use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
-use kube_batch_plugins::CATALOG;
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
+};
 use kube_batch_yaml::{Cursor, Located, MapReader, Problem, Problems};
 
 pub use self::expect::{
@@ -100,14 +102,15 @@ pub struct Eventually {
 }
 
 impl Case {
-    /// Reads a case.
+    /// Reads a case; its configuration names plugins and actions of `registry`.
     ///
     /// # Errors
     ///
     /// Every problem of the document: the case cannot be played.
-    pub fn read(document: &Located<'_>) -> Result<Self, Vec<Problem>> {
+    pub fn read(document: &Located<'_>, registry: &Registry) -> Result<Self, Vec<Problem>> {
         let problems = Problems::default();
-        let case = Cursor::new(document, &problems).mapping().and_then(|map| case(map, &problems));
+        let map = Cursor::new(document, &problems).mapping();
+        let case = map.and_then(|map| case(map, registry, &problems));
         match case {
             Some(case) if problems.is_empty() => Ok(case),
             Some(_) | None => Err(problems.into_sorted()),
@@ -115,7 +118,7 @@ impl Case {
     }
 }
 
-fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
+fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Option<Case> {
     let name = map.require("name").and_then(|name| {
         let text = name.string()?;
         let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -136,7 +139,7 @@ fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
         map.get("environment").and_then(Cursor::mapping).map(environment).unwrap_or_default();
     let conf = match map.get("config") {
         None => Some(Conf::default()),
-        Some(config) => read_conf(&config, problems),
+        Some(config) => read_conf(&config, registry, problems),
     };
     let objects = map.get("objects").map(|list| objects(list, problems)).unwrap_or_default();
     let steps = steps(&mut map, problems);
@@ -144,8 +147,8 @@ fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
     Some(Case { name: name?, description, options, environment, conf: conf?, objects, steps })
 }
 
-fn read_conf(config: &Cursor<'_>, problems: &Problems) -> Option<Conf> {
-    match conf::read(config.node(), config.path(), &CATALOG) {
+fn read_conf(config: &Cursor<'_>, registry: &Registry, problems: &Problems) -> Option<Conf> {
+    match conf::read(config.node(), config.path(), registry) {
         // What has no effect is a warning in a configuration, and a case may be about it.
         Ok(read) => Some(read.conf),
         Err(found) => {

@@ -3,6 +3,7 @@
 use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_yaml::{Limits, parse};
 
@@ -32,7 +33,8 @@ steps:
 
 /// The world after the cycle in which the waiting pod was promised the node.
 fn simulation() -> Simulation {
-    let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML")).expect("a case");
+    let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML"), &Registry::builtin())
+        .expect("a case");
     let mut world = World::new(case.environment, case.options.clone());
     for object in &case.objects {
         world.apply(object.value.clone()).expect("a good object");

@@ -10,6 +10,7 @@ use kube_batch_api::{
 use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
 use kube_batch_manifest::dump;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
 use kube_batch_yaml::{Limits, parse};
@@ -19,7 +20,7 @@ const N_WORLDS: u64 = 300;
 fn case(seed: u64) -> Case {
     let text = RandomWorld::draw(seed).case();
     let document = parse(&text, &Limits::default()).expect("a world is YAML");
-    Case::read(&document).expect("a world is a case")
+    Case::read(&document, &Registry::builtin()).expect("a world is a case")
 }
 
 fn world(case: &Case, order: &[usize]) -> World {
@@ -114,7 +115,7 @@ fn a_dropped_statement_leaves_no_trace() {
         if cluster.jobs.key.is_empty() || cluster.nodes.facts.is_empty() {
             continue;
         }
-        let policy = kube_batch_plugins::policy(&case.conf);
+        let policy = case.conf.policy();
         let mut session = Session::open(cluster, policy, Search::Index);
         let before = answers(&mut session);
         let mut dice = Dice::new(seed);

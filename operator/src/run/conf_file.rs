@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
-use kube_batch_framework::conf::{self, Conf};
-use kube_batch_plugins::CATALOG;
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
+};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -23,14 +25,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// The configuration file as it was read.
 pub(crate) struct ConfFile {
     path: PathBuf,
+    registry: Registry,
     /// What was last read, be it good or not; an error as its message.
     last: Result<String, String>,
 }
 
 /// Why a configuration is refused: every problem, one a line.
-fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
+fn parse(path: &Path, text: &str, registry: &Registry) -> Result<Conf, Vec<String>> {
     let place = |problem: kube_batch_yaml::Problem| format!("{}: {problem}", path.display());
-    match conf::parse(text, &CATALOG) {
+    match conf::parse(text, registry) {
         Ok(read) => {
             for problem in read.warnings.into_iter().map(place) {
                 warn!(problem, "in the configuration");
@@ -43,8 +46,8 @@ fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
 
 impl ConfFile {
     /// A file whose text has been used.
-    pub(crate) fn new(path: PathBuf, text: String) -> Self {
-        Self { path, last: Ok(text) }
+    pub(crate) fn new(path: PathBuf, text: String, registry: Registry) -> Self {
+        Self { path, registry, last: Ok(text) }
     }
 
     /// Looks at the file again and again, and hands on each good configuration.
@@ -61,7 +64,7 @@ impl ConfFile {
             return;
         }
         let conf = match &read {
-            Ok(text) => parse(&self.path, text),
+            Ok(text) => parse(&self.path, text, &self.registry),
             Err(error) => Err(vec![format!("cannot read {}: {error}", self.path.display())]),
         };
         self.last = read;
@@ -93,16 +96,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("kube-batch-conf-{}", std::process::id()));
         let metrics = Metrics::new();
         let (confs, in_force) = watch::channel(Arc::new(Conf::default()));
-        let mut file = ConfFile::new(path.clone(), String::new());
+        let mut file = ConfFile::new(path.clone(), String::new(), Registry::builtin());
         let mut given = Vec::new();
         for text in ["actions: allocate", "actions: alocate", "actions: reclaim"] {
             std::fs::write(&path, text).expect("a temporary file");
             file.look(&confs, &metrics).await;
-            given.push((in_force.borrow().actions.join(","), metrics.config_valid.get()));
+            given.push((in_force.borrow().action_names().join(","), metrics.config_valid.get()));
         }
         std::fs::remove_file(&path).expect("the file is there");
         file.look(&confs, &metrics).await;
-        given.push((in_force.borrow().actions.join(","), metrics.config_valid.get()));
+        given.push((in_force.borrow().action_names().join(","), metrics.config_valid.get()));
         let expected = [("allocate", 1), ("allocate", 0), ("reclaim", 1), ("reclaim", 0)];
         assert_eq!(given, expected.map(|(actions, valid)| (actions.to_owned(), valid)));
     }

@@ -11,18 +11,12 @@ use std::{
 
 use anyhow::bail;
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_actions::action;
 use kube_batch_cache::{
     assumed::Assumed,
     fold::{self, Ignored, SnapshotOptions},
 };
-use kube_batch_framework::{
-    candidates::Search,
-    conf::Conf,
-    cycle::{Action, run_cycle},
-    milestone::Milestone,
-    report::Cycle,
-};
+use kube_batch_framework::{candidates::Search, milestone::Milestone, report::Cycle};
+use kube_batch_scheduler::conf::Conf;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -185,29 +179,22 @@ impl Scheduler {
             };
             let folded = started.elapsed();
             note_sizes(&metrics, &snapshot.cluster);
-            let actions: Vec<Box<dyn Action>> = conf
-                .actions
-                .iter()
-                .map(|name| action(name).expect("a configuration names known actions"))
-                .collect();
-            let policy = kube_batch_plugins::policy(&conf);
             let mut reached = Instant::now();
-            let cycle =
-                run_cycle(snapshot.cluster, policy, &actions, Search::Index, &mut |milestone| {
-                    let micros = reached.elapsed().as_secs_f64() * 1e6;
-                    match milestone {
-                        Milestone::PluginOpened(plugin) => {
-                            let plugin = metrics::Plugin { plugin, OnSession: "OnSessionOpen" };
-                            metrics.plugin_latency.get_or_create(&plugin).observe(micros);
-                        }
-                        Milestone::Acted(action) => {
-                            let action = metrics::Action { action };
-                            metrics.action_latency.get_or_create(&action).observe(micros);
-                        }
-                        Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
+            let cycle = conf.run_cycle(snapshot.cluster, Search::Index, &mut |milestone| {
+                let micros = reached.elapsed().as_secs_f64() * 1e6;
+                match milestone {
+                    Milestone::PluginOpened(plugin) => {
+                        let plugin = metrics::Plugin { plugin, OnSession: "OnSessionOpen" };
+                        metrics.plugin_latency.get_or_create(&plugin).observe(micros);
                     }
-                    reached = Instant::now();
-                });
+                    Milestone::Acted(action) => {
+                        let action = metrics::Action { action };
+                        metrics.action_latency.get_or_create(&action).observe(micros);
+                    }
+                    Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
+                }
+                reached = Instant::now();
+            });
             let took = started.elapsed();
             metrics.e2e_latency.observe(took.as_secs_f64() * 1e3);
             for (phase, time) in [("fold", folded), ("decide", took - folded)] {

@@ -1,152 +1,98 @@
 //! The scheduler configuration: which actions run, and which plugins are asked in which tier.
 //!
-//! The format is upstream's own (`--scheduler-conf`):
-//!
-//! ```
-//! use kube_batch_framework::conf::{Catalog, parse};
-//!
-//! let catalog = Catalog { actions: &["allocate"], plugins: &[] };
-//! let read = parse("actions: allocate\ntiers: []\n", &catalog).expect("a good configuration");
-//! assert_eq!(read.conf.actions, ["allocate"]);
-//!
-//! let problems = parse("actions: alocate, evict\n", &catalog).unwrap_err();
-//! assert_eq!(problems[0].message, "unknown action \"alocate\", did you mean allocate");
-//! assert_eq!(problems[1].message, "unknown action \"evict\", known are allocate");
-//! ```
-//!
-//! Every error is listed at once, and a configuration with an error is not used. What upstream
-//! ignores (unknown keys, unknown arguments, argument values that do not parse) is a warning.
+//! The format is that of kube-batch v0.5.0 (`--scheduler-conf`). A file is parsed with the position
+//! of every value and resolved against a [`Registry`] in the same pass, so that all errors are
+//! listed together; a configuration with an error is not used. Keys and argument values that
+//! v0.5.0 ignores are warnings.
 // Parity: differs, see docs/parity.md#x1.
 
-use std::collections::BTreeMap;
-
+use kube_batch_actions::{allocate, backfill};
+use kube_batch_api::cluster::Cluster;
+use kube_batch_framework::{
+    arguments::{ArgumentKind, ArgumentValue, Arguments},
+    candidates::Search,
+    cycle::{Action, run_cycle},
+    milestone::Milestone,
+    policy::{Enabled, Policy, Question, Questions},
+    report::Cycle,
+    spec::{ActionSpec, PluginSpec},
+};
+use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion};
 use kube_batch_yaml::{self as yaml, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
 
-use crate::policy::{Question, Questions};
+use crate::registry::Registry;
 
-/// A scheduler configuration whose names are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A scheduler configuration: everything it names has been found.
+#[derive(Clone, Debug)]
 pub struct Conf {
-    /// Names of the actions, in the order they run.
-    pub actions: Vec<String>,
+    /// The actions, in the order they run.
+    pub actions: Vec<ActionSpec>,
     /// The plugins, most important tier first.
     pub tiers: Vec<Vec<PluginConf>>,
 }
 
 /// A plugin in a tier.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PluginConf {
-    /// Its name.
-    pub name: String,
-    /// The questions it is asked.
+    /// What the plugin declares about itself.
+    pub spec: PluginSpec,
+    /// The extension points at which it is asked.
     pub questions: Questions,
     /// Its arguments.
     pub arguments: Arguments,
 }
 
 impl PluginConf {
-    /// A plugin that is asked everything and has no arguments.
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), questions: Questions::ALL, arguments: Arguments::default() }
+    /// A plugin at all its extension points, with no arguments set.
+    pub fn new(spec: PluginSpec) -> Self {
+        Self { spec, questions: Questions::ALL, arguments: Arguments::default() }
     }
 }
 
 impl Default for Conf {
-    /// The built-in configuration, as upstream's: allocate and backfill; priority and gang before
+    /// The built-in configuration, as in v0.5.0: allocate and backfill; priority and gang before
     /// drf, predicates, proportion and nodeorder.
     fn default() -> Self {
-        let tier = |names: &[&str]| names.iter().map(|name| PluginConf::named(name)).collect();
+        let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
         Self {
-            actions: vec!["allocate".to_owned(), "backfill".to_owned()],
+            actions: vec![allocate::SPEC, backfill::SPEC],
             tiers: vec![
-                tier(&["priority", "gang"]),
-                tier(&["drf", "predicates", "proportion", "nodeorder"]),
+                tier(&[priority::SPEC, gang::SPEC]),
+                tier(&[drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC]),
             ],
         }
     }
 }
 
-/// Arguments of a plugin; those that are not set have the default of their [`ArgumentSpec`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arguments(BTreeMap<&'static str, i64>);
+impl Conf {
+    /// Runs one cycle with this configuration: see [`run_cycle`].
+    pub fn run_cycle(
+        &self,
+        cluster: Cluster,
+        search: Search,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> Cycle {
+        let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
+        run_cycle(cluster, self.policy(), &actions, search, reached)
+    }
 
-impl Arguments {
-    /// The value of an argument: a whole number, or 1 and 0 for true and false.
-    pub fn get(&self, spec: &ArgumentSpec) -> i64 {
-        self.0.get(spec.key).copied().unwrap_or(spec.default)
+    /// The plugins of one cycle, in their tiers.
+    pub fn policy(&self) -> Policy {
+        let enabled = |conf: &PluginConf| Enabled {
+            plugin: (conf.spec.new)(&conf.arguments),
+            questions: conf.questions,
+        };
+        Policy { tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
+    }
+
+    /// The names of the actions, in the order they run.
+    pub fn action_names(&self) -> Vec<&'static str> {
+        self.actions.iter().map(|action| action.name).collect()
     }
 }
 
-/// What can be configured: the actions and plugins there are.
-#[derive(Clone, Copy, Debug)]
-pub struct Catalog {
-    /// Names of the actions.
-    pub actions: &'static [&'static str],
-    /// The plugins.
-    pub plugins: &'static [PluginSpec],
-}
-
-/// A plugin that can be configured.
-#[derive(Clone, Copy, Debug)]
-pub struct PluginSpec {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is about, in a line.
-    pub about: &'static str,
-    /// The arguments it takes.
-    pub arguments: &'static [ArgumentSpec],
-}
-
-/// An argument of a plugin.
-#[derive(Clone, Copy, Debug)]
-pub struct ArgumentSpec {
-    /// Its key.
-    pub key: &'static str,
-    /// What its values are.
-    pub kind: ArgumentKind,
-    /// Its value where it is not set.
-    pub default: i64,
-    /// What it does, in a line.
-    pub about: &'static str,
-}
-
-/// What the values of an argument are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArgumentKind {
-    /// true or false, held as 1 and 0; Go's other spellings are accepted.
-    Bool,
-    /// A weight: a whole number from -1 000 000 to 1 000 000, so that no sum of scores overflows.
-    Weight,
-}
-
-/// The largest weight.
-const MAX_WEIGHT: i64 = 1_000_000;
-
-impl ArgumentKind {
-    fn parse(self, text: &str) -> Option<i64> {
-        match self {
-            Self::Bool => match text {
-                "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(1),
-                "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(0),
-                _ => None,
-            },
-            Self::Weight => {
-                let weight: i64 = text.parse().ok()?;
-                (-MAX_WEIGHT..=MAX_WEIGHT).contains(&weight).then_some(weight)
-            }
-        }
-    }
-
-    const fn expected(self) -> &'static str {
-        match self {
-            Self::Bool => "true or false",
-            Self::Weight => "a whole number from -1000000 to 1000000",
-        }
-    }
-}
-
-/// A configuration that was read, and what is odd about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A configuration that was read, and what in it has no effect.
+#[derive(Clone, Debug)]
 pub struct Read {
     /// The configuration.
     pub conf: Conf,
@@ -160,9 +106,9 @@ pub struct Read {
 ///
 /// Every problem that keeps it from being used, in the order of the text: show them all, and use
 /// nothing of it.
-pub fn parse(text: &str, catalog: &Catalog) -> Result<Read, Vec<Problem>> {
+pub fn parse(text: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
     let root = yaml::parse(text, &Limits::default()).map_err(|problem| vec![problem])?;
-    read(&root, "", catalog)
+    read(&root, "", registry)
 }
 
 /// Reads a configuration that stands at `path` inside another document.
@@ -170,9 +116,9 @@ pub fn parse(text: &str, catalog: &Catalog) -> Result<Read, Vec<Problem>> {
 /// # Errors
 ///
 /// As [`parse`].
-pub fn read(root: &Located<'_>, path: &str, catalog: &Catalog) -> Result<Read, Vec<Problem>> {
+pub fn read(root: &Located<'_>, path: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
     let (problems, warnings) = (Problems::default(), Problems::default());
-    let conf = Reader { catalog, warnings: &warnings }.conf(Cursor::new(root, &problems));
+    let conf = Reader { registry, warnings: &warnings }.conf(Cursor::new(root, &problems));
     let under = |mut found: Vec<Problem>| {
         for problem in found.iter_mut().filter(|_| !path.is_empty()) {
             let separator = if problem.path.is_empty() { "" } else { "." };
@@ -189,7 +135,7 @@ pub fn read(root: &Located<'_>, path: &str, catalog: &Catalog) -> Result<Read, V
 }
 
 struct Reader<'c> {
-    catalog: &'c Catalog,
+    registry: &'c Registry,
     warnings: &'c Problems,
 }
 
@@ -206,15 +152,17 @@ impl Reader<'_> {
         Some(Conf { actions: actions?, tiers: tiers.unwrap_or_default() })
     }
 
-    fn actions(&self, cursor: &Cursor<'_>) -> Vec<String> {
-        let names: Vec<&str> =
-            cursor.string().unwrap_or_default().split(',').map(str::trim).collect();
-        for name in &names {
-            if !self.catalog.actions.contains(name) && cursor.node().as_str().is_some() {
-                cursor.problem(unknown("action", name, self.catalog.actions.iter().copied()));
+    fn actions(&self, cursor: &Cursor<'_>) -> Vec<ActionSpec> {
+        let names = cursor.string().into_iter().flat_map(|text| text.split(',')).map(str::trim);
+        let found = names.filter_map(|name| {
+            let found = self.registry.action(name);
+            if found.is_none() {
+                let known = self.registry.actions().iter().map(|action| action.name);
+                cursor.problem(unknown("action", name, known));
             }
-        }
-        names.into_iter().map(str::to_owned).collect()
+            found.copied()
+        });
+        found.collect()
     }
 
     fn tier(&self, cursor: Cursor<'_>) -> Vec<PluginConf> {
@@ -223,8 +171,11 @@ impl Reader<'_> {
         for cursor in tier.require("plugins").into_iter().flat_map(Cursor::items) {
             let here = cursor.clone();
             if let Some(plugin) = self.plugin(cursor) {
-                if plugins.iter().any(|other| other.name == plugin.name) {
-                    here.problem(format!("plugin {} stands twice in this tier", plugin.name));
+                if plugins.iter().any(|other| other.spec.name == plugin.spec.name) {
+                    here.problem(format!(
+                        "plugin {} is listed twice in this tier",
+                        plugin.spec.name
+                    ));
                 }
                 plugins.push(plugin);
             }
@@ -237,9 +188,9 @@ impl Reader<'_> {
         let mut plugin = cursor.mapping()?;
         let name = plugin.require("name").and_then(|name| {
             let text = name.string()?;
-            let found = self.catalog.plugins.iter().find(|spec| spec.name == text);
+            let found = self.registry.plugin(text);
             if found.is_none() {
-                let known = self.catalog.plugins.iter().map(|spec| spec.name);
+                let known = self.registry.plugins().iter().map(|spec| spec.name);
                 name.problem(unknown("plugin", text, known));
             }
             found
@@ -259,29 +210,23 @@ impl Reader<'_> {
         let mut known = vec!["name", "arguments"];
         known.extend(Question::ALL.map(Question::key));
         self.warn_of_rest(plugin, &known);
-        Some(PluginConf { name: name?.name.to_owned(), questions, arguments })
+        Some(PluginConf { spec: *name?, questions, arguments })
     }
 
     fn arguments(&self, plugin: &PluginSpec, mut map: MapReader<'_>) -> Arguments {
         let mut arguments = Arguments::default();
         for spec in plugin.arguments {
             let Some(cursor) = map.get(spec.key) else { continue };
-            let text = match &cursor.node().value {
-                Value::String(text) if text.is_empty() => continue,
-                Value::String(text) => text.to_string(),
-                Value::Number(number) => number.text().to_owned(),
-                Value::Bool(value) => value.to_string(),
-                Value::Null | Value::Sequence(_) | Value::Mapping(_) => cursor.node().describe(),
-            };
-            match spec.kind.parse(&text) {
-                Some(value) => {
-                    arguments.0.insert(spec.key, value);
-                }
-                None => {
+            if cursor.node().as_str() == Some("") {
+                continue;
+            }
+            match value(spec.kind, &cursor) {
+                Ok(value) => arguments.set(spec, value),
+                Err(text) => {
                     let message = format!(
-                        "\"{text}\" is not {}, the default {} stays",
+                        "\"{text}\" is not {}; using the default {}",
                         spec.kind.expected(),
-                        spec.default_text()
+                        spec.kind.default_value()
                     );
                     self.warnings.add(cursor.node().problem(cursor.path(), message));
                 }
@@ -309,14 +254,24 @@ impl Reader<'_> {
     }
 }
 
-impl ArgumentSpec {
-    /// The default as it would be written.
-    pub fn default_text(&self) -> String {
-        match self.kind {
-            ArgumentKind::Bool => (self.default == 1).to_string(),
-            ArgumentKind::Weight => self.default.to_string(),
+/// The value of an argument; the text that is none, if so.
+fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Result<ArgumentValue, String> {
+    let text = match &cursor.node().value {
+        Value::String(text) => text.to_string(),
+        Value::Number(number) => number.text().to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Sequence(items) if matches!(kind, ArgumentKind::List { .. }) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Located::as_str).collect();
+            return match texts {
+                Some(texts) => {
+                    Ok(ArgumentValue::List(texts.into_iter().map(str::to_owned).collect()))
+                }
+                None => Err(cursor.node().describe()),
+            };
         }
-    }
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => cursor.node().describe(),
+    };
+    kind.parse(&text).ok_or(text)
 }
 
 fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
@@ -336,33 +291,6 @@ fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + C
 mod tests {
     use super::*;
 
-    const CATALOG: Catalog = Catalog {
-        actions: &["reclaim", "allocate", "backfill", "preempt"],
-        plugins: &[
-            PluginSpec { name: "gang", about: "", arguments: &[] },
-            PluginSpec {
-                name: "nodeorder",
-                about: "",
-                arguments: &[ArgumentSpec {
-                    key: "leastrequested.weight",
-                    kind: ArgumentKind::Weight,
-                    default: 1,
-                    about: "",
-                }],
-            },
-            PluginSpec {
-                name: "predicates",
-                about: "",
-                arguments: &[ArgumentSpec {
-                    key: "predicate.MemoryPressureEnable",
-                    kind: ArgumentKind::Bool,
-                    default: 0,
-                    about: "",
-                }],
-            },
-        ],
-    };
-
     fn lines(problems: &[Problem]) -> Vec<String> {
         problems.iter().map(ToString::to_string).collect()
     }
@@ -370,7 +298,7 @@ mod tests {
     #[test]
     fn every_error_is_listed_at_once() {
         let text = "actions: allocate, evict, \ntiers:\n- plugins:\n  - {name: gnag}\n  - {name: gang, enableJobOrder: maybe}\n  - {name: gang}\n- 7\n";
-        let problems = parse(text, &CATALOG).expect_err("five mistakes");
+        let problems = parse(text, &Registry::builtin()).expect_err("five mistakes");
         assert_eq!(
             lines(&problems),
             [
@@ -381,16 +309,16 @@ mod tests {
                  gang",
                 "line 5, column 34: tiers[0].plugins[1].enableJobOrder: expected a boolean, found \
                  \"maybe\"",
-                "line 6, column 5: tiers[0].plugins[2]: plugin gang stands twice in this tier",
+                "line 6, column 5: tiers[0].plugins[2]: plugin gang is listed twice in this tier",
                 "line 7, column 3: tiers[1]: expected a mapping, found the number 7",
             ]
         );
     }
 
     #[test]
-    fn what_has_no_effect_is_a_warning() {
+    fn keys_and_values_without_effect_are_warnings() {
         let text = "actions: allocate\nqueues: 1\ntiers:\n- plugins:\n  - name: nodeorder\n    enableJobOder: false\n    arguments: {leastrequested.weight: heavy, mostrequested: 1}\n  - {name: predicates, arguments: {predicate.MemoryPressureEnable: T}}\n";
-        let read = parse(text, &CATALOG).expect("good enough");
+        let read = parse(text, &Registry::builtin()).expect("good enough");
         assert_eq!(
             lines(&read.warnings),
             [
@@ -398,20 +326,21 @@ mod tests {
                 "line 6, column 5: tiers[0].plugins[0].enableJobOder: unknown key has no effect, did \
                  you mean enableJobOrder",
                 "line 7, column 40: tiers[0].plugins[0].arguments[leastrequested.weight]: \"heavy\" is \
-                 not a whole number from -1000000 to 1000000, the default 1 stays",
+                 not a whole number from -1000000 to 1000000; using the default 1",
                 "line 7, column 47: tiers[0].plugins[0].arguments.mostrequested: unknown key has no \
                  effect",
             ]
         );
-        let spec = &CATALOG.plugins[2].arguments[0];
-        assert_eq!(read.conf.tiers[0][1].arguments.get(spec), 1);
+        let predicates = &read.conf.tiers[0][1];
+        let memory_pressure = &predicates.spec.arguments[0];
+        assert!(predicates.arguments.bool(memory_pressure));
     }
 
     #[test]
     fn flags_are_on_unless_switched_off() {
         let text = "actions: ' allocate , backfill'\ntiers: [{plugins: [{name: gang, enableJobReady: false}]}]";
-        let conf = parse(text, &CATALOG).expect("a good configuration").conf;
-        assert_eq!(conf.actions, ["allocate", "backfill"]);
+        let conf = parse(text, &Registry::builtin()).expect("a good configuration").conf;
+        assert_eq!(conf.action_names(), ["allocate", "backfill"]);
         let questions = conf.tiers[0][0].questions;
         assert!(!questions.has(Question::JobReady));
         assert!(questions.has(Question::JobOrder));
@@ -428,7 +357,7 @@ mod tests {
             "a: &a [*a]",
             "\u{0}",
         ] {
-            assert!(parse(text, &CATALOG).is_err(), "{text:?}");
+            assert!(parse(text, &Registry::builtin()).is_err(), "{text:?}");
         }
     }
 }
