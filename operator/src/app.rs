@@ -48,7 +48,7 @@ impl App {
     }
 
     fn run(&self, arguments: impl Iterator<Item = OsString>) -> anyhow::Result<Exit> {
-        match Cli::parse_from(args::as_before(arguments)).command {
+        match Cli::parse_from(args::legacy_arguments(arguments)).command {
             Command::Run(args) => run::run(&args, &self.registry),
             Command::Simulate(args) => simulate::run(&args, &self.registry),
             Command::Test(args) => test::run(&args, &self.registry),
