@@ -23,7 +23,7 @@ use self::{
     index::ClassIndex,
     rules::{ClassRules, Eligibility},
 };
-use crate::plugin::{Scale, Sensitivity, View};
+use crate::plugin::{Dependency, Scale, View};
 use crate::policy::Policy;
 
 /// How nodes are searched.
@@ -50,7 +50,7 @@ pub struct Choice {
 pub(crate) struct Candidates {
     search: Search,
     rules: Column<ClassIdx, Option<ClassRules>>,
-    /// Nodes that pass the fixed rules, by number of the constraints.
+    /// Nodes that pass the rules of [`Dependency::Class`], by number of the constraints.
     eligible: Vec<Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
@@ -116,7 +116,7 @@ impl Candidates {
         best.map(|(_, node)| *node)
     }
 
-    /// The nodes to look at: all, or those that pass the fixed rules.
+    /// The nodes to look at: all, or those that pass the rules of [`Dependency::Class`].
     fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
         match self.search {
             Search::Naive => cluster.nodes.facts.ids().collect(),
@@ -152,21 +152,21 @@ impl Candidates {
             View::Now => asked.cluster.nodes.fits_now(node, request),
             View::Later => asked.cluster.nodes.fits_later(node, request),
         };
-        room && self.passes(asked, class, node, view, &Sensitivity::ALL)
+        room && self.passes(asked, class, node, view, &Dependency::ALL)
     }
 
-    /// Whether every rule of these sensitivities passes. The class is prepared.
+    /// Whether every rule of these dependencies passes. The class is prepared.
     fn passes(
         &self,
         asked: Asked<'_>,
         class: ClassIdx,
         node: NodeIdx,
         view: View,
-        sensitivities: &[Sensitivity],
+        dependencies: &[Dependency],
     ) -> bool {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         rules.admitted()
-            && sensitivities.iter().all(|s| {
+            && dependencies.iter().all(|s| {
                 rules.predicate(asked.policy, asked.cluster, class, node, *s, view).is_ok()
             })
     }
@@ -234,11 +234,11 @@ impl Candidates {
         let request = &cluster.classes.request[class];
         let mut lacking = Vec::new();
         for node in cluster.nodes.facts.ids() {
-            let refusal = Sensitivity::ALL
+            let refusal = Dependency::ALL
                 .into_iter()
-                .filter_map(|sensitivity| {
+                .filter_map(|dependency| {
                     let policy = asked.policy;
-                    rules.predicate(policy, cluster, class, node, sensitivity, View::Now).err()
+                    rules.predicate(policy, cluster, class, node, dependency, View::Now).err()
                 })
                 .min();
             lacking.clear();
@@ -273,20 +273,21 @@ impl Candidates {
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
     }
 
-    /// Whether only room decides where the class may go, once the fixed rules have passed.
+    /// Whether only room decides where the class may go, once the rules of [`Dependency::Class`]
+    /// have passed.
     pub(crate) fn needs_only_room(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
         self.prepare(asked, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let sensitivities = rules.sensitivities();
+        let dependencies = rules.dependencies();
         rules.admitted()
-            && !sensitivities.has(Sensitivity::Node)
-            && !sensitivities.has(Sensitivity::Cluster)
+            && !dependencies.has(Dependency::Node)
+            && !dependencies.has(Dependency::Cluster)
     }
 
     /// Whether a placement elsewhere can change where the class may go.
     pub(crate) fn is_open_to_change(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
         self.prepare(asked, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        rules.sensitivities().has(Sensitivity::Cluster)
+        rules.dependencies().has(Dependency::Cluster)
     }
 }

@@ -5,7 +5,7 @@
 //! opinion", so a plugin implements only what it is about.
 //!
 //! Rules about nodes are asked of a class of tasks, never of a task: what cannot be seen in the
-//! class cannot decide. Each such rule states what its answer depends on ([`Sensitivity`]), and the
+//! class cannot decide. Each such rule states what its answer depends on ([`Dependency`]), and the
 //! framework remembers answers accordingly.
 
 use std::{cmp::Ordering, ops};
@@ -20,48 +20,49 @@ use kube_batch_api::{
     status::Placement,
 };
 
-/// What an answer about a class and a node depends on.
+/// What an answer about a class and a node depends on, and so how long it stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sensitivity {
-    /// The class's constraints (not its request) and the node's facts: asked once in a cycle.
-    Fixed,
-    /// Also that node's ledgers and the tasks on it: asked again when the node changes.
+pub enum Dependency {
+    /// The class's constraints (not its request) and the node's facts. Evaluated once in a cycle.
+    Class,
+    /// Also that node's ledgers and the tasks on it. Evaluated again when the node changes.
     Node,
-    /// Any placement anywhere: asked again after each.
+    /// Also placements on other nodes. Evaluated again after each placement.
     Cluster,
 }
 
-impl Sensitivity {
-    /// All, from the least to the most sensitive.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Node, Self::Cluster];
+impl Dependency {
+    /// All, from the narrowest to the broadest.
+    pub const ALL: [Self; 3] = [Self::Class, Self::Node, Self::Cluster];
 }
 
-/// The sensitivities a plugin's predicate has for a class; it is asked once for each.
+/// The dependencies of a plugin's predicates for a class. [`Plugin::predicate`] is called once for
+/// each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sensitivities(u8);
+pub struct Dependencies(u8);
 
-impl Sensitivities {
+impl Dependencies {
     /// No rule applies to the class.
     pub const NONE: Self = Self(0);
 
     /// Only this one.
-    pub const fn only(sensitivity: Sensitivity) -> Self {
-        Self(1 << sensitivity as u8)
+    pub const fn only(dependency: Dependency) -> Self {
+        Self(1 << dependency as u8)
     }
 
     /// Whether this one is among them.
-    pub const fn has(self, sensitivity: Sensitivity) -> bool {
-        self.0 & (1 << sensitivity as u8) != 0
+    pub const fn has(self, dependency: Dependency) -> bool {
+        self.0 & (1 << dependency as u8) != 0
     }
 
     /// With this one as well, if `condition` holds.
     #[must_use]
-    pub const fn with_if(self, sensitivity: Sensitivity, condition: bool) -> Self {
-        if condition { Self(self.0 | 1 << sensitivity as u8) } else { self }
+    pub const fn with_if(self, dependency: Dependency, condition: bool) -> Self {
+        if condition { Self(self.0 | 1 << dependency as u8) } else { self }
     }
 }
 
-impl ops::BitOr for Sensitivities {
+impl ops::BitOr for Dependencies {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -86,7 +87,7 @@ pub struct ScoreTerm {
     /// What the normalised score is multiplied by.
     pub weight: i64,
     /// What the raw score depends on.
-    pub sensitivity: Sensitivity,
+    pub dependency: Dependency,
     /// How raw scores become scores.
     pub scale: Scale,
 }
@@ -190,11 +191,11 @@ pub struct QueueShares {
 ///
 /// - [`Plugin::order_scope`]: whether its orders look at anything but the two things compared. A
 ///   plugin that orders nothing says [`OrderScope::Own`] too.
-/// - [`Plugin::sensitivities`]: which kinds of rules it has for a class. A plugin without
-///   [`Plugin::predicate`] says [`Sensitivities::NONE`].
+/// - [`Plugin::dependencies`]: which kinds of rules it has for a class. A plugin without
+///   [`Plugin::predicate`] says [`Dependencies::NONE`].
 ///
-/// To say too much costs time; to say too little gives decisions from answers that no longer hold,
-/// and nobody notices. Scores say the same of each of their terms, in [`ScoreTerm`].
+/// Declaring too broad a dependency costs time; declaring too narrow a one silently reuses stale
+/// answers. Scores declare theirs for each term, in [`ScoreTerm`].
 ///
 /// Then there is what the framework relies on and cannot check:
 ///
@@ -203,7 +204,7 @@ pub struct QueueShares {
 /// - State that follows placements changes in [`Plugin::on_placement`] and nowhere else, and a move
 ///   and its reverse leave it as it was, to the last digit: statements are taken back. Integers do;
 ///   a sum of floats does not.
-/// - A rule sees the class, never the task, and what it says [`Sensitivity::Fixed`] of holds for
+/// - A rule sees the class, never the task, and what it says [`Dependency::Class`] of holds for
 ///   all classes of the same constraints, whatever their request.
 /// - `job_pipelined` holds exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
 ///   A plugin that answers one of the three answers all.
@@ -241,8 +242,8 @@ pub struct QueueShares {
 ///     }
 ///
 ///     // ...and looks at nothing of a node that a placement changes.
-///     fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-///         Sensitivities::only(Sensitivity::Fixed)
+///     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+///         Dependencies::only(Dependency::Class)
 ///     }
 ///
 ///     fn predicate(
@@ -250,7 +251,7 @@ pub struct QueueShares {
 ///         cluster: &Cluster,
 ///         _: ClassIdx,
 ///         node: NodeIdx,
-///         _: Sensitivity,
+///         _: Dependency,
 ///         _: View,
 ///     ) -> Result<(), Unfit> {
 ///         let is_dear = price(cluster, node) > self.limit;
@@ -258,8 +259,8 @@ pub struct QueueShares {
 ///     }
 ///
 ///     fn score_terms(&self, _: &Cluster, _: ClassIdx) -> Vec<ScoreTerm> {
-///         let (sensitivity, scale) = (Sensitivity::Fixed, Scale::DownFromLargest);
-///         vec![ScoreTerm { id: 0, weight: 1, sensitivity, scale }]
+///         let (dependency, scale) = (Dependency::Class, Scale::DownFromLargest);
+///         vec![ScoreTerm { id: 0, weight: 1, dependency, scale }]
 ///     }
 ///
 ///     fn score(&self, cluster: &Cluster, _: ClassIdx, node: NodeIdx, _: u8) -> i64 {
@@ -403,12 +404,13 @@ pub trait Plugin: Send {
     ///
     /// The default is slow and right: with one such plugin no class is followed by the index, and
     /// every placement asks every plugin about every node.
-    fn sensitivities(&self, _cluster: &Cluster, _class: ClassIdx) -> Sensitivities {
-        Sensitivities::only(Sensitivity::Cluster)
+    fn dependencies(&self, _cluster: &Cluster, _class: ClassIdx) -> Dependencies {
+        Dependencies::only(Dependency::Cluster)
     }
 
-    /// Whether a task of the class may go to the node, as far as the rules of one sensitivity say.
-    /// Room is not its business. The view makes no difference to a rule that is fixed.
+    /// Whether a task of the class may go to the node, as far as the rules of one dependency say.
+    /// Room is not its business. The view makes no difference to a rule that depends on the class
+    /// alone.
     ///
     /// # Errors
     ///
@@ -418,7 +420,7 @@ pub trait Plugin: Send {
         _cluster: &Cluster,
         _class: ClassIdx,
         _node: NodeIdx,
-        _sensitivity: Sensitivity,
+        _sensitivity: Dependency,
         _view: View,
     ) -> Result<(), Unfit> {
         Ok(())
@@ -434,7 +436,8 @@ pub trait Plugin: Send {
     ///
     /// A term that cannot tell nodes apart for the class is better left out. The index follows a
     /// term of scale [`Scale::AsIs`] that depends on the node, or of any scale but [`Scale::Joint`]
-    /// that is fixed; one other term and every placement of the class asks about every node.
+    /// that depends on the class; one other term and every placement of the class asks about every
+    /// node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }

@@ -12,7 +12,7 @@ use kube_batch_api::{
 };
 
 use crate::plugin::{
-    Change, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Sensitivities, Verdict,
+    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Verdict,
 };
 
 /// The questions that can be switched off in the configuration.
@@ -195,14 +195,14 @@ impl Policy {
     }
 
     /// The plugins that have rules for the class, and what those depend on.
-    pub(crate) fn sensitivities(
+    pub(crate) fn dependencies(
         &self,
         cluster: &Cluster,
         class: ClassIdx,
-    ) -> Vec<(Position, Sensitivities)> {
+    ) -> Vec<(Position, Dependencies)> {
         self.positions(Question::Predicate)
-            .map(|at| (at, self.plugin(at).sensitivities(cluster, class)))
-            .filter(|(_, sensitivities)| *sensitivities != Sensitivities::NONE)
+            .map(|at| (at, self.plugin(at).dependencies(cluster, class)))
+            .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
             .collect()
     }
 

@@ -189,7 +189,8 @@ impl Session {
         self.policy.reclaimable(&self.cluster, proposal)
     }
 
-    /// Whether only room decides where the class may go, once the fixed rules have passed.
+    /// Whether only room decides where the class may go, once the rules of
+    /// [`crate::plugin::Dependency::Class`] have passed.
     pub fn needs_only_room(&mut self, class: ClassIdx) -> bool {
         let (candidates, asked) = self.ask_unread();
         candidates.needs_only_room(asked, class)

@@ -6,7 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
 
 /// Priority classes whose pods stay.
 const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -26,8 +26,8 @@ impl Plugin for Conformance {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {

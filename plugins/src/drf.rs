@@ -16,7 +16,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx},
     resource::{Ledger, Request, Row, Share},
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Proposal, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -87,8 +87,8 @@ impl Plugin for Drf {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {

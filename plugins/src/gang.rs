@@ -15,7 +15,7 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
     reason::JobProblem,
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ impl Plugin for Gang {
         cluster.jobs.min_available[job].saturating_sub(counts.ready() + counts.pipelined())
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {

@@ -21,7 +21,7 @@ use kube_batch_api::{
     column::{ClassIdx, NodeIdx},
 };
 use kube_batch_framework::plugin::{
-    Change, OrderScope, Plugin, Scale, ScoreTerm, Sensitivities, Sensitivity,
+    Change, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm,
 };
 
 use self::{
@@ -112,15 +112,15 @@ impl Term {
         }
     }
 
-    const fn kind(self) -> (Sensitivity, Scale) {
+    const fn kind(self) -> (Dependency, Scale) {
         match self {
-            Self::NodeAffinity => (Sensitivity::Fixed, Scale::UpToLargest),
-            Self::TaintToleration => (Sensitivity::Fixed, Scale::DownFromLargest),
-            Self::ImageLocality => (Sensitivity::Fixed, Scale::AsIs),
+            Self::NodeAffinity => (Dependency::Class, Scale::UpToLargest),
+            Self::TaintToleration => (Dependency::Class, Scale::DownFromLargest),
+            Self::ImageLocality => (Dependency::Class, Scale::AsIs),
             Self::LeastRequested | Self::BalancedResource | Self::MostRequested => {
-                (Sensitivity::Node, Scale::AsIs)
+                (Dependency::Node, Scale::AsIs)
             }
-            Self::PodAffinity | Self::PodTopologySpread => (Sensitivity::Cluster, Scale::Joint),
+            Self::PodAffinity | Self::PodTopologySpread => (Dependency::Cluster, Scale::Joint),
         }
     }
 
@@ -194,8 +194,8 @@ impl Plugin for NodeOrder {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn on_session_open(&mut self, cluster: &Cluster) {
@@ -218,8 +218,8 @@ impl Plugin for NodeOrder {
         terms
             .filter(|(term, _, weight)| *weight != 0 && self.tells_apart(class, *term))
             .map(|(term, id, weight)| {
-                let (sensitivity, scale) = term.kind();
-                ScoreTerm { id, weight, sensitivity, scale }
+                let (dependency, scale) = term.kind();
+                ScoreTerm { id, weight, dependency, scale }
             })
             .collect()
     }

@@ -9,7 +9,7 @@
 //! without the request). What changes is counted and follows the moves one by one; after a move and
 //! its reverse every count is as before.
 //!
-//! A rule asks for no more than it needs: node facts alone (`Fixed`), the tasks on one node (host
+//! A rule asks for no more than it needs: node facts alone (`Class`), the tasks on one node (host
 //! ports, disks, volume limits), or the whole cluster (spread, inter-pod terms, claims in use or
 //! waiting for a volume). A class to which no rule of the last two kinds applies costs one look at
 //! each node in a cycle.
@@ -36,7 +36,7 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Change, OrderScope, Plugin, Sensitivities, Sensitivity, View};
+use kube_batch_framework::plugin::{Change, Dependencies, Dependency, OrderScope, Plugin, View};
 
 use self::{
     attachments::Attachments,
@@ -223,11 +223,11 @@ impl Plugin for Predicates {
         self.waiting_claims.choices(self.profiles.of_task(cluster, task))
     }
 
-    fn sensitivities(&self, _cluster: &Cluster, class: ClassIdx) -> Sensitivities {
+    fn dependencies(&self, _cluster: &Cluster, class: ClassIdx) -> Dependencies {
         let profile = self.profiles.of(class);
-        Sensitivities::only(Sensitivity::Fixed)
-            .with_if(Sensitivity::Node, self.of_one_node(profile))
-            .with_if(Sensitivity::Cluster, self.of_the_cluster(profile))
+        Dependencies::only(Dependency::Class)
+            .with_if(Dependency::Node, self.of_one_node(profile))
+            .with_if(Dependency::Cluster, self.of_the_cluster(profile))
     }
 
     fn predicate(
@@ -235,14 +235,14 @@ impl Plugin for Predicates {
         _cluster: &Cluster,
         class: ClassIdx,
         node: NodeIdx,
-        sensitivity: Sensitivity,
+        dependency: Dependency,
         view: View,
     ) -> Result<(), Unfit> {
         let profile = self.profiles.of(class);
-        match sensitivity {
-            Sensitivity::Fixed => self.check_node(profile, node),
-            Sensitivity::Node => self.check_tasks_there(profile, node, view),
-            Sensitivity::Cluster => self.check_cluster(profile, node, view),
+        match dependency {
+            Dependency::Class => self.check_node(profile, node),
+            Dependency::Node => self.check_tasks_there(profile, node, view),
+            Dependency::Cluster => self.check_cluster(profile, node, view),
         }
     }
 }

@@ -13,7 +13,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ impl Plugin for Priority {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {

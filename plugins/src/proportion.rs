@@ -24,7 +24,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::plugin::{
-    Change, OrderScope, Plugin, Proposal, QueueShares, Sensitivities, Verdict,
+    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Verdict,
 };
 
 /// The plugin.
@@ -201,8 +201,8 @@ impl Plugin for Proportion {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {

@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Plugin, Scale, Sensitivity, View},
+    plugin::{Dependency, Plugin, Scale, View},
     policy::{Enabled, Policy, Questions},
     session::Session,
 };
@@ -211,23 +211,23 @@ impl Asked {
         Some(Self { cluster, class, plugin })
     }
 
-    /// Why the pod cannot go to a node, as far as rules of these sensitivities say: of several
+    /// Why the pod cannot go to a node, as far as rules of these dependencies say: of several
     /// reasons the first that Kubernetes would give.
-    fn refusal(&self, node: NodeIdx, asked: &[Sensitivity]) -> Option<Unfit> {
+    fn refusal(&self, node: NodeIdx, asked: &[Dependency]) -> Option<Unfit> {
         let Self { cluster, class, plugin } = self;
-        let sensitivities = plugin.sensitivities(cluster, *class);
+        let dependencies = plugin.dependencies(cluster, *class);
         asked
             .iter()
             .copied()
-            .filter(|sensitivity| sensitivities.has(*sensitivity))
+            .filter(|dependency| dependencies.has(*dependency))
             .filter_map(|s| plugin.predicate(cluster, *class, node, s, View::Now).err())
             .min()
     }
 }
 
-/// Compares refusals by rules of these sensitivities: cases ask one filter alone, and a case about
+/// Compares refusals by rules of these dependencies: cases ask one filter alone, and a case about
 /// one kind of rule may break one of another kind.
-fn filters(sensitivities: &[Sensitivity]) -> impl Fn(&str, &Case, &World) -> Differences {
+fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Differences {
     move |file, case, world| {
         let Some(asked) = Asked::new(case, world) else {
             return vec!["does not wait for a node".to_owned()];
@@ -246,7 +246,7 @@ fn filters(sensitivities: &[Sensitivity]) -> impl Fn(&str, &Case, &World) -> Dif
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
                 Some(reason) => Some(format!("prefilter: {reason}")),
-                None => asked.refusal(node(cluster, name), sensitivities).map(|reason| {
+                None => asked.refusal(node(cluster, name), dependencies).map(|reason| {
                     let reason = reason.text(&cluster.dimensions);
                     report.add(&reason, 1);
                     reason.into_owned()
@@ -449,16 +449,16 @@ macro_rules! run {
 run! {
     requests_are_effective: "effective-requests", requests;
     room_is_exact: "noderesourcesfit-filter", room;
-    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Sensitivity::Fixed]);
-    taints_keep_away: "tainttoleration-filter", filters(&[Sensitivity::Fixed]);
-    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Sensitivity::Fixed]);
-    host_ports_keep_away: "nodeports-filter", filters(&[Sensitivity::Node]);
-    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Sensitivity::ALL);
-    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Sensitivity::Node]);
-    claims_find_their_volumes: "volumebinding-filter", filters(&Sensitivity::ALL);
-    volume_zones_keep_away: "volumezone-filter", filters(&[Sensitivity::Fixed]);
-    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Sensitivity::Cluster]);
-    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Sensitivity::Cluster]);
+    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Dependency::Class]);
+    taints_keep_away: "tainttoleration-filter", filters(&[Dependency::Class]);
+    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Dependency::Class]);
+    host_ports_keep_away: "nodeports-filter", filters(&[Dependency::Node]);
+    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Dependency::ALL);
+    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Dependency::Node]);
+    claims_find_their_volumes: "volumebinding-filter", filters(&Dependency::ALL);
+    volume_zones_keep_away: "volumezone-filter", filters(&[Dependency::Class]);
+    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
+    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
     emptier_nodes_score: "noderesources-leastallocated-score",
         scores(NodeOrderArguments { leastrequested: 1, ..NO_WEIGHTS });
     fuller_nodes_score: "noderesources-mostallocated-score",

@@ -18,7 +18,7 @@ use kube_batch_api::{
     selector::Labels,
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{Change, Plugin, Sensitivity, View};
+use kube_batch_framework::plugin::{Change, Dependency, Plugin, View};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -250,12 +250,12 @@ proptest! {
             plugin.on_placement(&cluster, &Change { task, from, to });
         }
         for (task, class) in waiting(&cluster) {
-            let rules = plugin.sensitivities(&cluster, class);
+            let rules = plugin.dependencies(&cluster, class);
             for node in cluster.nodes.facts.ids() {
                 for view in [View::Now, View::Later] {
                     let asked = Question { cluster: &cluster, task, node, view };
                     let expected = asked.spread().or_else(|| asked.pod_terms());
-                    let rule = Sensitivity::Cluster;
+                    let rule = Dependency::Cluster;
                     let refused = plugin.predicate(&cluster, class, node, rule, view).err();
                     if refused != Some(Unfit::ClaimInUse) {
                         prop_assert_eq!(refused, expected);

@@ -1,8 +1,9 @@
 //! The candidate index of one class in one view.
 //!
-//! Nodes with the same fixed raw scores form a group; inside a group a tournament tree holds what
-//! depends on the node alone. Normalising looks at groups only, so a placement costs O(log nodes)
-//! for the class in hand. Other classes catch up from the log of touched nodes when they are asked.
+//! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
+//! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
+//! so a placement costs O(log nodes) for the class in hand. Other classes catch up from the log of
+//! touched nodes when they are asked.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::{
     rules::{ClassRules, Eligibility},
 };
 use crate::{
-    plugin::{Scale, ScoreTerm, Sensitivity, View},
+    plugin::{Dependency, Scale, ScoreTerm, View},
     policy::Position,
     tournament::Tournament,
 };
@@ -32,7 +33,7 @@ pub(crate) struct ClassIndex {
     seen: usize,
 }
 
-/// Nodes that no fixed score can tell apart.
+/// Nodes with equal raw scores for every term that depends on the class alone.
 #[derive(Debug)]
 struct Group {
     /// One raw score for each normalised term.
@@ -147,7 +148,7 @@ fn score(
         View::Later => cluster.nodes.fits_later(node, request),
     };
     let passes =
-        || rules.predicate(asked.policy, cluster, class, node, Sensitivity::Node, view).is_ok();
+        || rules.predicate(asked.policy, cluster, class, node, Dependency::Node, view).is_ok();
     if !room || !passes() {
         return None;
     }
