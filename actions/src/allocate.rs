@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::column::{JobIdx, QueueIdx};
 use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
 
-use crate::gang::{Lending, Room, Waiting, settle, start_sooner};
+use crate::gang::{Budget, Lending, Waiting, settle, start_sooner};
 
 /// The action.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ fn fair_pass(
             continue;
         }
         if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Room::Any) {
+            if turn(session, job, waiting, &mut Budget::All) {
                 turns.put_back_job(session, job);
             }
             turns.put_back_queue(session, queue);
@@ -66,10 +66,10 @@ fn fair_pass(
 
 fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
     let held_back = session.held_back();
-    let mut lending = Lending { idle: session.cluster().room_now(), held_back };
+    let mut lending = Lending { idle: session.cluster().total_idle(), held_back };
     while let Some(queue) = turns.next_queue(session) {
         if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Room::Lent(&mut lending)) {
+            if turn(session, job, waiting, &mut Budget::Lent(&mut lending)) {
                 turns.put_back_job(session, job);
             }
             turns.put_back_queue(session, queue);
@@ -82,7 +82,7 @@ fn turn(
     session: &mut Session,
     job: JobIdx,
     waiting: &mut WaitingByJob,
-    room: &mut Room<'_>,
+    budget: &mut Budget<'_>,
 ) -> bool {
     session.note_tried(job);
     let tasks = waiting.entry(job).or_insert_with(|| {
@@ -90,13 +90,13 @@ fn turn(
         tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
         Waiting::new(tasks)
     });
-    let idle_before = room.idle();
+    let idle_before = budget.idle();
     let mut statement = session.statement(job);
-    start_sooner(&mut statement, room);
-    tasks.place(&mut statement, room);
+    start_sooner(&mut statement, budget);
+    tasks.place(&mut statement, budget);
     let was_ready = statement.is_ready();
     if !settle(statement) {
-        room.restore(idle_before);
+        budget.restore(idle_before);
     }
     let again = was_ready && !tasks.is_empty();
     if !again {

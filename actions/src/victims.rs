@@ -19,7 +19,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::{Proposal, View},
+    plugin::{Capacity, Proposal},
     report::Failure,
     session::Session,
     statement::Statement,
@@ -96,7 +96,7 @@ pub(crate) fn turn<H: Hunt>(
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
     let one_task = session.job_pipelined(job);
     let mut statement = session.statement(job);
-    let room = hunt.held_back().map(|_| statement.session().cluster().room_later());
+    let room = hunt.held_back().map(|_| statement.session().cluster().total_future_idle());
     let draws_on_others = |statement: &Statement<'_>, task| {
         let limit = room.as_ref().zip(hunt.held_back());
         limit.is_some_and(|(before, held)| draws_on(statement.session(), task, before, held))
@@ -110,7 +110,7 @@ pub(crate) fn turn<H: Hunt>(
             continue;
         }
         let start = statement.savepoint();
-        if !make_room(hunt, &mut statement, residents, task, &mut short)
+        if !find_place(hunt, &mut statement, residents, task, &mut short)
             || draws_on_others(&statement, task)
         {
             statement.rollback_to(start);
@@ -210,7 +210,7 @@ impl Refused {
 /// Whether the task has a place by room that was there before and that others are entitled to.
 // Parity: as allocate lends, see docs/parity.md#a9.
 fn draws_on(session: &Session, task: TaskIdx, before: &Row, held_back: &Row) -> bool {
-    let after = session.cluster().room_later();
+    let after = session.cluster().total_future_idle();
     let mut amounts = session.cluster().request(task).shared();
     amounts.any(|(dim, _)| after[dim] < before[dim] && after[dim] < held_back[dim])
 }
@@ -218,7 +218,7 @@ fn draws_on(session: &Session, task: TaskIdx, before: &Row, held_back: &Row) -> 
 /// Finds the task a place: without victims if it can, else on the node whose victims are worth
 /// least. Says whether it was promised one; the statement holds the moves. `short` says why the
 /// first one does not start now.
-fn make_room<H: Hunt>(
+fn find_place<H: Hunt>(
     hunt: &H,
     statement: &mut Statement<'_>,
     residents: &mut Residents,
@@ -228,7 +228,7 @@ fn make_room<H: Hunt>(
     let class = statement.session().cluster().tasks.class[task];
     let within_capability = statement.session().within_capability(task, &[]).is_ok();
     if within_capability && let Some(choice) = statement.best_node(class) {
-        if choice.view == View::Later {
+        if choice.capacity == Capacity::FutureIdle {
             note_short(statement, class, short);
         }
         statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
@@ -348,7 +348,7 @@ fn hunt_on<H: Hunt>(
     if candidates.is_empty() {
         return None;
     }
-    if statement.session_mut().needs_only_room(class) {
+    if statement.session_mut().needs_only_resources(class) {
         return choose(hunt, &mut OnPaper::new(statement.session(), task, node), candidates);
     }
     let start = statement.savepoint();
@@ -496,7 +496,7 @@ impl Trial for InSession<'_, '_> {
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[self.task];
         session.within_capability(self.task, &[]).is_ok()
-            && session.fits(class, self.node, View::Later)
+            && session.fits(class, self.node, Capacity::FutureIdle)
     }
 
     fn take(&mut self, at: usize, victim: TaskIdx) {

@@ -53,22 +53,22 @@ pub struct Nodes {
     pub facts: Column<NodeIdx, Arc<NodeFacts>>,
     /// What each can give.
     pub allocatable: Ledger<NodeIdx>,
-    /// Room nobody holds. Below 0 only where the world has over-committed the node.
+    /// Resources that no task holds. Negative only if others have over-committed the node.
     pub idle: Ledger<NodeIdx>,
-    /// Room held by tasks on their way out.
+    /// Resources held by tasks that are being terminated.
     pub releasing: Ledger<NodeIdx>,
-    /// Room promised to pipelined tasks.
+    /// Resources nominated for pipelined tasks.
     pub pipelined: Ledger<NodeIdx>,
-    /// Room held or promised.
+    /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
     /// Tasks that were on each node when the cycle began, ascending.
     pub residents: Column<NodeIdx, Vec<TaskIdx>>,
 }
 
 impl Nodes {
-    /// Whether a request fits into what is idle without touching what is promised.
+    /// Whether a request fits into what is idle and not nominated.
     // Parity: see docs/parity.md#a3.
-    pub fn fits_now(&self, node: NodeIdx, request: &Request) -> bool {
+    pub fn fits_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().all(|(dim, amount)| {
@@ -77,8 +77,8 @@ impl Nodes {
         })
     }
 
-    /// Whether a request fits once what is being released is gone.
-    pub fn fits_later(&self, node: NodeIdx, request: &Request) -> bool {
+    /// Whether a request fits into what is idle once the tasks that are being released are gone.
+    pub fn fits_future_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().all(|(dim, amount)| {
@@ -87,14 +87,14 @@ impl Nodes {
         })
     }
 
-    /// The dimensions in which a request does not fit into what is idle and not promised.
+    /// The dimensions in which a request does not fit into what is idle and not nominated.
     pub fn lacking(&self, node: NodeIdx, request: &Request) -> impl Iterator<Item = Dim> {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().filter_map(move |(dim, amount)| {
             let at = dim.at();
-            let room = idle[at].min(idle[at] + releasing[at] - pipelined[at]);
-            (*amount > room).then_some(*dim)
+            let available = idle[at].min(idle[at] + releasing[at] - pipelined[at]);
+            (*amount > available).then_some(*dim)
         })
     }
 }
@@ -365,29 +365,29 @@ impl Cluster {
         &self.nodes.facts[node].name
     }
 
-    /// What is idle on all nodes together and promised to nobody.
+    /// What is idle and not nominated, summed over all nodes.
     ///
-    /// A node that is over-committed has nothing, and takes nothing away from what others have.
-    pub fn room_now(&self) -> Row {
-        self.room(Ord::min)
+    /// An over-committed node counts as 0, not as a negative amount.
+    pub fn total_idle(&self) -> Row {
+        self.sum_over_nodes(Ord::min)
     }
 
-    /// What is promised to nobody on all nodes together, once what is being released is gone.
-    pub fn room_later(&self) -> Row {
-        self.room(|_, coming| coming)
+    /// What is idle once the tasks that are being released are gone, and not nominated, summed over
+    /// all nodes.
+    pub fn total_future_idle(&self) -> Row {
+        self.sum_over_nodes(|_, future_idle| future_idle)
     }
 
-    /// The sum over all nodes of what `of_node` makes of what is idle, and of what will be and is
-    /// not promised; at least 0 for each node.
-    fn room(&self, of_node: impl Fn(i64, i64) -> i64) -> Row {
+    /// The sum over all nodes of `of_node(idle, future idle)`, at least 0 for each node.
+    fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> Row {
         let mut total = Row::zero(self.dimensions.len());
         let nodes = &self.nodes;
         for node in nodes.facts.ids() {
             for dim in self.dimensions.ids() {
                 let at = dim.at();
                 let idle = nodes.idle[node][at];
-                let coming = idle + nodes.releasing[node][at] - nodes.pipelined[node][at];
-                total[dim] += of_node(idle, coming).max(0);
+                let future_idle = idle + nodes.releasing[node][at] - nodes.pipelined[node][at];
+                total[dim] += of_node(idle, future_idle).max(0);
             }
         }
         total

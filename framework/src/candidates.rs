@@ -23,7 +23,7 @@ use self::{
     index::ClassIndex,
     rules::{ClassRules, Eligibility},
 };
-use crate::plugin::{Dependency, Scale, View};
+use crate::plugin::{Capacity, Dependency, Scale};
 use crate::policy::Policy;
 
 /// How nodes are searched.
@@ -41,8 +41,8 @@ pub enum Search {
 pub struct Choice {
     /// The node.
     pub node: NodeIdx,
-    /// Whether there is room now, or once what is being released is gone.
-    pub view: View,
+    /// Whether the task fits into what is idle, or has to wait for what is being released.
+    pub capacity: Capacity,
 }
 
 /// The answers so far, and what they are based on.
@@ -78,12 +78,12 @@ impl Candidates {
         }
     }
 
-    /// The best node for a task of the class where it fits in this view.
+    /// The best node for a task of the class where it fits into this capacity.
     pub(crate) fn best(
         &mut self,
         asked: Asked<'_>,
         class: ClassIdx,
-        view: View,
+        capacity: Capacity,
     ) -> Option<NodeIdx> {
         self.prepare(asked, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
@@ -91,25 +91,30 @@ impl Candidates {
             return None;
         }
         if self.search == Search::Naive || !rules.is_indexable() {
-            return self.best_by_asking(asked, class, view);
+            return self.best_by_asking(asked, class, capacity);
         }
         let constraints = asked.cluster.classes.constraints[class] as usize;
         let eligible = self.eligible[constraints].as_ref().expect("prepared above");
-        let index = match &mut self.indexes[view as usize][class] {
+        let index = match &mut self.indexes[capacity as usize][class] {
             Some(index) => {
                 index.catch_up(asked, rules);
                 index
             }
-            none => none.insert(Box::new(ClassIndex::new(asked, class, view, rules, eligible))),
+            none => none.insert(Box::new(ClassIndex::new(asked, class, capacity, rules, eligible))),
         };
         index.best()
     }
 
-    fn best_by_asking(&self, asked: Asked<'_>, class: ClassIdx, view: View) -> Option<NodeIdx> {
+    fn best_by_asking(
+        &self,
+        asked: Asked<'_>,
+        class: ClassIdx,
+        capacity: Capacity,
+    ) -> Option<NodeIdx> {
         let nodes: Vec<NodeIdx> = self
             .searched(asked.cluster, class)
             .into_iter()
-            .filter(|node| self.fits(asked, class, *node, view))
+            .filter(|node| self.fits(asked, class, *node, capacity))
             .collect();
         let scores = self.scores(asked, class, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
@@ -139,20 +144,20 @@ impl Candidates {
         self.eligible[constraints].get_or_insert_with(|| Eligibility::new(asked, class, rules));
     }
 
-    /// Whether a task of the class fits on a node: there is room, and every rule passes.
+    /// Whether a task of the class fits on a node: its request fits, and every rule passes.
     pub(crate) fn fits(
         &self,
         asked: Asked<'_>,
         class: ClassIdx,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
     ) -> bool {
         let request = &asked.cluster.classes.request[class];
-        let room = match view {
-            View::Now => asked.cluster.nodes.fits_now(node, request),
-            View::Later => asked.cluster.nodes.fits_later(node, request),
+        let fits = match capacity {
+            Capacity::Idle => asked.cluster.nodes.fits_idle(node, request),
+            Capacity::FutureIdle => asked.cluster.nodes.fits_future_idle(node, request),
         };
-        room && self.passes(asked, class, node, view, &Dependency::ALL)
+        fits && self.passes(asked, class, node, capacity, &Dependency::ALL)
     }
 
     /// Whether every rule of these dependencies passes. The class is prepared.
@@ -161,13 +166,13 @@ impl Candidates {
         asked: Asked<'_>,
         class: ClassIdx,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
         dependencies: &[Dependency],
     ) -> bool {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         rules.admitted()
             && dependencies.iter().all(|s| {
-                rules.predicate(asked.policy, asked.cluster, class, node, *s, view).is_ok()
+                rules.predicate(asked.policy, asked.cluster, class, node, *s, capacity).is_ok()
             })
     }
 
@@ -238,7 +243,7 @@ impl Candidates {
                 .into_iter()
                 .filter_map(|dependency| {
                     let policy = asked.policy;
-                    rules.predicate(policy, cluster, class, node, dependency, View::Now).err()
+                    rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
                 })
                 .min();
             lacking.clear();
@@ -273,9 +278,9 @@ impl Candidates {
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
     }
 
-    /// Whether only room decides where the class may go, once the rules of [`Dependency::Class`]
-    /// have passed.
-    pub(crate) fn needs_only_room(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
+    /// Whether free resources alone decide where the class may go, once the rules of
+    /// [`Dependency::Class`] have passed.
+    pub(crate) fn needs_only_resources(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
         self.prepare(asked, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
         let dependencies = rules.dependencies();

@@ -70,13 +70,13 @@ impl ops::BitOr for Dependencies {
     }
 }
 
-/// Which tasks on a node are taken to be there.
+/// Which resources of a node a task may use, and so which tasks count as being on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum View {
-    /// All of them: for a task that would start now.
-    Now,
-    /// All but those on their way out: for a task that would wait for their room.
-    Later,
+pub enum Capacity {
+    /// What is idle now: every task on the node counts.
+    Idle,
+    /// What is idle once the tasks that are being terminated are gone: those do not count.
+    FutureIdle,
 }
 
 /// One score a plugin gives a class.
@@ -252,7 +252,7 @@ pub struct QueueShares {
 ///         _: ClassIdx,
 ///         node: NodeIdx,
 ///         _: Dependency,
-///         _: View,
+///         _: Capacity,
 ///     ) -> Result<(), Unfit> {
 ///         let is_dear = price(cluster, node) > self.limit;
 ///         if is_dear { Err(Unfit::Other("node(s) were too dear")) } else { Ok(()) }
@@ -409,8 +409,7 @@ pub trait Plugin: Send {
     }
 
     /// Whether a task of the class may go to the node, as far as the rules of one dependency say.
-    /// Room is not its business. The view makes no difference to a rule that depends on the class
-    /// alone.
+    /// The framework checks the request itself. A rule of [`Dependency::Class`] ignores `capacity`.
     ///
     /// # Errors
     ///
@@ -421,7 +420,7 @@ pub trait Plugin: Send {
         _class: ClassIdx,
         _node: NodeIdx,
         _sensitivity: Dependency,
-        _view: View,
+        _view: Capacity,
     ) -> Result<(), Unfit> {
         Ok(())
     }

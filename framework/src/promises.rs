@@ -15,7 +15,7 @@ use kube_batch_api::{
 
 use crate::{
     order::Turns,
-    plugin::View,
+    plugin::Capacity,
     report::Failure,
     session::Session,
     statement::{Move, Statement},
@@ -88,9 +88,9 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, short: &mut Option<F
     if session.within_capability(task, &[]).is_err() {
         return false;
     }
-    let placed = if session.fits(class, node, View::Now) {
+    let placed = if session.fits(class, node, Capacity::Idle) {
         statement.allocate(task, node)
-    } else if session.fits(class, node, View::Later) {
+    } else if session.fits(class, node, Capacity::FutureIdle) {
         short.get_or_insert_with(|| Failure::Unfit(session.explain(class)));
         statement.pipeline(task, node)
     } else {

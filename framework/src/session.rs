@@ -18,7 +18,7 @@ use kube_batch_api::{
 use crate::{
     candidates::{Asked, Candidates, Choice, Search},
     milestone::Milestone,
-    plugin::{Change, OrderScope, Proposal, View},
+    plugin::{Capacity, Change, OrderScope, Proposal},
     policy::Policy,
     report::Failure,
     statement::{Move, Statement},
@@ -189,11 +189,11 @@ impl Session {
         self.policy.reclaimable(&self.cluster, proposal)
     }
 
-    /// Whether only room decides where the class may go, once the rules of
+    /// Whether free resources alone decide where the class may go, once the rules of
     /// [`crate::plugin::Dependency::Class`] have passed.
-    pub fn needs_only_room(&mut self, class: ClassIdx) -> bool {
+    pub fn needs_only_resources(&mut self, class: ClassIdx) -> bool {
         let (candidates, asked) = self.ask_unread();
-        candidates.needs_only_room(asked, class)
+        candidates.needs_only_resources(asked, class)
     }
 
     /// What must stay idle while room is lent, by dimension.
@@ -222,24 +222,26 @@ impl Session {
         self.policy.held_back(&self.cluster, &placeable)
     }
 
-    /// The best node for a task of the class, one where it fits now before one where it must wait.
+    /// The best node for a task of the class, a node where it fits now before one where it must wait.
     // Parity: see docs/parity.md#a3.
     pub fn best_node(&mut self, class: ClassIdx) -> Option<Choice> {
-        [View::Now, View::Later].into_iter().find_map(|view| self.best_node_in(class, view))
+        [Capacity::Idle, Capacity::FutureIdle]
+            .into_iter()
+            .find_map(|capacity| self.best_node_in(class, capacity))
     }
 
-    /// The best node for a task of the class where it fits in this view.
-    pub fn best_node_in(&mut self, class: ClassIdx, view: View) -> Option<Choice> {
+    /// The best node for a task of the class where it fits into this capacity.
+    pub fn best_node_in(&mut self, class: ClassIdx, capacity: Capacity) -> Option<Choice> {
         let (candidates, asked) = self.ask();
-        let node = candidates.best(asked, class, view)?;
-        Some(Choice { node, view })
+        let node = candidates.best(asked, class, capacity)?;
+        Some(Choice { node, capacity })
     }
 
     /// Whether a task of the class fits on the node.
-    pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, view: View) -> bool {
+    pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, capacity: Capacity) -> bool {
         let (candidates, asked) = self.ask_unread();
         candidates.prepare(asked, class);
-        candidates.fits(asked, class, node, view)
+        candidates.fits(asked, class, node, capacity)
     }
 
     /// Whether the rules that no placement can change let the class onto the node.

@@ -17,7 +17,7 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Choice,
-    plugin::View,
+    plugin::Capacity,
     session::{LogPosition, Session},
 };
 
@@ -107,9 +107,9 @@ impl<'s> Statement<'s> {
     ///
     /// [`IllegalMove`] if the task does not wait.
     pub fn place(&mut self, task: TaskIdx, choice: Choice) -> Result<(), IllegalMove> {
-        match choice.view {
-            View::Now => self.allocate(task, choice.node),
-            View::Later => self.pipeline(task, choice.node),
+        match choice.capacity {
+            Capacity::Idle => self.allocate(task, choice.node),
+            Capacity::FutureIdle => self.pipeline(task, choice.node),
         }
     }
 
@@ -163,12 +163,13 @@ impl<'s> Statement<'s> {
     pub fn allocate_promised(&mut self, task: TaskIdx) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
-        let Some(at) = at.filter(|_| self.session.best_node_in(class, View::Now).is_some()) else {
+        let Some(at) = at.filter(|_| self.session.best_node_in(class, Capacity::Idle).is_some())
+        else {
             return false;
         };
         let promised = self.session.place(task, self.moves[at].from);
         // Its own place may have been what let it go there.
-        let Some(choice) = self.session.best_node_in(class, View::Now) else {
+        let Some(choice) = self.session.best_node_in(class, Capacity::Idle) else {
             self.session.place(task, promised);
             return false;
         };

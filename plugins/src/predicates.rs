@@ -36,7 +36,9 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Change, Dependencies, Dependency, OrderScope, Plugin, View};
+use kube_batch_framework::plugin::{
+    Capacity, Change, Dependencies, Dependency, OrderScope, Plugin,
+};
 
 use self::{
     attachments::Attachments,
@@ -166,23 +168,33 @@ impl Predicates {
         self.bound_volumes.check(&self.labels, profile, node)
     }
 
-    fn check_tasks_there(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
-        if self.ports.clashes(profile, node, view) {
+    fn check_tasks_there(
+        &self,
+        profile: Profile,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<(), Unfit> {
+        if self.ports.clashes(profile, node, capacity) {
             Err(Unfit::HostPorts)
-        } else if self.disks.clashes(profile, node, view) {
+        } else if self.disks.clashes(profile, node, capacity) {
             Err(Unfit::DiskConflict)
-        } else if !self.attachments.fit(profile, node, view) {
+        } else if !self.attachments.fit(profile, node, capacity) {
             Err(Unfit::MaxVolumeCount)
         } else {
             Ok(())
         }
     }
 
-    fn check_cluster(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
-        self.claims_in_use.check(profile, view)?;
+    fn check_cluster(
+        &self,
+        profile: Profile,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<(), Unfit> {
+        self.claims_in_use.check(profile, capacity)?;
         self.waiting_claims.check(&self.labels, profile, node)?;
         self.spread.check(&self.labels, profile, node)?;
-        self.pods.check(&self.labels, profile, node, view)
+        self.pods.check(&self.labels, profile, node, capacity)
     }
 }
 
@@ -236,13 +248,13 @@ impl Plugin for Predicates {
         class: ClassIdx,
         node: NodeIdx,
         dependency: Dependency,
-        view: View,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
         let profile = self.profiles.of(class);
         match dependency {
             Dependency::Class => self.check_node(profile, node),
-            Dependency::Node => self.check_tasks_there(profile, node, view),
-            Dependency::Cluster => self.check_cluster(profile, node, view),
+            Dependency::Node => self.check_tasks_there(profile, node, capacity),
+            Dependency::Cluster => self.check_cluster(profile, node, capacity),
         }
     }
 }

@@ -12,7 +12,7 @@ use kube_batch_api::{
     facts::class::{PodMatcher, PodTerm, PodTerms},
     status::{Placement, TaskStatus},
 };
-use kube_batch_framework::plugin::{Change, View};
+use kube_batch_framework::plugin::{Capacity, Change};
 
 use crate::{
     domains::ByDomain,
@@ -83,11 +83,11 @@ impl Presence {
         self.staying = self.staying.wrapping_add_signed(delta.staying);
     }
 
-    /// How many count in a view.
-    pub(crate) const fn of(self, view: View) -> u32 {
-        match view {
-            View::Now => self.all,
-            View::Later => self.staying,
+    /// The number of tasks that count.
+    pub(crate) const fn of(self, capacity: Capacity) -> u32 {
+        match capacity {
+            Capacity::Idle => self.all,
+            Capacity::FutureIdle => self.staying,
         }
     }
 
@@ -227,14 +227,14 @@ impl Tallies {
         labels: &NodeLabels,
         tally: TallyIdx,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
     ) -> Option<u32> {
-        self.rows[tally].counts.get(labels, node).map(|count| count.of(view))
+        self.rows[tally].counts.get(labels, node).map(|count| count.of(capacity))
     }
 
     /// How many tasks of the tally stand in any domain.
-    pub(crate) fn total(&self, tally: TallyIdx, view: View) -> u32 {
-        self.rows[tally].total.of(view)
+    pub(crate) fn total(&self, tally: TallyIdx, capacity: Capacity) -> u32 {
+        self.rows[tally].total.of(capacity)
     }
 }
 

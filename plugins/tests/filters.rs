@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Dependency, Plugin, Scale, View},
+    plugin::{Capacity, Dependency, Plugin, Scale},
     policy::{Enabled, Policy, Questions},
     session::Session,
 };
@@ -220,7 +220,7 @@ impl Asked {
             .iter()
             .copied()
             .filter(|dependency| dependencies.has(*dependency))
-            .filter_map(|s| plugin.predicate(cluster, *class, node, s, View::Now).err())
+            .filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err())
             .min()
     }
 }
@@ -401,7 +401,7 @@ fn messages(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let nodes: Vec<NodeIdx> = case.expect.fits.keys().map(|name| node(&cluster, name)).collect();
     let mut session = session(cluster);
-    let fits = nodes.iter().map(|node| session.fits(class, *node, View::Now));
+    let fits = nodes.iter().map(|node| session.fits(class, *node, Capacity::Idle));
     let fits: Vec<bool> = fits.collect();
     let mut differences = Vec::new();
     if !fits.iter().eq(case.expect.fits.values()) {

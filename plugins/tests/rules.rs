@@ -14,7 +14,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     candidates::Search,
     conf::Arguments,
-    plugin::{Change, Dependencies, Dependency, Plugin, Scale, View},
+    plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
     policy::{Enabled, Policy, Questions},
     session::Session,
 };
@@ -98,7 +98,7 @@ fn node_conditions_refuse_as_the_arguments_say() {
     let on = predicates(&cluster, on);
     let says = |plugin: &Predicates, pod: &str, name: &str| {
         let (class, node) = (class(&cluster, pod), node(&cluster, name));
-        plugin.predicate(&cluster, class, node, Dependency::Class, View::Now).err()
+        plugin.predicate(&cluster, class, node, Dependency::Class, Capacity::Idle).err()
     };
     for plugin in [&off, &on] {
         assert_eq!(says(plugin, "burstable", "deaf"), Some(Unfit::NetworkUnavailable));
@@ -176,14 +176,14 @@ fn what_is_on_its_way_out_counts_until_it_is_gone() {
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let releasing = on(TaskStatus::Releasing, &cluster, "n");
     place(&mut cluster, &mut plugin, "user", releasing);
-    let says = |name: &str, view: View| {
+    let says = |name: &str, capacity: Capacity| {
         let (class, node) = (class(&cluster, name), node(&cluster, "n"));
-        plugin.predicate(&cluster, class, node, Dependency::Cluster, view).err()
+        plugin.predicate(&cluster, class, node, Dependency::Cluster, capacity).err()
     };
-    assert_eq!(says("heir", View::Now), Some(Unfit::ClaimInUse));
-    assert_eq!(says("heir", View::Later), None);
-    assert_eq!(says("shy", View::Now), Some(Unfit::ExistingAntiAffinity));
-    assert_eq!(says("shy", View::Later), None);
+    assert_eq!(says("heir", Capacity::Idle), Some(Unfit::ClaimInUse));
+    assert_eq!(says("heir", Capacity::FutureIdle), None);
+    assert_eq!(says("shy", Capacity::Idle), Some(Unfit::ExistingAntiAffinity));
+    assert_eq!(says("shy", Capacity::FutureIdle), None);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_volume_is_promised_once() {
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let says = |plugin: &Predicates, cluster: &Cluster, name: &str| {
         let (class, node) = (class(cluster, name), node(cluster, "n"));
-        plugin.predicate(cluster, class, node, Dependency::Cluster, View::Now).err()
+        plugin.predicate(cluster, class, node, Dependency::Cluster, Capacity::Idle).err()
     };
     assert_eq!(says(&plugin, &cluster, "second"), None);
     let allocated = on(TaskStatus::Allocated, &cluster, "n");

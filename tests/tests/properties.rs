@@ -9,7 +9,7 @@ use kube_batch_api::{
     yaml::{Limits, parse},
 };
 use kube_batch_cache::{assumed::Assumed, dump, fold};
-use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
+use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
 
@@ -85,9 +85,9 @@ fn answers(session: &mut Session) -> Answers {
     let mut best = Vec::new();
     for task in waiting {
         let class = cluster.tasks.class[task];
-        for view in [View::Now, View::Later] {
-            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, view)));
-            best.push(session.best_node_in(class, view).map(|choice| choice.node));
+        for capacity in [Capacity::Idle, Capacity::FutureIdle] {
+            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, capacity)));
+            best.push(session.best_node_in(class, capacity).map(|choice| choice.node));
         }
     }
     let jobs = cluster.jobs.key.ids();

@@ -1,4 +1,4 @@
-//! The candidate index of one class in one view.
+//! The candidate index of one class for one capacity.
 //!
 //! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
 //! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
@@ -14,16 +14,16 @@ use super::{
     rules::{ClassRules, Eligibility},
 };
 use crate::{
-    plugin::{Dependency, Scale, ScoreTerm, View},
+    plugin::{Capacity, Dependency, Scale, ScoreTerm},
     policy::Position,
     tournament::Tournament,
 };
 
-/// The best node of one class in one view.
+/// The best node of one class for one capacity.
 #[derive(Debug)]
 pub(crate) struct ClassIndex {
     class: ClassIdx,
-    view: View,
+    capacity: Capacity,
     /// The terms that are normalised over the candidates; they are the same for a whole group.
     normalised: Vec<ScoreTerm>,
     groups: Vec<Group>,
@@ -47,7 +47,7 @@ impl ClassIndex {
     pub(super) fn new(
         asked: Asked<'_>,
         class: ClassIdx,
-        view: View,
+        capacity: Capacity,
         rules: &ClassRules,
         eligible: &Eligibility,
     ) -> Self {
@@ -64,7 +64,7 @@ impl ClassIndex {
         let groups: Vec<Group> = members
             .into_iter()
             .map(|(raw, members)| {
-                let scores = members.iter().map(|node| score(asked, class, view, rules, *node));
+                let scores = members.iter().map(|node| score(asked, class, capacity, rules, *node));
                 Group { raw, tree: Tournament::new(scores), members }
             })
             .collect();
@@ -79,7 +79,7 @@ impl ClassIndex {
             }
         }
         let normalised = normalised.into_iter().map(|(_, term)| term).collect();
-        Self { class, view, normalised, groups, places, seen: asked.touched.len() }
+        Self { class, capacity, normalised, groups, places, seen: asked.touched.len() }
     }
 
     /// Reflects what has changed since the last look.
@@ -92,7 +92,7 @@ impl ClassIndex {
                 let scores = group
                     .members
                     .iter()
-                    .map(|node| score(asked, self.class, self.view, rules, *node));
+                    .map(|node| score(asked, self.class, self.capacity, rules, *node));
                 group.tree = Tournament::new(scores);
             }
             return;
@@ -103,7 +103,7 @@ impl ClassIndex {
                 places => places[node.at()],
             };
             if let Some((group, position)) = place {
-                let score = score(asked, self.class, self.view, rules, *node);
+                let score = score(asked, self.class, self.capacity, rules, *node);
                 self.groups[group as usize].tree.set(position as usize, score);
             }
         }
@@ -137,19 +137,19 @@ impl ClassIndex {
 fn score(
     asked: Asked<'_>,
     class: ClassIdx,
-    view: View,
+    capacity: Capacity,
     rules: &ClassRules,
     node: NodeIdx,
 ) -> Option<i64> {
     let cluster = asked.cluster;
     let request = &cluster.classes.request[class];
-    let room = match view {
-        View::Now => cluster.nodes.fits_now(node, request),
-        View::Later => cluster.nodes.fits_later(node, request),
+    let fits = match capacity {
+        Capacity::Idle => cluster.nodes.fits_idle(node, request),
+        Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
     };
     let passes =
-        || rules.predicate(asked.policy, cluster, class, node, Dependency::Node, view).is_ok();
-    if !room || !passes() {
+        || rules.predicate(asked.policy, cluster, class, node, Dependency::Node, capacity).is_ok();
+    if !fits || !passes() {
         return None;
     }
     let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);

@@ -8,7 +8,7 @@ use kube_batch_api::{
 };
 
 use super::Asked;
-use crate::plugin::{Dependencies, Dependency, Scale, ScoreTerm, View};
+use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 
 /// The rules of one class, collected once in a cycle.
@@ -61,14 +61,14 @@ impl ClassRules {
         class: ClassIdx,
         node: NodeIdx,
         dependency: Dependency,
-        view: View,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
         let refusals = self
             .predicates
             .iter()
             .filter(|(_, dependencies)| dependencies.has(dependency))
             .filter_map(|(at, _)| {
-                policy.plugin(*at).predicate(cluster, class, node, dependency, view).err()
+                policy.plugin(*at).predicate(cluster, class, node, dependency, capacity).err()
             });
         refusals.min().map_or(Ok(()), Err)
     }
@@ -87,7 +87,9 @@ impl Eligibility {
         let has: Vec<bool> = if rules.dependencies().has(Dependency::Class) {
             all.map(|node| {
                 let (policy, cluster) = (asked.policy, asked.cluster);
-                rules.predicate(policy, cluster, class, node, Dependency::Class, View::Now).is_ok()
+                rules
+                    .predicate(policy, cluster, class, node, Dependency::Class, Capacity::Idle)
+                    .is_ok()
             })
             .collect()
         } else {

@@ -16,7 +16,7 @@ use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     node_labels::NodeLabels,
@@ -71,7 +71,7 @@ impl PodPreferences {
         let gathered = |node: NodeIdx| {
             let terms = self.worth[profile].iter();
             let parts = terms.filter_map(|(tally, weight)| {
-                let count = self.tallies.count(labels, *tally, node, View::Now)?;
+                let count = self.tallies.count(labels, *tally, node, Capacity::Idle)?;
                 Some(weight * i64::from(count))
             });
             parts.sum::<i64>()

@@ -15,7 +15,7 @@ use kube_batch_api::{
     facts::class::ClaimRef,
     name::{Name, ObjectKey},
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     profiles::{Profile, Profiles},
@@ -107,10 +107,10 @@ impl Attachments {
     }
 
     /// Whether the node can attach what a task of the profile needs and is not there already.
-    pub(super) fn fit(&self, profile: Profile, node: NodeIdx, view: View) -> bool {
+    pub(super) fn fit(&self, profile: Profile, node: NodeIdx, capacity: Capacity) -> bool {
         let users = &self.users[node];
         let is_there =
-            |volume: &Attached| users.get(volume).is_some_and(|presence| presence.of(view) > 0);
+            |volume: &Attached| users.get(volume).is_some_and(|presence| presence.of(capacity) > 0);
         self.limits[node].iter().all(|(driver, limit)| {
             let is_own = |volume: &&Attached| self.driver[**volume] == *driver;
             let missing = self.needs[profile].iter().filter(is_own);

@@ -18,7 +18,7 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     reason::Unfit,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use super::zone::ZoneTest;
 use crate::{
@@ -231,8 +231,8 @@ impl ClaimsInUse {
         !self.uses[profile].is_empty()
     }
 
-    pub(super) fn check(&self, profile: Profile, view: View) -> Result<(), Unfit> {
-        let is_used = |sole: &Sole| self.users[*sole].of(view) > 0;
+    pub(super) fn check(&self, profile: Profile, capacity: Capacity) -> Result<(), Unfit> {
+        let is_used = |sole: &Sole| self.users[*sole].of(capacity) > 0;
         if self.uses[profile].iter().any(is_used) { Err(Unfit::ClaimInUse) } else { Ok(()) }
     }
 

@@ -10,7 +10,7 @@ use kube_batch_api::{
     facts::class::{Disk, HostPort, PodTemplate},
     name::Name,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     profiles::{Profile, Profiles},
@@ -80,9 +80,9 @@ impl Holdings {
     }
 
     /// Whether something is held on the node that a task of the profile cannot have beside it.
-    pub(super) fn clashes(&self, profile: Profile, node: NodeIdx, view: View) -> bool {
+    pub(super) fn clashes(&self, profile: Profile, node: NodeIdx, capacity: Capacity) -> bool {
         let holders = &self.holders[node];
-        let is_held = |item| holders.get(item).is_some_and(|presence| presence.of(view) > 0);
+        let is_held = |item| holders.get(item).is_some_and(|presence| presence.of(capacity) > 0);
         !holders.is_empty() && self.clashes[profile].iter().any(is_held)
     }
 

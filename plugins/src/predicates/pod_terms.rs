@@ -16,7 +16,7 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     node_labels::NodeLabels,
@@ -73,14 +73,14 @@ impl PodAffinity {
         labels: &NodeLabels,
         profile: Profile,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
         let rules = &self.rules[profile];
-        if !self.has_company(rules, labels, node, view) {
+        if !self.has_company(rules, labels, node, capacity) {
             return Err(Unfit::PodAffinity);
         }
         let is_there = |tally: &TallyIdx| {
-            self.tallies.count(labels, *tally, node, view).is_some_and(|n| n > 0)
+            self.tallies.count(labels, *tally, node, capacity).is_some_and(|n| n > 0)
         };
         if rules.anti.iter().any(is_there) {
             return Err(Unfit::PodAntiAffinity);
@@ -91,15 +91,21 @@ impl PodAffinity {
         Ok(())
     }
 
-    fn has_company(&self, rules: &Rules, labels: &NodeLabels, node: NodeIdx, view: View) -> bool {
+    fn has_company(
+        &self,
+        rules: &Rules,
+        labels: &NodeLabels,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
         let mut everywhere = true;
         for tally in &rules.affinity {
-            match self.tallies.count(labels, *tally, node, view) {
+            match self.tallies.count(labels, *tally, node, capacity) {
                 None => return false,
                 Some(count) => everywhere &= count > 0,
             }
         }
-        let is_nowhere = |tally: &TallyIdx| self.tallies.total(*tally, view) == 0;
+        let is_nowhere = |tally: &TallyIdx| self.tallies.total(*tally, capacity) == 0;
         everywhere || (rules.matches_itself && rules.affinity.iter().all(is_nowhere))
     }
 
