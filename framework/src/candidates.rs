@@ -1,13 +1,13 @@
 //! Which node is best for a class of tasks.
 //!
-//! Two ways to answer, behind one interface. [`Search::Naive`] asks every plugin about every node,
+//! There are two searches behind one interface. [`Search::Naive`] calls every plugin for every node,
 //! every time: it is the definition. [`Search::Index`] remembers what each answer depends on and
-//! asks again only where something has changed; it gives the same answers, which a property test
-//! over random clusters asserts.
+//! evaluates it again only where something has changed. Both find the same node, which a property
+//! test over random clusters asserts.
 //!
-//! A node where the task fits now is preferred to one where it must wait for room that is being
-//! released; among nodes of one kind the highest score wins, and of equal scores the lowest node
-//! name.
+//! A node where the task fits now is preferred to one where it must wait for resources that are
+//! being released. Among nodes of one kind the highest score wins, and of equal scores the lowest
+//! node name.
 
 mod index;
 mod rules;
@@ -32,7 +32,7 @@ pub enum Search {
     /// Through an index that follows the changes.
     #[default]
     Index,
-    /// By asking everybody about everything.
+    /// By calling every plugin for every node.
     Naive,
 }
 
@@ -45,7 +45,7 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
-/// The answers so far, and what they are based on.
+/// The answers of this cycle so far, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     search: Search,
@@ -56,9 +56,9 @@ pub(crate) struct Candidates {
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
 }
 
-/// The cluster and the policies, as every question needs them.
+/// What every search reads: the cluster, the plugins, and what has changed.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Inputs<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) policy: &'a Policy,
     /// Nodes that have changed since the cycle began, in order.
@@ -81,42 +81,44 @@ impl Candidates {
     /// The best node for a task of the class where it fits into this capacity.
     pub(crate) fn best(
         &mut self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         capacity: Capacity,
     ) -> Option<NodeIdx> {
-        self.prepare(asked, class);
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
         if !rules.admitted() {
             return None;
         }
         if self.search == Search::Naive || !rules.is_indexable() {
-            return self.best_by_asking(asked, class, capacity);
+            return self.best_by_full_search(inputs, class, capacity);
         }
-        let constraints = asked.cluster.classes.constraints[class] as usize;
+        let constraints = inputs.cluster.classes.constraints[class] as usize;
         let eligible = self.eligible[constraints].as_ref().expect("prepared above");
         let index = match &mut self.indexes[capacity as usize][class] {
             Some(index) => {
-                index.catch_up(asked, rules);
+                index.catch_up(inputs, rules);
                 index
             }
-            none => none.insert(Box::new(ClassIndex::new(asked, class, capacity, rules, eligible))),
+            none => {
+                none.insert(Box::new(ClassIndex::new(inputs, class, capacity, rules, eligible)))
+            }
         };
         index.best()
     }
 
-    fn best_by_asking(
+    fn best_by_full_search(
         &self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         capacity: Capacity,
     ) -> Option<NodeIdx> {
         let nodes: Vec<NodeIdx> = self
-            .searched(asked.cluster, class)
+            .searched(inputs.cluster, class)
             .into_iter()
-            .filter(|node| self.fits(asked, class, *node, capacity))
+            .filter(|node| self.fits(inputs, class, *node, capacity))
             .collect();
-        let scores = self.scores(asked, class, &nodes);
+        let scores = self.scores(inputs, class, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
         best.map(|(_, node)| *node)
     }
@@ -135,35 +137,35 @@ impl Candidates {
     }
 
     /// Collects the rules of a class, once in a cycle.
-    pub(crate) fn prepare(&mut self, asked: Asked<'_>, class: ClassIdx) {
+    pub(crate) fn prepare(&mut self, inputs: Inputs<'_>, class: ClassIdx) {
         if self.rules[class].is_none() {
-            self.rules[class] = Some(ClassRules::new(asked.cluster, asked.policy, class));
+            self.rules[class] = Some(ClassRules::new(inputs.cluster, inputs.policy, class));
         }
         let rules = self.rules[class].as_ref().expect("collected above");
-        let constraints = asked.cluster.classes.constraints[class] as usize;
-        self.eligible[constraints].get_or_insert_with(|| Eligibility::new(asked, class, rules));
+        let constraints = inputs.cluster.classes.constraints[class] as usize;
+        self.eligible[constraints].get_or_insert_with(|| Eligibility::new(inputs, class, rules));
     }
 
     /// Whether a task of the class fits on a node: its request fits, and every rule passes.
     pub(crate) fn fits(
         &self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         node: NodeIdx,
         capacity: Capacity,
     ) -> bool {
-        let request = &asked.cluster.classes.request[class];
+        let request = &inputs.cluster.classes.request[class];
         let fits = match capacity {
-            Capacity::Idle => asked.cluster.nodes.fits_idle(node, request),
-            Capacity::FutureIdle => asked.cluster.nodes.fits_future_idle(node, request),
+            Capacity::Idle => inputs.cluster.nodes.fits_idle(node, request),
+            Capacity::FutureIdle => inputs.cluster.nodes.fits_future_idle(node, request),
         };
-        fits && self.passes(asked, class, node, capacity, &Dependency::ALL)
+        fits && self.passes(inputs, class, node, capacity, &Dependency::ALL)
     }
 
     /// Whether every rule of these dependencies passes. The class is prepared.
     fn passes(
         &self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         node: NodeIdx,
         capacity: Capacity,
@@ -172,7 +174,7 @@ impl Candidates {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         rules.admitted()
             && dependencies.iter().all(|s| {
-                rules.predicate(asked.policy, asked.cluster, class, node, *s, capacity).is_ok()
+                rules.predicate(inputs.policy, inputs.cluster, class, node, *s, capacity).is_ok()
             })
     }
 
@@ -182,18 +184,23 @@ impl Candidates {
     }
 
     /// The scores of these nodes, normalised over them.
-    pub(crate) fn scores(&self, asked: Asked<'_>, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
+    pub(crate) fn scores(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+    ) -> Vec<i64> {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         let mut total = vec![0; nodes.len()];
         let mut part = vec![0; nodes.len()];
         for (at, term) in rules.terms() {
-            let plugin = asked.policy.plugin(*at);
+            let plugin = inputs.policy.plugin(*at);
             if term.scale == Scale::Joint {
                 part.fill(0);
-                plugin.score_all(asked.cluster, class, nodes, term.id, &mut part);
+                plugin.score_all(inputs.cluster, class, nodes, term.id, &mut part);
             } else {
                 for (score, node) in part.iter_mut().zip(nodes) {
-                    *score = plugin.score(asked.cluster, class, *node, term.id);
+                    *score = plugin.score(inputs.cluster, class, *node, term.id);
                 }
             }
             let largest = part.iter().copied().max().unwrap_or(0);
@@ -206,30 +213,30 @@ impl Candidates {
 
     /// Whether some node, were it empty, could take a task of the class.
     // Parity: see docs/parity.md#a9.
-    pub(crate) fn is_placeable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let request = &asked.cluster.classes.request[class];
-        let allocatable = &asked.cluster.nodes.allocatable;
-        let mut nodes = self.eligible(asked.cluster, class).nodes().iter();
+        let request = &inputs.cluster.classes.request[class];
+        let allocatable = &inputs.cluster.nodes.allocatable;
+        let mut nodes = self.eligible(inputs.cluster, class).nodes().iter();
         rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
     }
 
     /// Why a task of the class fits nowhere now: for each node, the first rule that refuses it.
-    pub(crate) fn explain(&mut self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
-        self.prepare(asked, class);
+    pub(crate) fn explain(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
+        self.prepare(inputs, class);
         if let Some((seen, report)) = &self.reports[class]
-            && *seen == asked.touched.len()
+            && *seen == inputs.touched.len()
         {
             return report.clone();
         }
-        let report = self.fresh_report(asked, class);
-        self.reports[class] = Some((asked.touched.len(), report.clone()));
+        let report = self.fresh_report(inputs, class);
+        self.reports[class] = Some((inputs.touched.len(), report.clone()));
         report
     }
 
-    fn fresh_report(&self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
-        let cluster = asked.cluster;
+    fn fresh_report(&self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
+        let cluster = inputs.cluster;
         let n_nodes = cluster.nodes.facts.len();
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         if let Err(reason) = &rules.admission {
@@ -242,7 +249,7 @@ impl Candidates {
             let refusal = Dependency::ALL
                 .into_iter()
                 .filter_map(|dependency| {
-                    let policy = asked.policy;
+                    let policy = inputs.policy;
                     rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
                 })
                 .min();
@@ -273,15 +280,15 @@ impl Candidates {
     }
 
     /// Whether an index can follow every answer about the class.
-    pub(crate) fn is_indexable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_indexable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
     }
 
     /// Whether free resources alone decide where the class may go, once the rules of
     /// [`Dependency::Class`] have passed.
-    pub(crate) fn needs_only_resources(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn needs_only_resources(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
         let dependencies = rules.dependencies();
         rules.admitted()
@@ -290,8 +297,8 @@ impl Candidates {
     }
 
     /// Whether a placement elsewhere can change where the class may go.
-    pub(crate) fn is_open_to_change(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
         rules.dependencies().has(Dependency::Cluster)
     }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::yaml::{self, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
 
-use crate::policy::{Question, Questions};
+use crate::policy::{ExtensionPoint, ExtensionPoints};
 
 /// A scheduler configuration whose names are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct Conf {
 pub struct PluginConf {
     /// Its name.
     pub name: String,
-    /// The questions it is asked.
-    pub questions: Questions,
+    /// The extension points at which it is called.
+    pub extension_points: ExtensionPoints,
     /// Its arguments.
     pub arguments: Arguments,
 }
@@ -47,7 +47,11 @@ pub struct PluginConf {
 impl PluginConf {
     /// A plugin that is asked everything and has no arguments.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), questions: Questions::ALL, arguments: Arguments::default() }
+        Self {
+            name: name.to_owned(),
+            extension_points: ExtensionPoints::ALL,
+            arguments: Arguments::default(),
+        }
     }
 }
 
@@ -244,11 +248,11 @@ impl Reader<'_> {
             }
             found
         });
-        let mut questions = Questions::ALL;
-        for question in Question::ALL {
-            let enabled = plugin.get(question.key()).and_then(|flag| flag.bool());
+        let mut extension_points = ExtensionPoints::ALL;
+        for point in ExtensionPoint::ALL {
+            let enabled = plugin.get(point.key()).and_then(|flag| flag.bool());
             if enabled == Some(false) {
-                questions = questions.without(question);
+                extension_points = extension_points.without(point);
             }
         }
         let arguments = plugin.get("arguments").and_then(Cursor::mapping);
@@ -257,9 +261,9 @@ impl Reader<'_> {
             _ => Arguments::default(),
         };
         let mut known = vec!["name", "arguments"];
-        known.extend(Question::ALL.map(Question::key));
+        known.extend(ExtensionPoint::ALL.map(ExtensionPoint::key));
         self.warn_of_rest(plugin, &known);
-        Some(PluginConf { name: name?.name.to_owned(), questions, arguments })
+        Some(PluginConf { name: name?.name.to_owned(), extension_points, arguments })
     }
 
     fn arguments(&self, plugin: &PluginSpec, mut map: MapReader<'_>) -> Arguments {
@@ -412,9 +416,9 @@ mod tests {
         let text = "actions: ' allocate , backfill'\ntiers: [{plugins: [{name: gang, enableJobReady: false}]}]";
         let conf = parse(text, &CATALOG).expect("a good configuration").conf;
         assert_eq!(conf.actions, ["allocate", "backfill"]);
-        let questions = conf.tiers[0][0].questions;
-        assert!(!questions.has(Question::JobReady));
-        assert!(questions.has(Question::JobOrder));
+        let extension_points = conf.tiers[0][0].extension_points;
+        assert!(!extension_points.has(ExtensionPoint::JobReady));
+        assert!(extension_points.has(ExtensionPoint::JobOrder));
     }
 
     #[test]

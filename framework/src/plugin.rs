@@ -1,4 +1,4 @@
-//! The questions a cycle asks of plugins.
+//! The interface of a plugin: the extension points of a cycle.
 //!
 //! A plugin is one policy. It is told things with `&mut self` and asked things with `&self`: a
 //! policy cannot change while it is being asked. Every question has a default that means "no
@@ -309,7 +309,8 @@ pub struct QueueShares {
 /// # let class = ClassIdx::new(0);
 /// let thrift = |limit| {
 ///     let plugin: Box<dyn Plugin> = Box::new(Thrift { limit });
-///     Policy { tiers: vec![vec![Enabled { plugin, questions: Questions::ALL }]] }
+///     let extension_points = ExtensionPoints::ALL;
+///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]] }
 /// };
 /// let mut session = Session::open(cluster.clone(), thrift(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));

@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    candidates::{Asked, Candidates, Choice, Search},
+    candidates::{Candidates, Choice, Inputs, Search},
     milestone::Milestone,
     plugin::{Capacity, Change, OrderScope, Proposal},
     policy::Policy,
@@ -192,8 +192,8 @@ impl Session {
     /// Whether free resources alone decide where the class may go, once the rules of
     /// [`crate::plugin::Dependency::Class`] have passed.
     pub fn needs_only_resources(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.needs_only_resources(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.needs_only_resources(inputs, class)
     }
 
     /// What must stay idle while room is lent, by dimension.
@@ -232,66 +232,66 @@ impl Session {
 
     /// The best node for a task of the class where it fits into this capacity.
     pub fn best_node_in(&mut self, class: ClassIdx, capacity: Capacity) -> Option<Choice> {
-        let (candidates, asked) = self.ask();
-        let node = candidates.best(asked, class, capacity)?;
+        let (candidates, inputs) = self.query();
+        let node = candidates.best(inputs, class, capacity)?;
         Some(Choice { node, capacity })
     }
 
     /// Whether a task of the class fits on the node.
     pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, capacity: Capacity) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.fits(asked, class, node, capacity)
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.fits(inputs, class, node, capacity)
     }
 
     /// Whether the rules that no placement can change let the class onto the node.
     pub fn is_eligible(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.is_eligible(asked.cluster, class, node)
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.is_eligible(inputs.cluster, class, node)
     }
 
     /// The scores of these nodes for the class, normalised over them.
     pub fn scores(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.scores(asked, class, nodes)
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.scores(inputs, class, nodes)
     }
 
     /// Whether some node, were it empty, could take a task of the class.
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_placeable(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_placeable(inputs, class)
     }
 
     /// Whether a placement elsewhere can change where the class may go.
     pub fn is_open_to_change(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_open_to_change(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_open_to_change(inputs, class)
     }
 
     /// Whether an index can follow where the class may go; otherwise every node is asked each time.
     pub fn is_indexable(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_indexable(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_indexable(inputs, class)
     }
 
     /// Why a task of the class fits nowhere now.
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
-        let (candidates, asked) = self.ask();
-        candidates.explain(asked, class)
+        let (candidates, inputs) = self.query();
+        candidates.explain(inputs, class)
     }
 
-    /// For a question whose answer is remembered together with how much of the log it reflects.
-    fn ask(&mut self) -> (&mut Candidates, Asked<'_>) {
+    /// For a query whose answer is stored together with the length of the log it reflects.
+    fn query(&mut self) -> (&mut Candidates, Inputs<'_>) {
         self.log.read.nodes = self.log.nodes.len();
-        self.ask_unread()
+        self.query_unread()
     }
 
-    fn ask_unread(&mut self) -> (&mut Candidates, Asked<'_>) {
-        let asked =
-            Asked { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
-        (&mut self.candidates, asked)
+    fn query_unread(&mut self) -> (&mut Candidates, Inputs<'_>) {
+        let inputs =
+            Inputs { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
+        (&mut self.candidates, inputs)
     }
 
     /// Notes that a job had a turn.

@@ -20,7 +20,7 @@ pub mod proportion;
 use kube_batch_framework::{
     conf::{ArgumentKind, ArgumentSpec, Arguments, Catalog, Conf, PluginConf, PluginSpec},
     plugin::Plugin,
-    policy::{Enabled, Policy},
+    policy::{ConfiguredPlugin, Policy},
 };
 
 use self::{
@@ -115,11 +115,11 @@ const fn weight(key: &'static str, default: i64, about: &'static str) -> Argumen
 ///
 /// If it names a plugin that is not in the [`CATALOG`]: a [`Conf`] that was read never does.
 pub fn policy(conf: &Conf) -> Policy {
-    let enabled = |conf: &PluginConf| Enabled {
+    let configured = |conf: &PluginConf| ConfiguredPlugin {
         plugin: plugin(&conf.name, &conf.arguments).expect("a configuration names known plugins"),
-        questions: conf.questions,
+        extension_points: conf.extension_points,
     };
-    Policy { tiers: conf.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
+    Policy { tiers: conf.tiers.iter().map(|tier| tier.iter().map(configured).collect()).collect() }
 }
 
 /// The plugin of a name, if there is one.

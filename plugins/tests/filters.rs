@@ -17,7 +17,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     candidates::Search,
     plugin::{Capacity, Dependency, Plugin, Scale},
-    policy::{Enabled, Policy, Questions},
+    policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
 };
 use kube_batch_plugins::{
@@ -391,8 +391,9 @@ fn session(cluster: Cluster) -> Session {
         Box::new(Predicates::new(PredicatesArguments::default())),
         Box::new(NodeOrder::new(weights)),
     ];
-    let enabled = plugins.map(|plugin| Enabled { plugin, questions: Questions::ALL });
-    Session::open(cluster, Policy { tiers: vec![enabled.into()] }, Search::default())
+    let configured =
+        plugins.map(|plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL });
+    Session::open(cluster, Policy { tiers: vec![configured.into()] }, Search::default())
 }
 
 /// Compares the sentence for a pod that fits nowhere, all rules and room together.

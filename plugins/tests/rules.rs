@@ -15,7 +15,7 @@ use kube_batch_framework::{
     candidates::Search,
     conf::Arguments,
     plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
-    policy::{Enabled, Policy, Questions},
+    policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
 };
 use kube_batch_plugins::{
@@ -309,8 +309,9 @@ fn a_plugin_that_says_nothing_is_slow_and_right() {
         if silent {
             plugins.push(Box::new(Silent));
         }
-        let enabled = |plugin| Enabled { plugin, questions: Questions::ALL };
-        let policy = Policy { tiers: vec![plugins.into_iter().map(enabled).collect()] };
+        let configured =
+            |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
+        let policy = Policy { tiers: vec![plugins.into_iter().map(configured).collect()] };
         let mut session = Session::open(cluster.clone(), policy, Search::Index);
         assert_eq!(session.is_indexable(class), !silent);
         session.best_node(class).map(|best| best.node)

@@ -7,7 +7,7 @@ use kube_batch_api::{
     reason::Unfit,
 };
 
-use super::Asked;
+use super::Inputs;
 use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 
@@ -82,11 +82,11 @@ pub(crate) struct Eligibility {
 }
 
 impl Eligibility {
-    pub(super) fn new(asked: Asked<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
-        let all = asked.cluster.nodes.facts.ids();
+    pub(super) fn new(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
+        let all = inputs.cluster.nodes.facts.ids();
         let has: Vec<bool> = if rules.dependencies().has(Dependency::Class) {
             all.map(|node| {
-                let (policy, cluster) = (asked.policy, asked.cluster);
+                let (policy, cluster) = (inputs.policy, inputs.cluster);
                 rules
                     .predicate(policy, cluster, class, node, Dependency::Class, Capacity::Idle)
                     .is_ok()
