@@ -65,8 +65,8 @@ fn fair_pass(
 }
 
 fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
-    let held_back = session.held_back();
-    let mut lending = Lending { idle: session.cluster().total_idle(), held_back };
+    let reserved = session.reserved();
+    let mut lending = Lending { idle: session.cluster().total_idle(), reserved };
     while let Some(queue) = turns.next_queue(session) {
         if let Some(job) = turns.next_job(session, queue) {
             if turn(session, job, waiting, &mut Budget::Lent(&mut lending)) {

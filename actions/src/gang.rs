@@ -33,11 +33,11 @@ impl Budget<'_> {
         }
     }
 
-    /// Whether the request fits into what is idle, but not into what may be lent of it.
-    fn withholds(&self, request: &Request) -> bool {
+    /// Whether the request fits into what is idle, but not without using reserved resources.
+    fn would_use_reserved(&self, request: &Request) -> bool {
         match self {
             Budget::All => false,
-            Budget::Lent(lending) => lending.withholds(request),
+            Budget::Lent(lending) => lending.would_use_reserved(request),
         }
     }
 
@@ -59,10 +59,10 @@ impl Budget<'_> {
 /// What may still be lent.
 #[derive(Debug)]
 pub(crate) struct Lending {
-    /// Idle in the whole cluster and promised to nobody, as moves of this pass leave it.
+    /// What is idle in the whole cluster and not nominated, after the moves of this pass.
     pub(crate) idle: Row,
     /// What must stay idle, by dimension.
-    pub(crate) held_back: Row,
+    pub(crate) reserved: Row,
 }
 
 /// The tasks of a job that wait for their turn in one action, in task order.
@@ -169,7 +169,7 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     for task in statement.promised() {
         let cluster = statement.session().cluster();
         let class = cluster.tasks.class[task];
-        if unfit.contains(&class) || budget.withholds(cluster.request(task)) {
+        if unfit.contains(&class) || budget.would_use_reserved(cluster.request(task)) {
             continue;
         }
         if statement.allocate_promised(task) {
@@ -229,8 +229,8 @@ fn place_one(
     if let Err(dim) = session.within_capability(task, &[]) {
         return Placed::No(Failure::Capability(dim));
     }
-    if budget.withholds(session.cluster().request(task)) {
-        return Placed::No(Failure::HeldBack);
+    if budget.would_use_reserved(session.cluster().request(task)) {
+        return Placed::No(Failure::Reserved);
     }
     let choice = match budget {
         Budget::All if !only_now => session.best_node(class),
@@ -249,12 +249,12 @@ fn place_one(
 }
 
 impl Lending {
-    /// Whether the room is there, but not for lending. Where less than the request is left in the
-    /// whole cluster, it fits on no node.
-    fn withholds(&self, request: &Request) -> bool {
+    /// Whether the request fits into what is idle, but would use resources that are reserved. A
+    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
+    fn would_use_reserved(&self, request: &Request) -> bool {
         request.shared().any(|(dim, amount)| {
             let left = self.idle[dim] - amount;
-            (0..self.held_back[dim]).contains(&left)
+            (0..self.reserved[dim]).contains(&left)
         })
     }
 

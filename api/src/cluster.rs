@@ -62,7 +62,7 @@ pub struct Nodes {
     /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
     /// Tasks that were on each node when the cycle began, ascending.
-    pub residents: Column<NodeIdx, Vec<TaskIdx>>,
+    pub tasks: Column<NodeIdx, Vec<TaskIdx>>,
 }
 
 impl Nodes {

@@ -120,7 +120,7 @@ fn charge(cluster: &mut Cluster) {
         cluster.book(task);
         let Placement { status, node } = cluster.tasks.placement[task];
         if let Some(node) = node.filter(|_| status.is_on_node()) {
-            cluster.nodes.residents[node].push(task);
+            cluster.nodes.tasks[node].push(task);
         }
     }
 }
@@ -369,7 +369,7 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
         releasing: zero.clone(),
         pipelined: zero.clone(),
         used: zero,
-        residents: Column::filled(Vec::new(), n_nodes),
+        tasks: Column::filled(Vec::new(), n_nodes),
     }
 }
 

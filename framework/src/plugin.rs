@@ -118,26 +118,28 @@ impl Scale {
     }
 }
 
-/// What a plugin says about one possible victim.
+/// A plugin's answer about one possible victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// No opinion.
+pub enum Vote {
+    /// No opinion: the other plugins decide.
     Abstain,
-    /// It may go.
-    Allow,
-    /// It stays.
-    Deny,
+    /// The victim may be evicted.
+    Permit,
+    /// The victim must not be evicted.
+    Reject,
 }
 
-/// One victim for one task.
+/// The proposal to evict one task for another.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
-    /// The task that would get the room.
-    pub taker: TaskIdx,
-    /// The task that would have to go.
+    /// The task that would get the resources: the preemptor, or the reclaimer if the victim is of
+    /// another queue.
+    pub preemptor: TaskIdx,
+    /// The task that would be evicted.
     pub victim: TaskIdx,
-    /// Victims taken before it, to be counted as gone. The cluster still shows them in their place.
-    pub gone: &'a [TaskIdx],
+    /// Tasks already evicted in this dry run. The cluster still shows them as running, so a plugin
+    /// that counts tasks or resources subtracts them.
+    pub evicted: &'a [TaskIdx],
 }
 
 /// A task moved.
@@ -208,8 +210,8 @@ pub struct QueueShares {
 ///   all classes of the same constraints, whatever their request.
 /// - `job_pipelined` holds exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
 ///   A plugin that answers one of the three answers all.
-/// - [`Proposal::gone`] and the `gone` of other questions are still shown in their place: a plugin
-///   that counts subtracts them.
+/// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
+///   other methods, as running: a plugin that counts subtracts them.
 ///
 /// A plugin is told everything and its state is kept up whatever is switched off in the
 /// configuration.
@@ -290,7 +292,7 @@ pub struct QueueShares {
 /// #         releasing: ledger(),
 /// #         pipelined: ledger(),
 /// #         used: ledger(),
-/// #         residents: nodes.iter().map(|_| Vec::new()).collect(),
+/// #         tasks: nodes.iter().map(|_| Vec::new()).collect(),
 /// #         facts: nodes.into_iter().map(Into::into).collect(),
 /// #     },
 /// #     queues: Default::default(),
@@ -460,14 +462,14 @@ pub trait Plugin: Send {
 
     // Asked about victims.
 
-    /// Whether a victim may go for a task of the same queue.
-    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
-        Verdict::Abstain
+    /// Whether the victim may be evicted for a task of the same queue.
+    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
+        Vote::Abstain
     }
 
-    /// Whether a victim may go for a task of another queue.
-    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
-        Verdict::Abstain
+    /// Whether the victim may be evicted for a task of another queue.
+    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
+        Vote::Abstain
     }
 
     // Asked about shares.
@@ -477,7 +479,8 @@ pub trait Plugin: Send {
         false
     }
 
-    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
+    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
+    /// `evicted` are evicted.
     ///
     /// # Errors
     ///
@@ -491,16 +494,16 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// What must stay idle while room is lent, given what the waiting tasks of each queue could
-    /// place on an empty cluster. `None` if the policy does not care.
-    fn held_back(&self, _cluster: &Cluster, _placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+    /// The resources that must stay idle while idle resources are lent to overused queues.
+    /// `placeable` holds, for each queue, what its waiting tasks that fit on an empty cluster
+    /// request. `None` if the policy reserves nothing.
+    fn reserved(&self, _cluster: &Cluster, _placeable: &Column<QueueIdx, Row>) -> Option<Row> {
         None
     }
 
     // Asked for reports.
 
-    /// The largest part of what it deserves that a queue holds, once the tasks in `gone` hold
-    /// nothing.
+    /// The share of a queue, without the tasks in `evicted`.
     fn queue_share(
         &self,
         _cluster: &Cluster,

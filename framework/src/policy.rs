@@ -12,7 +12,7 @@ use kube_batch_api::{
 };
 
 use crate::plugin::{
-    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Verdict,
+    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Vote,
 };
 
 /// The extension points that the configuration can disable for a plugin.
@@ -257,22 +257,22 @@ impl Policy {
     /// not abstain must allow it.
     // Parity: an empty answer is final, see docs/parity.md#p8.
     pub(crate) fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
-        let verdicts = self.tiers.iter().map(|tier| {
+        let votes = self.tiers.iter().map(|tier| {
             unanimous(
                 tier.iter()
                     .filter(|configured| configured.is_enabled_at(ExtensionPoint::Preemptable))
                     .map(|configured| configured.plugin.preemptable(cluster, proposal)),
             )
         });
-        let decided = |verdict: &Verdict| *verdict != Verdict::Abstain;
-        verdicts.into_iter().find(decided) == Some(Verdict::Allow)
+        let decided = |vote: &Vote| *vote != Vote::Abstain;
+        votes.into_iter().find(decided) == Some(Vote::Permit)
     }
 
     /// Every plugin of every tier that does not abstain must allow it.
     // Parity: differs, see docs/parity.md#c1.
     pub(crate) fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
         let plugins = self.enabled(ExtensionPoint::Reclaimable);
-        unanimous(plugins.map(|plugin| plugin.reclaimable(cluster, proposal))) == Verdict::Allow
+        unanimous(plugins.map(|plugin| plugin.reclaimable(cluster, proposal))) == Vote::Permit
     }
 
     /// One plugin suffices. Cannot be disabled.
@@ -285,17 +285,17 @@ impl Policy {
         &self,
         cluster: &Cluster,
         task: TaskIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Result<(), Dim> {
-        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, gone))
+        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, evicted))
     }
 
     /// The largest answer in each dimension.
-    pub(crate) fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Row {
+    pub(crate) fn reserved(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Row {
         let mut most = Row::zero(cluster.dimensions.len());
-        for held in self.all().filter_map(|plugin| plugin.held_back(cluster, placeable)) {
+        for reserved in self.all().filter_map(|plugin| plugin.reserved(cluster, placeable)) {
             for dim in cluster.dimensions.ids() {
-                most[dim] = most[dim].max(held[dim]);
+                most[dim] = most[dim].max(reserved[dim]);
             }
         }
         most
@@ -305,9 +305,9 @@ impl Policy {
         &self,
         cluster: &Cluster,
         queue: QueueIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Share {
-        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, gone));
+        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, evicted));
         known.unwrap_or(Share::ZERO)
     }
 
@@ -324,11 +324,11 @@ impl Policy {
     }
 }
 
-/// Deny if any denies, else allow if any allows, else abstain.
-fn unanimous(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    verdicts.fold(Verdict::Abstain, |so_far, verdict| match (so_far, verdict) {
-        (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
-        (Verdict::Allow, _) | (_, Verdict::Allow) => Verdict::Allow,
-        (Verdict::Abstain, Verdict::Abstain) => Verdict::Abstain,
+/// Rejects if any plugin rejects, else permits if any permits, else abstains.
+fn unanimous(votes: impl Iterator<Item = Vote>) -> Vote {
+    votes.fold(Vote::Abstain, |so_far, vote| match (so_far, vote) {
+        (Vote::Reject, _) | (_, Vote::Reject) => Vote::Reject,
+        (Vote::Permit, _) | (_, Vote::Permit) => Vote::Permit,
+        (Vote::Abstain, Vote::Abstain) => Vote::Abstain,
     })
 }

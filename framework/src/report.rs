@@ -29,8 +29,8 @@ pub enum Failure {
     Unfit(FitReport),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
-    /// The room it fits into is kept for queues that deserve it.
-    HeldBack,
+    /// The idle resources it fits into are reserved for other queues.
+    Reserved,
 }
 
 /// All a cycle has to say.
@@ -290,7 +290,7 @@ fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, St
     }
     let reason = match session.failure(job) {
         Some(Failure::Capability(_)) => "QueueCapability",
-        Some(Failure::Unfit(_) | Failure::HeldBack) | None => "NotEnoughResources",
+        Some(Failure::Unfit(_) | Failure::Reserved) | None => "NotEnoughResources",
     };
     let n_tasks = cluster.jobs.tasks[job].len();
     let why = failure_text(session, job);
@@ -324,7 +324,7 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
             queue(),
             cluster.dimensions.name(*dim)
         ),
-        Some(Failure::HeldBack) => format!(
+        Some(Failure::Reserved) => format!(
             "queue \"{}\" holds what it deserves, and what is idle is kept for queues that hold less",
             queue()
         ),

@@ -165,26 +165,27 @@ impl Session {
         self.policy.overused(&self.cluster, queue)
     }
 
-    /// The part of what it deserves that a queue holds, once the tasks in `gone` hold nothing.
-    pub fn queue_share(&self, queue: QueueIdx, gone: &[TaskIdx]) -> Share {
-        self.policy.queue_share(&self.cluster, queue, gone)
+    /// The share of a queue, without the tasks in `evicted`.
+    pub fn queue_share(&self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
+        self.policy.queue_share(&self.cluster, queue, evicted)
     }
 
-    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
+    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
+    /// `evicted` are evicted.
     ///
     /// # Errors
     ///
     /// The dimension whose hard limit would be exceeded.
-    pub fn within_capability(&self, task: TaskIdx, gone: &[TaskIdx]) -> Result<(), Dim> {
-        self.policy.within_capability(&self.cluster, task, gone)
+    pub fn within_capability(&self, task: TaskIdx, evicted: &[TaskIdx]) -> Result<(), Dim> {
+        self.policy.within_capability(&self.cluster, task, evicted)
     }
 
-    /// Whether a victim may go for a task of the same queue.
+    /// Whether the victim may be evicted for a task of the same queue.
     pub fn preemptable(&self, proposal: &Proposal<'_>) -> bool {
         self.policy.preemptable(&self.cluster, proposal)
     }
 
-    /// Whether a victim may go for a task of another queue.
+    /// Whether the victim may be evicted for a task of another queue.
     pub fn reclaimable(&self, proposal: &Proposal<'_>) -> bool {
         self.policy.reclaimable(&self.cluster, proposal)
     }
@@ -196,8 +197,8 @@ impl Session {
         candidates.needs_only_resources(inputs, class)
     }
 
-    /// What must stay idle while room is lent, by dimension.
-    pub fn held_back(&mut self) -> Row {
+    /// The resources that must stay idle while idle resources are lent, by dimension.
+    pub fn reserved(&mut self) -> Row {
         let width = self.cluster.dimensions.len();
         let mut placeable: Column<QueueIdx, Row> =
             Column::filled(Row::zero(width), self.cluster.queues.facts.len());
@@ -219,7 +220,7 @@ impl Session {
                 }
             }
         }
-        self.policy.held_back(&self.cluster, &placeable)
+        self.policy.reserved(&self.cluster, &placeable)
     }
 
     /// The best node for a task of the class, a node where it fits now before one where it must wait.

@@ -6,7 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
 
 /// Priority classes whose pods stay.
 const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -30,23 +30,23 @@ impl Plugin for Conformance {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
     }
 }
 
-fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Verdict {
+fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Vote {
     let facts = &cluster.tasks.facts[victim];
     let class = facts.priority_class.as_deref();
     if class.is_some_and(|class| PROTECTED_CLASSES.contains(&class))
         || &*facts.key.namespace == PROTECTED_NAMESPACE
     {
-        Verdict::Deny
+        Vote::Reject
     } else {
-        Verdict::Allow
+        Vote::Permit
     }
 }

@@ -16,7 +16,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx},
     resource::{Ledger, Request, Row, Share},
 };
-use kube_batch_framework::plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Verdict};
+use kube_batch_framework::plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -91,20 +91,21 @@ impl Plugin for Drf {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, gone } = *proposal;
-        let (Some(own), Some(other)) = (cluster.tasks.job[taker], cluster.tasks.job[victim]) else {
-            return Verdict::Deny;
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, evicted } = *proposal;
+        let (Some(own), Some(other)) = (cluster.tasks.job[preemptor], cluster.tasks.job[victim])
+        else {
+            return Vote::Reject;
         };
         if own == other {
             // Both sides of the comparison are the same job after the exchange.
-            return Verdict::Allow;
+            return Vote::Permit;
         }
-        let leaving = gone.iter().chain([&victim]);
-        let of_other = leaving.filter(|task| cluster.tasks.job[**task] == Some(other));
-        let gained = self.share_with(own, [cluster.request(taker)], 1);
+        let released = evicted.iter().chain([&victim]);
+        let of_other = released.filter(|task| cluster.tasks.job[**task] == Some(other));
+        let gained = self.share_with(own, [cluster.request(preemptor)], 1);
         let lost = self.share_with(other, of_other.map(|task| cluster.request(*task)), -1);
-        if gained <= lost { Verdict::Allow } else { Verdict::Deny }
+        if gained <= lost { Vote::Permit } else { Vote::Reject }
     }
 
     fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {

@@ -15,7 +15,7 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
     reason::JobProblem,
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -57,11 +57,11 @@ impl Plugin for Gang {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         can_spare(cluster, proposal)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         can_spare(cluster, proposal)
     }
 
@@ -70,12 +70,13 @@ impl Plugin for Gang {
     }
 }
 
-/// Whether the victim's job can lose one more task, with earlier victims gone.
-fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+/// Whether the victim's job can lose one more task than it has lost already.
+fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];
-    let Some(job) = job_of(proposal.victim) else { return Verdict::Deny };
-    let gone = proposal.gone.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
+    let Some(job) = job_of(proposal.victim) else { return Vote::Reject };
+    let n_evicted =
+        proposal.evicted.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
     let min = cluster.jobs.min_available[job];
-    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + gone;
-    if spare { Verdict::Allow } else { Verdict::Deny }
+    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + n_evicted;
+    if spare { Vote::Permit } else { Vote::Reject }
 }

@@ -13,7 +13,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Verdict};
+use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -40,16 +40,16 @@ impl Plugin for Priority {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, .. } = *proposal;
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, .. } = *proposal;
         let (tasks, jobs) = (&cluster.tasks, &cluster.jobs);
-        let lower = match (tasks.job[taker], tasks.job[victim]) {
+        let lower = match (tasks.job[preemptor], tasks.job[victim]) {
             (Some(own), Some(other)) if own == other => {
-                tasks.priority[victim] < tasks.priority[taker]
+                tasks.priority[victim] < tasks.priority[preemptor]
             }
             (Some(own), Some(other)) => jobs.priority[other] < jobs.priority[own],
             (None, _) | (_, None) => false,
         };
-        if lower { Verdict::Allow } else { Verdict::Deny }
+        if lower { Vote::Permit } else { Vote::Reject }
     }
 }

@@ -24,7 +24,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::plugin::{
-    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Verdict,
+    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote,
 };
 
 /// The plugin.
@@ -55,9 +55,15 @@ impl Proportion {
         Share::of(self.allocated[queue][dim.at()], self.deserved[queue][dim.at()])
     }
 
-    /// What a queue holds of a resource once the tasks in `gone` hold nothing.
-    fn held_without(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim, gone: &[TaskIdx]) -> i64 {
-        let of_queue = gone.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
+    /// What a queue holds of a resource, without the tasks in `evicted`.
+    fn held_without(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        dim: Dim,
+        evicted: &[TaskIdx],
+    ) -> i64 {
+        let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
         let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
         self.allocated[queue][dim.at()] - lost
     }
@@ -205,15 +211,15 @@ impl Plugin for Proportion {
         Dependencies::NONE
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, gone } = *proposal;
-        let Some(queue) = cluster.queue_of(victim) else { return Verdict::Deny };
-        let wanted = cluster.request(taker);
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, evicted } = *proposal;
+        let Some(queue) = cluster.queue_of(victim) else { return Vote::Reject };
+        let wanted = cluster.request(preemptor);
         let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
-            let left = self.held_without(cluster, queue, dim, gone) - amount;
+            let left = self.held_without(cluster, queue, dim, evicted) - amount;
             wanted.get(dim) > 0 && left >= self.deserved[queue][dim.at()]
         });
-        if keeps_its_part { Verdict::Allow } else { Verdict::Deny }
+        if keeps_its_part { Vote::Permit } else { Vote::Reject }
     }
 
     fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {
@@ -235,36 +241,41 @@ impl Plugin for Proportion {
         &self,
         cluster: &Cluster,
         task: TaskIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Result<(), Dim> {
         let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
         let request = cluster.request(task);
         let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
             let amount = request.get(*dim);
-            amount > 0 && self.held_without(cluster, queue, *dim, gone) + amount > *limit
+            amount > 0 && self.held_without(cluster, queue, *dim, evicted) + amount > *limit
         });
         exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
     }
 
     // Parity: new, see docs/parity.md#a9.
-    fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Option<Row> {
-        let mut held = Row::zero(cluster.dimensions.len());
+    fn reserved(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+        let mut reserved = Row::zero(cluster.dimensions.len());
         for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
             for dim in &self.shared {
                 let at = dim.at();
                 let missing = self.deserved[queue][at] - self.allocated[queue][at];
-                held[*dim] += missing.min(placeable[queue][*dim]).max(0);
+                reserved[*dim] += missing.min(placeable[queue][*dim]).max(0);
             }
         }
-        Some(held)
+        Some(reserved)
     }
 
-    fn queue_share(&self, cluster: &Cluster, queue: QueueIdx, gone: &[TaskIdx]) -> Option<Share> {
-        if !gone.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
+    fn queue_share(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        evicted: &[TaskIdx],
+    ) -> Option<Share> {
+        if !evicted.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
             return Some(self.share[queue]);
         }
         let parts = self.shared.iter().map(|dim| {
-            let held = self.held_without(cluster, queue, *dim, gone);
+            let held = self.held_without(cluster, queue, *dim, evicted);
             Share::of(held, self.deserved[queue][dim.at()])
         });
         parts.max()
