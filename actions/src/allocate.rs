@@ -27,8 +27,9 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = BTreeMap::new();
-        let mut turns =
-            Turns::new(session, |job| session.has_waiting_tasks(job) || session.has_promises(job));
+        let mut turns = Turns::new(session, |job| {
+            session.has_waiting_tasks(job) || session.has_nominations(job)
+        });
         let overused = fair_pass(session, &mut turns, &mut waiting);
         if !overused.is_empty() {
             for queue in overused {

@@ -29,7 +29,7 @@ impl Action for Backfill {
                 turns.put_back_queue(session, queue);
             }
         }
-        for job in session.jobs_with_held_places() {
+        for job in session.jobs_with_kept_moves() {
             settle(session.statement(job));
         }
     }

@@ -73,8 +73,7 @@ pub(crate) struct Waiting {
     next: usize,
 }
 
-/// A point at which enough places were promised: what is found after it counts only if the job is
-/// ready with it.
+/// The point at which the job was pipelined: later moves stay only if the job becomes ready.
 struct Enough {
     places: Savepoint,
     /// What was left to lend.
@@ -106,7 +105,7 @@ impl Waiting {
     pub(crate) fn place(&mut self, statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
         let one_task = statement.is_ready();
         let mut unfit: Vec<ClassIdx> = Vec::new();
-        // A job that is promised enough already keeps that, and no more.
+        // A job that is pipelined already keeps its places, and no more.
         let mut enough =
             (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, budget));
         let start = self.next;
@@ -116,7 +115,8 @@ impl Waiting {
             if unfit.contains(&class) || !statement.session().cluster().is_waiting(task) {
                 continue;
             }
-            // Promised room does not make a job ready: once enough is promised, only idle room can.
+            // Only allocated tasks make a job ready, so once it is pipelined, only what is idle
+            // helps.
             match place_one(statement, task, class, budget, enough.is_some()) {
                 Placed::Yes(capacity) => {
                     let n_unfit = unfit.len();
@@ -162,17 +162,17 @@ impl Waiting {
     }
 }
 
-/// Gives idle room to tasks that were promised room in an earlier cycle and still wait for it.
+/// Allocates tasks that were nominated in an earlier cycle, if they fit into what is idle now.
 // Parity: where a task fits now is preferred to where it must wait, see docs/parity.md#a3.
 pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
     let mut unfit: Vec<ClassIdx> = Vec::new();
-    for task in statement.promised() {
+    for task in statement.nominated() {
         let cluster = statement.session().cluster();
         let class = cluster.tasks.class[task];
         if unfit.contains(&class) || budget.would_use_reserved(cluster.request(task)) {
             continue;
         }
-        if statement.allocate_promised(task) {
+        if statement.allocate_nominated(task) {
             budget.take(statement.session().cluster().request(task));
         } else {
             unfit.push(class);

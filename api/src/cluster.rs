@@ -192,7 +192,7 @@ impl StatusCounts {
         self.sum(TaskStatus::is_valid)
     }
 
-    /// Tasks that are promised a place.
+    /// Tasks that are nominated for a node.
     pub fn pipelined(&self) -> u32 {
         self.of(TaskStatus::Pipelined)
     }
@@ -215,7 +215,7 @@ pub struct Tasks {
     pub gated: Column<TaskIdx, bool>,
     /// Where it stands.
     pub placement: Column<TaskIdx, Placement>,
-    /// The node it was promised in an earlier cycle, if it waits and that node is there.
+    /// The node for which it was nominated in an earlier cycle, if it waits and the node exists.
     pub nominated: Column<TaskIdx, Option<NodeIdx>>,
 }
 
@@ -423,7 +423,7 @@ impl Cluster {
                 }
             }
         }
-        for node in self.broken_promises() {
+        for node in self.over_committed_nodes() {
             violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
         }
         for job in self.jobs.key.ids() {
@@ -434,9 +434,9 @@ impl Cluster {
         violations
     }
 
-    /// Nodes on which this cycle has given away or promised more than there is. A node that the
-    /// world has over-committed may stay so, but nothing may be added in the dimensions it lacks.
-    fn broken_promises(&self) -> Vec<NodeIdx> {
+    /// Nodes on which this cycle has allocated or nominated more than there is. A node that others
+    /// have over-committed may stay so, but nothing may be added in the dimensions it lacks.
+    fn over_committed_nodes(&self) -> Vec<NodeIdx> {
         let mut given: Column<NodeIdx, Vec<Dim>> =
             Column::filled(Vec::new(), self.nodes.facts.len());
         for (task, at) in self.tasks.placement.iter() {
@@ -471,8 +471,8 @@ pub enum Violation {
         /// The job.
         job: JobKey,
     },
-    /// More was given away or promised than there is.
-    #[error("more is promised on node {node} than there is")]
+    /// More was allocated or nominated than there is.
+    #[error("more is nominated on node {node} than there is")]
     OverCommitted {
         /// The node.
         node: Name,

@@ -380,7 +380,7 @@ pub trait Plugin: Send {
         true
     }
 
-    /// Whether the job will be ready once the tasks it was promised room for have it.
+    /// Whether the job will be ready once the resources of its pipelined tasks are released.
     fn job_pipelined(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }

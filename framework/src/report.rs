@@ -104,7 +104,7 @@ pub struct JobReport {
     pub failed: u32,
     /// Tasks that wait, those with scheduling gates aside.
     pub pending: u32,
-    /// Tasks it lacks to its minimum, places that are only held not counted.
+    /// Tasks it lacks to its minimum, not counting places that are only kept.
     pub lacking: u32,
     /// Why it cannot start, if so: a word for machines and a sentence for people.
     pub unschedulable: Option<(&'static str, String)>,
@@ -250,12 +250,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
 /// Tasks of a job that are not to be bound and should know why.
 fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
-    let held: BTreeSet<TaskIdx> =
-        session.held.get(&job).into_iter().flatten().map(Move::task).collect();
+    let kept: BTreeSet<TaskIdx> =
+        session.kept.get(&job).into_iter().flatten().map(Move::task).collect();
     let waits = |task: &TaskIdx| match cluster.status(*task) {
         TaskStatus::Pending => cluster.is_waiting(*task),
         TaskStatus::Pipelined => true,
-        TaskStatus::Allocated => held.contains(task),
+        TaskStatus::Allocated => kept.contains(task),
         TaskStatus::Binding
         | TaskStatus::Bound
         | TaskStatus::Running
@@ -270,10 +270,10 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 /// Tasks a job lacks to its minimum.
 fn lacking(session: &Session, job: JobIdx) -> u32 {
     let cluster = session.cluster();
-    // Places that are only held start nothing, so they leave the job as unready as it was.
-    let held = session.held.get(&job).into_iter().flatten();
-    let n_held = held.filter(|made| !made.is_promise()).count() as u32;
-    let ready = cluster.jobs.counts[job].ready() - n_held;
+    // Places that are only kept start nothing, so they leave the job as unready as it was.
+    let kept = session.kept.get(&job).into_iter().flatten();
+    let n_kept = kept.filter(|made| !made.is_pipeline()).count() as u32;
+    let ready = cluster.jobs.counts[job].ready() - n_kept;
     cluster.jobs.min_available[job].saturating_sub(ready)
 }
 

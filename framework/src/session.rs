@@ -31,8 +31,8 @@ pub struct Session {
     candidates: Candidates,
     log: Log,
     pub(crate) decisions: Vec<Decision>,
-    /// Places that stand for this cycle without being decided, by job.
-    pub(crate) held: BTreeMap<JobIdx, Vec<Move>>,
+    /// Moves that statements kept without deciding anything, by job.
+    pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
     failures: Column<JobIdx, Option<Failure>>,
     /// Jobs that had a turn.
     tried: Column<JobIdx, bool>,
@@ -98,7 +98,7 @@ impl Session {
             policy,
             log: Log::default(),
             decisions: Vec::new(),
-            held: BTreeMap::new(),
+            kept: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
             tried: Column::filled(false, n_jobs),
             still_to_run: Vec::new(),
@@ -110,9 +110,9 @@ impl Session {
         &self.cluster
     }
 
-    /// Starts a statement for a job; places held for the job become its first moves.
+    /// Starts a statement for a job; the moves kept for the job become its first moves.
     pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
-        let moves = self.held.remove(&job).unwrap_or_default();
+        let moves = self.kept.remove(&job).unwrap_or_default();
         Statement::new(self, job, moves)
     }
 
@@ -150,7 +150,7 @@ impl Session {
         self.policy.job_ready(&self.cluster, job)
     }
 
-    /// Whether the job will be ready once its pipelined tasks have their room.
+    /// Whether the job will be ready once the resources of its pipelined tasks are released.
     pub fn job_pipelined(&self, job: JobIdx) -> bool {
         self.policy.job_pipelined(&self.cluster, job)
     }
@@ -323,21 +323,21 @@ impl Session {
         self.still_to_run.contains(&action)
     }
 
-    /// Whether the task was promised room in an earlier cycle and still waits for it.
-    pub fn is_promised(&self, task: TaskIdx) -> bool {
+    /// Whether the task was nominated in an earlier cycle and is still pipelined.
+    pub fn is_nominated(&self, task: TaskIdx) -> bool {
         self.cluster.tasks.nominated[task].is_some()
             && self.cluster.status(task) == TaskStatus::Pipelined
     }
 
-    /// Whether tasks of the job were promised room in an earlier cycle and still wait for it.
-    pub fn has_promises(&self, job: JobIdx) -> bool {
-        let held = self.held.get(&job).into_iter().flatten();
-        held.map(Move::task).any(|task| self.is_promised(task))
+    /// Whether tasks of the job were nominated in an earlier cycle and are still pipelined.
+    pub fn has_nominations(&self, job: JobIdx) -> bool {
+        let kept = self.kept.get(&job).into_iter().flatten();
+        kept.map(Move::task).any(|task| self.is_nominated(task))
     }
 
-    /// Jobs for which places are held.
-    pub fn jobs_with_held_places(&self) -> Vec<JobIdx> {
-        self.held.keys().copied().collect()
+    /// Jobs with kept moves.
+    pub fn jobs_with_kept_moves(&self) -> Vec<JobIdx> {
+        self.kept.keys().copied().collect()
     }
 
     /// The pod of a task that has a place, and the node, as decisions name them.

@@ -231,7 +231,7 @@ fn what_is_on_its_way_out_counts_in_scores() {
 }
 
 #[test]
-fn a_volume_is_promised_once() {
+fn a_volume_is_chosen_once() {
     let user = |name: &str| {
         pod(name, json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}))
     };
