@@ -6,7 +6,7 @@
 
 use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
-    resource::{Request, Row},
+    resource::{Request, ResourceVector},
 };
 use kube_batch_framework::{
     candidates::Choice,
@@ -26,7 +26,7 @@ pub(crate) enum Budget<'a> {
 
 impl Budget<'_> {
     /// What is left to lend, to come back to.
-    pub(crate) fn idle(&self) -> Option<Row> {
+    pub(crate) fn idle(&self) -> Option<ResourceVector> {
         match self {
             Budget::All => None,
             Budget::Lent(lending) => Some(lending.idle.clone()),
@@ -49,7 +49,7 @@ impl Budget<'_> {
     }
 
     /// Comes back to what was left.
-    pub(crate) fn restore(&mut self, idle: Option<Row>) {
+    pub(crate) fn restore(&mut self, idle: Option<ResourceVector>) {
         if let (Budget::Lent(lending), Some(idle)) = (self, idle) {
             lending.idle = idle;
         }
@@ -60,9 +60,9 @@ impl Budget<'_> {
 #[derive(Debug)]
 pub(crate) struct Lending {
     /// What is idle in the whole cluster and not nominated, after the moves of this pass.
-    pub(crate) idle: Row,
+    pub(crate) idle: ResourceVector,
     /// What must stay idle, by dimension.
-    pub(crate) reserved: Row,
+    pub(crate) reserved: ResourceVector,
 }
 
 /// The tasks of a job that wait for their turn in one action, in task order.
@@ -77,7 +77,7 @@ pub(crate) struct Waiting {
 struct Enough {
     places: Savepoint,
     /// What was left to lend.
-    idle: Option<Row>,
+    idle: Option<ResourceVector>,
 }
 
 impl Enough {

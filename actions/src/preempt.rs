@@ -15,7 +15,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
-    resource::Row,
+    resource::ResourceVector,
 };
 use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
@@ -27,12 +27,12 @@ pub struct Preempt;
 
 /// Victims of other jobs of the queue.
 struct BetweenJobs<'a> {
-    reserved: Option<&'a Row>,
+    reserved: Option<&'a ResourceVector>,
 }
 
 /// Victims of the same job.
 struct InsideJob<'a> {
-    reserved: Option<&'a Row>,
+    reserved: Option<&'a ResourceVector>,
 }
 
 impl Action for Preempt {
@@ -55,8 +55,8 @@ impl Action for Preempt {
 fn reserved_for_others<'a>(
     session: &Session,
     queue: QueueIdx,
-    reserved: &'a Row,
-) -> Option<&'a Row> {
+    reserved: &'a ResourceVector,
+) -> Option<&'a ResourceVector> {
     let is_any = reserved.iter().any(|amount| *amount > 0);
     (is_any && session.overused(queue)).then_some(reserved)
 }
@@ -66,7 +66,7 @@ fn between_jobs(
     turns: &mut Turns,
     node_tasks: &mut NodeTasks,
     queue: QueueIdx,
-    reserved: &Row,
+    reserved: &ResourceVector,
 ) {
     let mut waiting = BTreeMap::new();
     while let Some(job) = turns.next_job(session, queue) {
@@ -78,7 +78,12 @@ fn between_jobs(
 }
 
 // Parity: see docs/parity.md#p7.
-fn inside_jobs(session: &mut Session, node_tasks: &mut NodeTasks, queue: QueueIdx, reserved: &Row) {
+fn inside_jobs(
+    session: &mut Session,
+    node_tasks: &mut NodeTasks,
+    queue: QueueIdx,
+    reserved: &ResourceVector,
+) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.job_order(*l, *r));
@@ -92,7 +97,7 @@ impl VictimPolicy for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn reserved(&self) -> Option<&Row> {
+    fn reserved(&self) -> Option<&ResourceVector> {
         self.reserved
     }
 
@@ -111,7 +116,7 @@ impl VictimPolicy for InsideJob<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn reserved(&self) -> Option<&Row> {
+    fn reserved(&self) -> Option<&ResourceVector> {
         self.reserved
     }
 

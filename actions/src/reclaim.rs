@@ -10,7 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::Row};
+use kube_batch_api::{
+    cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
+};
 use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
 
 use crate::victims::{NodeTasks, VictimPolicy, turn};
@@ -49,7 +51,7 @@ impl VictimPolicy for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
     const SAME_QUEUE: bool = false;
 
-    fn reserved(&self) -> Option<&Row> {
+    fn reserved(&self) -> Option<&ResourceVector> {
         // An overused queue does not reclaim.
         None
     }

@@ -19,7 +19,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
     decision::EvictReason,
-    resource::Row,
+    resource::ResourceVector,
     status::TaskStatus,
 };
 use kube_batch_framework::{
@@ -50,7 +50,7 @@ pub(crate) trait VictimPolicy {
 
     /// The resources that must stay idle for other queues, by dimension, if the queue is overused.
     /// `None` otherwise: the queue may use what it finds.
-    fn reserved(&self) -> Option<&Row>;
+    fn reserved(&self) -> Option<&ResourceVector>;
 }
 
 /// The running tasks on each node, the first victim first. Sorted when first used.
@@ -159,7 +159,12 @@ pub(crate) fn turn<P: VictimPolicy>(
 /// Whether the task, which has just been placed, uses idle resources that are reserved for other
 /// queues. What victims release is not reserved.
 // Parity: as allocate lends, see docs/parity.md#a9.
-fn uses_reserved(session: &Session, task: TaskIdx, idle_before: &Row, reserved: &Row) -> bool {
+fn uses_reserved(
+    session: &Session,
+    task: TaskIdx,
+    idle_before: &ResourceVector,
+    reserved: &ResourceVector,
+) -> bool {
     let idle = session.cluster().total_future_idle();
     let mut amounts = session.cluster().request(task).shared();
     amounts.any(|(dim, _)| idle[dim] < idle_before[dim] && idle[dim] < reserved[dim])

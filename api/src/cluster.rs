@@ -21,7 +21,7 @@ use crate::{
     },
     name::{JobKey, Name, ObjectKey},
     reason::JobProblem,
-    resource::{Dimensions, Ledger, Request, Row},
+    resource::{Dimensions, Ledger, Request, ResourceVector},
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
@@ -72,8 +72,8 @@ impl Nodes {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().all(|(dim, amount)| {
-            let at = dim.at();
-            *amount <= idle[at] && *amount <= idle[at] + releasing[at] - pipelined[at]
+            let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
+            *amount <= idle[*dim] && *amount <= future_idle
         })
     }
 
@@ -81,10 +81,10 @@ impl Nodes {
     pub fn fits_future_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
-        request.amounts().iter().all(|(dim, amount)| {
-            let at = dim.at();
-            *amount <= idle[at] + releasing[at] - pipelined[at]
-        })
+        request
+            .amounts()
+            .iter()
+            .all(|(dim, amount)| *amount <= idle[*dim] + releasing[*dim] - pipelined[*dim])
     }
 
     /// The dimensions in which a request does not fit into what is idle and not nominated.
@@ -92,8 +92,8 @@ impl Nodes {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().filter_map(move |(dim, amount)| {
-            let at = dim.at();
-            let available = idle[at].min(idle[at] + releasing[at] - pipelined[at]);
+            let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
+            let available = idle[*dim].min(future_idle);
             (*amount > available).then_some(*dim)
         })
     }
@@ -368,25 +368,24 @@ impl Cluster {
     /// What is idle and not nominated, summed over all nodes.
     ///
     /// An over-committed node counts as 0, not as a negative amount.
-    pub fn total_idle(&self) -> Row {
+    pub fn total_idle(&self) -> ResourceVector {
         self.sum_over_nodes(Ord::min)
     }
 
     /// What is idle once the tasks that are being released are gone, and not nominated, summed over
     /// all nodes.
-    pub fn total_future_idle(&self) -> Row {
+    pub fn total_future_idle(&self) -> ResourceVector {
         self.sum_over_nodes(|_, future_idle| future_idle)
     }
 
     /// The sum over all nodes of `of_node(idle, future idle)`, at least 0 for each node.
-    fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> Row {
-        let mut total = Row::zero(self.dimensions.len());
+    fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> ResourceVector {
+        let mut total = ResourceVector::zero(self.dimensions.len());
         let nodes = &self.nodes;
         for node in nodes.facts.ids() {
             for dim in self.dimensions.ids() {
-                let at = dim.at();
-                let idle = nodes.idle[node][at];
-                let future_idle = idle + nodes.releasing[node][at] - nodes.pipelined[node][at];
+                let idle = nodes.idle[node][dim];
+                let future_idle = idle + nodes.releasing[node][dim] - nodes.pipelined[node][dim];
                 total[dim] += of_node(idle, future_idle).max(0);
             }
         }
@@ -446,8 +445,8 @@ impl Cluster {
             }
         }
         let lacks = |node: NodeIdx, dim: &Dim| {
-            let (at, nodes) = (dim.at(), &self.nodes);
-            nodes.idle[node][at] + nodes.releasing[node][at] < nodes.pipelined[node][at]
+            let nodes = &self.nodes;
+            nodes.idle[node][*dim] + nodes.releasing[node][*dim] < nodes.pipelined[node][*dim]
         };
         let broken = given.iter().filter(|(node, dims)| dims.iter().any(|dim| lacks(*node, dim)));
         broken.map(|(node, _)| node).collect()

@@ -59,6 +59,15 @@ ordinal! {
     Dim,
 }
 
+impl Dim {
+    /// Milli-CPU.
+    pub const CPU: Self = Self(0);
+    /// Bytes of memory.
+    pub const MEMORY: Self = Self(1);
+    /// Pod slots.
+    pub const PODS: Self = Self(2);
+}
+
 /// A `Vec` that only `I` may index.
 pub struct Column<I, T> {
     rows: Vec<T>,

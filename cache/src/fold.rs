@@ -359,7 +359,7 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
     let n_nodes = store.nodes.len();
     let mut allocatable = Ledger::zero(dimensions.len(), n_nodes);
     for (row, facts) in allocatable.ids().zip(store.nodes.values()) {
-        allocatable[row].copy_from_slice(&dimensions.row(&facts.allocatable));
+        allocatable[row].copy_from_slice(&dimensions.vector(&facts.allocatable));
     }
     let zero = Ledger::zero(dimensions.len(), n_nodes);
     Nodes {

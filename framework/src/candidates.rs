@@ -14,9 +14,8 @@ mod rules;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx, Ordinal},
+    column::{ClassIdx, Column, Dim, NodeIdx},
     reason::{FitReport, Unfit},
-    resource::Dimensions,
 };
 
 use self::{
@@ -255,11 +254,7 @@ impl Candidates {
                 .min();
             lacking.clear();
             lacking.extend(cluster.nodes.lacking(node, request).map(|dim| {
-                if dim.at() == Dimensions::PODS {
-                    Unfit::TooManyPods
-                } else {
-                    Unfit::Insufficient(dim)
-                }
+                if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) }
             }));
             match refusal {
                 Some(refusal) if lacking.is_empty() || refusal < Unfit::TooManyPods => {

@@ -16,7 +16,7 @@ use kube_batch_api::{
     decision::ClaimChoice,
     name::Name,
     reason::{JobProblem, Unfit},
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::Placement,
 };
 
@@ -173,11 +173,11 @@ pub enum OrderScope {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueShares {
     /// What the queue deserves.
-    pub deserved: Row,
+    pub deserved: ResourceVector,
     /// What its tasks hold.
-    pub allocated: Row,
+    pub allocated: ResourceVector,
     /// What its tasks hold or ask for.
-    pub request: Row,
+    pub request: ResourceVector,
     /// The largest part of what it deserves that is held.
     pub share: Share,
     /// Whether it gets no turn in the fair pass.
@@ -497,7 +497,11 @@ pub trait Plugin: Send {
     /// The resources that must stay idle while idle resources are lent to overused queues.
     /// `placeable` holds, for each queue, what its waiting tasks that fit on an empty cluster
     /// request. `None` if the policy reserves nothing.
-    fn reserved(&self, _cluster: &Cluster, _placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+    fn reserved(
+        &self,
+        _cluster: &Cluster,
+        _placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> Option<ResourceVector> {
         None
     }
 

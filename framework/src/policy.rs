@@ -8,7 +8,7 @@ use kube_batch_api::{
     decision::ClaimChoice,
     name::Name,
     reason::JobProblem,
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
 };
 
 use crate::plugin::{
@@ -291,8 +291,12 @@ impl Policy {
     }
 
     /// The largest answer in each dimension.
-    pub(crate) fn reserved(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Row {
-        let mut most = Row::zero(cluster.dimensions.len());
+    pub(crate) fn reserved(
+        &self,
+        cluster: &Cluster,
+        placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> ResourceVector {
+        let mut most = ResourceVector::zero(cluster.dimensions.len());
         for reserved in self.all().filter_map(|plugin| plugin.reserved(cluster, placeable)) {
             for dim in cluster.dimensions.ids() {
                 most[dim] = most[dim].max(reserved[dim]);

@@ -16,7 +16,7 @@ use kube_batch_api::{
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
     reason::{FitReport, JobProblem},
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::TaskStatus,
 };
 
@@ -190,8 +190,9 @@ fn queue_report(
 ) -> QueueReport {
     let cluster = session.cluster();
     let closing = session.policy.queue_shares(cluster, queue);
-    let display =
-        |row: Option<&Row>| row.map(|r| cluster.dimensions.display(r)).unwrap_or_default();
+    let display = |vector: Option<&ResourceVector>| {
+        vector.map(|v| cluster.dimensions.display(v)).unwrap_or_default()
+    };
     QueueReport {
         queue: Arc::clone(&cluster.queues.facts[queue]),
         deserved: display(closing.as_ref().map(|shares| &shares.deserved)),

@@ -11,7 +11,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, Decision, PodRef},
     name::Name,
     reason::FitReport,
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::{Placement, TaskStatus},
 };
 
@@ -198,10 +198,10 @@ impl Session {
     }
 
     /// The resources that must stay idle while idle resources are lent, by dimension.
-    pub fn reserved(&mut self) -> Row {
+    pub fn reserved(&mut self) -> ResourceVector {
         let width = self.cluster.dimensions.len();
-        let mut placeable: Column<QueueIdx, Row> =
-            Column::filled(Row::zero(width), self.cluster.queues.facts.len());
+        let mut placeable: Column<QueueIdx, ResourceVector> =
+            Column::filled(ResourceVector::zero(width), self.cluster.queues.facts.len());
         let mut by_class = BTreeMap::<(QueueIdx, ClassIdx), i64>::new();
         for (queue, jobs) in self.cluster.queues.jobs.iter() {
             for job in jobs.iter().filter(|job| self.has_waiting_tasks(**job)) {

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx},
-    resource::{Ledger, Request, Row, Share},
+    resource::{Ledger, Request, ResourceVector, Share},
 };
 use kube_batch_framework::plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote};
 
@@ -24,7 +24,7 @@ pub struct Drf {
     /// The resources that shares look at.
     shared: Vec<Dim>,
     /// What all nodes can give.
-    total: Row,
+    total: ResourceVector,
     /// What the tasks of each job hold.
     allocated: Ledger<JobIdx>,
     /// Follows from `allocated` and `total`.
@@ -33,8 +33,7 @@ pub struct Drf {
 
 impl Drf {
     fn share_of(&self, allocated: &[i64]) -> Share {
-        use kube_batch_api::column::Ordinal;
-        let parts = self.shared.iter().map(|dim| Share::of(allocated[dim.at()], self.total[*dim]));
+        let parts = self.shared.iter().map(|dim| Share::of(allocated[*dim], self.total[*dim]));
         parts.max().unwrap_or(Share::ZERO)
     }
 

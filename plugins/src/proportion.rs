@@ -19,8 +19,8 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, Ordinal, QueueIdx, TaskIdx},
-    resource::{Ledger, Row, Share},
+    column::{ClassIdx, Column, Dim, QueueIdx, TaskIdx},
+    resource::{Ledger, ResourceVector, Share},
     status::TaskStatus,
 };
 use kube_batch_framework::plugin::{
@@ -52,7 +52,7 @@ impl Proportion {
 
     /// The part of what a queue deserves of a resource that it holds.
     fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
-        Share::of(self.allocated[queue][dim.at()], self.deserved[queue][dim.at()])
+        Share::of(self.allocated[queue][dim], self.deserved[queue][dim])
     }
 
     /// What a queue holds of a resource, without the tasks in `evicted`.
@@ -65,7 +65,7 @@ impl Proportion {
     ) -> i64 {
         let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
         let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
-        self.allocated[queue][dim.at()] - lost
+        self.allocated[queue][dim] - lost
     }
 
     /// Whether the task's request counts as demand of its queue.
@@ -89,13 +89,13 @@ impl Proportion {
                     .iter()
                     .find(|(own, _)| *own == dim)
                     .map_or(i64::MAX, |(_, limit)| *limit);
-                let wanted = self.request[queue][dim.at()].min(limit);
+                let wanted = self.request[queue][dim].min(limit);
                 Claim { queue, weight: cluster.queues.facts[queue].weight, wanted }
             })
             .filter(|claim| claim.weight > 0 && claim.wanted > 0)
             .collect();
         for (queue, amount) in fair_shares(claims, total) {
-            self.deserved[queue][dim.at()] = amount;
+            self.deserved[queue][dim] = amount;
         }
     }
 }
@@ -217,18 +217,18 @@ impl Plugin for Proportion {
         let wanted = cluster.request(preemptor);
         let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
             let left = self.held_without(cluster, queue, dim, evicted) - amount;
-            wanted.get(dim) > 0 && left >= self.deserved[queue][dim.at()]
+            wanted.get(dim) > 0 && left >= self.deserved[queue][dim]
         });
         if keeps_its_part { Vote::Permit } else { Vote::Reject }
     }
 
     fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {
-        let wanted = self.shared.iter().filter(|dim| self.pending[queue][dim.at()] > 0);
+        let wanted = self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0);
         let mut wants_something = false;
         let mut deserves_something = false;
         for dim in wanted {
             wants_something = true;
-            deserves_something |= self.deserved[queue][dim.at()] > 0;
+            deserves_something |= self.deserved[queue][*dim] > 0;
             if self.part(queue, *dim) >= Share::ONE {
                 return true;
             }
@@ -253,12 +253,15 @@ impl Plugin for Proportion {
     }
 
     // Parity: new, see docs/parity.md#a9.
-    fn reserved(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Option<Row> {
-        let mut reserved = Row::zero(cluster.dimensions.len());
+    fn reserved(
+        &self,
+        cluster: &Cluster,
+        placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> Option<ResourceVector> {
+        let mut reserved = ResourceVector::zero(cluster.dimensions.len());
         for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
             for dim in &self.shared {
-                let at = dim.at();
-                let missing = self.deserved[queue][at] - self.allocated[queue][at];
+                let missing = self.deserved[queue][*dim] - self.allocated[queue][*dim];
                 reserved[*dim] += missing.min(placeable[queue][*dim]).max(0);
             }
         }
@@ -276,7 +279,7 @@ impl Plugin for Proportion {
         }
         let parts = self.shared.iter().map(|dim| {
             let held = self.held_without(cluster, queue, *dim, evicted);
-            Share::of(held, self.deserved[queue][dim.at()])
+            Share::of(held, self.deserved[queue][*dim])
         });
         parts.max()
     }
@@ -285,15 +288,15 @@ impl Plugin for Proportion {
         if cluster.queues.jobs[queue].is_empty() {
             return None;
         }
-        let row = |ledger: &Ledger<QueueIdx>| {
-            let mut row = Row::zero(cluster.dimensions.len());
-            row.add(&ledger[queue], 1);
-            row
+        let vector = |ledger: &Ledger<QueueIdx>| {
+            let mut vector = ResourceVector::zero(cluster.dimensions.len());
+            vector.add(&ledger[queue], 1);
+            vector
         };
         Some(QueueShares {
-            deserved: row(&self.deserved),
-            allocated: row(&self.allocated),
-            request: row(&self.request),
+            deserved: vector(&self.deserved),
+            allocated: vector(&self.allocated),
+            request: vector(&self.request),
             share: self.share[queue],
             overused: self.overused(cluster, queue),
         })
@@ -303,6 +306,7 @@ impl Plugin for Proportion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube_batch_api::column::Ordinal;
     use proptest::prelude::*;
 
     fn divide(claims: &[(u32, i64)], total: i64) -> Vec<i64> {

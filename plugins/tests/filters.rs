@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Dim, NodeIdx, Ordinal},
+    column::{ClassIdx, Dim, NodeIdx},
     facts::class::PodTemplate,
     quantity::Quantity,
     reason::{FitReport, Unfit},
-    resource::{Dimensions, PODS, Unit},
+    resource::{PODS, Unit},
 };
 use kube_batch_framework::{
     candidates::Search,
@@ -271,11 +271,7 @@ fn room(_: &str, case: &Case, world: &World) -> Differences {
     let cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
-        let unfit = if dim.at() == Dimensions::PODS {
-            Unfit::TooManyPods
-        } else {
-            Unfit::Insufficient(dim)
-        };
+        let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
         unfit.text(&cluster.dimensions).into_owned()
     };
     let mut differences = Vec::new();

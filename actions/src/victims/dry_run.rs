@@ -3,7 +3,7 @@
 use kube_batch_api::{
     column::{NodeIdx, TaskIdx},
     decision::EvictReason,
-    resource::Row,
+    resource::ResourceVector,
 };
 use kube_batch_framework::{plugin::Capacity, session::Session, statement::Statement};
 
@@ -35,14 +35,14 @@ pub(super) struct ResourceDryRun<'a> {
     session: &'a Session,
     task: TaskIdx,
     /// What is idle on the node once the victims and the tasks that are being released are gone.
-    future_idle: Row,
+    future_idle: ResourceVector,
     victims: Vec<TaskIdx>,
 }
 
 impl<'a> ResourceDryRun<'a> {
     pub(super) fn new(session: &'a Session, task: TaskIdx, node: NodeIdx) -> Self {
         let cluster = session.cluster();
-        let mut future_idle = Row::zero(cluster.dimensions.len());
+        let mut future_idle = ResourceVector::zero(cluster.dimensions.len());
         future_idle.add(&cluster.nodes.idle[node], 1);
         future_idle.add(&cluster.nodes.releasing[node], 1);
         future_idle.add(&cluster.nodes.pipelined[node], -1);
