@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use jiff::Timestamp;
 
 use crate::{
-    column::{ClassIdx, Column, Dim, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    column::{
+        ClassIdx, Column, ConstraintClassIdx, Dim, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx,
+        TaskIdx,
+    },
     decision::PodRef,
     facts::{
         class::{PodMatcher, PodTemplate},
@@ -228,9 +231,9 @@ pub struct Classes {
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks, ascending.
     pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
-    /// A number for all of that but the request: classes of one number differ in what they ask
-    /// for, not in where they may go.
-    pub constraints: Column<ClassIdx, u32>,
+    /// The constraint class of each. Classes of one constraint class differ only in what they
+    /// request: the same nodes are eligible for them.
+    pub constraint_class: Column<ClassIdx, ConstraintClassIdx>,
 }
 
 /// The selectors over pods that any pod of the snapshot carries.

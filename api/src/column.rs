@@ -53,6 +53,8 @@ ordinal! {
     TaskIdx,
     /// Row of a class of tasks that no rule can tell apart.
     ClassIdx,
+    /// Row of a constraint class: the classes of tasks that differ only in what they request.
+    ConstraintClassIdx,
     /// Row of a selector over pods, as inter-pod terms and spread constraints use them.
     MatcherIdx,
     /// A resource dimension; see [`crate::resource::Dimensions`].

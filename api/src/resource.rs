@@ -1,8 +1,8 @@
 //! Resource amounts: lists by name outside a cycle, short integer vectors inside.
 //!
 //! CPU is counted in milli-cores, extended resources in milli-units, everything else in its own
-//! unit (bytes, pods). Each snapshot interns the resource names of its objects as [`Dimensions`]; from
-//! then on an amount is an element of a vector, and no string is compared in a hot loop.
+//! unit (bytes, pods). Each snapshot interns the resource names of its objects as [`Dimensions`];
+//! from then on an amount is an element of a vector, and no string is compared in a hot loop.
 //!
 //! A dimension that is missing on either side is 0. `request <= available` is compared exactly,
 //! without tolerance.

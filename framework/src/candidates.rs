@@ -14,7 +14,7 @@ mod rules;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, NodeIdx},
+    column::{ClassIdx, Column, ConstraintClassIdx, Dim, NodeIdx, Ordinal},
     reason::{FitReport, Unfit},
 };
 
@@ -49,8 +49,8 @@ pub struct Choice {
 pub(crate) struct Candidates {
     search: Search,
     rules: Column<ClassIdx, Option<ClassRules>>,
-    /// Nodes that pass the rules of [`Dependency::Class`], by number of the constraints.
-    eligible: Vec<Option<Eligibility>>,
+    /// Nodes that pass the rules of [`Dependency::Class`], by constraint class.
+    eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
 }
@@ -67,11 +67,12 @@ pub(crate) struct Inputs<'a> {
 impl Candidates {
     pub(crate) fn new(search: Search, cluster: &Cluster) -> Self {
         let n_classes = cluster.classes.template.len();
-        let n_constraints = cluster.classes.constraints.values().max().map_or(0, |n| n + 1);
+        let constraint_classes = cluster.classes.constraint_class.values();
+        let n_constraint_classes = constraint_classes.max().map_or(0, |last| last.at() + 1);
         Self {
             search,
             rules: Column::filled(None, n_classes),
-            eligible: vec![None; n_constraints as usize],
+            eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             reports: Column::filled(None, n_classes),
         }
@@ -92,8 +93,8 @@ impl Candidates {
         if self.search == Search::Naive || !rules.is_indexable() {
             return self.best_by_full_search(inputs, class, capacity);
         }
-        let constraints = inputs.cluster.classes.constraints[class] as usize;
-        let eligible = self.eligible[constraints].as_ref().expect("prepared above");
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
         let index = match &mut self.indexes[capacity as usize][class] {
             Some(index) => {
                 index.catch_up(inputs, rules);
@@ -131,8 +132,8 @@ impl Candidates {
     }
 
     fn eligible(&self, cluster: &Cluster, class: ClassIdx) -> &Eligibility {
-        let constraints = cluster.classes.constraints[class] as usize;
-        self.eligible[constraints].as_ref().expect("prepared with the rules of the class")
+        let constraint_class = cluster.classes.constraint_class[class];
+        self.eligible[constraint_class].as_ref().expect("prepared with the rules of the class")
     }
 
     /// Collects the rules of a class, once in a cycle.
@@ -141,8 +142,9 @@ impl Candidates {
             self.rules[class] = Some(ClassRules::new(inputs.cluster, inputs.policy, class));
         }
         let rules = self.rules[class].as_ref().expect("collected above");
-        let constraints = inputs.cluster.classes.constraints[class] as usize;
-        self.eligible[constraints].get_or_insert_with(|| Eligibility::new(inputs, class, rules));
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        self.eligible[constraint_class]
+            .get_or_insert_with(|| Eligibility::new(inputs, class, rules));
     }
 
     /// Whether a task of the class fits on a node: its request fits, and every rule passes.

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod constraint_classes;
 mod domains;
 mod node_labels;
 mod node_tests;
-mod profiles;
 mod rows;
 mod spread;
 mod taints;

@@ -29,9 +29,9 @@ use self::{
     resources::Resources, spread_scores::SpreadScores,
 };
 use crate::{
+    constraint_classes::ConstraintClasses,
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::Profiles,
     taints::TaintSets,
     tally::{arrivals, deltas},
 };
@@ -133,7 +133,7 @@ impl Term {
 #[derive(Debug, Default)]
 pub struct NodeOrder {
     weights: NodeOrderArguments,
-    profiles: Profiles,
+    classes: ConstraintClasses,
     labels: NodeLabels,
     resources: Resources,
     nodes: NodePreferences,
@@ -149,7 +149,7 @@ impl NodeOrder {
     }
 
     fn open(weights: NodeOrderArguments, cluster: &Cluster) -> Self {
-        let profiles = Profiles::new(cluster);
+        let classes = ConstraintClasses::new(cluster);
         let mut labels = NodeLabels::default();
         let mut compiler = Compiler { cluster, labels: &mut labels };
         let taints = TaintSets::new(cluster);
@@ -157,11 +157,11 @@ impl NodeOrder {
         let mut opened = Self {
             weights,
             resources: Resources::new(cluster),
-            pods: PodPreferences::new(&mut compiler, &profiles),
-            spread: SpreadScores::new(&mut compiler, &profiles, &taints),
-            nodes: NodePreferences::new(&mut compiler, &profiles, taints),
-            images: if images_matter { Images::new(cluster, &profiles) } else { Images::default() },
-            profiles,
+            pods: PodPreferences::new(&mut compiler, &classes),
+            spread: SpreadScores::new(&mut compiler, &classes, &taints),
+            nodes: NodePreferences::new(&mut compiler, &classes, taints),
+            images: if images_matter { Images::new(cluster, &classes) } else { Images::default() },
+            classes,
             labels,
         };
         for change in arrivals(cluster) {
@@ -172,15 +172,15 @@ impl NodeOrder {
 
     /// Whether a term can tell nodes apart for a class.
     fn tells_apart(&self, class: ClassIdx, term: Term) -> bool {
-        let profile = self.profiles.of(class);
+        let constraint_class = self.classes.of(class);
         match term {
-            Term::NodeAffinity => self.nodes.has_affinity(profile),
-            Term::PodAffinity => self.pods.concerns(profile),
+            Term::NodeAffinity => self.nodes.has_affinity(constraint_class),
+            Term::PodAffinity => self.pods.concerns(constraint_class),
             Term::LeastRequested | Term::MostRequested => true,
             Term::BalancedResource => self.resources.are_requested(class),
-            Term::TaintToleration => self.nodes.has_taints(profile),
-            Term::PodTopologySpread => self.spread.concerns(profile),
-            Term::ImageLocality => self.images.concern(profile),
+            Term::TaintToleration => self.nodes.has_taints(constraint_class),
+            Term::PodTopologySpread => self.spread.concerns(constraint_class),
+            Term::ImageLocality => self.images.concern(constraint_class),
         }
     }
 }
@@ -204,11 +204,11 @@ impl Plugin for NodeOrder {
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
         let class = cluster.tasks.class[change.task];
-        let profile = self.profiles.of(class);
+        let constraint_class = self.classes.of(class);
         for (node, delta) in deltas(change) {
             self.resources.moved(class, node, delta);
-            self.pods.moved(&self.labels, profile, node, delta);
-            self.spread.moved(&self.labels, profile, node, delta);
+            self.pods.moved(&self.labels, constraint_class, node, delta);
+            self.spread.moved(&self.labels, constraint_class, node, delta);
         }
     }
 
@@ -226,12 +226,12 @@ impl Plugin for NodeOrder {
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx, term: u8) -> i64 {
         match Term::of_id(term) {
-            Term::NodeAffinity => self.nodes.affinity(&self.labels, self.profiles.of(class), node),
+            Term::NodeAffinity => self.nodes.affinity(&self.labels, self.classes.of(class), node),
             Term::LeastRequested => self.resources.least_requested(cluster, class, node),
             Term::BalancedResource => self.resources.balanced(cluster, class, node),
             Term::MostRequested => self.resources.most_requested(cluster, class, node),
-            Term::TaintToleration => self.nodes.taints(self.profiles.of(class), node),
-            Term::ImageLocality => self.images.score(self.profiles.of(class), node),
+            Term::TaintToleration => self.nodes.taints(self.classes.of(class), node),
+            Term::ImageLocality => self.images.score(self.classes.of(class), node),
             Term::PodAffinity | Term::PodTopologySpread => 0,
         }
     }
@@ -244,10 +244,12 @@ impl Plugin for NodeOrder {
         term: u8,
         scores: &mut [i64],
     ) {
-        let profile = self.profiles.of(class);
+        let constraint_class = self.classes.of(class);
         match Term::of_id(term) {
-            Term::PodAffinity => self.pods.score_all(&self.labels, profile, nodes, scores),
-            Term::PodTopologySpread => self.spread.score_all(&self.labels, profile, nodes, scores),
+            Term::PodAffinity => self.pods.score_all(&self.labels, constraint_class, nodes, scores),
+            Term::PodTopologySpread => {
+                self.spread.score_all(&self.labels, constraint_class, nodes, scores);
+            }
             Term::NodeAffinity
             | Term::LeastRequested
             | Term::BalancedResource

@@ -18,10 +18,10 @@ use kube_batch_api::{
 };
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     domains::ByDomain,
     node_labels::{Key, NodeLabels},
     node_tests::{Compiler, RequiredNodes},
-    profiles::{Profile, Profiles},
     rows::row_type,
     taints::TaintSets,
     tally::{Delta, matcher_row},
@@ -41,7 +41,7 @@ pub(crate) struct SpreadTallies {
     by_content: BTreeMap<(Option<MatcherIdx>, Key, EligibleIdx), SpreadIdx>,
     eligible: Column<EligibleIdx, Column<NodeIdx, bool>>,
     by_condition: BTreeMap<Condition, EligibleIdx>,
-    fed_by: Column<Profile, Vec<SpreadIdx>>,
+    fed_by: Column<ConstraintClassIdx, Vec<SpreadIdx>>,
 }
 
 /// What makes nodes eligible.
@@ -99,8 +99,8 @@ impl SpreadTally {
 }
 
 impl SpreadTallies {
-    pub(crate) fn new(profiles: &Profiles) -> Self {
-        Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
+    pub(crate) fn new(classes: &ConstraintClasses) -> Self {
+        Self { fed_by: Column::filled(Vec::new(), classes.len()), ..Self::default() }
     }
 
     /// The tally of a constraint of a pod, over the nodes that carry the keys of all its
@@ -189,7 +189,7 @@ impl SpreadTallies {
     }
 
     /// Works out who feeds which tally. To be called once, when all are there.
-    pub(crate) fn connect(&mut self, cluster: &Cluster, profiles: &Profiles) {
+    pub(crate) fn connect(&mut self, cluster: &Cluster, classes: &ConstraintClasses) {
         let mut by_matcher =
             Column::<MatcherIdx, Vec<SpreadIdx>>::filled(Vec::new(), cluster.matchers.len());
         for ((matcher, _, _), tally) in &self.by_content {
@@ -197,25 +197,25 @@ impl SpreadTallies {
                 by_matcher[*matcher].push(*tally);
             }
         }
-        for profile in profiles.present() {
-            let matched_by = profiles.matched_by(cluster, profile);
+        for constraint_class in classes.present() {
+            let matched_by = classes.matched_by(cluster, constraint_class);
             let tallies = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
-            self.fed_by[profile] = tallies.copied().collect();
+            self.fed_by[constraint_class] = tallies.copied().collect();
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(crate) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
         delta: Delta,
     ) {
         if delta.staying == 0 {
             return;
         }
-        for tally in &self.fed_by[profile] {
+        for tally in &self.fed_by[constraint_class] {
             let tally = &mut self.rows[*tally];
             if self.eligible[tally.eligible][node] {
                 tally.change(labels, node, delta.staying);
@@ -257,13 +257,13 @@ fn counts_tasks(constraint: &SpreadConstraint) -> bool {
     constraint.matcher.selector.as_ref().is_some_and(|selector| !selector.is_empty())
 }
 
-/// Whether a pod of the profile matches the selector of its own constraint.
+/// Whether a pod of the constraint class matches the selector of its own constraint.
 pub(crate) fn matches_itself(
     cluster: &Cluster,
-    profiles: &Profiles,
-    profile: Profile,
+    classes: &ConstraintClasses,
+    constraint_class: ConstraintClassIdx,
     constraint: &SpreadConstraint,
 ) -> bool {
     let matcher = matcher_row(cluster, &constraint.matcher);
-    profiles.matched_by(cluster, profile).binary_search(&matcher).is_ok()
+    classes.matched_by(cluster, constraint_class).binary_search(&matcher).is_ok()
 }

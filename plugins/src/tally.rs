@@ -1,8 +1,8 @@
 //! Counting tasks by where they stand: what a move changes, and tallies by topology domain.
 //!
 //! A tally counts the tasks that some selectors all match, or that carry some term themselves, by
-//! domain of one node label. Which tallies a task feeds is worked out once for its profile; a move
-//! then adds and subtracts, and a question is one look-up for each term.
+//! domain of one node label. Which tallies a task feeds is worked out once for its constraint
+//! class; a move then adds and subtracts, and a question is one look-up for each term.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Capacity, Change};
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     domains::ByDomain,
     node_labels::{Key, NodeLabels},
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
     rows::row_type,
 };
 
@@ -104,7 +104,7 @@ pub(crate) struct Tallies {
     matching: BTreeMap<(Vec<MatcherIdx>, Key), TallyIdx>,
     /// Tallies of the tasks that carry a term of this selector, key and weight.
     carrying: BTreeMap<(MatcherIdx, Key, i64), TallyIdx>,
-    fed_by: Column<Profile, Vec<TallyIdx>>,
+    fed_by: Column<ConstraintClassIdx, Vec<TallyIdx>>,
 }
 
 #[derive(Debug)]
@@ -115,8 +115,8 @@ struct Tally {
 }
 
 impl Tallies {
-    pub(crate) fn new(profiles: &Profiles) -> Self {
-        Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
+    pub(crate) fn new(classes: &ConstraintClasses) -> Self {
+        Self { fed_by: Column::filled(Vec::new(), classes.len()), ..Self::default() }
     }
 
     fn push(rows: &mut Column<TallyIdx, Tally>, key: Key) -> TallyIdx {
@@ -144,39 +144,42 @@ impl Tallies {
     pub(crate) fn carry<'c, W>(
         &mut self,
         compiler: &mut Compiler<'c>,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         kind: impl Fn(&'c PodTerms) -> W,
     ) where
         W: Iterator<Item = (i64, &'c PodTerm)>,
     {
         let cluster = compiler.cluster;
         let mut matches_asked = Column::filled(false, cluster.matchers.len());
-        for matcher in profiles.asked().flat_map(|profile| profiles.matched_by(cluster, profile)) {
+        for matcher in classes
+            .to_place()
+            .flat_map(|constraint_class| classes.matched_by(cluster, constraint_class))
+        {
             matches_asked[*matcher] = true;
         }
-        for profile in profiles.present() {
-            for (weight, term) in kind(&profiles.template(cluster, profile).pod_terms) {
+        for constraint_class in classes.present() {
+            for (weight, term) in kind(&classes.template(cluster, constraint_class).pod_terms) {
                 let matcher = matcher_row(cluster, &term.matcher);
                 if matches_asked[matcher] {
                     let key = compiler.key(&term.topology_key);
                     let rows = &mut self.rows;
                     let tally = self.carrying.entry((matcher, key, weight));
                     let tally = *tally.or_insert_with(|| Self::push(rows, key));
-                    self.fed_by[profile].push(tally);
+                    self.fed_by[constraint_class].push(tally);
                 }
             }
         }
     }
 
-    /// The tallies of carried terms that match the profile, with the term's weight.
+    /// The tallies of carried terms that match the constraint class, with the term's weight.
     pub(crate) fn carried<'a>(
         &'a self,
         cluster: &'a Cluster,
-        profiles: &Profiles,
-        profile: Profile,
+        classes: &ConstraintClasses,
+        constraint_class: ConstraintClassIdx,
     ) -> impl Iterator<Item = (TallyIdx, i64)> + use<'a> {
         let (first, last) = (Key::new(0), Key::new(u32::MAX as usize));
-        profiles.matched_by(cluster, profile).iter().flat_map(move |matcher| {
+        classes.matched_by(cluster, constraint_class).iter().flat_map(move |matcher| {
             let terms =
                 self.carrying.range((*matcher, first, i64::MIN)..=(*matcher, last, i64::MAX));
             terms.map(|((_, _, weight), tally)| (*tally, *weight))
@@ -184,7 +187,7 @@ impl Tallies {
     }
 
     /// Works out who feeds the tallies of selectors. To be called once, when all are there.
-    pub(crate) fn connect(&mut self, cluster: &Cluster, profiles: &Profiles) {
+    pub(crate) fn connect(&mut self, cluster: &Cluster, classes: &ConstraintClasses) {
         let mut by_first = Column::<MatcherIdx, Vec<(&[MatcherIdx], TallyIdx)>>::filled(
             Vec::new(),
             cluster.matchers.len(),
@@ -194,25 +197,25 @@ impl Tallies {
                 by_first[*first].push((rest, *tally));
             }
         }
-        for profile in profiles.present() {
-            let matched_by = profiles.matched_by(cluster, profile);
+        for constraint_class in classes.present() {
+            let matched_by = classes.matched_by(cluster, constraint_class);
             for (rest, tally) in matched_by.iter().flat_map(|matcher| &by_first[*matcher]) {
                 if rest.iter().all(|matcher| matched_by.binary_search(matcher).is_ok()) {
-                    self.fed_by[profile].push(*tally);
+                    self.fed_by[constraint_class].push(*tally);
                 }
             }
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(crate) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
         delta: Delta,
     ) {
-        for tally in &self.fed_by[profile] {
+        for tally in &self.fed_by[constraint_class] {
             let tally = &mut self.rows[*tally];
             if let Some(count) = tally.counts.get_mut(labels, node) {
                 count.apply(delta);

@@ -15,9 +15,9 @@ use kube_batch_api::{
 };
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::{Key, NodeLabels},
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
     spread::{SpreadIdx, SpreadTallies},
     taints::TaintSets,
     tally::Delta,
@@ -25,11 +25,11 @@ use crate::{
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
 
-/// The preferring constraints of all profiles.
+/// The preferring constraints of all classes.
 #[derive(Debug, Default)]
 pub(super) struct SpreadScores {
     tallies: SpreadTallies,
-    rules: Column<Profile, Vec<Rule>>,
+    rules: Column<ConstraintClassIdx, Vec<Rule>>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,14 +44,14 @@ struct Rule {
 impl SpreadScores {
     pub(super) fn new(
         compiler: &mut Compiler<'_>,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         taints: &TaintSets,
     ) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = SpreadTallies::new(profiles);
-        let mut rules = Column::filled(Vec::new(), profiles.len());
-        for profile in profiles.asked() {
-            let template = profiles.template(cluster, profile);
+        let mut tallies = SpreadTallies::new(classes);
+        let mut rules = Column::filled(Vec::new(), classes.len());
+        for constraint_class in classes.to_place() {
+            let template = classes.template(cluster, constraint_class);
             let preferring =
                 template.spread.iter().filter(|constraint| !constraint.do_not_schedule);
             let rule = |constraint: &SpreadConstraint| {
@@ -63,25 +63,25 @@ impl SpreadScores {
                 let key = compiler.key(&constraint.topology_key);
                 Rule { tally, key, max_skew: constraint.max_skew }
             };
-            rules[profile] = preferring.map(rule).collect();
+            rules[constraint_class] = preferring.map(rule).collect();
         }
-        tallies.connect(cluster, profiles);
+        tallies.connect(cluster, classes);
         Self { tallies, rules }
     }
 
-    /// Whether there are constraints for the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.rules[profile].is_empty()
+    /// Whether there are constraints for the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.rules[constraint_class].is_empty()
     }
 
     pub(super) fn score_all(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) {
-        let rules = &self.rules[profile];
+        let rules = &self.rules[constraint_class];
         let takes_part = |node: NodeIdx| rules.iter().all(|rule| labels.has(rule.key, node));
         let weights: Vec<f64> = rules
             .iter()
@@ -113,14 +113,14 @@ impl SpreadScores {
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
         delta: Delta,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.tallies.moved(labels, constraint_class, node, delta);
     }
 }

@@ -19,9 +19,9 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::Capacity;
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
     tally::{Delta, Tallies, TallyIdx, matcher_row},
 };
 
@@ -29,10 +29,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct PodAffinity {
     tallies: Tallies,
-    rules: Column<Profile, Rules>,
+    rules: Column<ConstraintClassIdx, Rules>,
 }
 
-/// The tallies to look at for a profile.
+/// The tallies to look at for a constraint class.
 #[derive(Clone, Debug, Default)]
 struct Rules {
     /// Pods that match all own affinity terms, by the key of each term.
@@ -46,36 +46,37 @@ struct Rules {
 }
 
 impl PodAffinity {
-    pub(super) fn new(compiler: &mut Compiler<'_>, profiles: &Profiles) -> Self {
+    pub(super) fn new(compiler: &mut Compiler<'_>, classes: &ConstraintClasses) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = Tallies::new(profiles);
-        let mut rules = Column::filled(Rules::default(), profiles.len());
-        for profile in profiles.asked() {
-            rules[profile] = own_rules(compiler, profiles, profile, &mut tallies);
+        let mut tallies = Tallies::new(classes);
+        let mut rules = Column::filled(Rules::default(), classes.len());
+        for constraint_class in classes.to_place() {
+            rules[constraint_class] = own_rules(compiler, classes, constraint_class, &mut tallies);
         }
-        tallies.carry(compiler, profiles, |terms| terms.required_anti.iter().map(|term| (1, term)));
-        for profile in profiles.asked() {
-            let carried = tallies.carried(cluster, profiles, profile);
-            rules[profile].anti_of_others = carried.map(|(tally, _)| tally).collect();
+        tallies.carry(compiler, classes, |terms| terms.required_anti.iter().map(|term| (1, term)));
+        for constraint_class in classes.to_place() {
+            let carried = tallies.carried(cluster, classes, constraint_class);
+            rules[constraint_class].anti_of_others = carried.map(|(tally, _)| tally).collect();
         }
-        tallies.connect(cluster, profiles);
+        tallies.connect(cluster, classes);
         Self { tallies, rules }
     }
 
-    /// Whether there are rules for the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        let Rules { affinity, anti, anti_of_others, matches_itself: _ } = &self.rules[profile];
+    /// Whether there are rules for the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        let Rules { affinity, anti, anti_of_others, matches_itself: _ } =
+            &self.rules[constraint_class];
         !affinity.is_empty() || !anti.is_empty() || !anti_of_others.is_empty()
     }
 
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
         capacity: Capacity,
     ) -> Result<(), Unfit> {
-        let rules = &self.rules[profile];
+        let rules = &self.rules[constraint_class];
         if !self.has_company(rules, labels, node, capacity) {
             return Err(Unfit::PodAffinity);
         }
@@ -109,15 +110,15 @@ impl PodAffinity {
         everywhere || (rules.matches_itself && rules.affinity.iter().all(is_nowhere))
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
         delta: Delta,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.tallies.moved(labels, constraint_class, node, delta);
     }
 }
 
@@ -129,18 +130,18 @@ pub(super) fn refusal(template: &PodTemplate) -> Option<Name> {
 
 fn own_rules(
     compiler: &mut Compiler<'_>,
-    profiles: &Profiles,
-    profile: Profile,
+    classes: &ConstraintClasses,
+    constraint_class: ConstraintClassIdx,
     tallies: &mut Tallies,
 ) -> Rules {
     let cluster = compiler.cluster;
-    let terms = &profiles.template(cluster, profile).pod_terms;
+    let terms = &classes.template(cluster, constraint_class).pod_terms;
     let required = terms.required.iter();
     let mut all: Vec<MatcherIdx> =
         required.clone().map(|term| matcher_row(cluster, &term.matcher)).collect();
     all.sort_unstable();
     all.dedup();
-    let own = profiles.matched_by(cluster, profile);
+    let own = classes.matched_by(cluster, constraint_class);
     Rules {
         matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
         affinity: required
