@@ -5,9 +5,9 @@ mod domains;
 mod node_labels;
 mod node_tests;
 mod rows;
-mod spread;
+mod spread_counts;
 mod taints;
-mod tally;
+mod topology_counts;
 
 pub mod conformance;
 pub mod drf;

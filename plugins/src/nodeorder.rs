@@ -33,7 +33,7 @@ use crate::{
     node_labels::NodeLabels,
     node_tests::Compiler,
     taints::TaintSets,
-    tally::{arrivals, deltas},
+    topology_counts::{arrivals, deltas},
 };
 
 /// The weights of the scores.
@@ -205,10 +205,10 @@ impl Plugin for NodeOrder {
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
         let class = cluster.tasks.class[change.task];
         let constraint_class = self.classes.of(class);
-        for (node, delta) in deltas(change) {
-            self.resources.moved(class, node, delta);
-            self.pods.moved(&self.labels, constraint_class, node, delta);
-            self.spread.moved(&self.labels, constraint_class, node, delta);
+        for (node, change) in deltas(change) {
+            self.resources.moved(class, node, change);
+            self.pods.moved(&self.labels, constraint_class, node, change);
+            self.spread.moved(&self.labels, constraint_class, node, change);
         }
     }
 

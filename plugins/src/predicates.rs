@@ -54,7 +54,7 @@ use crate::{
     node_labels::NodeLabels,
     node_tests::Compiler,
     taints::TaintSets,
-    tally::{arrivals, deltas},
+    topology_counts::{arrivals, deltas},
 };
 
 /// The arguments of the plugin.
@@ -220,13 +220,13 @@ impl Plugin for Predicates {
         }
         let constraint_class = self.classes.of_task(cluster, change.task);
         self.waiting_claims.moved(&self.labels, constraint_class, change.from, change.to);
-        for (node, delta) in deltas(change) {
-            self.ports.moved(constraint_class, node, delta);
-            self.disks.moved(constraint_class, node, delta);
-            self.attachments.moved(constraint_class, node, delta);
-            self.claims_in_use.moved(constraint_class, delta);
-            self.spread.moved(&self.labels, constraint_class, node, delta);
-            self.pods.moved(&self.labels, constraint_class, node, delta);
+        for (node, change) in deltas(change) {
+            self.ports.moved(constraint_class, node, change);
+            self.disks.moved(constraint_class, node, change);
+            self.attachments.moved(constraint_class, node, change);
+            self.claims_in_use.moved(constraint_class, change);
+            self.spread.moved(&self.labels, constraint_class, node, change);
+            self.pods.moved(&self.labels, constraint_class, node, change);
         }
     }
 

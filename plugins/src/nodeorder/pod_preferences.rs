@@ -22,7 +22,7 @@ use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    tally::{Delta, Tallies, TallyIdx},
+    topology_counts::{PodCountChange, TopologyCountIdx, TopologyCounts},
 };
 
 /// What a required affinity term of a pod that is there is worth.
@@ -31,29 +31,34 @@ const HARD_WEIGHT: i64 = 1;
 /// What classes like to be near to.
 #[derive(Debug, Default)]
 pub(super) struct PodPreferences {
-    tallies: Tallies,
-    /// What each pod of a tally in the node's domain is worth.
-    worth: Column<ConstraintClassIdx, Vec<(TallyIdx, i64)>>,
+    topology_counts: TopologyCounts,
+    /// What each pod of a topology count in the node's domain is worth.
+    worth: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
 }
 
 impl PodPreferences {
     pub(super) fn new(compiler: &mut Compiler<'_>, classes: &ConstraintClasses) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = Tallies::new(classes);
+        let mut topology_counts = TopologyCounts::new(classes);
         let mut worth = Column::filled(Vec::new(), classes.len());
         for constraint_class in classes.to_place() {
             let terms = preferred(&classes.template(cluster, constraint_class).pod_terms);
-            let own = terms.map(|(weight, term)| (tallies.matching_term(compiler, term), weight));
+            let own =
+                terms.map(|(weight, term)| (topology_counts.matching_term(compiler, term), weight));
             worth[constraint_class] = own.collect();
         }
-        tallies.carry(compiler, classes, |terms| {
+        topology_counts.carry(compiler, classes, |terms| {
             preferred(terms).chain(terms.required.iter().map(|term| (HARD_WEIGHT, term)))
         });
         for constraint_class in classes.to_place() {
-            worth[constraint_class].extend(tallies.carried(cluster, classes, constraint_class));
+            worth[constraint_class].extend(topology_counts.carried(
+                cluster,
+                classes,
+                constraint_class,
+            ));
         }
-        tallies.connect(cluster, classes);
-        Self { tallies, worth }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, worth }
     }
 
     /// Whether anything is worth something to the constraint class.
@@ -70,8 +75,9 @@ impl PodPreferences {
     ) {
         let gathered = |node: NodeIdx| {
             let terms = self.worth[constraint_class].iter();
-            let parts = terms.filter_map(|(tally, weight)| {
-                let count = self.tallies.count(labels, *tally, node, Capacity::Idle)?;
+            let parts = terms.filter_map(|(topology_count, weight)| {
+                let count =
+                    self.topology_counts.count(labels, *topology_count, node, Capacity::Idle)?;
                 Some(weight * i64::from(count))
             });
             parts.sum::<i64>()
@@ -93,9 +99,9 @@ impl PodPreferences {
         labels: &NodeLabels,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, constraint_class, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }
 

@@ -23,7 +23,7 @@ use kube_batch_api::{
     resource::Request,
 };
 
-use crate::tally::Delta;
+use crate::topology_counts::PodCountChange;
 
 /// CPU and memory, in their own units.
 type Pair = [i64; 2];
@@ -97,9 +97,9 @@ impl Resources {
     }
 
     /// A task of the class came to a node or left it.
-    pub(super) fn moved(&mut self, class: ClassIdx, node: NodeIdx, delta: Delta) {
+    pub(super) fn moved(&mut self, class: ClassIdx, node: NodeIdx, change: PodCountChange) {
         let scoring = self.amounts[class].scoring;
-        let moved = scoring.map(|amount| amount.wrapping_mul(delta.all.into()));
+        let moved = scoring.map(|amount| amount.wrapping_mul(change.all.into()));
         self.used[node] = sum(self.used[node], moved);
     }
 }

@@ -18,9 +18,9 @@ use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::{Key, NodeLabels},
     node_tests::Compiler,
-    spread::{SpreadIdx, SpreadTallies},
+    spread_counts::{SpreadCountIdx, SpreadCounts},
     taints::TaintSets,
-    tally::Delta,
+    topology_counts::PodCountChange,
 };
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
@@ -28,14 +28,14 @@ const HOST_NAME: &str = "kubernetes.io/hostname";
 /// The preferring constraints of all classes.
 #[derive(Debug, Default)]
 pub(super) struct SpreadScores {
-    tallies: SpreadTallies,
+    topology_counts: SpreadCounts,
     rules: Column<ConstraintClassIdx, Vec<Rule>>,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
     /// By the key of the constraint, or by node.
-    tally: SpreadIdx,
+    topology_count: SpreadCountIdx,
     /// The key of the constraint.
     key: Key,
     max_skew: i64,
@@ -48,25 +48,25 @@ impl SpreadScores {
         taints: &TaintSets,
     ) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = SpreadTallies::new(classes);
+        let mut topology_counts = SpreadCounts::new(classes);
         let mut rules = Column::filled(Vec::new(), classes.len());
         for constraint_class in classes.to_place() {
             let template = classes.template(cluster, constraint_class);
             let preferring =
                 template.spread.iter().filter(|constraint| !constraint.do_not_schedule);
             let rule = |constraint: &SpreadConstraint| {
-                let tally = if *constraint.topology_key == *HOST_NAME {
-                    tallies.per_node(compiler, taints, constraint)
+                let topology_count = if *constraint.topology_key == *HOST_NAME {
+                    topology_counts.per_node(compiler, taints, constraint)
                 } else {
-                    tallies.constraint(compiler, taints, template, constraint)
+                    topology_counts.constraint(compiler, taints, template, constraint)
                 };
                 let key = compiler.key(&constraint.topology_key);
-                Rule { tally, key, max_skew: constraint.max_skew }
+                Rule { topology_count, key, max_skew: constraint.max_skew }
             };
             rules[constraint_class] = preferring.map(rule).collect();
         }
-        tallies.connect(cluster, classes);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
     /// Whether there are constraints for the constraint class.
@@ -87,12 +87,14 @@ impl SpreadScores {
             .iter()
             .map(|rule| {
                 let candidates = nodes.iter().copied().filter(|node| takes_part(*node));
-                (self.tallies.n_domains(labels, rule.tally, candidates) as f64 + 2.0).ln()
+                (self.topology_counts.n_domains(labels, rule.topology_count, candidates) as f64
+                    + 2.0)
+                    .ln()
             })
             .collect();
         let crowd = |node: NodeIdx| {
             let parts = rules.iter().zip(&weights).map(|(rule, weight)| {
-                let count = self.tallies.count(labels, rule.tally, node);
+                let count = self.topology_counts.count(labels, rule.topology_count, node);
                 let count = count.expect("a candidate that takes part has every key");
                 f64::from(count) * weight + (rule.max_skew - 1) as f64
             });
@@ -119,8 +121,8 @@ impl SpreadScores {
         labels: &NodeLabels,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, constraint_class, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }

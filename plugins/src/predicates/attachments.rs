@@ -20,7 +20,7 @@ use kube_batch_framework::plugin::Capacity;
 use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 row_type! {
@@ -45,7 +45,7 @@ pub(super) struct Attachments {
     driver: Column<Attached, Driver>,
     needs: Column<ConstraintClassIdx, Vec<Attached>>,
     limits: Column<NodeIdx, Vec<(Driver, i64)>>,
-    users: Column<NodeIdx, BTreeMap<Attached, Presence>>,
+    users: Column<NodeIdx, BTreeMap<Attached, PodCount>>,
 }
 
 impl Attachments {
@@ -115,7 +115,7 @@ impl Attachments {
     ) -> bool {
         let users = &self.users[node];
         let is_there =
-            |volume: &Attached| users.get(volume).is_some_and(|presence| presence.of(capacity) > 0);
+            |volume: &Attached| users.get(volume).is_some_and(|count| count.of(capacity) > 0);
         self.limits[node].iter().all(|(driver, limit)| {
             let is_own = |volume: &&Attached| self.driver[**volume] == *driver;
             let missing = self.needs[constraint_class].iter().filter(is_own);
@@ -130,12 +130,12 @@ impl Attachments {
         &mut self,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
         for volume in &self.needs[constraint_class] {
-            let presence = self.users[node].entry(*volume).or_default();
-            presence.apply(delta);
-            if presence.is_nobody() {
+            let count = self.users[node].entry(*volume).or_default();
+            count.apply(change);
+            if count.is_zero() {
                 self.users[node].remove(volume);
             }
         }

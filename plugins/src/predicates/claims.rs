@@ -26,7 +26,7 @@ use crate::{
     node_labels::NodeLabels,
     node_tests::{AnyOf, Compiler},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 /// The claims of a pod, as far as they could be looked up.
@@ -199,7 +199,7 @@ row_type! {
 #[derive(Debug, Default)]
 pub(super) struct ClaimsInUse {
     uses: Column<ConstraintClassIdx, Vec<Sole>>,
-    users: Column<Sole, Presence>,
+    users: Column<Sole, PodCount>,
 }
 
 impl ClaimsInUse {
@@ -213,7 +213,7 @@ impl ClaimsInUse {
             .claims
             .iter()
             .filter(|(_, claim)| is_sole(claim))
-            .map(|(key, _)| (key, users.push(Presence::default())))
+            .map(|(key, _)| (key, users.push(PodCount::default())))
             .collect();
         let mut uses = Column::filled(Vec::new(), classes.len());
         if !soles.is_empty() {
@@ -245,9 +245,9 @@ impl ClaimsInUse {
     }
 
     /// A task of the constraint class came to a node or left it.
-    pub(super) fn moved(&mut self, constraint_class: ConstraintClassIdx, delta: Delta) {
+    pub(super) fn moved(&mut self, constraint_class: ConstraintClassIdx, change: PodCountChange) {
         for sole in &self.uses[constraint_class] {
-            self.users[*sole].apply(delta);
+            self.users[*sole].apply(change);
         }
     }
 }

@@ -15,7 +15,7 @@ use kube_batch_framework::plugin::Capacity;
 use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 row_type! {
@@ -30,7 +30,7 @@ pub(super) struct Holdings {
     held: Column<ConstraintClassIdx, Vec<Item>>,
     /// What must not be held on a node for a task of the constraint class to go there.
     clashes: Column<ConstraintClassIdx, Vec<Item>>,
-    holders: Column<NodeIdx, BTreeMap<Item, Presence>>,
+    holders: Column<NodeIdx, BTreeMap<Item, PodCount>>,
 }
 
 impl Holdings {
@@ -88,7 +88,7 @@ impl Holdings {
         capacity: Capacity,
     ) -> bool {
         let holders = &self.holders[node];
-        let is_held = |item| holders.get(item).is_some_and(|presence| presence.of(capacity) > 0);
+        let is_held = |item| holders.get(item).is_some_and(|count| count.of(capacity) > 0);
         !holders.is_empty() && self.clashes[constraint_class].iter().any(is_held)
     }
 
@@ -97,12 +97,12 @@ impl Holdings {
         &mut self,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
         for item in &self.held[constraint_class] {
-            let presence = self.holders[node].entry(*item).or_default();
-            presence.apply(delta);
-            if presence.is_nobody() {
+            let count = self.holders[node].entry(*item).or_default();
+            count.apply(change);
+            if count.is_zero() {
                 self.holders[node].remove(item);
             }
         }

@@ -22,44 +22,47 @@ use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    tally::{Delta, Tallies, TallyIdx, matcher_row},
+    topology_counts::{PodCountChange, TopologyCountIdx, TopologyCounts, matcher_row},
 };
 
 /// The rules about other pods.
 #[derive(Debug, Default)]
 pub(super) struct PodAffinity {
-    tallies: Tallies,
+    topology_counts: TopologyCounts,
     rules: Column<ConstraintClassIdx, Rules>,
 }
 
-/// The tallies to look at for a constraint class.
+/// The topology counts to look at for a constraint class.
 #[derive(Clone, Debug, Default)]
 struct Rules {
     /// Pods that match all own affinity terms, by the key of each term.
-    affinity: Vec<TallyIdx>,
+    affinity: Vec<TopologyCountIdx>,
     /// Whether the pod matches all its own affinity terms.
     matches_itself: bool,
     /// Pods that match an own anti-affinity term.
-    anti: Vec<TallyIdx>,
+    anti: Vec<TopologyCountIdx>,
     /// Pods that carry an anti-affinity term that matches the pod.
-    anti_of_others: Vec<TallyIdx>,
+    anti_of_others: Vec<TopologyCountIdx>,
 }
 
 impl PodAffinity {
     pub(super) fn new(compiler: &mut Compiler<'_>, classes: &ConstraintClasses) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = Tallies::new(classes);
+        let mut topology_counts = TopologyCounts::new(classes);
         let mut rules = Column::filled(Rules::default(), classes.len());
         for constraint_class in classes.to_place() {
-            rules[constraint_class] = own_rules(compiler, classes, constraint_class, &mut tallies);
+            rules[constraint_class] =
+                own_rules(compiler, classes, constraint_class, &mut topology_counts);
         }
-        tallies.carry(compiler, classes, |terms| terms.required_anti.iter().map(|term| (1, term)));
+        topology_counts
+            .carry(compiler, classes, |terms| terms.required_anti.iter().map(|term| (1, term)));
         for constraint_class in classes.to_place() {
-            let carried = tallies.carried(cluster, classes, constraint_class);
-            rules[constraint_class].anti_of_others = carried.map(|(tally, _)| tally).collect();
+            let carried = topology_counts.carried(cluster, classes, constraint_class);
+            rules[constraint_class].anti_of_others =
+                carried.map(|(topology_count, _)| topology_count).collect();
         }
-        tallies.connect(cluster, classes);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
     /// Whether there are rules for the constraint class.
@@ -80,8 +83,10 @@ impl PodAffinity {
         if !self.has_company(rules, labels, node, capacity) {
             return Err(Unfit::PodAffinity);
         }
-        let is_there = |tally: &TallyIdx| {
-            self.tallies.count(labels, *tally, node, capacity).is_some_and(|n| n > 0)
+        let is_there = |topology_count: &TopologyCountIdx| {
+            self.topology_counts
+                .count(labels, *topology_count, node, capacity)
+                .is_some_and(|n| n > 0)
         };
         if rules.anti.iter().any(is_there) {
             return Err(Unfit::PodAntiAffinity);
@@ -100,13 +105,15 @@ impl PodAffinity {
         capacity: Capacity,
     ) -> bool {
         let mut everywhere = true;
-        for tally in &rules.affinity {
-            match self.tallies.count(labels, *tally, node, capacity) {
+        for topology_count in &rules.affinity {
+            match self.topology_counts.count(labels, *topology_count, node, capacity) {
                 None => return false,
                 Some(count) => everywhere &= count > 0,
             }
         }
-        let is_nowhere = |tally: &TallyIdx| self.tallies.total(*tally, capacity) == 0;
+        let is_nowhere = |topology_count: &TopologyCountIdx| {
+            self.topology_counts.total(*topology_count, capacity) == 0
+        };
         everywhere || (rules.matches_itself && rules.affinity.iter().all(is_nowhere))
     }
 
@@ -116,9 +123,9 @@ impl PodAffinity {
         labels: &NodeLabels,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, constraint_class, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }
 
@@ -132,7 +139,7 @@ fn own_rules(
     compiler: &mut Compiler<'_>,
     classes: &ConstraintClasses,
     constraint_class: ConstraintClassIdx,
-    tallies: &mut Tallies,
+    topology_counts: &mut TopologyCounts,
 ) -> Rules {
     let cluster = compiler.cluster;
     let terms = &classes.template(cluster, constraint_class).pod_terms;
@@ -145,12 +152,12 @@ fn own_rules(
     Rules {
         matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
         affinity: required
-            .map(|term| tallies.matching(all.clone(), compiler.key(&term.topology_key)))
+            .map(|term| topology_counts.matching(all.clone(), compiler.key(&term.topology_key)))
             .collect(),
         anti: terms
             .required_anti
             .iter()
-            .map(|term| tallies.matching_term(compiler, term))
+            .map(|term| topology_counts.matching_term(compiler, term))
             .collect(),
         anti_of_others: Vec::new(),
     }

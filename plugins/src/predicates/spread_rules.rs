@@ -16,21 +16,21 @@ use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    spread::{SpreadIdx, SpreadTallies, matches_itself},
+    spread_counts::{SpreadCountIdx, SpreadCounts, matches_itself},
     taints::TaintSets,
-    tally::Delta,
+    topology_counts::PodCountChange,
 };
 
 /// The constraints of all classes.
 #[derive(Debug, Default)]
 pub(super) struct SpreadRules {
-    tallies: SpreadTallies,
+    topology_counts: SpreadCounts,
     rules: Column<ConstraintClassIdx, Vec<Rule>>,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
-    tally: SpreadIdx,
+    topology_count: SpreadCountIdx,
     /// 1 if the pod itself counts.
     own: i64,
     max_skew: i64,
@@ -44,21 +44,21 @@ impl SpreadRules {
         taints: &TaintSets,
     ) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = SpreadTallies::new(classes);
+        let mut topology_counts = SpreadCounts::new(classes);
         let mut rules = Column::filled(Vec::new(), classes.len());
         for constraint_class in classes.to_place() {
             let template = classes.template(cluster, constraint_class);
             let refusing = template.spread.iter().filter(|constraint| constraint.do_not_schedule);
             let own = refusing.map(|constraint| Rule {
-                tally: tallies.constraint(compiler, taints, template, constraint),
+                topology_count: topology_counts.constraint(compiler, taints, template, constraint),
                 own: i64::from(matches_itself(cluster, classes, constraint_class, constraint)),
                 max_skew: constraint.max_skew,
                 min_domains: constraint.min_domains,
             });
             rules[constraint_class] = own.collect();
         }
-        tallies.connect(cluster, classes);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
     /// Whether there are constraints for the constraint class.
@@ -73,9 +73,10 @@ impl SpreadRules {
         node: NodeIdx,
     ) -> Result<(), Unfit> {
         for rule in &self.rules[constraint_class] {
-            let count = self.tallies.count(labels, rule.tally, node);
+            let count = self.topology_counts.count(labels, rule.topology_count, node);
             let count = i64::from(count.ok_or(Unfit::SpreadMissingLabel)?);
-            let lowest = i64::from(self.tallies.lowest(rule.tally, rule.min_domains));
+            let lowest =
+                i64::from(self.topology_counts.lowest(rule.topology_count, rule.min_domains));
             if count + rule.own - lowest > rule.max_skew {
                 return Err(Unfit::Spread);
             }
@@ -89,8 +90,8 @@ impl SpreadRules {
         labels: &NodeLabels,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, constraint_class, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }

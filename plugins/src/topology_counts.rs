@@ -1,8 +1,9 @@
-//! Counting tasks by where they stand: what a move changes, and tallies by topology domain.
+//! Counting tasks by where they stand: what a move changes, and topology counts by topology domain.
 //!
-//! A tally counts the tasks that some selectors all match, or that carry some term themselves, by
-//! domain of one node label. Which tallies a task feeds is worked out once for its constraint
-//! class; a move then adds and subtracts, and a question is one look-up for each term.
+//! A topology count counts the tasks that some selectors all match, or that carry some term
+//! themselves, by domain of one node label. Which topology counts a task feeds is worked out once
+//! for its constraint class; a move then adds and subtracts, and a question is one look-up for each
+//! term.
 
 use std::collections::BTreeMap;
 
@@ -23,20 +24,20 @@ use crate::{
 };
 
 row_type! {
-    /// Row of a tally.
-    TallyIdx,
+    /// Row of a topology count.
+    TopologyCountIdx,
 }
 
 /// What a move does to the number of tasks on a node: -1, 0 or +1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Delta {
+pub(crate) struct PodCountChange {
     /// Of all tasks.
     pub(crate) all: i32,
     /// Of those that are not on their way out.
     pub(crate) staying: i32,
 }
 
-impl Delta {
+impl PodCountChange {
     const NONE: Self = Self { all: 0, staying: 0 };
 
     fn of(at: Placement, sign: i32) -> Self {
@@ -47,18 +48,18 @@ impl Delta {
 }
 
 /// The nodes that a move changes, and how.
-pub(crate) fn deltas(change: &Change) -> impl Iterator<Item = (NodeIdx, Delta)> {
-    let (from, to) = (Delta::of(change.from, -1), Delta::of(change.to, 1));
+pub(crate) fn deltas(change: &Change) -> impl Iterator<Item = (NodeIdx, PodCountChange)> {
+    let (from, to) = (PodCountChange::of(change.from, -1), PodCountChange::of(change.to, 1));
     let changes = if change.from.node == change.to.node {
-        let both = Delta { all: from.all + to.all, staying: from.staying + to.staying };
-        [(change.to.node, both), (None, Delta::NONE)]
+        let both = PodCountChange { all: from.all + to.all, staying: from.staying + to.staying };
+        [(change.to.node, both), (None, PodCountChange::NONE)]
     } else {
         [(change.from.node, from), (change.to.node, to)]
     };
     changes
         .into_iter()
-        .filter(|(_, delta)| *delta != Delta::NONE)
-        .filter_map(|(node, delta)| Some((node?, delta)))
+        .filter(|(_, delta)| *delta != PodCountChange::NONE)
+        .filter_map(|(node, change)| Some((node?, change)))
 }
 
 /// Every task on a node, as if it had just come there.
@@ -72,15 +73,15 @@ pub(crate) fn arrivals(cluster: &Cluster) -> impl Iterator<Item = Change> {
 
 /// A number of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Presence {
+pub(crate) struct PodCount {
     all: u32,
     staying: u32,
 }
 
-impl Presence {
-    pub(crate) fn apply(&mut self, delta: Delta) {
-        self.all = self.all.wrapping_add_signed(delta.all);
-        self.staying = self.staying.wrapping_add_signed(delta.staying);
+impl PodCount {
+    pub(crate) fn apply(&mut self, change: PodCountChange) {
+        self.all = self.all.wrapping_add_signed(change.all);
+        self.staying = self.staying.wrapping_add_signed(change.staying);
     }
 
     /// The number of tasks that count.
@@ -91,50 +92,50 @@ impl Presence {
         }
     }
 
-    pub(crate) fn is_nobody(self) -> bool {
+    pub(crate) fn is_zero(self) -> bool {
         self == Self::default()
     }
 }
 
-/// Tallies by topology domain.
+/// Pod counts by topology domain.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies {
-    rows: Column<TallyIdx, Tally>,
-    /// Tallies of the tasks that all these selectors match.
-    matching: BTreeMap<(Vec<MatcherIdx>, Key), TallyIdx>,
-    /// Tallies of the tasks that carry a term of this selector, key and weight.
-    carrying: BTreeMap<(MatcherIdx, Key, i64), TallyIdx>,
-    fed_by: Column<ConstraintClassIdx, Vec<TallyIdx>>,
+pub(crate) struct TopologyCounts {
+    rows: Column<TopologyCountIdx, TopologyCount>,
+    /// Counts of the tasks that all these selectors match.
+    matching: BTreeMap<(Vec<MatcherIdx>, Key), TopologyCountIdx>,
+    /// Counts of the tasks that carry a term of this selector, key and weight.
+    carrying: BTreeMap<(MatcherIdx, Key, i64), TopologyCountIdx>,
+    fed_by: Column<ConstraintClassIdx, Vec<TopologyCountIdx>>,
 }
 
 #[derive(Debug)]
-struct Tally {
-    counts: ByDomain<Presence>,
+struct TopologyCount {
+    counts: ByDomain<PodCount>,
     /// Over all domains.
-    total: Presence,
+    total: PodCount,
 }
 
-impl Tallies {
+impl TopologyCounts {
     pub(crate) fn new(classes: &ConstraintClasses) -> Self {
         Self { fed_by: Column::filled(Vec::new(), classes.len()), ..Self::default() }
     }
 
-    fn push(rows: &mut Column<TallyIdx, Tally>, key: Key) -> TallyIdx {
-        rows.push(Tally { counts: ByDomain::new(key), total: Presence::default() })
+    fn push(rows: &mut Column<TopologyCountIdx, TopologyCount>, key: Key) -> TopologyCountIdx {
+        rows.push(TopologyCount { counts: ByDomain::new(key), total: PodCount::default() })
     }
 
-    /// The tally of the tasks that all `matchers` match. They are ascending.
-    pub(crate) fn matching(&mut self, matchers: Vec<MatcherIdx>, key: Key) -> TallyIdx {
+    /// The topology count of the tasks that all `matchers` match. They are ascending.
+    pub(crate) fn matching(&mut self, matchers: Vec<MatcherIdx>, key: Key) -> TopologyCountIdx {
         let rows = &mut self.rows;
         *self.matching.entry((matchers, key)).or_insert_with(|| Self::push(rows, key))
     }
 
-    /// The tally of the tasks that a term matches.
+    /// The topology count of the tasks that a term matches.
     pub(crate) fn matching_term(
         &mut self,
         compiler: &mut Compiler<'_>,
         term: &PodTerm,
-    ) -> TallyIdx {
+    ) -> TopologyCountIdx {
         let matcher = matcher_row(compiler.cluster, &term.matcher);
         self.matching(vec![matcher], compiler.key(&term.topology_key))
     }
@@ -163,45 +164,46 @@ impl Tallies {
                 if matches_asked[matcher] {
                     let key = compiler.key(&term.topology_key);
                     let rows = &mut self.rows;
-                    let tally = self.carrying.entry((matcher, key, weight));
-                    let tally = *tally.or_insert_with(|| Self::push(rows, key));
-                    self.fed_by[constraint_class].push(tally);
+                    let topology_count = self.carrying.entry((matcher, key, weight));
+                    let topology_count = *topology_count.or_insert_with(|| Self::push(rows, key));
+                    self.fed_by[constraint_class].push(topology_count);
                 }
             }
         }
     }
 
-    /// The tallies of carried terms that match the constraint class, with the term's weight.
+    /// The topology counts of carried terms that match the constraint class, with the term's weight.
     pub(crate) fn carried<'a>(
         &'a self,
         cluster: &'a Cluster,
         classes: &ConstraintClasses,
         constraint_class: ConstraintClassIdx,
-    ) -> impl Iterator<Item = (TallyIdx, i64)> + use<'a> {
+    ) -> impl Iterator<Item = (TopologyCountIdx, i64)> + use<'a> {
         let (first, last) = (Key::new(0), Key::new(u32::MAX as usize));
         classes.matched_by(cluster, constraint_class).iter().flat_map(move |matcher| {
             let terms =
                 self.carrying.range((*matcher, first, i64::MIN)..=(*matcher, last, i64::MAX));
-            terms.map(|((_, _, weight), tally)| (*tally, *weight))
+            terms.map(|((_, _, weight), topology_count)| (*topology_count, *weight))
         })
     }
 
-    /// Works out who feeds the tallies of selectors. To be called once, when all are there.
+    /// Works out who feeds the topology counts of selectors. To be called once, when all are there.
     pub(crate) fn connect(&mut self, cluster: &Cluster, classes: &ConstraintClasses) {
-        let mut by_first = Column::<MatcherIdx, Vec<(&[MatcherIdx], TallyIdx)>>::filled(
+        let mut by_first = Column::<MatcherIdx, Vec<(&[MatcherIdx], TopologyCountIdx)>>::filled(
             Vec::new(),
             cluster.matchers.len(),
         );
-        for ((matchers, _), tally) in &self.matching {
+        for ((matchers, _), topology_count) in &self.matching {
             if let [first, rest @ ..] = matchers.as_slice() {
-                by_first[*first].push((rest, *tally));
+                by_first[*first].push((rest, *topology_count));
             }
         }
         for constraint_class in classes.present() {
             let matched_by = classes.matched_by(cluster, constraint_class);
-            for (rest, tally) in matched_by.iter().flat_map(|matcher| &by_first[*matcher]) {
+            for (rest, topology_count) in matched_by.iter().flat_map(|matcher| &by_first[*matcher])
+            {
                 if rest.iter().all(|matcher| matched_by.binary_search(matcher).is_ok()) {
-                    self.fed_by[constraint_class].push(*tally);
+                    self.fed_by[constraint_class].push(*topology_count);
                 }
             }
         }
@@ -213,31 +215,32 @@ impl Tallies {
         labels: &NodeLabels,
         constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        for tally in &self.fed_by[constraint_class] {
-            let tally = &mut self.rows[*tally];
-            if let Some(count) = tally.counts.get_mut(labels, node) {
-                count.apply(delta);
-                tally.total.apply(delta);
+        for topology_count in &self.fed_by[constraint_class] {
+            let topology_count = &mut self.rows[*topology_count];
+            if let Some(count) = topology_count.counts.get_mut(labels, node) {
+                count.apply(change);
+                topology_count.total.apply(change);
             }
         }
     }
 
-    /// How many tasks of the tally stand in the node's domain; `None` if the node has no domain.
+    /// How many tasks of the topology count stand in the node's domain; `None` if the node has no
+    /// domain.
     pub(crate) fn count(
         &self,
         labels: &NodeLabels,
-        tally: TallyIdx,
+        topology_count: TopologyCountIdx,
         node: NodeIdx,
         capacity: Capacity,
     ) -> Option<u32> {
-        self.rows[tally].counts.get(labels, node).map(|count| count.of(capacity))
+        self.rows[topology_count].counts.get(labels, node).map(|count| count.of(capacity))
     }
 
-    /// How many tasks of the tally stand in any domain.
-    pub(crate) fn total(&self, tally: TallyIdx, capacity: Capacity) -> u32 {
-        self.rows[tally].total.of(capacity)
+    /// How many tasks of the topology count stand in any domain.
+    pub(crate) fn total(&self, topology_count: TopologyCountIdx, capacity: Capacity) -> u32 {
+        self.rows[topology_count].total.of(capacity)
     }
 }
 
