@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::column::{JobIdx, QueueIdx};
 use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
 
-use crate::gang::{Lending, Room, Waiting, settle, start_sooner};
+use crate::gang::{Budget, Lending, Waiting, settle, start_sooner};
 
 /// The action.
 #[derive(Debug)]
@@ -34,8 +34,9 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = BTreeMap::new();
-        let mut turns =
-            Turns::new(session, |job| session.has_waiting_tasks(job) || session.has_promises(job));
+        let mut turns = Turns::new(session, |job| {
+            session.has_waiting_tasks(job) || session.has_nominations(job)
+        });
         let overused = fair_pass(session, &mut turns, &mut waiting);
         if !overused.is_empty() {
             for queue in overused {
@@ -62,7 +63,7 @@ fn fair_pass(
             continue;
         }
         if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Room::Any) {
+            if turn(session, job, waiting, &mut Budget::All) {
                 turns.put_back_job(session, job);
             }
             turns.put_back_queue(session, queue);
@@ -72,11 +73,11 @@ fn fair_pass(
 }
 
 fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
-    let held_back = session.held_back();
-    let mut lending = Lending { idle: session.cluster().room_now(), held_back };
+    let reserved = session.reserved();
+    let mut lending = Lending { idle: session.cluster().total_idle(), reserved };
     while let Some(queue) = turns.next_queue(session) {
         if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Room::Lent(&mut lending)) {
+            if turn(session, job, waiting, &mut Budget::Lent(&mut lending)) {
                 turns.put_back_job(session, job);
             }
             turns.put_back_queue(session, queue);
@@ -89,7 +90,7 @@ fn turn(
     session: &mut Session,
     job: JobIdx,
     waiting: &mut WaitingByJob,
-    room: &mut Room<'_>,
+    budget: &mut Budget<'_>,
 ) -> bool {
     session.note_tried(job);
     let tasks = waiting.entry(job).or_insert_with(|| {
@@ -97,13 +98,13 @@ fn turn(
         tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
         Waiting::new(tasks)
     });
-    let idle_before = room.idle();
+    let idle_before = budget.idle();
     let mut statement = session.statement(job);
-    start_sooner(&mut statement, room);
-    tasks.place(&mut statement, room);
+    start_sooner(&mut statement, budget);
+    tasks.place(&mut statement, budget);
     let was_ready = statement.is_ready();
     if !settle(statement) {
-        room.restore(idle_before);
+        budget.restore(idle_before);
     }
     let again = was_ready && !tasks.is_empty();
     if !again {

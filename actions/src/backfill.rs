@@ -10,7 +10,7 @@
 use kube_batch_api::column::JobIdx;
 use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
 
-use crate::gang::{Room, Waiting, settle};
+use crate::gang::{Budget, Waiting, settle};
 
 /// The action.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Action for Backfill {
                 turns.put_back_queue(session, queue);
             }
         }
-        for job in session.jobs_with_held_places() {
+        for job in session.jobs_with_kept_moves() {
             settle(session.statement(job));
         }
     }
@@ -52,7 +52,7 @@ fn fill(session: &mut Session, job: JobIdx) {
     let mut waiting = Waiting::new(tasks);
     while !waiting.is_empty() {
         let mut statement = session.statement(job);
-        waiting.place(&mut statement, &mut Room::Any);
+        waiting.place(&mut statement, &mut Budget::All);
         settle(statement);
     }
 }

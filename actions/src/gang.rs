@@ -6,51 +6,51 @@
 
 use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
-    resource::{Request, Row},
+    resource::{Request, ResourceVector},
 };
 use kube_batch_framework::{
     candidates::Choice,
-    plugin::View,
+    plugin::Capacity,
     report::Failure,
     statement::{Savepoint, Statement},
 };
 
-/// Which room a turn may use.
+/// The resources a turn may use.
 #[derive(Debug)]
-pub(crate) enum Room<'a> {
-    /// Idle room, and room that is being released.
-    Any,
-    /// Idle room, as far as the idle total stays above what is held back.
+pub(crate) enum Budget<'a> {
+    /// What is idle, and what is being released.
+    All,
+    /// What is idle, as long as the idle total stays above what is reserved.
     Lent(&'a mut Lending),
 }
 
-impl Room<'_> {
+impl Budget<'_> {
     /// What is left to lend, to come back to.
-    pub(crate) fn idle(&self) -> Option<Row> {
+    pub(crate) fn idle(&self) -> Option<ResourceVector> {
         match self {
-            Room::Any => None,
-            Room::Lent(lending) => Some(lending.idle.clone()),
+            Budget::All => None,
+            Budget::Lent(lending) => Some(lending.idle.clone()),
         }
     }
 
-    /// Whether the request fits into what is idle, but not into what may be lent of it.
-    fn withholds(&self, request: &Request) -> bool {
+    /// Whether the request fits into what is idle, but not without using reserved resources.
+    fn would_use_reserved(&self, request: &Request) -> bool {
         match self {
-            Room::Any => false,
-            Room::Lent(lending) => lending.withholds(request),
+            Budget::All => false,
+            Budget::Lent(lending) => lending.would_use_reserved(request),
         }
     }
 
-    /// Counts a task that was given idle room.
+    /// Subtracts the request of a task that was given idle resources.
     fn take(&mut self, request: &Request) {
-        if let Room::Lent(lending) = self {
+        if let Budget::Lent(lending) = self {
             lending.take(request);
         }
     }
 
     /// Comes back to what was left.
-    pub(crate) fn restore(&mut self, idle: Option<Row>) {
-        if let (Room::Lent(lending), Some(idle)) = (self, idle) {
+    pub(crate) fn restore(&mut self, idle: Option<ResourceVector>) {
+        if let (Budget::Lent(lending), Some(idle)) = (self, idle) {
             lending.idle = idle;
         }
     }
@@ -59,10 +59,10 @@ impl Room<'_> {
 /// What may still be lent.
 #[derive(Debug)]
 pub(crate) struct Lending {
-    /// Idle in the whole cluster and promised to nobody, as moves of this pass leave it.
-    pub(crate) idle: Row,
+    /// What is idle in the whole cluster and not nominated, after the moves of this pass.
+    pub(crate) idle: ResourceVector,
     /// What must stay idle, by dimension.
-    pub(crate) held_back: Row,
+    pub(crate) reserved: ResourceVector,
 }
 
 /// The tasks of a job that wait for their turn in one action, in task order.
@@ -73,23 +73,22 @@ pub(crate) struct Waiting {
     next: usize,
 }
 
-/// A point at which enough places were promised: what is found after it counts only if the job is
-/// ready with it.
+/// The point at which the job was pipelined: later moves stay only if the job becomes ready.
 struct Enough {
     places: Savepoint,
     /// What was left to lend.
-    idle: Option<Row>,
+    idle: Option<ResourceVector>,
 }
 
 impl Enough {
-    fn of(statement: &Statement<'_>, room: &Room<'_>) -> Self {
-        Self { places: statement.savepoint(), idle: room.idle() }
+    fn of(statement: &Statement<'_>, budget: &Budget<'_>) -> Self {
+        Self { places: statement.savepoint(), idle: budget.idle() }
     }
 }
 
 /// What became of a placing attempt.
 enum Placed {
-    Yes(View),
+    Yes(Capacity),
     No(Failure),
 }
 
@@ -103,12 +102,12 @@ impl Waiting {
     }
 
     /// Places tasks until the job is ready, or one task if it is ready already.
-    pub(crate) fn place(&mut self, statement: &mut Statement<'_>, room: &mut Room<'_>) {
+    pub(crate) fn place(&mut self, statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
         let one_task = statement.is_ready();
         let mut unfit: Vec<ClassIdx> = Vec::new();
-        // A job that is promised enough already keeps that, and no more.
+        // A job that is pipelined already keeps its places, and no more.
         let mut enough =
-            (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, room));
+            (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, budget));
         let start = self.next;
         while let Some(task) = self.tasks.get(self.next).copied() {
             self.next += 1;
@@ -116,19 +115,20 @@ impl Waiting {
             if unfit.contains(&class) || !statement.session().cluster().is_waiting(task) {
                 continue;
             }
-            // Promised room does not make a job ready: once enough is promised, only idle room can.
-            match place_one(statement, task, class, room, enough.is_some()) {
-                Placed::Yes(view) => {
+            // Only allocated tasks make a job ready, so once it is pipelined, only what is idle
+            // helps.
+            match place_one(statement, task, class, budget, enough.is_some()) {
+                Placed::Yes(capacity) => {
                     let n_unfit = unfit.len();
                     unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
                     if unfit.len() < n_unfit {
                         self.next = start;
                     }
-                    if one_task || (view == View::Now && statement.is_ready()) {
+                    if one_task || (capacity == Capacity::Idle && statement.is_ready()) {
                         return;
                     }
                     if enough.is_none() && statement.is_pipelined() {
-                        enough = Some(Enough::of(statement, room));
+                        enough = Some(Enough::of(statement, budget));
                     }
                 }
                 Placed::No(failure) => {
@@ -143,7 +143,7 @@ impl Waiting {
         }
         if let Some(Enough { places, idle }) = enough {
             statement.rollback_to(places);
-            room.restore(idle);
+            budget.restore(idle);
         }
     }
 
@@ -162,18 +162,18 @@ impl Waiting {
     }
 }
 
-/// Gives idle room to tasks that were promised room in an earlier cycle and still wait for it.
+/// Allocates tasks that were nominated in an earlier cycle, if they fit into what is idle now.
 // Parity: where a task fits now is preferred to where it must wait, see docs/parity.md#a3.
-pub(crate) fn start_sooner(statement: &mut Statement<'_>, room: &mut Room<'_>) {
+pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
     let mut unfit: Vec<ClassIdx> = Vec::new();
-    for task in statement.promised() {
+    for task in statement.nominated() {
         let cluster = statement.session().cluster();
         let class = cluster.tasks.class[task];
-        if unfit.contains(&class) || room.withholds(cluster.request(task)) {
+        if unfit.contains(&class) || budget.would_use_reserved(cluster.request(task)) {
             continue;
         }
-        if statement.allocate_promised(task) {
-            room.take(statement.session().cluster().request(task));
+        if statement.allocate_nominated(task) {
+            budget.take(statement.session().cluster().request(task));
         } else {
             unfit.push(class);
         }
@@ -222,39 +222,39 @@ fn place_one(
     statement: &mut Statement<'_>,
     task: TaskIdx,
     class: ClassIdx,
-    room: &mut Room<'_>,
+    budget: &mut Budget<'_>,
     only_now: bool,
 ) -> Placed {
     let session = statement.session_mut();
     if let Err(dim) = session.within_capability(task, &[]) {
         return Placed::No(Failure::Capability(dim));
     }
-    if room.withholds(session.cluster().request(task)) {
-        return Placed::No(Failure::HeldBack);
+    if budget.would_use_reserved(session.cluster().request(task)) {
+        return Placed::No(Failure::Reserved);
     }
-    let choice = match room {
-        Room::Any if !only_now => session.best_node(class),
-        Room::Any | Room::Lent(_) => session.best_node_in(class, View::Now),
+    let choice = match budget {
+        Budget::All if !only_now => session.best_node(class),
+        Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
     };
-    let Some(choice @ Choice { view, .. }) = choice else {
+    let Some(choice @ Choice { capacity, .. }) = choice else {
         return Placed::No(Failure::Unfit(session.explain(class)));
     };
-    if view == View::Later {
+    if capacity == Capacity::FutureIdle {
         let job = statement.job();
         statement.session_mut().note_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
     statement.place(task, choice).expect("a task that waits may be placed");
-    room.take(statement.session().cluster().request(task));
-    Placed::Yes(view)
+    budget.take(statement.session().cluster().request(task));
+    Placed::Yes(capacity)
 }
 
 impl Lending {
-    /// Whether the room is there, but not for lending. Where less than the request is left in the
-    /// whole cluster, it fits on no node.
-    fn withholds(&self, request: &Request) -> bool {
+    /// Whether the request fits into what is idle, but would use resources that are reserved. A
+    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
+    fn would_use_reserved(&self, request: &Request) -> bool {
         request.shared().any(|(dim, amount)| {
             let left = self.idle[dim] - amount;
-            (0..self.held_back[dim]).contains(&left)
+            (0..self.reserved[dim]).contains(&left)
         })
     }
 

@@ -15,13 +15,13 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
-    resource::Row,
+    resource::ResourceVector,
 };
 use kube_batch_framework::{
     cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
 };
 
-use crate::victims::{Hunt, Residents, turn};
+use crate::victims::{NodeTasks, VictimPolicy, turn};
 
 /// The action.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ pub struct Preempt;
 
 /// Victims of other jobs of the queue.
 struct BetweenJobs<'a> {
-    held_back: Option<&'a Row>,
+    reserved: Option<&'a ResourceVector>,
 }
 
 /// Victims of the same job.
 struct InsideJob<'a> {
-    held_back: Option<&'a Row>,
+    reserved: Option<&'a ResourceVector>,
 }
 
 /// How a configuration names the action.
@@ -50,55 +50,64 @@ impl Action for Preempt {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut residents = Residents::new(session.cluster());
-        let held_back = session.held_back();
+        let mut node_tasks = NodeTasks::new(session.cluster());
+        let reserved = session.reserved();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
-            between_jobs(session, &mut turns, &mut residents, queue, &held_back);
-            inside_jobs(session, &mut residents, queue, &held_back);
+            between_jobs(session, &mut turns, &mut node_tasks, queue, &reserved);
+            inside_jobs(session, &mut node_tasks, queue, &reserved);
         }
     }
 }
 
-/// What the queue must leave to others, if it holds what it deserves and there is anything.
-fn held_from<'a>(session: &Session, queue: QueueIdx, held_back: &'a Row) -> Option<&'a Row> {
-    let something = held_back.iter().any(|amount| *amount > 0);
-    (something && session.overused(queue)).then_some(held_back)
+/// The resources the queue must leave to others, if it is overused and any are reserved.
+fn reserved_for_others<'a>(
+    session: &Session,
+    queue: QueueIdx,
+    reserved: &'a ResourceVector,
+) -> Option<&'a ResourceVector> {
+    let is_any = reserved.iter().any(|amount| *amount > 0);
+    (is_any && session.overused(queue)).then_some(reserved)
 }
 
 fn between_jobs(
     session: &mut Session,
     turns: &mut Turns,
-    residents: &mut Residents,
+    node_tasks: &mut NodeTasks,
     queue: QueueIdx,
-    held_back: &Row,
+    reserved: &ResourceVector,
 ) {
     let mut waiting = BTreeMap::new();
     while let Some(job) = turns.next_job(session, queue) {
-        let hunt = BetweenJobs { held_back: held_from(session, queue, held_back) };
-        if turn(&hunt, session, residents, job, &mut waiting) {
+        let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
+        if turn(&policy, session, node_tasks, job, &mut waiting) {
             turns.put_back_job(session, job);
         }
     }
 }
 
 // Parity: see docs/parity.md#p7.
-fn inside_jobs(session: &mut Session, residents: &mut Residents, queue: QueueIdx, held_back: &Row) {
+fn inside_jobs(
+    session: &mut Session,
+    node_tasks: &mut NodeTasks,
+    queue: QueueIdx,
+    reserved: &ResourceVector,
+) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.job_order(*l, *r));
     for job in jobs {
-        let hunt = InsideJob { held_back: held_from(session, queue, held_back) };
-        turn(&hunt, session, residents, job, &mut BTreeMap::new());
+        let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
+        turn(&policy, session, node_tasks, job, &mut BTreeMap::new());
     }
 }
 
-impl Hunt for BetweenJobs<'_> {
+impl VictimPolicy for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn held_back(&self) -> Option<&Row> {
-        self.held_back
+    fn reserved(&self) -> Option<&ResourceVector> {
+        self.reserved
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
@@ -112,12 +121,12 @@ impl Hunt for BetweenJobs<'_> {
     }
 }
 
-impl Hunt for InsideJob<'_> {
+impl VictimPolicy for InsideJob<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn held_back(&self) -> Option<&Row> {
-        self.held_back
+    fn reserved(&self) -> Option<&ResourceVector> {
+        self.reserved
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {

@@ -10,12 +10,14 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::Row};
+use kube_batch_api::{
+    cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
+};
 use kube_batch_framework::{
     cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
 };
 
-use crate::victims::{Hunt, Residents, turn};
+use crate::victims::{NodeTasks, VictimPolicy, turn};
 
 /// The action.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Action for Reclaim {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut residents = Residents::new(session.cluster());
+        let mut node_tasks = NodeTasks::new(session.cluster());
         let mut waiting = BTreeMap::new();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
@@ -45,7 +47,7 @@ impl Action for Reclaim {
                 continue;
             }
             if let Some(job) = turns.next_job(session, queue) {
-                if turn(&AcrossQueues, session, &mut residents, job, &mut waiting) {
+                if turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting) {
                     turns.put_back_job(session, job);
                 }
                 turns.put_back_queue(session, queue);
@@ -54,11 +56,11 @@ impl Action for Reclaim {
     }
 }
 
-impl Hunt for AcrossQueues {
+impl VictimPolicy for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
     const SAME_QUEUE: bool = false;
 
-    fn held_back(&self) -> Option<&Row> {
+    fn reserved(&self) -> Option<&ResourceVector> {
         // An overused queue does not reclaim.
         None
     }

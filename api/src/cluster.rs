@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use jiff::Timestamp;
 
 use crate::{
-    column::{ClassIdx, Column, Dim, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    column::{
+        ClassIdx, Column, ConstraintClassIdx, Dim, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx,
+        TaskIdx,
+    },
     decision::PodRef,
     facts::{
         class::{PodMatcher, PodTemplate},
@@ -21,7 +24,7 @@ use crate::{
     },
     name::{JobKey, Name, ObjectKey},
     reason::JobProblem,
-    resource::{Dimensions, Ledger, Request, Row},
+    resource::{Dimensions, Ledger, Request, ResourceVector},
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
@@ -53,48 +56,48 @@ pub struct Nodes {
     pub facts: Column<NodeIdx, Arc<NodeFacts>>,
     /// What each can give.
     pub allocatable: Ledger<NodeIdx>,
-    /// Room nobody holds. Below 0 only where the world has over-committed the node.
+    /// Resources that no task holds. Negative only if others have over-committed the node.
     pub idle: Ledger<NodeIdx>,
-    /// Room held by tasks on their way out.
+    /// Resources held by tasks that are being terminated.
     pub releasing: Ledger<NodeIdx>,
-    /// Room promised to pipelined tasks.
+    /// Resources nominated for pipelined tasks.
     pub pipelined: Ledger<NodeIdx>,
-    /// Room held or promised.
+    /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
     /// Tasks that were on each node when the cycle began, ascending.
-    pub residents: Column<NodeIdx, Vec<TaskIdx>>,
+    pub tasks: Column<NodeIdx, Vec<TaskIdx>>,
 }
 
 impl Nodes {
-    /// Whether a request fits into what is idle without touching what is promised.
+    /// Whether a request fits into what is idle and not nominated.
     // Parity: see docs/parity.md#a3.
-    pub fn fits_now(&self, node: NodeIdx, request: &Request) -> bool {
+    pub fn fits_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().all(|(dim, amount)| {
-            let at = dim.at();
-            *amount <= idle[at] && *amount <= idle[at] + releasing[at] - pipelined[at]
+            let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
+            *amount <= idle[*dim] && *amount <= future_idle
         })
     }
 
-    /// Whether a request fits once what is being released is gone.
-    pub fn fits_later(&self, node: NodeIdx, request: &Request) -> bool {
+    /// Whether a request fits into what is idle once the tasks that are being released are gone.
+    pub fn fits_future_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
-        request.amounts().iter().all(|(dim, amount)| {
-            let at = dim.at();
-            *amount <= idle[at] + releasing[at] - pipelined[at]
-        })
+        request
+            .amounts()
+            .iter()
+            .all(|(dim, amount)| *amount <= idle[*dim] + releasing[*dim] - pipelined[*dim])
     }
 
-    /// The dimensions in which a request does not fit into what is idle and not promised.
+    /// The dimensions in which a request does not fit into what is idle and not nominated.
     pub fn lacking(&self, node: NodeIdx, request: &Request) -> impl Iterator<Item = Dim> {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
         request.amounts().iter().filter_map(move |(dim, amount)| {
-            let at = dim.at();
-            let room = idle[at].min(idle[at] + releasing[at] - pipelined[at]);
-            (*amount > room).then_some(*dim)
+            let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
+            let available = idle[*dim].min(future_idle);
+            (*amount > available).then_some(*dim)
         })
     }
 }
@@ -192,7 +195,7 @@ impl StatusCounts {
         self.sum(TaskStatus::is_valid)
     }
 
-    /// Tasks that are promised a place.
+    /// Tasks that are nominated for a node.
     pub fn pipelined(&self) -> u32 {
         self.of(TaskStatus::Pipelined)
     }
@@ -215,7 +218,7 @@ pub struct Tasks {
     pub gated: Column<TaskIdx, bool>,
     /// Where it stands.
     pub placement: Column<TaskIdx, Placement>,
-    /// The node it was promised in an earlier cycle, if it waits and that node is there.
+    /// The node for which it was nominated in an earlier cycle, if it waits and the node exists.
     pub nominated: Column<TaskIdx, Option<NodeIdx>>,
 }
 
@@ -228,9 +231,9 @@ pub struct Classes {
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks, ascending.
     pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
-    /// A number for all of that but the request: classes of one number differ in what they ask
-    /// for, not in where they may go.
-    pub constraints: Column<ClassIdx, u32>,
+    /// The constraint class of each. Classes of one constraint class differ only in what they
+    /// request: the same nodes are eligible for them.
+    pub constraint_class: Column<ClassIdx, ConstraintClassIdx>,
 }
 
 /// The selectors over pods that any pod of the snapshot carries.
@@ -365,29 +368,28 @@ impl Cluster {
         &self.nodes.facts[node].name
     }
 
-    /// What is idle on all nodes together and promised to nobody.
+    /// What is idle and not nominated, summed over all nodes.
     ///
-    /// A node that is over-committed has nothing, and takes nothing away from what others have.
-    pub fn room_now(&self) -> Row {
-        self.room(Ord::min)
+    /// An over-committed node counts as 0, not as a negative amount.
+    pub fn total_idle(&self) -> ResourceVector {
+        self.sum_over_nodes(Ord::min)
     }
 
-    /// What is promised to nobody on all nodes together, once what is being released is gone.
-    pub fn room_later(&self) -> Row {
-        self.room(|_, coming| coming)
+    /// What is idle once the tasks that are being released are gone, and not nominated, summed over
+    /// all nodes.
+    pub fn total_future_idle(&self) -> ResourceVector {
+        self.sum_over_nodes(|_, future_idle| future_idle)
     }
 
-    /// The sum over all nodes of what `of_node` makes of what is idle, and of what will be and is
-    /// not promised; at least 0 for each node.
-    fn room(&self, of_node: impl Fn(i64, i64) -> i64) -> Row {
-        let mut total = Row::zero(self.dimensions.len());
+    /// The sum over all nodes of `of_node(idle, future idle)`, at least 0 for each node.
+    fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> ResourceVector {
+        let mut total = ResourceVector::zero(self.dimensions.len());
         let nodes = &self.nodes;
         for node in nodes.facts.ids() {
             for dim in self.dimensions.ids() {
-                let at = dim.at();
-                let idle = nodes.idle[node][at];
-                let coming = idle + nodes.releasing[node][at] - nodes.pipelined[node][at];
-                total[dim] += of_node(idle, coming).max(0);
+                let idle = nodes.idle[node][dim];
+                let future_idle = idle + nodes.releasing[node][dim] - nodes.pipelined[node][dim];
+                total[dim] += of_node(idle, future_idle).max(0);
             }
         }
         total
@@ -423,7 +425,7 @@ impl Cluster {
                 }
             }
         }
-        for node in self.broken_promises() {
+        for node in self.over_committed_nodes() {
             violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
         }
         for job in self.jobs.key.ids() {
@@ -434,9 +436,9 @@ impl Cluster {
         violations
     }
 
-    /// Nodes on which this cycle has given away or promised more than there is. A node that the
-    /// world has over-committed may stay so, but nothing may be added in the dimensions it lacks.
-    fn broken_promises(&self) -> Vec<NodeIdx> {
+    /// Nodes on which this cycle has allocated or nominated more than there is. A node that others
+    /// have over-committed may stay so, but nothing may be added in the dimensions it lacks.
+    fn over_committed_nodes(&self) -> Vec<NodeIdx> {
         let mut given: Column<NodeIdx, Vec<Dim>> =
             Column::filled(Vec::new(), self.nodes.facts.len());
         for (task, at) in self.tasks.placement.iter() {
@@ -446,8 +448,8 @@ impl Cluster {
             }
         }
         let lacks = |node: NodeIdx, dim: &Dim| {
-            let (at, nodes) = (dim.at(), &self.nodes);
-            nodes.idle[node][at] + nodes.releasing[node][at] < nodes.pipelined[node][at]
+            let nodes = &self.nodes;
+            nodes.idle[node][*dim] + nodes.releasing[node][*dim] < nodes.pipelined[node][*dim]
         };
         let broken = given.iter().filter(|(node, dims)| dims.iter().any(|dim| lacks(*node, dim)));
         broken.map(|(node, _)| node).collect()
@@ -471,8 +473,8 @@ pub enum Violation {
         /// The job.
         job: JobKey,
     },
-    /// More was given away or promised than there is.
-    #[error("more is promised on node {node} than there is")]
+    /// More was allocated or nominated than there is.
+    #[error("more is nominated on node {node} than there is")]
     OverCommitted {
         /// The node.
         node: Name,

@@ -53,10 +53,21 @@ ordinal! {
     TaskIdx,
     /// Row of a class of tasks that no rule can tell apart.
     ClassIdx,
+    /// Row of a constraint class: the classes of tasks that differ only in what they request.
+    ConstraintClassIdx,
     /// Row of a selector over pods, as inter-pod terms and spread constraints use them.
     MatcherIdx,
     /// A resource dimension; see [`crate::resource::Dimensions`].
     Dim,
+}
+
+impl Dim {
+    /// Milli-CPU.
+    pub const CPU: Self = Self(0);
+    /// Bytes of memory.
+    pub const MEMORY: Self = Self(1);
+    /// Pod slots.
+    pub const PODS: Self = Self(2);
 }
 
 /// A `Vec` that only `I` may index.

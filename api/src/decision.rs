@@ -15,12 +15,12 @@ pub struct PodRef {
     pub key: ObjectKey,
 }
 
-/// What becomes of a volume claim whose pod is bound.
+/// The volume chosen for a claim when its pod is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimChoice {
     /// The claim.
     pub claim: ObjectKey,
-    /// The volume it gets; `None` if its provisioner is to make one for the node.
+    /// The volume; `None` if the provisioner is to create one for the node.
     pub volume: Option<Name>,
 }
 
@@ -33,10 +33,10 @@ pub enum Decision {
         pod: PodRef,
         /// The node.
         node: Name,
-        /// What its claims get that waited for it.
+        /// The volumes chosen for its claims that were not bound yet.
         claims: Vec<ClaimChoice>,
     },
-    /// Delete a running pod, so that another gets its room.
+    /// Delete a running pod, so that another gets its resources.
     Evict {
         /// The victim.
         pod: PodRef,
@@ -44,18 +44,18 @@ pub enum Decision {
         node: Name,
         /// Why.
         reason: EvictReason,
-        /// The job that gets the room.
+        /// The job that gets the resources.
         by: JobKey,
     },
-    /// Promise a pod a place it cannot start on yet: room that is still being released, or idle room
-    /// while others of its job wait.
+    /// Nominate a pod for a node on which it cannot start yet, because resources are still being
+    /// released or because other tasks of its job wait.
     Nominate {
         /// The pod.
         pod: PodRef,
         /// The node.
         node: Name,
     },
-    /// Take a promise back: it cannot be kept.
+    /// Withdraw an earlier nomination.
     Withdraw {
         /// The pod.
         pod: PodRef,
@@ -65,9 +65,9 @@ pub enum Decision {
 /// Why a pod is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EvictReason {
-    /// For a job of higher rank in the same queue.
+    /// For a job of higher priority in the same queue.
     Preempt,
-    /// For a queue that holds less than it deserves.
+    /// For a queue that has less than it deserves.
     Reclaim,
 }
 

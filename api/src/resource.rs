@@ -1,11 +1,11 @@
-//! Resource amounts: lists by name outside a cycle, short integer rows inside.
+//! Resource amounts: lists by name outside a cycle, short integer vectors inside.
 //!
 //! CPU is counted in milli-cores, extended resources in milli-units, everything else in its own
-//! unit (bytes, pods). Each snapshot interns the names it meets as [`Dimensions`]; from then on an
-//! amount is a position in a row, and no string is compared in a hot loop.
+//! unit (bytes, pods). Each snapshot interns the resource names of its objects as [`Dimensions`];
+//! from then on an amount is an element of a vector, and no string is compared in a hot loop.
 //!
-//! A dimension that is missing on either side is 0. There is no tolerance: `request <= available`
-//! is meant to the unit.
+//! A dimension that is missing on either side is 0. `request <= available` is compared exactly,
+//! without tolerance.
 // Parity: differs, see docs/parity.md#r1 and docs/parity.md#r2.
 
 use std::{cmp::Ordering, collections::BTreeMap, ops, sync::Arc};
@@ -222,14 +222,7 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Milli-CPU.
-    pub const CPU: usize = 0;
-    /// Bytes of memory.
-    pub const MEMORY: usize = 1;
-    /// Pod slots.
-    pub const PODS: usize = 2;
-
-    /// Interns the three standing dimensions and `names`.
+    /// Interns [`Dim::CPU`], [`Dim::MEMORY`], [`Dim::PODS`] and `names`.
     pub fn new(names: impl IntoIterator<Item = Name>) -> Self {
         let mut others: Vec<Name> = names.into_iter().collect();
         others.sort_unstable();
@@ -259,7 +252,7 @@ impl Dimensions {
     /// The dimensions that shares look at: all but pod slots.
     // Parity: pods count for fit but not for shares, see docs/parity.md#r4.
     pub fn shared(&self) -> impl Iterator<Item = Dim> + use<> {
-        self.ids().filter(|dim| dim.at() != Self::PODS)
+        self.ids().filter(|dim| *dim != Dim::PODS)
     }
 
     /// The resource name of a dimension.
@@ -272,15 +265,15 @@ impl Dimensions {
         self.by_name.get(name).copied()
     }
 
-    /// A list as a row of amounts; names that are not interned are dropped.
-    pub fn row(&self, list: &ResourceList) -> Row {
-        let mut row = Row::zero(self.len());
+    /// A list as a vector; names that are not interned are dropped.
+    pub fn vector(&self, list: &ResourceList) -> ResourceVector {
+        let mut vector = ResourceVector::zero(self.len());
         for (name, amount) in list.iter() {
             if let Some(dim) = self.get(name) {
-                row[dim] = amount;
+                vector[dim] = amount;
             }
         }
-        row
+        vector
     }
 
     /// The positive amounts of a list, by dimension.
@@ -294,29 +287,31 @@ impl Dimensions {
         Request(amounts.into())
     }
 
-    /// A row as Kubernetes quantities by name, positive amounts only.
-    pub fn display(&self, row: &[i64]) -> BTreeMap<String, String> {
+    /// Amounts as Kubernetes quantities by name, without those that are 0.
+    pub fn display(&self, amounts: &[i64]) -> BTreeMap<String, String> {
         self.ids()
-            .filter(|dim| row[dim.at()] != 0)
+            .filter(|dim| amounts[*dim] != 0)
             .map(|dim| {
                 let name = self.name(dim);
-                (name.to_string(), Unit::of(name).display(row[dim.at()]))
+                (name.to_string(), Unit::of(name).display(amounts[dim]))
             })
             .collect()
     }
 }
 
 /// One amount for each dimension, in the units of [`Unit`].
+///
+/// A row of a [`Ledger`] has the same content, borrowed: both are indexed by [`Dim`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row(Vec<i64>);
+pub struct ResourceVector(Vec<i64>);
 
-impl Row {
+impl ResourceVector {
     /// All zero.
     pub fn zero(n_dimensions: usize) -> Self {
         Self(vec![0; n_dimensions])
     }
 
-    /// Adds another row, `sign` times.
+    /// Adds other amounts, `sign` times.
     ///
     /// Sums wrap: amounts are bounded by [`MAX_AMOUNT`], and a wrapped sum is still taken back
     /// exactly.
@@ -327,7 +322,7 @@ impl Row {
     }
 }
 
-impl ops::Deref for Row {
+impl ops::Deref for ResourceVector {
     type Target = [i64];
 
     fn deref(&self) -> &[i64] {
@@ -335,7 +330,7 @@ impl ops::Deref for Row {
     }
 }
 
-impl ops::Index<Dim> for Row {
+impl ops::Index<Dim> for ResourceVector {
     type Output = i64;
 
     fn index(&self, dim: Dim) -> &i64 {
@@ -343,9 +338,24 @@ impl ops::Index<Dim> for Row {
     }
 }
 
-impl ops::IndexMut<Dim> for Row {
+impl ops::IndexMut<Dim> for ResourceVector {
     fn index_mut(&mut self, dim: Dim) -> &mut i64 {
         &mut self.0[dim.at()]
+    }
+}
+
+/// The amounts of one row of a [`Ledger`].
+impl ops::Index<Dim> for [i64] {
+    type Output = i64;
+
+    fn index(&self, dim: Dim) -> &i64 {
+        &self[dim.at()]
+    }
+}
+
+impl ops::IndexMut<Dim> for [i64] {
+    fn index_mut(&mut self, dim: Dim) -> &mut i64 {
+        &mut self[dim.at()]
     }
 }
 
@@ -366,7 +376,7 @@ impl Request {
 
     /// The amounts that shares look at: all but pod slots.
     pub fn shared(&self) -> impl Iterator<Item = (Dim, i64)> + '_ {
-        self.0.iter().copied().filter(|(dim, _)| dim.at() != Dimensions::PODS)
+        self.0.iter().copied().filter(|(dim, _)| *dim != Dim::PODS)
     }
 
     /// Whether nothing but pod slots is asked for.
@@ -376,19 +386,19 @@ impl Request {
 
     /// Whether every amount is there to the unit.
     pub fn fits_in(&self, available: &[i64]) -> bool {
-        self.0.iter().all(|(dim, amount)| *amount <= available[dim.at()])
+        self.0.iter().all(|(dim, amount)| *amount <= available[*dim])
     }
 
-    /// Adds the request to a row, `sign` times; see [`Row::add`].
-    pub fn charge(&self, row: &mut [i64], sign: i64) {
+    /// Adds the request to the amounts of a row, `sign` times; see [`ResourceVector::add`].
+    pub fn charge(&self, amounts: &mut [i64], sign: i64) {
         for (dim, amount) in self.0.iter() {
-            let own = &mut row[dim.at()];
+            let own = &mut amounts[*dim];
             *own = own.wrapping_add(amount.wrapping_mul(sign));
         }
     }
 }
 
-/// A row of amounts for each `I`, side by side in one allocation.
+/// A resource vector for each `I`, in one allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger<I> {
     width: usize,
@@ -412,8 +422,8 @@ impl<I: Ordinal> Ledger<I> {
     }
 
     /// The sum over all rows.
-    pub fn total(&self) -> Row {
-        let mut total = Row::zero(self.width);
+    pub fn total(&self) -> ResourceVector {
+        let mut total = ResourceVector::zero(self.width);
         for row in self.ids() {
             total.add(&self[row], 1);
         }
@@ -524,7 +534,7 @@ mod tests {
     #[test]
     fn fit_is_exact_and_missing_is_zero() {
         let dimensions = Dimensions::new(["x/y".into(), "cpu".into()]);
-        let available = dimensions.row(&list(&[("cpu", "1"), ("memory", "1Gi")]));
+        let available = dimensions.vector(&list(&[("cpu", "1"), ("memory", "1Gi")]));
         let fits =
             |amounts: &[(&str, &str)]| dimensions.request(&list(amounts)).fits_in(&available);
         assert!(fits(&[("cpu", "1"), ("memory", "1Gi"), ("x/y", "0")]));

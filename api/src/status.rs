@@ -1,4 +1,4 @@
-//! Where a task stands, and the two tables every ledger and every move obeys.
+//! The status of a task, what it adds to the ledgers of its node, and the allowed transitions.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::column::NodeIdx;
 pub enum TaskStatus {
     /// Waits for a node.
     Pending,
-    /// Given idle room in this cycle; not yet sent to the API server.
+    /// Has idle resources of a node since this cycle; not yet sent to the API server.
     Allocated,
-    /// Promised room that is still being released.
+    /// Nominated for a node on which resources are still being released.
     Pipelined,
-    /// The binding is under way.
+    /// The binding is being sent to the API server.
     Binding,
     /// Bound to a node, not yet running.
     Bound,
     /// Running on a node.
     Running,
-    /// Terminating, or evicted in this cycle; its room comes back soon.
+    /// Terminating, or evicted in this cycle; its resources become idle soon.
     Releasing,
-    /// Finished well.
+    /// Finished successfully.
     Succeeded,
-    /// Finished badly.
+    /// Finished with an error.
     Failed,
-    /// The node does not say.
+    /// The node does not report it.
     Unknown,
 }
 
@@ -37,13 +37,13 @@ pub const N_STATUSES: usize = 10;
 /// What one task's request does to its node's ledgers: -1, 0 or +1 times the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Room nobody holds.
+    /// Resources that no task holds.
     pub idle: i64,
-    /// Room held by tasks on their way out.
+    /// Resources held by tasks that are being terminated.
     pub releasing: i64,
-    /// Room promised to pipelined tasks.
+    /// Resources nominated for pipelined tasks.
     pub pipelined: i64,
-    /// Room held or promised.
+    /// Resources held or nominated.
     pub used: i64,
 }
 
@@ -62,7 +62,8 @@ impl TaskStatus {
         Self::Unknown,
     ];
 
-    /// The ledger row of a status. Taking a task away is the same row negated.
+    /// What a task of this status adds to each ledger of its node. Removing the task subtracts the
+    /// same.
     pub const fn charge(self) -> Charge {
         match self {
             Self::Releasing => Charge { idle: -1, releasing: 1, pipelined: 0, used: 1 },
@@ -104,7 +105,7 @@ impl TaskStatus {
         }
     }
 
-    /// Could count toward the minimum of its job: ready, promised a place, or waiting.
+    /// Could count toward the minimum of its job: ready, nominated, or waiting.
     pub const fn is_valid(self) -> bool {
         self.is_ready() || matches!(self, Self::Pending | Self::Pipelined)
     }
@@ -143,12 +144,12 @@ impl fmt::Display for TaskStatus {
     }
 }
 
-/// Where a task stands: the whole of what a session may change about it.
+/// The status and node of a task: all that a session may change about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Its state.
     pub status: TaskStatus,
-    /// The node it is on or promised to. `None` as well when the node is not in the snapshot.
+    /// The node it is on or nominated for. `None` as well when the node is not in the snapshot.
     pub node: Option<NodeIdx>,
 }
 
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_is_not_idle_or_is_promised() {
+    fn what_is_used_is_not_idle_or_is_nominated() {
         for status in TaskStatus::ALL {
             let charge = status.charge();
             assert_eq!(charge.used, -charge.idle + charge.pipelined, "{status}");

@@ -15,7 +15,9 @@ use kube_batch_api::{
     cluster::{
         Classes, Cluster, Jobs, Matchers, Nodes, Queues, StatusCounts, Storage, TaskRange, Tasks,
     },
-    column::{ClassIdx, Column, JobIdx, MatcherIdx, NodeIdx, QueueIdx},
+    column::{
+        ClassIdx, Column, ConstraintClassIdx, JobIdx, MatcherIdx, NodeIdx, Ordinal, QueueIdx,
+    },
     crd::ApiVersion,
     decision::ClaimChoice,
     facts::{
@@ -120,7 +122,7 @@ fn charge(cluster: &mut Cluster) {
         cluster.book(task);
         let Placement { status, node } = cluster.tasks.placement[task];
         if let Some(node) = node.filter(|_| status.is_on_node()) {
-            cluster.nodes.residents[node].push(task);
+            cluster.nodes.tasks[node].push(task);
         }
     }
 }
@@ -359,7 +361,7 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
     let n_nodes = store.nodes.len();
     let mut allocatable = Ledger::zero(dimensions.len(), n_nodes);
     for (row, facts) in allocatable.ids().zip(store.nodes.values()) {
-        allocatable[row].copy_from_slice(&dimensions.row(&facts.allocatable));
+        allocatable[row].copy_from_slice(&dimensions.vector(&facts.allocatable));
     }
     let zero = Ledger::zero(dimensions.len(), n_nodes);
     Nodes {
@@ -369,7 +371,7 @@ fn fold_nodes(store: &Store, dimensions: &Dimensions) -> Nodes {
         releasing: zero.clone(),
         pipelined: zero.clone(),
         used: zero,
-        residents: Column::filled(Vec::new(), n_nodes),
+        tasks: Column::filled(Vec::new(), n_nodes),
     }
 }
 
@@ -527,7 +529,7 @@ struct Classifier<'a> {
     /// What matches pods of a namespace with given labels.
     matched: HashMap<(Name, *const Labels), Arc<[MatcherIdx]>>,
     by_content: HashMap<(*const PodTemplate, Arc<[MatcherIdx]>), ClassIdx>,
-    constraints: HashMap<(PodTemplate, Arc<[MatcherIdx]>), u32>,
+    constraint_classes: HashMap<(PodTemplate, Arc<[MatcherIdx]>), ConstraintClassIdx>,
     classes: Classes,
 }
 
@@ -564,7 +566,7 @@ impl<'a> Classifier<'a> {
             unselective,
             matched: HashMap::new(),
             by_content: HashMap::new(),
-            constraints: HashMap::new(),
+            constraint_classes: HashMap::new(),
             classes: Classes::default(),
         }
     }
@@ -579,9 +581,9 @@ impl<'a> Classifier<'a> {
         self.classes.request.push(self.dimensions.request(&facts.template.request));
         self.classes.matched_by.push(content.1.to_vec());
         let constraints = (facts.template.without_request(), Arc::clone(&content.1));
-        let next = u32::try_from(self.constraints.len()).expect("fewer than 2^32 classes");
-        let number = *self.constraints.entry(constraints).or_insert(next);
-        self.classes.constraints.push(number);
+        let next = ConstraintClassIdx::new(self.constraint_classes.len());
+        let row = *self.constraint_classes.entry(constraints).or_insert(next);
+        self.classes.constraint_class.push(row);
         self.by_content.insert(content, class);
         class
     }

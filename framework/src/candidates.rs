@@ -1,29 +1,28 @@
 //! Which node is best for a class of tasks.
 //!
-//! Two ways to answer, behind one interface. [`Search::Naive`] asks every plugin about every node,
+//! There are two searches behind one interface. [`Search::Naive`] calls every plugin for every node,
 //! every time: it is the definition. [`Search::Index`] remembers what each answer depends on and
-//! asks again only where something has changed; it gives the same answers, which a property test
-//! over random clusters asserts.
+//! evaluates it again only where something has changed. Both find the same node, which a property
+//! test over random clusters asserts.
 //!
-//! A node where the task fits now is preferred to one where it must wait for room that is being
-//! released; among nodes of one kind the highest score wins, and of equal scores the lowest node
-//! name.
+//! A node where the task fits now is preferred to one where it must wait for resources that are
+//! being released. Among nodes of one kind the highest score wins, and of equal scores the lowest
+//! node name.
 
 mod index;
 mod rules;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx, Ordinal},
+    column::{ClassIdx, Column, ConstraintClassIdx, Dim, NodeIdx, Ordinal},
     reason::{FitReport, Unfit},
-    resource::Dimensions,
 };
 
 use self::{
     index::ClassIndex,
     rules::{ClassRules, Eligibility},
 };
-use crate::plugin::{Scale, Sensitivity, View};
+use crate::plugin::{Capacity, Dependency, Scale};
 use crate::policy::Policy;
 
 /// How nodes are searched.
@@ -32,7 +31,7 @@ pub enum Search {
     /// Through an index that follows the changes.
     #[default]
     Index,
-    /// By asking everybody about everything.
+    /// By calling every plugin for every node.
     Naive,
 }
 
@@ -41,24 +40,24 @@ pub enum Search {
 pub struct Choice {
     /// The node.
     pub node: NodeIdx,
-    /// Whether there is room now, or once what is being released is gone.
-    pub view: View,
+    /// Whether the task fits into what is idle, or has to wait for what is being released.
+    pub capacity: Capacity,
 }
 
-/// The answers so far, and what they are based on.
+/// The answers of this cycle so far, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     search: Search,
     rules: Column<ClassIdx, Option<ClassRules>>,
-    /// Nodes that pass the fixed rules, by number of the constraints.
-    eligible: Vec<Option<Eligibility>>,
+    /// Nodes that pass the rules of [`Dependency::Class`], by constraint class.
+    eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
 }
 
-/// The cluster and the policies, as every question needs them.
+/// What every search reads: the cluster, the plugins, and what has changed.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Inputs<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) policy: &'a Policy,
     /// Nodes that have changed since the cycle began, in order.
@@ -68,55 +67,63 @@ pub(crate) struct Asked<'a> {
 impl Candidates {
     pub(crate) fn new(search: Search, cluster: &Cluster) -> Self {
         let n_classes = cluster.classes.template.len();
-        let n_constraints = cluster.classes.constraints.values().max().map_or(0, |n| n + 1);
+        let constraint_classes = cluster.classes.constraint_class.values();
+        let n_constraint_classes = constraint_classes.max().map_or(0, |last| last.at() + 1);
         Self {
             search,
             rules: Column::filled(None, n_classes),
-            eligible: vec![None; n_constraints as usize],
+            eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             reports: Column::filled(None, n_classes),
         }
     }
 
-    /// The best node for a task of the class where it fits in this view.
+    /// The best node for a task of the class where it fits into this capacity.
     pub(crate) fn best(
         &mut self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
-        view: View,
+        capacity: Capacity,
     ) -> Option<NodeIdx> {
-        self.prepare(asked, class);
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
         if !rules.admitted() {
             return None;
         }
         if self.search == Search::Naive || !rules.is_indexable() {
-            return self.best_by_asking(asked, class, view);
+            return self.best_by_full_search(inputs, class, capacity);
         }
-        let constraints = asked.cluster.classes.constraints[class] as usize;
-        let eligible = self.eligible[constraints].as_ref().expect("prepared above");
-        let index = match &mut self.indexes[view as usize][class] {
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
+        let index = match &mut self.indexes[capacity as usize][class] {
             Some(index) => {
-                index.catch_up(asked, rules);
+                index.catch_up(inputs, rules);
                 index
             }
-            none => none.insert(Box::new(ClassIndex::new(asked, class, view, rules, eligible))),
+            none => {
+                none.insert(Box::new(ClassIndex::new(inputs, class, capacity, rules, eligible)))
+            }
         };
         index.best()
     }
 
-    fn best_by_asking(&self, asked: Asked<'_>, class: ClassIdx, view: View) -> Option<NodeIdx> {
+    fn best_by_full_search(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        capacity: Capacity,
+    ) -> Option<NodeIdx> {
         let nodes: Vec<NodeIdx> = self
-            .searched(asked.cluster, class)
+            .searched(inputs.cluster, class)
             .into_iter()
-            .filter(|node| self.fits(asked, class, *node, view))
+            .filter(|node| self.fits(inputs, class, *node, capacity))
             .collect();
-        let scores = self.scores(asked, class, &nodes);
+        let scores = self.scores(inputs, class, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
         best.map(|(_, node)| *node)
     }
 
-    /// The nodes to look at: all, or those that pass the fixed rules.
+    /// The nodes to look at: all, or those that pass the rules of [`Dependency::Class`].
     fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
         match self.search {
             Search::Naive => cluster.nodes.facts.ids().collect(),
@@ -125,49 +132,50 @@ impl Candidates {
     }
 
     fn eligible(&self, cluster: &Cluster, class: ClassIdx) -> &Eligibility {
-        let constraints = cluster.classes.constraints[class] as usize;
-        self.eligible[constraints].as_ref().expect("prepared with the rules of the class")
+        let constraint_class = cluster.classes.constraint_class[class];
+        self.eligible[constraint_class].as_ref().expect("prepared with the rules of the class")
     }
 
     /// Collects the rules of a class, once in a cycle.
-    pub(crate) fn prepare(&mut self, asked: Asked<'_>, class: ClassIdx) {
+    pub(crate) fn prepare(&mut self, inputs: Inputs<'_>, class: ClassIdx) {
         if self.rules[class].is_none() {
-            self.rules[class] = Some(ClassRules::new(asked.cluster, asked.policy, class));
+            self.rules[class] = Some(ClassRules::new(inputs.cluster, inputs.policy, class));
         }
         let rules = self.rules[class].as_ref().expect("collected above");
-        let constraints = asked.cluster.classes.constraints[class] as usize;
-        self.eligible[constraints].get_or_insert_with(|| Eligibility::new(asked, class, rules));
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        self.eligible[constraint_class]
+            .get_or_insert_with(|| Eligibility::new(inputs, class, rules));
     }
 
-    /// Whether a task of the class fits on a node: there is room, and every rule passes.
+    /// Whether a task of the class fits on a node: its request fits, and every rule passes.
     pub(crate) fn fits(
         &self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
     ) -> bool {
-        let request = &asked.cluster.classes.request[class];
-        let room = match view {
-            View::Now => asked.cluster.nodes.fits_now(node, request),
-            View::Later => asked.cluster.nodes.fits_later(node, request),
+        let request = &inputs.cluster.classes.request[class];
+        let fits = match capacity {
+            Capacity::Idle => inputs.cluster.nodes.fits_idle(node, request),
+            Capacity::FutureIdle => inputs.cluster.nodes.fits_future_idle(node, request),
         };
-        room && self.passes(asked, class, node, view, &Sensitivity::ALL)
+        fits && self.passes(inputs, class, node, capacity, &Dependency::ALL)
     }
 
-    /// Whether every rule of these sensitivities passes. The class is prepared.
+    /// Whether every rule of these dependencies passes. The class is prepared.
     fn passes(
         &self,
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         node: NodeIdx,
-        view: View,
-        sensitivities: &[Sensitivity],
+        capacity: Capacity,
+        dependencies: &[Dependency],
     ) -> bool {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         rules.admitted()
-            && sensitivities.iter().all(|s| {
-                rules.predicate(asked.policy, asked.cluster, class, node, *s, view).is_ok()
+            && dependencies.iter().all(|s| {
+                rules.predicate(inputs.policy, inputs.cluster, class, node, *s, capacity).is_ok()
             })
     }
 
@@ -177,18 +185,23 @@ impl Candidates {
     }
 
     /// The scores of these nodes, normalised over them.
-    pub(crate) fn scores(&self, asked: Asked<'_>, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
+    pub(crate) fn scores(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+    ) -> Vec<i64> {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         let mut total = vec![0; nodes.len()];
         let mut part = vec![0; nodes.len()];
         for (at, term) in rules.terms() {
-            let plugin = asked.policy.plugin(*at);
+            let plugin = inputs.policy.plugin(*at);
             if term.scale == Scale::Joint {
                 part.fill(0);
-                plugin.score_all(asked.cluster, class, nodes, term.id, &mut part);
+                plugin.score_all(inputs.cluster, class, nodes, term.id, &mut part);
             } else {
                 for (score, node) in part.iter_mut().zip(nodes) {
-                    *score = plugin.score(asked.cluster, class, *node, term.id);
+                    *score = plugin.score(inputs.cluster, class, *node, term.id);
                 }
             }
             let largest = part.iter().copied().max().unwrap_or(0);
@@ -201,30 +214,30 @@ impl Candidates {
 
     /// Whether some node, were it empty, could take a task of the class.
     // Parity: see docs/parity.md#a9.
-    pub(crate) fn is_placeable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let request = &asked.cluster.classes.request[class];
-        let allocatable = &asked.cluster.nodes.allocatable;
-        let mut nodes = self.eligible(asked.cluster, class).nodes().iter();
+        let request = &inputs.cluster.classes.request[class];
+        let allocatable = &inputs.cluster.nodes.allocatable;
+        let mut nodes = self.eligible(inputs.cluster, class).nodes().iter();
         rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
     }
 
     /// Why a task of the class fits nowhere now: for each node, the first rule that refuses it.
-    pub(crate) fn explain(&mut self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
-        self.prepare(asked, class);
+    pub(crate) fn explain(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
+        self.prepare(inputs, class);
         if let Some((seen, report)) = &self.reports[class]
-            && *seen == asked.touched.len()
+            && *seen == inputs.touched.len()
         {
             return report.clone();
         }
-        let report = self.fresh_report(asked, class);
-        self.reports[class] = Some((asked.touched.len(), report.clone()));
+        let report = self.fresh_report(inputs, class);
+        self.reports[class] = Some((inputs.touched.len(), report.clone()));
         report
     }
 
-    fn fresh_report(&self, asked: Asked<'_>, class: ClassIdx) -> FitReport {
-        let cluster = asked.cluster;
+    fn fresh_report(&self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
+        let cluster = inputs.cluster;
         let n_nodes = cluster.nodes.facts.len();
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         if let Err(reason) = &rules.admission {
@@ -234,20 +247,16 @@ impl Candidates {
         let request = &cluster.classes.request[class];
         let mut lacking = Vec::new();
         for node in cluster.nodes.facts.ids() {
-            let refusal = Sensitivity::ALL
+            let refusal = Dependency::ALL
                 .into_iter()
-                .filter_map(|sensitivity| {
-                    let policy = asked.policy;
-                    rules.predicate(policy, cluster, class, node, sensitivity, View::Now).err()
+                .filter_map(|dependency| {
+                    let policy = inputs.policy;
+                    rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
                 })
                 .min();
             lacking.clear();
             lacking.extend(cluster.nodes.lacking(node, request).map(|dim| {
-                if dim.at() == Dimensions::PODS {
-                    Unfit::TooManyPods
-                } else {
-                    Unfit::Insufficient(dim)
-                }
+                if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) }
             }));
             match refusal {
                 Some(refusal) if lacking.is_empty() || refusal < Unfit::TooManyPods => {
@@ -268,25 +277,26 @@ impl Candidates {
     }
 
     /// Whether an index can follow every answer about the class.
-    pub(crate) fn is_indexable(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_indexable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
     }
 
-    /// Whether only room decides where the class may go, once the fixed rules have passed.
-    pub(crate) fn needs_only_room(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    /// Whether free resources alone decide where the class may go, once the rules of
+    /// [`Dependency::Class`] have passed.
+    pub(crate) fn needs_only_resources(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let sensitivities = rules.sensitivities();
+        let dependencies = rules.dependencies();
         rules.admitted()
-            && !sensitivities.has(Sensitivity::Node)
-            && !sensitivities.has(Sensitivity::Cluster)
+            && !dependencies.has(Dependency::Node)
+            && !dependencies.has(Dependency::Cluster)
     }
 
     /// Whether a placement elsewhere can change where the class may go.
-    pub(crate) fn is_open_to_change(&mut self, asked: Asked<'_>, class: ClassIdx) -> bool {
-        self.prepare(asked, class);
+    pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        rules.sensitivities().has(Sensitivity::Cluster)
+        rules.dependencies().has(Dependency::Cluster)
     }
 }

@@ -5,8 +5,8 @@ use kube_batch_api::cluster::Cluster;
 use crate::{
     candidates::Search,
     milestone::Milestone,
+    nominations,
     policy::Policy,
-    promises,
     report::{self, Cycle, Opening},
     session::Session,
 };
@@ -33,8 +33,8 @@ pub fn run_cycle(
 ) -> Cycle {
     let mut session = Session::open_measured(cluster, policy, search, reached);
     let opening = Opening::of(&session);
-    promises::renew(&mut session);
-    debug_assert_eq!(session.cluster().audit(), [], "after promises were renewed");
+    nominations::renew(&mut session);
+    debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.still_to_run = actions[at + 1..].iter().map(|action| action.name()).collect();
@@ -42,7 +42,7 @@ pub fn run_cycle(
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
     }
-    promises::settle(&mut session);
+    nominations::settle(&mut session);
     let cycle = report::close(session, opening);
     reached(Milestone::Closed);
     cycle

@@ -7,7 +7,7 @@ pub enum Milestone {
     Validated,
     /// A plugin has opened the session.
     PluginOpened(&'static str),
-    /// The session is open, and earlier promises are renewed.
+    /// The session is open, and nominations are renewed.
     Opened,
     /// An action has run.
     Acted(&'static str),

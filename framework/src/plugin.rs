@@ -1,11 +1,11 @@
-//! The questions a cycle asks of plugins.
+//! The interface of a plugin: the extension points of a cycle.
 //!
 //! A plugin is one policy. It is told things with `&mut self` and asked things with `&self`: a
 //! policy cannot change while it is being asked. Every question has a default that means "no
 //! opinion", so a plugin implements only what it is about.
 //!
 //! Rules about nodes are asked of a class of tasks, never of a task: what cannot be seen in the
-//! class cannot decide. Each such rule states what its answer depends on ([`Sensitivity`]), and the
+//! class cannot decide. Each such rule states what its answer depends on ([`Dependency`]), and the
 //! framework remembers answers accordingly.
 
 use std::{cmp::Ordering, ops};
@@ -16,52 +16,53 @@ use kube_batch_api::{
     decision::ClaimChoice,
     name::Name,
     reason::{JobProblem, Unfit},
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::Placement,
 };
 
-/// What an answer about a class and a node depends on.
+/// What an answer about a class and a node depends on, and so how long it stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sensitivity {
-    /// The class's constraints (not its request) and the node's facts: asked once in a cycle.
-    Fixed,
-    /// Also that node's ledgers and the tasks on it: asked again when the node changes.
+pub enum Dependency {
+    /// The class's constraints (not its request) and the node's facts. Evaluated once in a cycle.
+    Class,
+    /// Also that node's ledgers and the tasks on it. Evaluated again when the node changes.
     Node,
-    /// Any placement anywhere: asked again after each.
+    /// Also placements on other nodes. Evaluated again after each placement.
     Cluster,
 }
 
-impl Sensitivity {
-    /// All, from the least to the most sensitive.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Node, Self::Cluster];
+impl Dependency {
+    /// All, from the narrowest to the broadest.
+    pub const ALL: [Self; 3] = [Self::Class, Self::Node, Self::Cluster];
 }
 
-/// The sensitivities a plugin's predicate has for a class; it is asked once for each.
+/// The dependencies of a plugin's predicates for a class. [`Plugin::predicate`] is called once for
+/// each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sensitivities(u8);
+pub struct Dependencies(u8);
 
-impl Sensitivities {
+impl Dependencies {
     /// No rule applies to the class.
     pub const NONE: Self = Self(0);
 
     /// Only this one.
-    pub const fn only(sensitivity: Sensitivity) -> Self {
-        Self(1 << sensitivity as u8)
+    pub const fn only(dependency: Dependency) -> Self {
+        Self(1 << dependency as u8)
     }
 
     /// Whether this one is among them.
-    pub const fn has(self, sensitivity: Sensitivity) -> bool {
-        self.0 & (1 << sensitivity as u8) != 0
+    pub const fn has(self, dependency: Dependency) -> bool {
+        self.0 & (1 << dependency as u8) != 0
     }
 
     /// With this one as well, if `condition` holds.
     #[must_use]
-    pub const fn with_if(self, sensitivity: Sensitivity, condition: bool) -> Self {
-        if condition { Self(self.0 | 1 << sensitivity as u8) } else { self }
+    pub const fn with_if(self, dependency: Dependency, condition: bool) -> Self {
+        if condition { Self(self.0 | 1 << dependency as u8) } else { self }
     }
 }
 
-impl ops::BitOr for Sensitivities {
+impl ops::BitOr for Dependencies {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -69,13 +70,13 @@ impl ops::BitOr for Sensitivities {
     }
 }
 
-/// Which tasks on a node are taken to be there.
+/// Which resources of a node a task may use, and so which tasks count as being on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum View {
-    /// All of them: for a task that would start now.
-    Now,
-    /// All but those on their way out: for a task that would wait for their room.
-    Later,
+pub enum Capacity {
+    /// What is idle now: every task on the node counts.
+    Idle,
+    /// What is idle once the tasks that are being terminated are gone: those do not count.
+    FutureIdle,
 }
 
 /// One score a plugin gives a class.
@@ -86,7 +87,7 @@ pub struct ScoreTerm {
     /// What the normalised score is multiplied by.
     pub weight: i64,
     /// What the raw score depends on.
-    pub sensitivity: Sensitivity,
+    pub dependency: Dependency,
     /// How raw scores become scores.
     pub scale: Scale,
 }
@@ -117,26 +118,28 @@ impl Scale {
     }
 }
 
-/// What a plugin says about one possible victim.
+/// A plugin's answer about one possible victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// No opinion.
+pub enum Vote {
+    /// No opinion: the other plugins decide.
     Abstain,
-    /// It may go.
-    Allow,
-    /// It stays.
-    Deny,
+    /// The victim may be evicted.
+    Permit,
+    /// The victim must not be evicted.
+    Reject,
 }
 
-/// One victim for one task.
+/// The proposal to evict one task for another.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
-    /// The task that would get the room.
-    pub taker: TaskIdx,
-    /// The task that would have to go.
+    /// The task that would get the resources: the preemptor, or the reclaimer if the victim is of
+    /// another queue.
+    pub preemptor: TaskIdx,
+    /// The task that would be evicted.
     pub victim: TaskIdx,
-    /// Victims taken before it, to be counted as gone. The cluster still shows them in their place.
-    pub gone: &'a [TaskIdx],
+    /// Tasks already evicted in this dry run. The cluster still shows them as running, so a plugin
+    /// that counts tasks or resources subtracts them.
+    pub evicted: &'a [TaskIdx],
 }
 
 /// A task moved.
@@ -170,11 +173,11 @@ pub enum OrderScope {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueShares {
     /// What the queue deserves.
-    pub deserved: Row,
+    pub deserved: ResourceVector,
     /// What its tasks hold.
-    pub allocated: Row,
+    pub allocated: ResourceVector,
     /// What its tasks hold or ask for.
-    pub request: Row,
+    pub request: ResourceVector,
     /// The largest part of what it deserves that is held.
     pub share: Share,
     /// Whether it gets no turn in the fair pass.
@@ -190,11 +193,11 @@ pub struct QueueShares {
 ///
 /// - [`Plugin::order_scope`]: whether its orders look at anything but the two things compared. A
 ///   plugin that orders nothing says [`OrderScope::Own`] too.
-/// - [`Plugin::sensitivities`]: which kinds of rules it has for a class. A plugin without
-///   [`Plugin::predicate`] says [`Sensitivities::NONE`].
+/// - [`Plugin::dependencies`]: which kinds of rules it has for a class. A plugin without
+///   [`Plugin::predicate`] says [`Dependencies::NONE`].
 ///
-/// To say too much costs time; to say too little gives decisions from answers that no longer hold,
-/// and nobody notices. Scores say the same of each of their terms, in [`ScoreTerm`].
+/// Declaring too broad a dependency costs time; declaring too narrow a one silently reuses stale
+/// answers. Scores declare theirs for each term, in [`ScoreTerm`].
 ///
 /// Then there is what the framework relies on and cannot check:
 ///
@@ -203,12 +206,12 @@ pub struct QueueShares {
 /// - State that follows placements changes in [`Plugin::on_placement`] and nowhere else, and a move
 ///   and its reverse leave it as it was, to the last digit: statements are taken back. Integers do;
 ///   a sum of floats does not.
-/// - A rule sees the class, never the task, and what it says [`Sensitivity::Fixed`] of holds for
+/// - A rule sees the class, never the task, and what it says [`Dependency::Class`] of holds for
 ///   all classes of the same constraints, whatever their request.
 /// - `job_pipelined` holds exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
 ///   A plugin that answers one of the three answers all.
-/// - [`Proposal::gone`] and the `gone` of other questions are still shown in their place: a plugin
-///   that counts subtracts them.
+/// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
+///   other methods, as running: a plugin that counts subtracts them.
 ///
 /// A plugin is told everything and its state is kept up whatever is switched off in the
 /// configuration.
@@ -241,8 +244,8 @@ pub struct QueueShares {
 ///     }
 ///
 ///     // ...and looks at nothing of a node that a placement changes.
-///     fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-///         Sensitivities::only(Sensitivity::Fixed)
+///     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+///         Dependencies::only(Dependency::Class)
 ///     }
 ///
 ///     fn predicate(
@@ -250,16 +253,16 @@ pub struct QueueShares {
 ///         cluster: &Cluster,
 ///         _: ClassIdx,
 ///         node: NodeIdx,
-///         _: Sensitivity,
-///         _: View,
+///         _: Dependency,
+///         _: Capacity,
 ///     ) -> Result<(), Unfit> {
 ///         let is_dear = price(cluster, node) > self.limit;
 ///         if is_dear { Err(Unfit::Other("node(s) were too dear")) } else { Ok(()) }
 ///     }
 ///
 ///     fn score_terms(&self, _: &Cluster, _: ClassIdx) -> Vec<ScoreTerm> {
-///         let (sensitivity, scale) = (Sensitivity::Fixed, Scale::DownFromLargest);
-///         vec![ScoreTerm { id: 0, weight: 1, sensitivity, scale }]
+///         let (dependency, scale) = (Dependency::Class, Scale::DownFromLargest);
+///         vec![ScoreTerm { id: 0, weight: 1, dependency, scale }]
 ///     }
 ///
 ///     fn score(&self, cluster: &Cluster, _: ClassIdx, node: NodeIdx, _: u8) -> i64 {
@@ -289,7 +292,7 @@ pub struct QueueShares {
 /// #         releasing: ledger(),
 /// #         pipelined: ledger(),
 /// #         used: ledger(),
-/// #         residents: nodes.iter().map(|_| Vec::new()).collect(),
+/// #         tasks: nodes.iter().map(|_| Vec::new()).collect(),
 /// #         facts: nodes.into_iter().map(Into::into).collect(),
 /// #     },
 /// #     queues: Default::default(),
@@ -298,7 +301,7 @@ pub struct QueueShares {
 /// #     classes: Classes {
 /// #         request: [dimensions.request(&template.request)].into_iter().collect(),
 /// #         matched_by: [Vec::new()].into_iter().collect(),
-/// #         constraints: [0].into_iter().collect(),
+/// #         constraint_class: [ConstraintClassIdx::new(0)].into_iter().collect(),
 /// #         template: [template.into()].into_iter().collect(),
 /// #     },
 /// #     matchers: Default::default(),
@@ -308,7 +311,8 @@ pub struct QueueShares {
 /// # let class = ClassIdx::new(0);
 /// let thrift = |limit| {
 ///     let plugin: Box<dyn Plugin> = Box::new(Thrift { limit });
-///     Policy { tiers: vec![vec![Enabled { plugin, questions: Questions::ALL }]] }
+///     let extension_points = ExtensionPoints::ALL;
+///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]] }
 /// };
 /// let mut session = Session::open(cluster.clone(), thrift(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
@@ -375,7 +379,7 @@ pub trait Plugin: Send {
         true
     }
 
-    /// Whether the job will be ready once the tasks it was promised room for have it.
+    /// Whether the job will be ready once the resources of its pipelined tasks are released.
     fn job_pipelined(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }
@@ -402,12 +406,12 @@ pub trait Plugin: Send {
     ///
     /// The default is slow and right: with one such plugin no class is followed by the index, and
     /// every placement asks every plugin about every node.
-    fn sensitivities(&self, _cluster: &Cluster, _class: ClassIdx) -> Sensitivities {
-        Sensitivities::only(Sensitivity::Cluster)
+    fn dependencies(&self, _cluster: &Cluster, _class: ClassIdx) -> Dependencies {
+        Dependencies::only(Dependency::Cluster)
     }
 
-    /// Whether a task of the class may go to the node, as far as the rules of one sensitivity say.
-    /// Room is not its business. The view makes no difference to a rule that is fixed.
+    /// Whether a task of the class may go to the node, as far as the rules of one dependency say.
+    /// The framework checks the request itself. A rule of [`Dependency::Class`] ignores `capacity`.
     ///
     /// # Errors
     ///
@@ -417,8 +421,8 @@ pub trait Plugin: Send {
         _cluster: &Cluster,
         _class: ClassIdx,
         _node: NodeIdx,
-        _sensitivity: Sensitivity,
-        _view: View,
+        _sensitivity: Dependency,
+        _view: Capacity,
     ) -> Result<(), Unfit> {
         Ok(())
     }
@@ -433,7 +437,8 @@ pub trait Plugin: Send {
     ///
     /// A term that cannot tell nodes apart for the class is better left out. The index follows a
     /// term of scale [`Scale::AsIs`] that depends on the node, or of any scale but [`Scale::Joint`]
-    /// that is fixed; one other term and every placement of the class asks about every node.
+    /// that depends on the class; one other term and every placement of the class asks about every
+    /// node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }
@@ -456,14 +461,14 @@ pub trait Plugin: Send {
 
     // Asked about victims.
 
-    /// Whether a victim may go for a task of the same queue.
-    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
-        Verdict::Abstain
+    /// Whether the victim may be evicted for a task of the same queue.
+    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
+        Vote::Abstain
     }
 
-    /// Whether a victim may go for a task of another queue.
-    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Verdict {
-        Verdict::Abstain
+    /// Whether the victim may be evicted for a task of another queue.
+    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
+        Vote::Abstain
     }
 
     // Asked about shares.
@@ -473,7 +478,8 @@ pub trait Plugin: Send {
         false
     }
 
-    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
+    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
+    /// `evicted` are evicted.
     ///
     /// # Errors
     ///
@@ -487,16 +493,20 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// What must stay idle while room is lent, given what the waiting tasks of each queue could
-    /// place on an empty cluster. `None` if the policy does not care.
-    fn held_back(&self, _cluster: &Cluster, _placeable: &Column<QueueIdx, Row>) -> Option<Row> {
+    /// The resources that must stay idle while idle resources are lent to overused queues.
+    /// `placeable` holds, for each queue, what its waiting tasks that fit on an empty cluster
+    /// request. `None` if the policy reserves nothing.
+    fn reserved(
+        &self,
+        _cluster: &Cluster,
+        _placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> Option<ResourceVector> {
         None
     }
 
     // Asked for reports.
 
-    /// The largest part of what it deserves that a queue holds, once the tasks in `gone` hold
-    /// nothing.
+    /// The share of a queue, without the tasks in `evicted`.
     fn queue_share(
         &self,
         _cluster: &Cluster,

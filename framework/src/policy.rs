@@ -1,4 +1,4 @@
-//! The plugins of a cycle in their tiers, and how the answers of several are combined.
+//! The plugins of a cycle in their tiers, and how the answers of several plugins are combined.
 
 use std::cmp::Ordering;
 
@@ -8,16 +8,16 @@ use kube_batch_api::{
     decision::ClaimChoice,
     name::Name,
     reason::JobProblem,
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
 };
 
 use crate::plugin::{
-    Change, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Sensitivities, Verdict,
+    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Vote,
 };
 
-/// The questions that can be switched off in the configuration.
+/// The extension points that the configuration can disable for a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Question {
+pub enum ExtensionPoint {
     /// `enableJobOrder`
     JobOrder,
     /// `enableJobReady`
@@ -38,7 +38,7 @@ pub enum Question {
     NodeOrder,
 }
 
-impl Question {
+impl ExtensionPoint {
     /// All, in the order of the documentation.
     pub const ALL: [Self; 9] = [
         Self::JobOrder,
@@ -52,7 +52,7 @@ impl Question {
         Self::NodeOrder,
     ];
 
-    /// The configuration key that switches it.
+    /// The configuration key that enables or disables it.
     pub const fn key(self) -> &'static str {
         match self {
             Self::JobOrder => "enableJobOrder",
@@ -68,35 +68,41 @@ impl Question {
     }
 }
 
-/// Which questions a plugin is asked.
+/// The extension points at which a plugin is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Questions(u16);
+pub struct ExtensionPoints(u16);
 
-impl Questions {
-    /// Every question.
+impl ExtensionPoints {
+    /// Every extension point.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// Whether it is asked this one.
-    pub const fn has(self, question: Question) -> bool {
-        self.0 & (1 << question as u8) != 0
+    /// Whether this one is among them.
+    pub const fn has(self, point: ExtensionPoint) -> bool {
+        self.0 & (1 << point as u8) != 0
     }
 
     /// Without this one.
     #[must_use]
-    pub const fn without(self, question: Question) -> Self {
-        Self(self.0 & !(1 << question as u8))
+    pub const fn without(self, point: ExtensionPoint) -> Self {
+        Self(self.0 & !(1 << point as u8))
     }
 }
 
-/// A plugin with its switches.
-pub struct Enabled {
+/// A plugin, and the extension points that its configuration enables.
+pub struct ConfiguredPlugin {
     /// The plugin.
     pub plugin: Box<dyn Plugin>,
-    /// The questions it is asked.
-    pub questions: Questions,
+    /// The extension points at which it is called.
+    pub extension_points: ExtensionPoints,
 }
 
-/// Where a plugin stands in the tiers.
+impl ConfiguredPlugin {
+    fn is_enabled_at(&self, point: ExtensionPoint) -> bool {
+        self.extension_points.has(point)
+    }
+}
+
+/// The tier of a plugin, and its place in the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     tier: usize,
@@ -107,118 +113,124 @@ pub(crate) struct Position {
 #[derive(Default)]
 pub struct Policy {
     /// The most important tier first.
-    pub tiers: Vec<Vec<Enabled>>,
+    pub tiers: Vec<Vec<ConfiguredPlugin>>,
 }
 
 impl Policy {
     fn all(&self) -> impl Iterator<Item = &dyn Plugin> {
-        self.tiers.iter().flatten().map(|enabled| &*enabled.plugin)
+        self.tiers.iter().flatten().map(|configured| &*configured.plugin)
     }
 
-    fn asked(&self, question: Question) -> impl Iterator<Item = &dyn Plugin> {
+    fn enabled(&self, point: ExtensionPoint) -> impl Iterator<Item = &dyn Plugin> {
         let all = self.tiers.iter().flatten();
-        all.filter(move |enabled| enabled.questions.has(question)).map(|enabled| &*enabled.plugin)
+        all.filter(move |configured| configured.is_enabled_at(point))
+            .map(|configured| &*configured.plugin)
     }
 
-    /// The first plugin that is not indifferent decides.
+    /// The first plugin that does not return `Equal` decides.
     // Parity: kept, see docs/parity.md#o3.
     fn first_decision(
         &self,
-        question: Question,
-        ask: impl Fn(&dyn Plugin) -> Ordering,
+        point: ExtensionPoint,
+        call: impl Fn(&dyn Plugin) -> Ordering,
     ) -> Ordering {
-        self.asked(question).map(ask).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        self.enabled(point).map(call).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
-        for enabled in self.tiers.iter_mut().flatten() {
-            enabled.plugin.on_session_open(cluster);
-            opened(enabled.plugin.name());
+        for configured in self.tiers.iter_mut().flatten() {
+            configured.plugin.on_session_open(cluster);
+            opened(configured.plugin.name());
         }
     }
 
     pub(crate) fn placed(&mut self, cluster: &Cluster, change: &Change) {
-        for enabled in self.tiers.iter_mut().flatten() {
-            enabled.plugin.on_placement(cluster, change);
+        for configured in self.tiers.iter_mut().flatten() {
+            configured.plugin.on_placement(cluster, change);
         }
     }
 
     pub(crate) fn queue_order(&self, cluster: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
-        self.first_decision(Question::QueueOrder, |p| p.queue_order(cluster, l, r)).then(l.cmp(&r))
+        self.first_decision(ExtensionPoint::QueueOrder, |p| p.queue_order(cluster, l, r))
+            .then(l.cmp(&r))
     }
 
     pub(crate) fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
-        self.first_decision(Question::JobOrder, |p| p.job_order(cluster, l, r)).then(l.cmp(&r))
+        self.first_decision(ExtensionPoint::JobOrder, |p| p.job_order(cluster, l, r))
+            .then(l.cmp(&r))
     }
 
     pub(crate) fn task_order(&self, cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
-        self.first_decision(Question::TaskOrder, |p| p.task_order(cluster, l, r)).then(l.cmp(&r))
+        self.first_decision(ExtensionPoint::TaskOrder, |p| p.task_order(cluster, l, r))
+            .then(l.cmp(&r))
     }
 
     /// [`OrderScope::Own`] if no plugin needs more.
     pub(crate) fn order_scope(&self) -> OrderScope {
-        let orders = |enabled: &&Enabled| {
-            enabled.questions.has(Question::JobOrder) || enabled.questions.has(Question::QueueOrder)
+        let orders = |configured: &&ConfiguredPlugin| {
+            configured.is_enabled_at(ExtensionPoint::JobOrder)
+                || configured.is_enabled_at(ExtensionPoint::QueueOrder)
         };
         let mut scopes = self.tiers.iter().flatten().filter(orders);
-        if scopes.all(|enabled| enabled.plugin.order_scope() == OrderScope::Own) {
+        if scopes.all(|configured| configured.plugin.order_scope() == OrderScope::Own) {
             OrderScope::Own
         } else {
             OrderScope::Anything
         }
     }
 
-    /// All must pass; the first refusal speaks. Cannot be switched off.
+    /// Every plugin must agree. Returns the first error. Cannot be disabled.
     pub(crate) fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
         self.all().try_for_each(|plugin| plugin.job_valid(cluster, job))
     }
 
-    /// All must agree.
+    /// Every plugin must agree.
     pub(crate) fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        self.asked(Question::JobReady).all(|plugin| plugin.job_ready(cluster, job))
+        self.enabled(ExtensionPoint::JobReady).all(|plugin| plugin.job_ready(cluster, job))
     }
 
-    /// All must agree.
+    /// Every plugin must agree.
     pub(crate) fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        self.asked(Question::JobPipelined).all(|plugin| plugin.job_pipelined(cluster, job))
+        self.enabled(ExtensionPoint::JobPipelined).all(|plugin| plugin.job_pipelined(cluster, job))
     }
 
     /// The largest answer.
     pub(crate) fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
-        let asked = self.asked(Question::JobReady);
-        asked.map(|plugin| plugin.tasks_missing(cluster, job)).max().unwrap_or(0)
+        let plugins = self.enabled(ExtensionPoint::JobReady);
+        plugins.map(|plugin| plugin.tasks_missing(cluster, job)).max().unwrap_or(0)
     }
 
-    /// All must pass; the first refusal speaks.
+    /// Every plugin must agree. Returns the first error.
     pub(crate) fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
-        self.asked(Question::Predicate).try_for_each(|p| p.class_admitted(cluster, class))
+        self.enabled(ExtensionPoint::Predicate).try_for_each(|p| p.class_admitted(cluster, class))
     }
 
     /// The plugins that have rules for the class, and what those depend on.
-    pub(crate) fn sensitivities(
+    pub(crate) fn dependencies(
         &self,
         cluster: &Cluster,
         class: ClassIdx,
-    ) -> Vec<(Position, Sensitivities)> {
-        self.positions(Question::Predicate)
-            .map(|at| (at, self.plugin(at).sensitivities(cluster, class)))
-            .filter(|(_, sensitivities)| *sensitivities != Sensitivities::NONE)
+    ) -> Vec<(Position, Dependencies)> {
+        self.positions(ExtensionPoint::Predicate)
+            .map(|at| (at, self.plugin(at).dependencies(cluster, class)))
+            .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
             .collect()
     }
 
-    /// The first plugin that has an answer speaks.
+    /// The answer of the first plugin that has one.
     pub(crate) fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
-        let answers = self.asked(Question::Predicate).map(|p| p.claim_choices(cluster, task));
+        let answers =
+            self.enabled(ExtensionPoint::Predicate).map(|p| p.claim_choices(cluster, task));
         answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
     }
 
-    /// The terms of all plugins that score.
+    /// The score terms of all plugins.
     pub(crate) fn score_terms(
         &self,
         cluster: &Cluster,
         class: ClassIdx,
     ) -> Vec<(Position, ScoreTerm)> {
-        self.positions(Question::NodeOrder)
+        self.positions(ExtensionPoint::NodeOrder)
             .flat_map(|at| {
                 let terms = self.plugin(at).score_terms(cluster, class);
                 terms.into_iter().map(move |term| (at, term))
@@ -227,11 +239,11 @@ impl Policy {
             .collect()
     }
 
-    fn positions(&self, question: Question) -> impl Iterator<Item = Position> + '_ {
+    fn positions(&self, point: ExtensionPoint) -> impl Iterator<Item = Position> + '_ {
         self.tiers.iter().enumerate().flat_map(move |(tier, plugins)| {
             let asked = plugins.iter().enumerate();
             asked
-                .filter(move |(_, enabled)| enabled.questions.has(question))
+                .filter(move |(_, configured)| configured.is_enabled_at(point))
                 .map(move |(place, _)| Position { tier, place })
         })
     }
@@ -241,48 +253,53 @@ impl Policy {
         &*self.tiers[at.tier][at.place].plugin
     }
 
-    /// The first tier in which some plugin has an opinion decides; inside it all must allow.
+    /// The first tier in which a plugin does not abstain decides. In that tier every plugin that does
+    /// not abstain must allow it.
     // Parity: an empty answer is final, see docs/parity.md#p8.
     pub(crate) fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
-        let verdicts = self.tiers.iter().map(|tier| {
+        let votes = self.tiers.iter().map(|tier| {
             unanimous(
                 tier.iter()
-                    .filter(|enabled| enabled.questions.has(Question::Preemptable))
-                    .map(|enabled| enabled.plugin.preemptable(cluster, proposal)),
+                    .filter(|configured| configured.is_enabled_at(ExtensionPoint::Preemptable))
+                    .map(|configured| configured.plugin.preemptable(cluster, proposal)),
             )
         });
-        let decided = |verdict: &Verdict| *verdict != Verdict::Abstain;
-        verdicts.into_iter().find(decided) == Some(Verdict::Allow)
+        let decided = |vote: &Vote| *vote != Vote::Abstain;
+        votes.into_iter().find(decided) == Some(Vote::Permit)
     }
 
-    /// Every plugin of every tier that has an opinion must allow.
+    /// Every plugin of every tier that does not abstain must allow it.
     // Parity: differs, see docs/parity.md#c1.
     pub(crate) fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
-        let asked = self.asked(Question::Reclaimable);
-        unanimous(asked.map(|plugin| plugin.reclaimable(cluster, proposal))) == Verdict::Allow
+        let plugins = self.enabled(ExtensionPoint::Reclaimable);
+        unanimous(plugins.map(|plugin| plugin.reclaimable(cluster, proposal))) == Vote::Permit
     }
 
-    /// Any plugin suffices. Cannot be switched off.
+    /// One plugin suffices. Cannot be disabled.
     pub(crate) fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
         self.all().any(|plugin| plugin.overused(cluster, queue))
     }
 
-    /// All must pass. Cannot be switched off.
+    /// Every plugin must agree. Cannot be disabled.
     pub(crate) fn within_capability(
         &self,
         cluster: &Cluster,
         task: TaskIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Result<(), Dim> {
-        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, gone))
+        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, evicted))
     }
 
     /// The largest answer in each dimension.
-    pub(crate) fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Row {
-        let mut most = Row::zero(cluster.dimensions.len());
-        for held in self.all().filter_map(|plugin| plugin.held_back(cluster, placeable)) {
+    pub(crate) fn reserved(
+        &self,
+        cluster: &Cluster,
+        placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> ResourceVector {
+        let mut most = ResourceVector::zero(cluster.dimensions.len());
+        for reserved in self.all().filter_map(|plugin| plugin.reserved(cluster, placeable)) {
             for dim in cluster.dimensions.ids() {
-                most[dim] = most[dim].max(held[dim]);
+                most[dim] = most[dim].max(reserved[dim]);
             }
         }
         most
@@ -292,9 +309,9 @@ impl Policy {
         &self,
         cluster: &Cluster,
         queue: QueueIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Share {
-        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, gone));
+        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, evicted));
         known.unwrap_or(Share::ZERO)
     }
 
@@ -311,11 +328,11 @@ impl Policy {
     }
 }
 
-/// Deny if any denies, else allow if any allows, else abstain.
-fn unanimous(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    verdicts.fold(Verdict::Abstain, |so_far, verdict| match (so_far, verdict) {
-        (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
-        (Verdict::Allow, _) | (_, Verdict::Allow) => Verdict::Allow,
-        (Verdict::Abstain, Verdict::Abstain) => Verdict::Abstain,
+/// Rejects if any plugin rejects, else permits if any permits, else abstains.
+fn unanimous(votes: impl Iterator<Item = Vote>) -> Vote {
+    votes.fold(Vote::Abstain, |so_far, vote| match (so_far, vote) {
+        (Vote::Reject, _) | (_, Vote::Reject) => Vote::Reject,
+        (Vote::Permit, _) | (_, Vote::Permit) => Vote::Permit,
+        (Vote::Abstain, Vote::Abstain) => Vote::Abstain,
     })
 }

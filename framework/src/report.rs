@@ -16,7 +16,7 @@ use kube_batch_api::{
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
     reason::{FitReport, JobProblem},
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::TaskStatus,
 };
 
@@ -29,8 +29,8 @@ pub enum Failure {
     Unfit(FitReport),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
-    /// The room it fits into is kept for queues that deserve it.
-    HeldBack,
+    /// The idle resources it fits into are reserved for other queues.
+    Reserved,
 }
 
 /// All a cycle has to say.
@@ -104,7 +104,7 @@ pub struct JobReport {
     pub failed: u32,
     /// Tasks that wait, those with scheduling gates aside.
     pub pending: u32,
-    /// Tasks it lacks to its minimum, places that are only held not counted.
+    /// Tasks it lacks to its minimum, not counting places that are only kept.
     pub lacking: u32,
     /// Why it cannot start, if so: a word for machines and a sentence for people.
     pub unschedulable: Option<(&'static str, String)>,
@@ -190,8 +190,9 @@ fn queue_report(
 ) -> QueueReport {
     let cluster = session.cluster();
     let closing = session.policy.queue_shares(cluster, queue);
-    let display =
-        |row: Option<&Row>| row.map(|r| cluster.dimensions.display(r)).unwrap_or_default();
+    let display = |vector: Option<&ResourceVector>| {
+        vector.map(|v| cluster.dimensions.display(v)).unwrap_or_default()
+    };
     QueueReport {
         queue: Arc::clone(&cluster.queues.facts[queue]),
         deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
@@ -250,12 +251,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
 /// Tasks of a job that are not to be bound and should know why.
 fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
-    let held: BTreeSet<TaskIdx> =
-        session.held.get(&job).into_iter().flatten().map(Move::task).collect();
+    let kept: BTreeSet<TaskIdx> =
+        session.kept.get(&job).into_iter().flatten().map(Move::task).collect();
     let waits = |task: &TaskIdx| match cluster.status(*task) {
         TaskStatus::Pending => cluster.is_waiting(*task),
         TaskStatus::Pipelined => true,
-        TaskStatus::Allocated => held.contains(task),
+        TaskStatus::Allocated => kept.contains(task),
         TaskStatus::Binding
         | TaskStatus::Bound
         | TaskStatus::Running
@@ -270,10 +271,10 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 /// Tasks a job lacks to its minimum.
 fn lacking(session: &Session, job: JobIdx) -> u32 {
     let cluster = session.cluster();
-    // Places that are only held start nothing, so they leave the job as unready as it was.
-    let held = session.held.get(&job).into_iter().flatten();
-    let n_held = held.filter(|made| !made.is_promise()).count() as u32;
-    let ready = cluster.jobs.counts[job].ready() - n_held;
+    // Places that are only kept start nothing, so they leave the job as unready as it was.
+    let kept = session.kept.get(&job).into_iter().flatten();
+    let n_kept = kept.filter(|made| !made.is_pipeline()).count() as u32;
+    let ready = cluster.jobs.counts[job].ready() - n_kept;
     cluster.jobs.min_available[job].saturating_sub(ready)
 }
 
@@ -290,7 +291,7 @@ fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, St
     }
     let reason = match session.failure(job) {
         Some(Failure::Capability(_)) => "QueueCapability",
-        Some(Failure::Unfit(_) | Failure::HeldBack) | None => "NotEnoughResources",
+        Some(Failure::Unfit(_) | Failure::Reserved) | None => "NotEnoughResources",
     };
     let n_tasks = cluster.jobs.tasks[job].len();
     let why = failure_text(session, job);
@@ -324,7 +325,7 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
             queue(),
             cluster.dimensions.name(*dim)
         ),
-        Some(Failure::HeldBack) => format!(
+        Some(Failure::Reserved) => format!(
             "queue \"{}\" holds what it deserves, and what is idle is kept for queues that hold less",
             queue()
         ),

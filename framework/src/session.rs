@@ -11,14 +11,14 @@ use kube_batch_api::{
     decision::{ClaimChoice, Decision, PodRef},
     name::Name,
     reason::FitReport,
-    resource::{Row, Share},
+    resource::{ResourceVector, Share},
     status::{Placement, TaskStatus},
 };
 
 use crate::{
-    candidates::{Asked, Candidates, Choice, Search},
+    candidates::{Candidates, Choice, Inputs, Search},
     milestone::Milestone,
-    plugin::{Change, OrderScope, Proposal, View},
+    plugin::{Capacity, Change, OrderScope, Proposal},
     policy::Policy,
     report::Failure,
     statement::{Move, Statement},
@@ -31,8 +31,8 @@ pub struct Session {
     candidates: Candidates,
     log: Log,
     pub(crate) decisions: Vec<Decision>,
-    /// Places that stand for this cycle without being decided, by job.
-    pub(crate) held: BTreeMap<JobIdx, Vec<Move>>,
+    /// Moves that statements kept without deciding anything, by job.
+    pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
     failures: Column<JobIdx, Option<Failure>>,
     /// Jobs that had a turn.
     tried: Column<JobIdx, bool>,
@@ -98,7 +98,7 @@ impl Session {
             policy,
             log: Log::default(),
             decisions: Vec::new(),
-            held: BTreeMap::new(),
+            kept: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
             tried: Column::filled(false, n_jobs),
             still_to_run: Vec::new(),
@@ -110,9 +110,9 @@ impl Session {
         &self.cluster
     }
 
-    /// Starts a statement for a job; places held for the job become its first moves.
+    /// Starts a statement for a job; the moves kept for the job become its first moves.
     pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
-        let moves = self.held.remove(&job).unwrap_or_default();
+        let moves = self.kept.remove(&job).unwrap_or_default();
         Statement::new(self, job, moves)
     }
 
@@ -150,7 +150,7 @@ impl Session {
         self.policy.job_ready(&self.cluster, job)
     }
 
-    /// Whether the job will be ready once its pipelined tasks have their room.
+    /// Whether the job will be ready once the resources of its pipelined tasks are released.
     pub fn job_pipelined(&self, job: JobIdx) -> bool {
         self.policy.job_pipelined(&self.cluster, job)
     }
@@ -165,41 +165,43 @@ impl Session {
         self.policy.overused(&self.cluster, queue)
     }
 
-    /// The part of what it deserves that a queue holds, once the tasks in `gone` hold nothing.
-    pub fn queue_share(&self, queue: QueueIdx, gone: &[TaskIdx]) -> Share {
-        self.policy.queue_share(&self.cluster, queue, gone)
+    /// The share of a queue, without the tasks in `evicted`.
+    pub fn queue_share(&self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
+        self.policy.queue_share(&self.cluster, queue, evicted)
     }
 
-    /// Whether the task's queue may hold the task as well, once the tasks in `gone` hold nothing.
+    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
+    /// `evicted` are evicted.
     ///
     /// # Errors
     ///
     /// The dimension whose hard limit would be exceeded.
-    pub fn within_capability(&self, task: TaskIdx, gone: &[TaskIdx]) -> Result<(), Dim> {
-        self.policy.within_capability(&self.cluster, task, gone)
+    pub fn within_capability(&self, task: TaskIdx, evicted: &[TaskIdx]) -> Result<(), Dim> {
+        self.policy.within_capability(&self.cluster, task, evicted)
     }
 
-    /// Whether a victim may go for a task of the same queue.
+    /// Whether the victim may be evicted for a task of the same queue.
     pub fn preemptable(&self, proposal: &Proposal<'_>) -> bool {
         self.policy.preemptable(&self.cluster, proposal)
     }
 
-    /// Whether a victim may go for a task of another queue.
+    /// Whether the victim may be evicted for a task of another queue.
     pub fn reclaimable(&self, proposal: &Proposal<'_>) -> bool {
         self.policy.reclaimable(&self.cluster, proposal)
     }
 
-    /// Whether only room decides where the class may go, once the fixed rules have passed.
-    pub fn needs_only_room(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.needs_only_room(asked, class)
+    /// Whether free resources alone decide where the class may go, once the rules of
+    /// [`crate::plugin::Dependency::Class`] have passed.
+    pub fn needs_only_resources(&mut self, class: ClassIdx) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        candidates.needs_only_resources(inputs, class)
     }
 
-    /// What must stay idle while room is lent, by dimension.
-    pub fn held_back(&mut self) -> Row {
+    /// The resources that must stay idle while idle resources are lent, by dimension.
+    pub fn reserved(&mut self) -> ResourceVector {
         let width = self.cluster.dimensions.len();
-        let mut placeable: Column<QueueIdx, Row> =
-            Column::filled(Row::zero(width), self.cluster.queues.facts.len());
+        let mut placeable: Column<QueueIdx, ResourceVector> =
+            Column::filled(ResourceVector::zero(width), self.cluster.queues.facts.len());
         let mut by_class = BTreeMap::<(QueueIdx, ClassIdx), i64>::new();
         for (queue, jobs) in self.cluster.queues.jobs.iter() {
             for job in jobs.iter().filter(|job| self.has_waiting_tasks(**job)) {
@@ -218,77 +220,79 @@ impl Session {
                 }
             }
         }
-        self.policy.held_back(&self.cluster, &placeable)
+        self.policy.reserved(&self.cluster, &placeable)
     }
 
-    /// The best node for a task of the class, one where it fits now before one where it must wait.
+    /// The best node for a task of the class, a node where it fits now before one where it must wait.
     // Parity: see docs/parity.md#a3.
     pub fn best_node(&mut self, class: ClassIdx) -> Option<Choice> {
-        [View::Now, View::Later].into_iter().find_map(|view| self.best_node_in(class, view))
+        [Capacity::Idle, Capacity::FutureIdle]
+            .into_iter()
+            .find_map(|capacity| self.best_node_in(class, capacity))
     }
 
-    /// The best node for a task of the class where it fits in this view.
-    pub fn best_node_in(&mut self, class: ClassIdx, view: View) -> Option<Choice> {
-        let (candidates, asked) = self.ask();
-        let node = candidates.best(asked, class, view)?;
-        Some(Choice { node, view })
+    /// The best node for a task of the class where it fits into this capacity.
+    pub fn best_node_in(&mut self, class: ClassIdx, capacity: Capacity) -> Option<Choice> {
+        let (candidates, inputs) = self.query();
+        let node = candidates.best(inputs, class, capacity)?;
+        Some(Choice { node, capacity })
     }
 
     /// Whether a task of the class fits on the node.
-    pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, view: View) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.fits(asked, class, node, view)
+    pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, capacity: Capacity) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.fits(inputs, class, node, capacity)
     }
 
     /// Whether the rules that no placement can change let the class onto the node.
     pub fn is_eligible(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.is_eligible(asked.cluster, class, node)
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.is_eligible(inputs.cluster, class, node)
     }
 
     /// The scores of these nodes for the class, normalised over them.
     pub fn scores(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
-        let (candidates, asked) = self.ask_unread();
-        candidates.prepare(asked, class);
-        candidates.scores(asked, class, nodes)
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        candidates.scores(inputs, class, nodes)
     }
 
     /// Whether some node, were it empty, could take a task of the class.
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_placeable(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_placeable(inputs, class)
     }
 
     /// Whether a placement elsewhere can change where the class may go.
     pub fn is_open_to_change(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_open_to_change(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_open_to_change(inputs, class)
     }
 
     /// Whether an index can follow where the class may go; otherwise every node is asked each time.
     pub fn is_indexable(&mut self, class: ClassIdx) -> bool {
-        let (candidates, asked) = self.ask_unread();
-        candidates.is_indexable(asked, class)
+        let (candidates, inputs) = self.query_unread();
+        candidates.is_indexable(inputs, class)
     }
 
     /// Why a task of the class fits nowhere now.
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
-        let (candidates, asked) = self.ask();
-        candidates.explain(asked, class)
+        let (candidates, inputs) = self.query();
+        candidates.explain(inputs, class)
     }
 
-    /// For a question whose answer is remembered together with how much of the log it reflects.
-    fn ask(&mut self) -> (&mut Candidates, Asked<'_>) {
+    /// For a query whose answer is stored together with the length of the log it reflects.
+    fn query(&mut self) -> (&mut Candidates, Inputs<'_>) {
         self.log.read.nodes = self.log.nodes.len();
-        self.ask_unread()
+        self.query_unread()
     }
 
-    fn ask_unread(&mut self) -> (&mut Candidates, Asked<'_>) {
-        let asked =
-            Asked { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
-        (&mut self.candidates, asked)
+    fn query_unread(&mut self) -> (&mut Candidates, Inputs<'_>) {
+        let inputs =
+            Inputs { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
+        (&mut self.candidates, inputs)
     }
 
     /// Notes that a job had a turn.
@@ -319,21 +323,21 @@ impl Session {
         self.still_to_run.contains(&action)
     }
 
-    /// Whether the task was promised room in an earlier cycle and still waits for it.
-    pub fn is_promised(&self, task: TaskIdx) -> bool {
+    /// Whether the task was nominated in an earlier cycle and is still pipelined.
+    pub fn is_nominated(&self, task: TaskIdx) -> bool {
         self.cluster.tasks.nominated[task].is_some()
             && self.cluster.status(task) == TaskStatus::Pipelined
     }
 
-    /// Whether tasks of the job were promised room in an earlier cycle and still wait for it.
-    pub fn has_promises(&self, job: JobIdx) -> bool {
-        let held = self.held.get(&job).into_iter().flatten();
-        held.map(Move::task).any(|task| self.is_promised(task))
+    /// Whether tasks of the job were nominated in an earlier cycle and are still pipelined.
+    pub fn has_nominations(&self, job: JobIdx) -> bool {
+        let kept = self.kept.get(&job).into_iter().flatten();
+        kept.map(Move::task).any(|task| self.is_nominated(task))
     }
 
-    /// Jobs for which places are held.
-    pub fn jobs_with_held_places(&self) -> Vec<JobIdx> {
-        self.held.keys().copied().collect()
+    /// Jobs with kept moves.
+    pub fn jobs_with_kept_moves(&self) -> Vec<JobIdx> {
+        self.kept.keys().copied().collect()
     }
 
     /// The pod of a task that has a place, and the node, as decisions name them.

@@ -1,11 +1,15 @@
-//! Moves that all stay or all go.
+//! Statements: moves of tasks that take effect together or not at all.
 //!
-//! A statement changes the session at once, so that every question sees its moves, and remembers
-//! where each task stood. It ends in one of three ways: [`Statement::commit`] makes decisions of the
-//! moves, [`Statement::keep`] lets them stand without deciding anything, and dropping it takes them
-//! back, last one first, so that nothing in the session tells it was ever there. Places kept by an
-//! earlier statement of the job are its first moves; [`Statement::release`] takes those back too.
-//! What is still kept when the cycle ends becomes a promise.
+//! A statement applies each move to the session at once, so that plugins see it, and records where
+//! the task was before. It ends in one of three ways:
+//!
+//! - [`Statement::commit`] turns the moves into decisions.
+//! - [`Statement::keep`] keeps the moves without deciding anything. They become the first moves of
+//!   the next statement of the job.
+//! - Dropping the statement rolls its moves back, the last one first, and leaves no trace in the
+//!   session. Moves kept by an earlier statement stay; [`Statement::release`] rolls those back too.
+//!
+//! A move that is still kept when the cycle ends becomes a nomination.
 //!
 //! Upstream: `framework/statement.go`, used by preempt only; here every action goes through one.
 
@@ -17,7 +21,7 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Choice,
-    plugin::View,
+    plugin::Capacity,
     session::{LogPosition, Session},
 };
 
@@ -29,7 +33,7 @@ pub(crate) struct Move {
     intent: Intent,
 }
 
-/// What a move means once it is decided.
+/// What a move becomes once it is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Intent {
     Allocate,
@@ -37,30 +41,30 @@ enum Intent {
     Evict(EvictReason),
 }
 
-/// A point in a statement to come back to.
+/// A point in a statement to roll back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
     n_moves: usize,
     log: LogPosition,
 }
 
-/// A move the session's rules do not allow: a bug in an action.
+/// A transition that the session does not allow: a bug in an action.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session may not make a task {to} that is {from}")]
 pub struct IllegalMove {
-    /// What it is.
+    /// The current status of the task.
     pub from: TaskStatus,
-    /// What it was to become.
+    /// The status it was to get.
     pub to: TaskStatus,
 }
 
 /// Moves on behalf of one job.
-#[must_use = "a dropped statement takes its moves back"]
+#[must_use = "a dropped statement rolls its moves back"]
 pub struct Statement<'s> {
     session: &'s mut Session,
     job: JobIdx,
     moves: Vec<Move>,
-    /// So many moves were made by an earlier statement, whose places were kept.
+    /// Number of moves kept by an earlier statement of the job. They come first.
     n_inherited: usize,
     start: LogPosition,
 }
@@ -76,7 +80,7 @@ impl<'s> Statement<'s> {
         self.session
     }
 
-    /// The session, to ask what it remembers the answer of.
+    /// The session, for queries whose answers it caches.
     pub const fn session_mut(&mut self) -> &mut Session {
         self.session
     }
@@ -91,7 +95,7 @@ impl<'s> Statement<'s> {
         self.session.job_ready(self.job)
     }
 
-    /// Whether the job will be ready once its pipelined tasks have their room.
+    /// Whether the job will be ready once the resources of its pipelined tasks are released.
     pub fn is_pipelined(&self) -> bool {
         self.session.job_pipelined(self.job)
     }
@@ -101,49 +105,49 @@ impl<'s> Statement<'s> {
         self.session.best_node(class)
     }
 
-    /// Gives a waiting task the room it fits into, or promises it room that is being released.
+    /// Allocates a waiting task if it fits into what is idle, or pipelines it.
     ///
     /// # Errors
     ///
-    /// [`IllegalMove`] if the task does not wait.
+    /// [`IllegalMove`] if the task is not waiting.
     pub fn place(&mut self, task: TaskIdx, choice: Choice) -> Result<(), IllegalMove> {
-        match choice.view {
-            View::Now => self.allocate(task, choice.node),
-            View::Later => self.pipeline(task, choice.node),
+        match choice.capacity {
+            Capacity::Idle => self.allocate(task, choice.node),
+            Capacity::FutureIdle => self.pipeline(task, choice.node),
         }
     }
 
-    /// Gives a waiting task idle room.
+    /// Gives a waiting task idle resources of a node.
     ///
     /// # Errors
     ///
-    /// [`IllegalMove`] if the task does not wait.
+    /// [`IllegalMove`] if the task is not waiting.
     pub fn allocate(&mut self, task: TaskIdx, node: NodeIdx) -> Result<(), IllegalMove> {
         let to = Placement { status: TaskStatus::Allocated, node: Some(node) };
         self.make(task, to, Intent::Allocate)
     }
 
-    /// Promises a waiting task room that is being released.
+    /// Nominates a waiting task for a node on which resources are being released.
     ///
     /// # Errors
     ///
-    /// [`IllegalMove`] if the task does not wait.
+    /// [`IllegalMove`] if the task is not waiting.
     pub fn pipeline(&mut self, task: TaskIdx, node: NodeIdx) -> Result<(), IllegalMove> {
         let to = Placement { status: TaskStatus::Pipelined, node: Some(node) };
         self.make(task, to, Intent::Pipeline)
     }
 
-    /// Takes a running task's room for the statement's job.
+    /// Evicts a running task for the statement's job.
     ///
     /// # Errors
     ///
-    /// [`IllegalMove`] if the task does not run.
+    /// [`IllegalMove`] if the task is not running.
     pub fn evict(&mut self, task: TaskIdx, reason: EvictReason) -> Result<(), IllegalMove> {
         let node = self.session.cluster().tasks.placement[task].node;
         self.make(task, Placement { status: TaskStatus::Releasing, node }, Intent::Evict(reason))
     }
 
-    /// Takes one move back, out of order. The task must not have been moved twice.
+    /// Rolls back the move of one task, out of order. The task must not have been moved twice.
     pub fn retract(&mut self, task: TaskIdx) {
         if let Some(at) = self.moves.iter().rposition(|made| made.task == task) {
             let Move { from, .. } = self.moves.remove(at);
@@ -151,25 +155,26 @@ impl<'s> Statement<'s> {
         }
     }
 
-    /// Tasks that were promised room in an earlier cycle and still wait for it.
-    pub fn promised(&self) -> Vec<TaskIdx> {
+    /// Tasks that were nominated in an earlier cycle and are still pipelined.
+    pub fn nominated(&self) -> Vec<TaskIdx> {
         let tasks = self.moves[..self.n_inherited].iter().map(|made| made.task);
-        tasks.filter(|task| self.session.is_promised(*task)).collect()
+        tasks.filter(|task| self.session.is_nominated(*task)).collect()
     }
 
-    /// Gives a task that was promised room idle room instead, if it fits somewhere now; says whether
-    /// it does. The new place is kept as the old one was.
+    /// Allocates a nominated task if it fits somewhere now. Returns whether it does. The new place
+    /// is kept as the old one was.
     // Parity: see docs/parity.md#a3.
-    pub fn allocate_promised(&mut self, task: TaskIdx) -> bool {
+    pub fn allocate_nominated(&mut self, task: TaskIdx) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
-        let Some(at) = at.filter(|_| self.session.best_node_in(class, View::Now).is_some()) else {
+        let Some(at) = at.filter(|_| self.session.best_node_in(class, Capacity::Idle).is_some())
+        else {
             return false;
         };
-        let promised = self.session.place(task, self.moves[at].from);
-        // Its own place may have been what let it go there.
-        let Some(choice) = self.session.best_node_in(class, View::Now) else {
-            self.session.place(task, promised);
+        let nominated = self.session.place(task, self.moves[at].from);
+        // The task itself may have been what satisfied a rule, such as affinity to its own labels.
+        let Some(choice) = self.session.best_node_in(class, Capacity::Idle) else {
+            self.session.place(task, nominated);
             return false;
         };
         let to = Placement { status: TaskStatus::Allocated, node: Some(choice.node) };
@@ -178,12 +183,12 @@ impl<'s> Statement<'s> {
         true
     }
 
-    /// A point to come back to.
+    /// The current point, to roll back to.
     pub fn savepoint(&self) -> Savepoint {
         Savepoint { n_moves: self.moves.len(), log: self.session.log_end() }
     }
 
-    /// Takes back every move made since, last one first.
+    /// Rolls back every move made since, the last one first.
     pub fn rollback_to(&mut self, to: Savepoint) {
         if self.moves.len() <= to.n_moves {
             return;
@@ -201,11 +206,11 @@ impl<'s> Statement<'s> {
         self.moves.iter().filter(|made| matches!(made.intent, Intent::Evict(_))).count()
     }
 
-    /// Makes decisions of the moves, in order. Whoever waits for room, or for the rest of the job,
-    /// keeps the place as [`Statement::keep`] has it.
+    /// Turns the moves into decisions, in order. The moves of tasks that wait for resources, or for
+    /// the rest of the job, are kept as by [`Statement::keep`].
     pub fn commit(mut self) {
         let is_ready = self.is_ready();
-        let mut held = Vec::new();
+        let mut kept = Vec::new();
         for made in std::mem::take(&mut self.moves) {
             let (pod, node) = self.session.place_of(made.task);
             let decision = match made.intent {
@@ -214,7 +219,7 @@ impl<'s> Statement<'s> {
                     Decision::Bind { pod, node, claims }
                 }
                 Intent::Allocate | Intent::Pipeline => {
-                    held.push(made);
+                    kept.push(made);
                     continue;
                 }
                 Intent::Evict(reason) => {
@@ -224,24 +229,23 @@ impl<'s> Statement<'s> {
             };
             self.session.decisions.push(decision);
         }
-        self.hold(held);
+        self.keep_moves(kept);
     }
 
-    /// Lets the moves stand without deciding anything; the next statement of the job begins with
-    /// them.
+    /// Keeps the moves without deciding anything. The next statement of the job begins with them.
     pub fn keep(mut self) {
         let moves = std::mem::take(&mut self.moves);
-        self.hold(moves);
+        self.keep_moves(moves);
     }
 
-    /// Takes everything back, places that were held before included.
+    /// Rolls back every move, including those that were kept before.
     pub fn release(mut self) {
         self.rollback_to(Savepoint { n_moves: 0, log: self.start });
     }
 
-    fn hold(&mut self, moves: Vec<Move>) {
+    fn keep_moves(&mut self, moves: Vec<Move>) {
         if !moves.is_empty() {
-            self.session.held.insert(self.job, moves);
+            self.session.kept.insert(self.job, moves);
         }
     }
 
@@ -260,8 +264,8 @@ impl Drop for Statement<'_> {
     fn drop(&mut self) {
         let n_inherited = self.n_inherited.min(self.moves.len());
         self.rollback_to(Savepoint { n_moves: n_inherited, log: self.start });
-        let held = std::mem::take(&mut self.moves);
-        self.hold(held);
+        let kept = std::mem::take(&mut self.moves);
+        self.keep_moves(kept);
     }
 }
 
@@ -271,8 +275,8 @@ impl Move {
         self.task
     }
 
-    /// Whether the move promises room that is being released.
-    pub(crate) const fn is_promise(&self) -> bool {
+    /// Whether the task waits for resources that are being released.
+    pub(crate) const fn is_pipeline(&self) -> bool {
         matches!(self.intent, Intent::Pipeline)
     }
 }

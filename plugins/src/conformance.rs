@@ -7,7 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
@@ -38,27 +38,27 @@ impl Plugin for Conformance {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
     }
 }
 
-fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Verdict {
+fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Vote {
     let facts = &cluster.tasks.facts[victim];
     let class = facts.priority_class.as_deref();
     if class.is_some_and(|class| PROTECTED_CLASSES.contains(&class))
         || &*facts.key.namespace == PROTECTED_NAMESPACE
     {
-        Verdict::Deny
+        Vote::Reject
     } else {
-        Verdict::Allow
+        Vote::Permit
     }
 }

@@ -14,10 +14,10 @@ use std::cmp::Ordering;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx},
-    resource::{Ledger, Request, Row, Share},
+    resource::{Ledger, Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
-    plugin::{Change, OrderScope, Plugin, Proposal, Sensitivities, Verdict},
+    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
@@ -27,7 +27,7 @@ pub struct Drf {
     /// The resources that shares look at.
     shared: Vec<Dim>,
     /// What all nodes can give.
-    total: Row,
+    total: ResourceVector,
     /// What the tasks of each job hold.
     allocated: Ledger<JobIdx>,
     /// Follows from `allocated` and `total`.
@@ -36,8 +36,7 @@ pub struct Drf {
 
 impl Drf {
     fn share_of(&self, allocated: &[i64]) -> Share {
-        use kube_batch_api::column::Ordinal;
-        let parts = self.shared.iter().map(|dim| Share::of(allocated[dim.at()], self.total[*dim]));
+        let parts = self.shared.iter().map(|dim| Share::of(allocated[*dim], self.total[*dim]));
         parts.max().unwrap_or(Share::ZERO)
     }
 
@@ -99,24 +98,25 @@ impl Plugin for Drf {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, gone } = *proposal;
-        let (Some(own), Some(other)) = (cluster.tasks.job[taker], cluster.tasks.job[victim]) else {
-            return Verdict::Deny;
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, evicted } = *proposal;
+        let (Some(own), Some(other)) = (cluster.tasks.job[preemptor], cluster.tasks.job[victim])
+        else {
+            return Vote::Reject;
         };
         if own == other {
             // Both sides of the comparison are the same job after the exchange.
-            return Verdict::Allow;
+            return Vote::Permit;
         }
-        let leaving = gone.iter().chain([&victim]);
-        let of_other = leaving.filter(|task| cluster.tasks.job[**task] == Some(other));
-        let gained = self.share_with(own, [cluster.request(taker)], 1);
+        let released = evicted.iter().chain([&victim]);
+        let of_other = released.filter(|task| cluster.tasks.job[**task] == Some(other));
+        let gained = self.share_with(own, [cluster.request(preemptor)], 1);
         let lost = self.share_with(other, of_other.map(|task| cluster.request(*task)), -1);
-        if gained <= lost { Verdict::Allow } else { Verdict::Deny }
+        if gained <= lost { Vote::Permit } else { Vote::Reject }
     }
 
     fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {

@@ -16,7 +16,7 @@ use kube_batch_api::{
     reason::JobProblem,
 };
 use kube_batch_framework::{
-    plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
@@ -65,15 +65,15 @@ impl Plugin for Gang {
         cluster.jobs.min_available[job].saturating_sub(counts.ready() + counts.pipelined())
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         can_spare(cluster, proposal)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         can_spare(cluster, proposal)
     }
 
@@ -82,12 +82,13 @@ impl Plugin for Gang {
     }
 }
 
-/// Whether the victim's job can lose one more task, with earlier victims gone.
-fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
+/// Whether the victim's job can lose one more task than it has lost already.
+fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];
-    let Some(job) = job_of(proposal.victim) else { return Verdict::Deny };
-    let gone = proposal.gone.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
+    let Some(job) = job_of(proposal.victim) else { return Vote::Reject };
+    let n_evicted =
+        proposal.evicted.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
     let min = cluster.jobs.min_available[job];
-    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + gone;
-    if spare { Verdict::Allow } else { Verdict::Deny }
+    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + n_evicted;
+    if spare { Vote::Permit } else { Vote::Reject }
 }

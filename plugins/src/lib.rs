@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 
+mod constraint_classes;
 mod domains;
 mod node_labels;
 mod node_tests;
-mod profiles;
 mod rows;
-mod spread;
+mod spread_counts;
 mod taints;
-mod tally;
+mod topology_counts;
 
 pub mod conformance;
 pub mod drf;

@@ -22,7 +22,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentSpec, Arguments},
-    plugin::{Change, OrderScope, Plugin, Scale, ScoreTerm, Sensitivities, Sensitivity},
+    plugin::{Change, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm},
     spec::PluginSpec,
 };
 
@@ -31,11 +31,11 @@ use self::{
     resources::Resources, spread_scores::SpreadScores,
 };
 use crate::{
+    constraint_classes::ConstraintClasses,
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::Profiles,
     taints::TaintSets,
-    tally::{arrivals, deltas},
+    topology_counts::{arrivals, deltas},
 };
 
 /// The weights of the scores.
@@ -114,15 +114,15 @@ impl Term {
         }
     }
 
-    const fn kind(self) -> (Sensitivity, Scale) {
+    const fn kind(self) -> (Dependency, Scale) {
         match self {
-            Self::NodeAffinity => (Sensitivity::Fixed, Scale::UpToLargest),
-            Self::TaintToleration => (Sensitivity::Fixed, Scale::DownFromLargest),
-            Self::ImageLocality => (Sensitivity::Fixed, Scale::AsIs),
+            Self::NodeAffinity => (Dependency::Class, Scale::UpToLargest),
+            Self::TaintToleration => (Dependency::Class, Scale::DownFromLargest),
+            Self::ImageLocality => (Dependency::Class, Scale::AsIs),
             Self::LeastRequested | Self::BalancedResource | Self::MostRequested => {
-                (Sensitivity::Node, Scale::AsIs)
+                (Dependency::Node, Scale::AsIs)
             }
-            Self::PodAffinity | Self::PodTopologySpread => (Sensitivity::Cluster, Scale::Joint),
+            Self::PodAffinity | Self::PodTopologySpread => (Dependency::Cluster, Scale::Joint),
         }
     }
 
@@ -135,7 +135,7 @@ impl Term {
 #[derive(Debug, Default)]
 pub struct NodeOrder {
     weights: NodeOrderArguments,
-    profiles: Profiles,
+    classes: ConstraintClasses,
     labels: NodeLabels,
     resources: Resources,
     nodes: NodePreferences,
@@ -151,7 +151,7 @@ impl NodeOrder {
     }
 
     fn open(weights: NodeOrderArguments, cluster: &Cluster) -> Self {
-        let profiles = Profiles::new(cluster);
+        let classes = ConstraintClasses::new(cluster);
         let mut labels = NodeLabels::default();
         let mut compiler = Compiler { cluster, labels: &mut labels };
         let taints = TaintSets::new(cluster);
@@ -159,11 +159,11 @@ impl NodeOrder {
         let mut opened = Self {
             weights,
             resources: Resources::new(cluster),
-            pods: PodPreferences::new(&mut compiler, &profiles),
-            spread: SpreadScores::new(&mut compiler, &profiles, &taints),
-            nodes: NodePreferences::new(&mut compiler, &profiles, taints),
-            images: if images_matter { Images::new(cluster, &profiles) } else { Images::default() },
-            profiles,
+            pods: PodPreferences::new(&mut compiler, &classes),
+            spread: SpreadScores::new(&mut compiler, &classes, &taints),
+            nodes: NodePreferences::new(&mut compiler, &classes, taints),
+            images: if images_matter { Images::new(cluster, &classes) } else { Images::default() },
+            classes,
             labels,
         };
         for change in arrivals(cluster) {
@@ -174,15 +174,15 @@ impl NodeOrder {
 
     /// Whether a term can tell nodes apart for a class.
     fn tells_apart(&self, class: ClassIdx, term: Term) -> bool {
-        let profile = self.profiles.of(class);
+        let constraint_class = self.classes.of(class);
         match term {
-            Term::NodeAffinity => self.nodes.has_affinity(profile),
-            Term::PodAffinity => self.pods.concerns(profile),
+            Term::NodeAffinity => self.nodes.has_affinity(constraint_class),
+            Term::PodAffinity => self.pods.concerns(constraint_class),
             Term::LeastRequested | Term::MostRequested => true,
             Term::BalancedResource => self.resources.are_requested(class),
-            Term::TaintToleration => self.nodes.has_taints(profile),
-            Term::PodTopologySpread => self.spread.concerns(profile),
-            Term::ImageLocality => self.images.concern(profile),
+            Term::TaintToleration => self.nodes.has_taints(constraint_class),
+            Term::PodTopologySpread => self.spread.concerns(constraint_class),
+            Term::ImageLocality => self.images.concern(constraint_class),
         }
     }
 }
@@ -255,8 +255,8 @@ impl Plugin for NodeOrder {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
     fn on_session_open(&mut self, cluster: &Cluster) {
@@ -265,11 +265,11 @@ impl Plugin for NodeOrder {
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
         let class = cluster.tasks.class[change.task];
-        let profile = self.profiles.of(class);
-        for (node, delta) in deltas(change) {
-            self.resources.moved(class, node, delta);
-            self.pods.moved(&self.labels, profile, node, delta);
-            self.spread.moved(&self.labels, profile, node, delta);
+        let constraint_class = self.classes.of(class);
+        for (node, change) in deltas(change) {
+            self.resources.moved(class, node, change);
+            self.pods.moved(&self.labels, constraint_class, node, change);
+            self.spread.moved(&self.labels, constraint_class, node, change);
         }
     }
 
@@ -279,20 +279,20 @@ impl Plugin for NodeOrder {
         terms
             .filter(|(term, _, weight)| *weight != 0 && self.tells_apart(class, *term))
             .map(|(term, id, weight)| {
-                let (sensitivity, scale) = term.kind();
-                ScoreTerm { id, weight, sensitivity, scale }
+                let (dependency, scale) = term.kind();
+                ScoreTerm { id, weight, dependency, scale }
             })
             .collect()
     }
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx, term: u8) -> i64 {
         match Term::of_id(term) {
-            Term::NodeAffinity => self.nodes.affinity(&self.labels, self.profiles.of(class), node),
+            Term::NodeAffinity => self.nodes.affinity(&self.labels, self.classes.of(class), node),
             Term::LeastRequested => self.resources.least_requested(cluster, class, node),
             Term::BalancedResource => self.resources.balanced(cluster, class, node),
             Term::MostRequested => self.resources.most_requested(cluster, class, node),
-            Term::TaintToleration => self.nodes.taints(self.profiles.of(class), node),
-            Term::ImageLocality => self.images.score(self.profiles.of(class), node),
+            Term::TaintToleration => self.nodes.taints(self.classes.of(class), node),
+            Term::ImageLocality => self.images.score(self.classes.of(class), node),
             Term::PodAffinity | Term::PodTopologySpread => 0,
         }
     }
@@ -305,10 +305,12 @@ impl Plugin for NodeOrder {
         term: u8,
         scores: &mut [i64],
     ) {
-        let profile = self.profiles.of(class);
+        let constraint_class = self.classes.of(class);
         match Term::of_id(term) {
-            Term::PodAffinity => self.pods.score_all(&self.labels, profile, nodes, scores),
-            Term::PodTopologySpread => self.spread.score_all(&self.labels, profile, nodes, scores),
+            Term::PodAffinity => self.pods.score_all(&self.labels, constraint_class, nodes, scores),
+            Term::PodTopologySpread => {
+                self.spread.score_all(&self.labels, constraint_class, nodes, scores);
+            }
             Term::NodeAffinity
             | Term::LeastRequested
             | Term::BalancedResource

@@ -5,11 +5,11 @@
 //! spread, inter-pod affinity and anti-affinity. Pods of every scheduler count, those placed earlier
 //! in the cycle too.
 //!
-//! What does not change in a cycle is worked out when it opens, for each profile (constraints
-//! without the request). What changes is counted and follows the moves one by one; after a move and
-//! its reverse every count is as before.
+//! What does not change in a cycle is worked out when it opens, for each constraint class
+//! (constraints without the request). What changes is counted and follows the moves one by one;
+//! after a move and its reverse every count is as before.
 //!
-//! A rule asks for no more than it needs: node facts alone (`Fixed`), the tasks on one node (host
+//! A rule asks for no more than it needs: node facts alone (`Class`), the tasks on one node (host
 //! ports, disks, volume limits), or the whole cluster (spread, inter-pod terms, claims in use or
 //! waiting for a volume). A class to which no rule of the last two kinds applies costs one look at
 //! each node in a cycle.
@@ -38,7 +38,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentSpec, Arguments},
-    plugin::{Change, OrderScope, Plugin, Sensitivities, Sensitivity, View},
+    plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
     spec::PluginSpec,
 };
 
@@ -52,11 +52,11 @@ use self::{
     spread_rules::SpreadRules,
 };
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
     taints::TaintSets,
-    tally::{arrivals, deltas},
+    topology_counts::{arrivals, deltas},
 };
 
 /// The arguments of the plugin.
@@ -74,10 +74,10 @@ pub struct PredicatesArguments {
 #[derive(Debug, Default)]
 pub struct Predicates {
     arguments: PredicatesArguments,
-    profiles: Profiles,
+    classes: ConstraintClasses,
     labels: NodeLabels,
-    /// Why a profile can go nowhere.
-    refusals: Column<Profile, Option<Name>>,
+    /// Why a constraint class can go nowhere.
+    refusals: Column<ConstraintClassIdx, Option<Name>>,
     nodes: NodeStates,
     bound_volumes: BoundVolumes,
     ports: Holdings,
@@ -87,7 +87,7 @@ pub struct Predicates {
     waiting_claims: WaitingClaims,
     spread: SpreadRules,
     pods: PodAffinity,
-    /// Whether any profile that is asked about has a rule that counts tasks.
+    /// Whether any constraint class that is asked about has a rule that counts tasks.
     counts: bool,
 }
 
@@ -98,30 +98,33 @@ impl Predicates {
     }
 
     fn open(arguments: PredicatesArguments, cluster: &Cluster) -> Self {
-        let profiles = Profiles::new(cluster);
+        let classes = ConstraintClasses::new(cluster);
         let mut labels = NodeLabels::default();
         let mut compiler = Compiler { cluster, labels: &mut labels };
         let taints = TaintSets::new(cluster);
         let mut opened = Self {
             arguments,
-            refusals: Column::filled(None, profiles.len()),
-            nodes: NodeStates::new(&mut compiler, &profiles, &taints, arguments),
-            bound_volumes: BoundVolumes::new(profiles.len()),
-            ports: Holdings::of_ports(cluster, &profiles),
-            disks: Holdings::of_disks(cluster, &profiles),
-            attachments: Attachments::new(cluster, &profiles),
-            claims_in_use: ClaimsInUse::new(cluster, &profiles),
-            waiting_claims: WaitingClaims::new(profiles.len()),
-            spread: SpreadRules::new(&mut compiler, &profiles, &taints),
-            pods: PodAffinity::new(&mut compiler, &profiles),
+            refusals: Column::filled(None, classes.len()),
+            nodes: NodeStates::new(&mut compiler, &classes, &taints, arguments),
+            bound_volumes: BoundVolumes::new(classes.len()),
+            ports: Holdings::of_ports(cluster, &classes),
+            disks: Holdings::of_disks(cluster, &classes),
+            attachments: Attachments::new(cluster, &classes),
+            claims_in_use: ClaimsInUse::new(cluster, &classes),
+            waiting_claims: WaitingClaims::new(classes.len()),
+            spread: SpreadRules::new(&mut compiler, &classes, &taints),
+            pods: PodAffinity::new(&mut compiler, &classes),
             ..Self::default()
         };
-        for profile in profiles.asked() {
-            opened.refusals[profile] = opened.admit(&mut compiler, &profiles, profile).err();
+        for constraint_class in classes.to_place() {
+            opened.refusals[constraint_class] =
+                opened.admit(&mut compiler, &classes, constraint_class).err();
         }
-        let counts = |profile| opened.of_one_node(profile) || opened.of_the_cluster(profile);
-        opened.counts = profiles.asked().any(counts);
-        opened.profiles = profiles;
+        let counts = |constraint_class| {
+            opened.of_one_node(constraint_class) || opened.of_the_cluster(constraint_class)
+        };
+        opened.counts = classes.to_place().any(counts);
+        opened.classes = classes;
         opened.labels = labels;
         if opened.counts {
             for change in arrivals(cluster) {
@@ -131,62 +134,72 @@ impl Predicates {
         opened
     }
 
-    /// Looks at a profile as a whole, in Kubernetes' order, and notes its volumes.
+    /// Looks at a constraint class as a whole, in Kubernetes' order, and notes its volumes.
     fn admit(
         &mut self,
         compiler: &mut Compiler<'_>,
-        profiles: &Profiles,
-        profile: Profile,
+        classes: &ConstraintClasses,
+        constraint_class: ConstraintClassIdx,
     ) -> Result<(), Name> {
         let cluster = compiler.cluster;
-        let template = profiles.template(cluster, profile);
+        let template = classes.template(cluster, constraint_class);
         if let Some(reason) = node_state::refusal(template) {
             return Err(reason);
         }
-        let task = &cluster.tasks.facts[profiles.first_task(profile)];
+        let task = &cluster.tasks.facts[classes.first_task(constraint_class)];
         let resolved = resolve(&cluster.storage, &template.claims, task)?;
-        self.bound_volumes.add(compiler, profile, &resolved);
-        self.waiting_claims.add(compiler, profile, &resolved);
+        self.bound_volumes.add(compiler, constraint_class, &resolved);
+        self.waiting_claims.add(compiler, constraint_class, &resolved);
         pod_terms::refusal(template).map_or(Ok(()), Err)
     }
 
-    /// Whether rules for the profile look at the tasks on a node.
-    fn of_one_node(&self, profile: Profile) -> bool {
-        self.ports.concerns(profile)
-            || self.disks.concerns(profile)
-            || self.attachments.concerns(profile)
+    /// Whether rules for the constraint class look at the tasks on a node.
+    fn of_one_node(&self, constraint_class: ConstraintClassIdx) -> bool {
+        self.ports.concerns(constraint_class)
+            || self.disks.concerns(constraint_class)
+            || self.attachments.concerns(constraint_class)
     }
 
-    /// Whether rules for the profile look at tasks anywhere.
-    fn of_the_cluster(&self, profile: Profile) -> bool {
-        self.claims_in_use.concerns(profile)
-            || self.waiting_claims.concerns(profile)
-            || self.spread.concerns(profile)
-            || self.pods.concerns(profile)
+    /// Whether rules for the constraint class look at tasks anywhere.
+    fn of_the_cluster(&self, constraint_class: ConstraintClassIdx) -> bool {
+        self.claims_in_use.concerns(constraint_class)
+            || self.waiting_claims.concerns(constraint_class)
+            || self.spread.concerns(constraint_class)
+            || self.pods.concerns(constraint_class)
     }
 
-    fn check_node(&self, profile: Profile, node: NodeIdx) -> Result<(), Unfit> {
-        self.nodes.check(&self.labels, profile, node)?;
-        self.bound_volumes.check(&self.labels, profile, node)
+    fn check_node(&self, constraint_class: ConstraintClassIdx, node: NodeIdx) -> Result<(), Unfit> {
+        self.nodes.check(&self.labels, constraint_class, node)?;
+        self.bound_volumes.check(&self.labels, constraint_class, node)
     }
 
-    fn check_tasks_there(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
-        if self.ports.clashes(profile, node, view) {
+    fn check_tasks_there(
+        &self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<(), Unfit> {
+        if self.ports.clashes(constraint_class, node, capacity) {
             Err(Unfit::HostPorts)
-        } else if self.disks.clashes(profile, node, view) {
+        } else if self.disks.clashes(constraint_class, node, capacity) {
             Err(Unfit::DiskConflict)
-        } else if !self.attachments.fit(profile, node, view) {
+        } else if !self.attachments.fit(constraint_class, node, capacity) {
             Err(Unfit::MaxVolumeCount)
         } else {
             Ok(())
         }
     }
 
-    fn check_cluster(&self, profile: Profile, node: NodeIdx, view: View) -> Result<(), Unfit> {
-        self.claims_in_use.check(profile, view)?;
-        self.waiting_claims.check(&self.labels, profile, node)?;
-        self.spread.check(&self.labels, profile, node)?;
-        self.pods.check(&self.labels, profile, node, view)
+    fn check_cluster(
+        &self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<(), Unfit> {
+        self.claims_in_use.check(constraint_class, capacity)?;
+        self.waiting_claims.check(&self.labels, constraint_class, node)?;
+        self.spread.check(&self.labels, constraint_class, node)?;
+        self.pods.check(&self.labels, constraint_class, node, capacity)
     }
 }
 
@@ -237,31 +250,31 @@ impl Plugin for Predicates {
         if !self.counts {
             return;
         }
-        let profile = self.profiles.of_task(cluster, change.task);
-        self.waiting_claims.moved(&self.labels, profile, change.from, change.to);
-        for (node, delta) in deltas(change) {
-            self.ports.moved(profile, node, delta);
-            self.disks.moved(profile, node, delta);
-            self.attachments.moved(profile, node, delta);
-            self.claims_in_use.moved(profile, delta);
-            self.spread.moved(&self.labels, profile, node, delta);
-            self.pods.moved(&self.labels, profile, node, delta);
+        let constraint_class = self.classes.of_task(cluster, change.task);
+        self.waiting_claims.moved(&self.labels, constraint_class, change.from, change.to);
+        for (node, change) in deltas(change) {
+            self.ports.moved(constraint_class, node, change);
+            self.disks.moved(constraint_class, node, change);
+            self.attachments.moved(constraint_class, node, change);
+            self.claims_in_use.moved(constraint_class, change);
+            self.spread.moved(&self.labels, constraint_class, node, change);
+            self.pods.moved(&self.labels, constraint_class, node, change);
         }
     }
 
     fn class_admitted(&self, _cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
-        self.refusals[self.profiles.of(class)].clone().map_or(Ok(()), Err)
+        self.refusals[self.classes.of(class)].clone().map_or(Ok(()), Err)
     }
 
     fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
-        self.waiting_claims.choices(self.profiles.of_task(cluster, task))
+        self.waiting_claims.choices(self.classes.of_task(cluster, task))
     }
 
-    fn sensitivities(&self, _cluster: &Cluster, class: ClassIdx) -> Sensitivities {
-        let profile = self.profiles.of(class);
-        Sensitivities::only(Sensitivity::Fixed)
-            .with_if(Sensitivity::Node, self.of_one_node(profile))
-            .with_if(Sensitivity::Cluster, self.of_the_cluster(profile))
+    fn dependencies(&self, _cluster: &Cluster, class: ClassIdx) -> Dependencies {
+        let constraint_class = self.classes.of(class);
+        Dependencies::only(Dependency::Class)
+            .with_if(Dependency::Node, self.of_one_node(constraint_class))
+            .with_if(Dependency::Cluster, self.of_the_cluster(constraint_class))
     }
 
     fn predicate(
@@ -269,14 +282,14 @@ impl Plugin for Predicates {
         _cluster: &Cluster,
         class: ClassIdx,
         node: NodeIdx,
-        sensitivity: Sensitivity,
-        view: View,
+        dependency: Dependency,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
-        let profile = self.profiles.of(class);
-        match sensitivity {
-            Sensitivity::Fixed => self.check_node(profile, node),
-            Sensitivity::Node => self.check_tasks_there(profile, node, view),
-            Sensitivity::Cluster => self.check_cluster(profile, node, view),
+        let constraint_class = self.classes.of(class);
+        match dependency {
+            Dependency::Class => self.check_node(constraint_class, node),
+            Dependency::Node => self.check_tasks_there(constraint_class, node, capacity),
+            Dependency::Cluster => self.check_cluster(constraint_class, node, capacity),
         }
     }
 }

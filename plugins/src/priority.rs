@@ -14,7 +14,7 @@ use kube_batch_api::{
     column::{JobIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{OrderScope, Plugin, Proposal, Sensitivities, Verdict},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
@@ -48,20 +48,20 @@ impl Plugin for Priority {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, .. } = *proposal;
+    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, .. } = *proposal;
         let (tasks, jobs) = (&cluster.tasks, &cluster.jobs);
-        let lower = match (tasks.job[taker], tasks.job[victim]) {
+        let lower = match (tasks.job[preemptor], tasks.job[victim]) {
             (Some(own), Some(other)) if own == other => {
-                tasks.priority[victim] < tasks.priority[taker]
+                tasks.priority[victim] < tasks.priority[preemptor]
             }
             (Some(own), Some(other)) => jobs.priority[other] < jobs.priority[own],
             (None, _) | (_, None) => false,
         };
-        if lower { Verdict::Allow } else { Verdict::Deny }
+        if lower { Vote::Permit } else { Vote::Reject }
     }
 }

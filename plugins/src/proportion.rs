@@ -19,12 +19,12 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, Ordinal, QueueIdx, TaskIdx},
-    resource::{Ledger, Row, Share},
+    column::{ClassIdx, Column, Dim, QueueIdx, TaskIdx},
+    resource::{Ledger, ResourceVector, Share},
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::{Change, OrderScope, Plugin, Proposal, QueueShares, Sensitivities, Verdict},
+    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote},
     spec::PluginSpec,
 };
 
@@ -53,14 +53,20 @@ impl Proportion {
 
     /// The part of what a queue deserves of a resource that it holds.
     fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
-        Share::of(self.allocated[queue][dim.at()], self.deserved[queue][dim.at()])
+        Share::of(self.allocated[queue][dim], self.deserved[queue][dim])
     }
 
-    /// What a queue holds of a resource once the tasks in `gone` hold nothing.
-    fn held_without(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim, gone: &[TaskIdx]) -> i64 {
-        let of_queue = gone.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
+    /// What a queue holds of a resource, without the tasks in `evicted`.
+    fn held_without(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        dim: Dim,
+        evicted: &[TaskIdx],
+    ) -> i64 {
+        let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
         let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
-        self.allocated[queue][dim.at()] - lost
+        self.allocated[queue][dim] - lost
     }
 
     /// Whether the task's request counts as demand of its queue.
@@ -84,13 +90,13 @@ impl Proportion {
                     .iter()
                     .find(|(own, _)| *own == dim)
                     .map_or(i64::MAX, |(_, limit)| *limit);
-                let wanted = self.request[queue][dim.at()].min(limit);
+                let wanted = self.request[queue][dim].min(limit);
                 Claim { queue, weight: cluster.queues.facts[queue].weight, wanted }
             })
             .filter(|claim| claim.weight > 0 && claim.wanted > 0)
             .collect();
         for (queue, amount) in fair_shares(claims, total) {
-            self.deserved[queue][dim.at()] = amount;
+            self.deserved[queue][dim] = amount;
         }
     }
 }
@@ -211,28 +217,28 @@ impl Plugin for Proportion {
         OrderScope::Own
     }
 
-    fn sensitivities(&self, _: &Cluster, _: ClassIdx) -> Sensitivities {
-        Sensitivities::NONE
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Verdict {
-        let Proposal { taker, victim, gone } = *proposal;
-        let Some(queue) = cluster.queue_of(victim) else { return Verdict::Deny };
-        let wanted = cluster.request(taker);
+    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Proposal { preemptor, victim, evicted } = *proposal;
+        let Some(queue) = cluster.queue_of(victim) else { return Vote::Reject };
+        let wanted = cluster.request(preemptor);
         let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
-            let left = self.held_without(cluster, queue, dim, gone) - amount;
-            wanted.get(dim) > 0 && left >= self.deserved[queue][dim.at()]
+            let left = self.held_without(cluster, queue, dim, evicted) - amount;
+            wanted.get(dim) > 0 && left >= self.deserved[queue][dim]
         });
-        if keeps_its_part { Verdict::Allow } else { Verdict::Deny }
+        if keeps_its_part { Vote::Permit } else { Vote::Reject }
     }
 
     fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {
-        let wanted = self.shared.iter().filter(|dim| self.pending[queue][dim.at()] > 0);
+        let wanted = self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0);
         let mut wants_something = false;
         let mut deserves_something = false;
         for dim in wanted {
             wants_something = true;
-            deserves_something |= self.deserved[queue][dim.at()] > 0;
+            deserves_something |= self.deserved[queue][*dim] > 0;
             if self.part(queue, *dim) >= Share::ONE {
                 return true;
             }
@@ -245,37 +251,45 @@ impl Plugin for Proportion {
         &self,
         cluster: &Cluster,
         task: TaskIdx,
-        gone: &[TaskIdx],
+        evicted: &[TaskIdx],
     ) -> Result<(), Dim> {
         let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
         let request = cluster.request(task);
         let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
             let amount = request.get(*dim);
-            amount > 0 && self.held_without(cluster, queue, *dim, gone) + amount > *limit
+            amount > 0 && self.held_without(cluster, queue, *dim, evicted) + amount > *limit
         });
         exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
     }
 
     // Parity: new, see docs/parity.md#a9.
-    fn held_back(&self, cluster: &Cluster, placeable: &Column<QueueIdx, Row>) -> Option<Row> {
-        let mut held = Row::zero(cluster.dimensions.len());
+    fn reserved(
+        &self,
+        cluster: &Cluster,
+        placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> Option<ResourceVector> {
+        let mut reserved = ResourceVector::zero(cluster.dimensions.len());
         for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
             for dim in &self.shared {
-                let at = dim.at();
-                let missing = self.deserved[queue][at] - self.allocated[queue][at];
-                held[*dim] += missing.min(placeable[queue][*dim]).max(0);
+                let missing = self.deserved[queue][*dim] - self.allocated[queue][*dim];
+                reserved[*dim] += missing.min(placeable[queue][*dim]).max(0);
             }
         }
-        Some(held)
+        Some(reserved)
     }
 
-    fn queue_share(&self, cluster: &Cluster, queue: QueueIdx, gone: &[TaskIdx]) -> Option<Share> {
-        if !gone.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
+    fn queue_share(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        evicted: &[TaskIdx],
+    ) -> Option<Share> {
+        if !evicted.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
             return Some(self.share[queue]);
         }
         let parts = self.shared.iter().map(|dim| {
-            let held = self.held_without(cluster, queue, *dim, gone);
-            Share::of(held, self.deserved[queue][dim.at()])
+            let held = self.held_without(cluster, queue, *dim, evicted);
+            Share::of(held, self.deserved[queue][*dim])
         });
         parts.max()
     }
@@ -284,15 +298,15 @@ impl Plugin for Proportion {
         if cluster.queues.jobs[queue].is_empty() {
             return None;
         }
-        let row = |ledger: &Ledger<QueueIdx>| {
-            let mut row = Row::zero(cluster.dimensions.len());
-            row.add(&ledger[queue], 1);
-            row
+        let vector = |ledger: &Ledger<QueueIdx>| {
+            let mut vector = ResourceVector::zero(cluster.dimensions.len());
+            vector.add(&ledger[queue], 1);
+            vector
         };
         Some(QueueShares {
-            deserved: row(&self.deserved),
-            allocated: row(&self.allocated),
-            request: row(&self.request),
+            deserved: vector(&self.deserved),
+            allocated: vector(&self.allocated),
+            request: vector(&self.request),
             share: self.share[queue],
             overused: self.overused(cluster, queue),
         })
@@ -302,6 +316,7 @@ impl Plugin for Proportion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube_batch_api::column::Ordinal;
     use proptest::prelude::*;
 
     fn divide(claims: &[(u32, i64)], total: i64) -> Vec<i64> {

@@ -8,16 +8,16 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Dim, NodeIdx, Ordinal},
+    column::{ClassIdx, Dim, NodeIdx},
     facts::class::PodTemplate,
     quantity::Quantity,
     reason::{FitReport, Unfit},
-    resource::{Dimensions, PODS, Unit},
+    resource::{PODS, Unit},
 };
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Plugin, Scale, Sensitivity, View},
-    policy::{Enabled, Policy, Questions},
+    plugin::{Capacity, Dependency, Plugin, Scale},
+    policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
 };
 use kube_batch_plugins::{
@@ -211,23 +211,23 @@ impl Asked {
         Some(Self { cluster, class, plugin })
     }
 
-    /// Why the pod cannot go to a node, as far as rules of these sensitivities say: of several
+    /// Why the pod cannot go to a node, as far as rules of these dependencies say: of several
     /// reasons the first that Kubernetes would give.
-    fn refusal(&self, node: NodeIdx, asked: &[Sensitivity]) -> Option<Unfit> {
+    fn refusal(&self, node: NodeIdx, asked: &[Dependency]) -> Option<Unfit> {
         let Self { cluster, class, plugin } = self;
-        let sensitivities = plugin.sensitivities(cluster, *class);
+        let dependencies = plugin.dependencies(cluster, *class);
         asked
             .iter()
             .copied()
-            .filter(|sensitivity| sensitivities.has(*sensitivity))
-            .filter_map(|s| plugin.predicate(cluster, *class, node, s, View::Now).err())
+            .filter(|dependency| dependencies.has(*dependency))
+            .filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err())
             .min()
     }
 }
 
-/// Compares refusals by rules of these sensitivities: cases ask one filter alone, and a case about
+/// Compares refusals by rules of these dependencies: cases ask one filter alone, and a case about
 /// one kind of rule may break one of another kind.
-fn filters(sensitivities: &[Sensitivity]) -> impl Fn(&str, &Case, &World) -> Differences {
+fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Differences {
     move |file, case, world| {
         let Some(asked) = Asked::new(case, world) else {
             return vec!["does not wait for a node".to_owned()];
@@ -246,7 +246,7 @@ fn filters(sensitivities: &[Sensitivity]) -> impl Fn(&str, &Case, &World) -> Dif
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
                 Some(reason) => Some(format!("prefilter: {reason}")),
-                None => asked.refusal(node(cluster, name), sensitivities).map(|reason| {
+                None => asked.refusal(node(cluster, name), dependencies).map(|reason| {
                     let reason = reason.text(&cluster.dimensions);
                     report.add(&reason, 1);
                     reason.into_owned()
@@ -271,11 +271,7 @@ fn room(_: &str, case: &Case, world: &World) -> Differences {
     let cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
-        let unfit = if dim.at() == Dimensions::PODS {
-            Unfit::TooManyPods
-        } else {
-            Unfit::Insufficient(dim)
-        };
+        let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
         unfit.text(&cluster.dimensions).into_owned()
     };
     let mut differences = Vec::new();
@@ -391,8 +387,9 @@ fn session(cluster: Cluster) -> Session {
         Box::new(Predicates::new(PredicatesArguments::default())),
         Box::new(NodeOrder::new(weights)),
     ];
-    let enabled = plugins.map(|plugin| Enabled { plugin, questions: Questions::ALL });
-    Session::open(cluster, Policy { tiers: vec![enabled.into()] }, Search::default())
+    let configured =
+        plugins.map(|plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL });
+    Session::open(cluster, Policy { tiers: vec![configured.into()] }, Search::default())
 }
 
 /// Compares the sentence for a pod that fits nowhere, all rules and room together.
@@ -401,7 +398,7 @@ fn messages(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let nodes: Vec<NodeIdx> = case.expect.fits.keys().map(|name| node(&cluster, name)).collect();
     let mut session = session(cluster);
-    let fits = nodes.iter().map(|node| session.fits(class, *node, View::Now));
+    let fits = nodes.iter().map(|node| session.fits(class, *node, Capacity::Idle));
     let fits: Vec<bool> = fits.collect();
     let mut differences = Vec::new();
     if !fits.iter().eq(case.expect.fits.values()) {
@@ -449,16 +446,16 @@ macro_rules! run {
 run! {
     requests_are_effective: "effective-requests", requests;
     room_is_exact: "noderesourcesfit-filter", room;
-    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Sensitivity::Fixed]);
-    taints_keep_away: "tainttoleration-filter", filters(&[Sensitivity::Fixed]);
-    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Sensitivity::Fixed]);
-    host_ports_keep_away: "nodeports-filter", filters(&[Sensitivity::Node]);
-    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Sensitivity::ALL);
-    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Sensitivity::Node]);
-    claims_find_their_volumes: "volumebinding-filter", filters(&Sensitivity::ALL);
-    volume_zones_keep_away: "volumezone-filter", filters(&[Sensitivity::Fixed]);
-    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Sensitivity::Cluster]);
-    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Sensitivity::Cluster]);
+    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Dependency::Class]);
+    taints_keep_away: "tainttoleration-filter", filters(&[Dependency::Class]);
+    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Dependency::Class]);
+    host_ports_keep_away: "nodeports-filter", filters(&[Dependency::Node]);
+    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Dependency::ALL);
+    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Dependency::Node]);
+    claims_find_their_volumes: "volumebinding-filter", filters(&Dependency::ALL);
+    volume_zones_keep_away: "volumezone-filter", filters(&[Dependency::Class]);
+    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
+    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
     emptier_nodes_score: "noderesources-leastallocated-score",
         scores(NodeOrderArguments { leastrequested: 1, ..NO_WEIGHTS });
     fuller_nodes_score: "noderesources-mostallocated-score",

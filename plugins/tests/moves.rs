@@ -13,7 +13,7 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Change, Plugin, Scale, ScoreTerm, Sensitivity, View};
+use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -30,7 +30,7 @@ struct Plugins {
 struct Answers {
     class: ClassIdx,
     admitted: Result<(), Name>,
-    refusals: Vec<(Sensitivity, View, Vec<Option<Unfit>>)>,
+    refusals: Vec<(Dependency, Capacity, Vec<Option<Unfit>>)>,
     scores: Vec<(ScoreTerm, Vec<i64>)>,
 }
 
@@ -62,14 +62,14 @@ impl Plugins {
 
     fn about(&self, cluster: &Cluster, class: ClassIdx) -> Answers {
         let nodes: Vec<NodeIdx> = cluster.nodes.facts.ids().collect();
-        let sensitivities = self.predicates.sensitivities(cluster, class);
+        let dependencies = self.predicates.dependencies(cluster, class);
         let mut refusals = Vec::new();
-        for sensitivity in Sensitivity::ALL.into_iter().filter(|s| sensitivities.has(*s)) {
-            for view in [View::Now, View::Later] {
+        for dependency in Dependency::ALL.into_iter().filter(|s| dependencies.has(*s)) {
+            for capacity in [Capacity::Idle, Capacity::FutureIdle] {
                 let says = |node: &NodeIdx| {
-                    self.predicates.predicate(cluster, class, *node, sensitivity, view).err()
+                    self.predicates.predicate(cluster, class, *node, dependency, capacity).err()
                 };
-                refusals.push((sensitivity, view, nodes.iter().map(says).collect()));
+                refusals.push((dependency, capacity, nodes.iter().map(says).collect()));
             }
         }
         let score = |term: ScoreTerm| {

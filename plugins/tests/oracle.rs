@@ -18,7 +18,7 @@ use kube_batch_api::{
     selector::Labels,
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{Change, Plugin, Sensitivity, View};
+use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -31,7 +31,7 @@ struct Question<'a> {
     cluster: &'a Cluster,
     task: TaskIdx,
     node: NodeIdx,
-    view: View,
+    capacity: Capacity,
 }
 
 fn label<'a>(cluster: &'a Cluster, node: NodeIdx, key: &Name) -> Option<&'a Name> {
@@ -55,10 +55,10 @@ impl<'a> Question<'a> {
         template(self.cluster, self.task)
     }
 
-    /// Tasks on nodes, as the view sees them.
-    fn standing(self, view: View) -> impl Iterator<Item = (TaskIdx, NodeIdx)> + 'a {
+    /// The tasks on nodes that count for this capacity.
+    fn standing(self, capacity: Capacity) -> impl Iterator<Item = (TaskIdx, NodeIdx)> + 'a {
         let is_there = move |status: TaskStatus| {
-            status.is_on_node() && (view == View::Now || status != TaskStatus::Releasing)
+            status.is_on_node() && (capacity == Capacity::Idle || status != TaskStatus::Releasing)
         };
         let placements = self.cluster.tasks.placement.iter();
         placements
@@ -100,7 +100,7 @@ impl<'a> Question<'a> {
         let mut counts = BTreeMap::new();
         for node in cluster.nodes.facts.ids().filter(is_eligible) {
             let domain = label(cluster, node, &constraint.topology_key).expect("it has all keys");
-            let tasks = self.standing(View::Later).filter(|(_, at)| *at == node);
+            let tasks = self.standing(Capacity::FutureIdle).filter(|(_, at)| *at == node);
             let counted = tasks.filter(|(task, _)| matches(cluster, &constraint.matcher, *task));
             *counts.entry(domain).or_default() += counted.count() as i64;
         }
@@ -112,7 +112,7 @@ impl<'a> Question<'a> {
         let matches_all =
             |task: TaskIdx| own.required.iter().all(|term| matches(cluster, &term.matcher, task));
         let company: Vec<NodeIdx> = self
-            .standing(self.view)
+            .standing(self.capacity)
             .filter(|(task, _)| matches_all(*task))
             .map(|(_, node)| node)
             .collect();
@@ -129,12 +129,12 @@ impl<'a> Question<'a> {
         let repels = |term: &PodTerm, one: TaskIdx, at: NodeIdx| {
             matches(cluster, &term.matcher, one) && self.shares(&term.topology_key, at)
         };
-        let mut others = self.standing(self.view);
+        let mut others = self.standing(self.capacity);
         if others.any(|(task, at)| own.required_anti.iter().any(|term| repels(term, task, at))) {
             return Some(Unfit::PodAntiAffinity);
         }
         let of_others = |task| template(cluster, task).pod_terms.required_anti.iter();
-        let mut others = self.standing(self.view);
+        let mut others = self.standing(self.capacity);
         let repelled =
             others.any(|(task, at)| of_others(task).any(|term| repels(term, self.task, at)));
         repelled.then_some(Unfit::ExistingAntiAffinity)
@@ -158,7 +158,7 @@ impl<'a> Question<'a> {
                 - likes(&its.preferred_anti, self.task, at)
                 + likes(&required, self.task, at)
         };
-        self.standing(View::Now).map(worth).sum()
+        self.standing(Capacity::Idle).map(worth).sum()
     }
 }
 
@@ -168,7 +168,7 @@ fn soft(template: &PodTemplate) -> impl Iterator<Item = &SpreadConstraint> + Clo
 
 /// The scores of inter-pod preferences, over the candidates.
 fn company_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
-    let asked = |node: &NodeIdx| Question { cluster, task, node: *node, view: View::Now };
+    let asked = |node: &NodeIdx| Question { cluster, task, node: *node, capacity: Capacity::Idle };
     let raw: Vec<i64> = candidates.iter().map(|node| asked(node).company()).collect();
     let least = raw.iter().min().copied().unwrap_or(0);
     let span = raw.iter().max().copied().unwrap_or(0) - least;
@@ -183,13 +183,13 @@ fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Ve
     let keys: Vec<&Name> = constraints.clone().map(|c| &c.topology_key).collect();
     let takes_part = |node: &NodeIdx| keys.iter().all(|key| label(cluster, *node, key).is_some());
     let crowd = |node: &NodeIdx| {
-        let asked = Question { cluster, task, node: *node, view: View::Later };
+        let asked = Question { cluster, task, node: *node, capacity: Capacity::FutureIdle };
         let parts = constraints.clone().map(|constraint| {
             let key = &constraint.topology_key;
             let own = label(cluster, *node, key).expect("it takes part");
             let by_node = **key == *"kubernetes.io/hostname";
             let count = if by_node {
-                let there = asked.standing(View::Later).filter(|(_, at)| at == node);
+                let there = asked.standing(Capacity::FutureIdle).filter(|(_, at)| at == node);
                 there.filter(|(task, _)| matches(cluster, &constraint.matcher, *task)).count()
                     as i64
             } else {
@@ -250,13 +250,13 @@ proptest! {
             plugin.on_placement(&cluster, &Change { task, from, to });
         }
         for (task, class) in waiting(&cluster) {
-            let rules = plugin.sensitivities(&cluster, class);
+            let rules = plugin.dependencies(&cluster, class);
             for node in cluster.nodes.facts.ids() {
-                for view in [View::Now, View::Later] {
-                    let asked = Question { cluster: &cluster, task, node, view };
+                for capacity in [Capacity::Idle, Capacity::FutureIdle] {
+                    let asked = Question { cluster: &cluster, task, node, capacity };
                     let expected = asked.spread().or_else(|| asked.pod_terms());
-                    let rule = Sensitivity::Cluster;
-                    let refused = plugin.predicate(&cluster, class, node, rule, view).err();
+                    let rule = Dependency::Cluster;
+                    let refused = plugin.predicate(&cluster, class, node, rule, capacity).err();
                     if refused != Some(Unfit::ClaimInUse) {
                         prop_assert_eq!(refused, expected);
                     }

@@ -1,4 +1,4 @@
-//! What the cases of `filters/` do not show: conditions, views, sensitivities, terms left out.
+//! What the cases of `filters/` do not show: conditions, views, dependencies, terms left out.
 
 #[path = "common/world.rs"]
 #[expect(dead_code, reason = "only part of it is needed here")]
@@ -14,8 +14,8 @@ use kube_batch_api::{
 use kube_batch_framework::{
     arguments::Arguments,
     candidates::Search,
-    plugin::{Change, Plugin, Scale, Sensitivities, Sensitivity, View},
-    policy::{Enabled, Policy, Questions},
+    plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
+    policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
 };
 use kube_batch_plugins::{
@@ -98,7 +98,7 @@ fn node_conditions_refuse_as_the_arguments_say() {
     let on = predicates(&cluster, on);
     let says = |plugin: &Predicates, pod: &str, name: &str| {
         let (class, node) = (class(&cluster, pod), node(&cluster, name));
-        plugin.predicate(&cluster, class, node, Sensitivity::Fixed, View::Now).err()
+        plugin.predicate(&cluster, class, node, Dependency::Class, Capacity::Idle).err()
     };
     for plugin in [&off, &on] {
         assert_eq!(says(plugin, "burstable", "deaf"), Some(Unfit::NetworkUnavailable));
@@ -117,19 +117,19 @@ fn node_conditions_refuse_as_the_arguments_say() {
 
 #[test]
 fn a_class_asks_for_no_more_than_its_rules_need() {
-    let fixed = Sensitivities::only(Sensitivity::Fixed);
+    let class_alone = Dependencies::only(Dependency::Class);
     let of = |pods: &[Pod], name: &str| {
         let cluster = read(json!({"nodes": [{"metadata": {"name": "n"}}]})).snapshot(pods);
         let plugin = predicates(&cluster, PredicatesArguments::default());
-        plugin.sensitivities(&cluster, class(&cluster, name))
+        plugin.dependencies(&cluster, class(&cluster, name))
     };
     let plain = pod("plain", json!({"nodeSelector": {"a": "b"}}));
     let port =
         json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]}]});
-    assert_eq!(of(std::slice::from_ref(&plain), "plain"), fixed);
-    assert_eq!(of(&[pod("port", port)], "port"), fixed.with_if(Sensitivity::Node, true));
+    assert_eq!(of(std::slice::from_ref(&plain), "plain"), class_alone);
+    assert_eq!(of(&[pod("port", port)], "port"), class_alone.with_if(Dependency::Node, true));
     let lonely = pod("lonely", anti_affinity("zone"));
-    let cluster = fixed.with_if(Sensitivity::Cluster, true);
+    let cluster = class_alone.with_if(Dependency::Cluster, true);
     assert_eq!(of(&[plain.clone(), lonely.clone()], "lonely"), cluster);
     assert_eq!(of(&[plain, lonely], "plain"), cluster);
 }
@@ -176,14 +176,14 @@ fn what_is_on_its_way_out_counts_until_it_is_gone() {
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let releasing = on(TaskStatus::Releasing, &cluster, "n");
     place(&mut cluster, &mut plugin, "user", releasing);
-    let says = |name: &str, view: View| {
+    let says = |name: &str, capacity: Capacity| {
         let (class, node) = (class(&cluster, name), node(&cluster, "n"));
-        plugin.predicate(&cluster, class, node, Sensitivity::Cluster, view).err()
+        plugin.predicate(&cluster, class, node, Dependency::Cluster, capacity).err()
     };
-    assert_eq!(says("heir", View::Now), Some(Unfit::ClaimInUse));
-    assert_eq!(says("heir", View::Later), None);
-    assert_eq!(says("shy", View::Now), Some(Unfit::ExistingAntiAffinity));
-    assert_eq!(says("shy", View::Later), None);
+    assert_eq!(says("heir", Capacity::Idle), Some(Unfit::ClaimInUse));
+    assert_eq!(says("heir", Capacity::FutureIdle), None);
+    assert_eq!(says("shy", Capacity::Idle), Some(Unfit::ExistingAntiAffinity));
+    assert_eq!(says("shy", Capacity::FutureIdle), None);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn what_is_on_its_way_out_counts_in_scores() {
 }
 
 #[test]
-fn a_volume_is_promised_once() {
+fn a_volume_is_chosen_once() {
     let user = |name: &str| {
         pod(name, json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}))
     };
@@ -257,7 +257,7 @@ fn a_volume_is_promised_once() {
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let says = |plugin: &Predicates, cluster: &Cluster, name: &str| {
         let (class, node) = (class(cluster, name), node(cluster, "n"));
-        plugin.predicate(cluster, class, node, Sensitivity::Cluster, View::Now).err()
+        plugin.predicate(cluster, class, node, Dependency::Cluster, Capacity::Idle).err()
     };
     assert_eq!(says(&plugin, &cluster, "second"), None);
     let allocated = on(TaskStatus::Allocated, &cluster, "n");
@@ -277,10 +277,10 @@ fn only_predicates_has_rules_about_nodes() {
         let mut plugin = (spec.new)(&Arguments::default());
         plugin.on_session_open(&cluster);
         let expected = match spec.name {
-            "predicates" => Sensitivities::only(Sensitivity::Fixed),
-            _ => Sensitivities::NONE,
+            "predicates" => Dependencies::only(Dependency::Class),
+            _ => Dependencies::NONE,
         };
-        assert_eq!(plugin.sensitivities(&cluster, class), expected, "{}", spec.name);
+        assert_eq!(plugin.dependencies(&cluster, class), expected, "{}", spec.name);
     }
 }
 
@@ -310,8 +310,9 @@ fn a_plugin_that_says_nothing_is_slow_and_right() {
         if silent {
             plugins.push(Box::new(Silent));
         }
-        let enabled = |plugin| Enabled { plugin, questions: Questions::ALL };
-        let policy = Policy { tiers: vec![plugins.into_iter().map(enabled).collect()] };
+        let configured =
+            |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
+        let policy = Policy { tiers: vec![plugins.into_iter().map(configured).collect()] };
         let mut session = Session::open(cluster.clone(), policy, Search::Index);
         assert_eq!(session.is_indexable(class), !silent);
         session.best_node(class).map(|best| best.node)

@@ -13,7 +13,7 @@ use kube_batch_framework::{
     candidates::Search,
     cycle::{Action, run_cycle},
     milestone::Milestone,
-    policy::{Enabled, Policy, Question, Questions},
+    policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
@@ -37,7 +37,7 @@ pub struct PluginConf {
     /// What the plugin declares about itself.
     pub spec: PluginSpec,
     /// The extension points at which it is asked.
-    pub questions: Questions,
+    pub extension_points: ExtensionPoints,
     /// Its arguments.
     pub arguments: Arguments,
 }
@@ -45,7 +45,7 @@ pub struct PluginConf {
 impl PluginConf {
     /// A plugin at all its extension points, with no arguments set.
     pub fn new(spec: PluginSpec) -> Self {
-        Self { spec, questions: Questions::ALL, arguments: Arguments::default() }
+        Self { spec, extension_points: ExtensionPoints::ALL, arguments: Arguments::default() }
     }
 }
 
@@ -78,9 +78,9 @@ impl Conf {
 
     /// The plugins of one cycle, in their tiers.
     pub fn policy(&self) -> Policy {
-        let enabled = |conf: &PluginConf| Enabled {
+        let enabled = |conf: &PluginConf| ConfiguredPlugin {
             plugin: (conf.spec.new)(&conf.arguments),
-            questions: conf.questions,
+            extension_points: conf.extension_points,
         };
         Policy { tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
     }
@@ -195,11 +195,11 @@ impl Reader<'_> {
             }
             found
         });
-        let mut questions = Questions::ALL;
-        for question in Question::ALL {
-            let enabled = plugin.get(question.key()).and_then(|flag| flag.bool());
+        let mut extension_points = ExtensionPoints::ALL;
+        for point in ExtensionPoint::ALL {
+            let enabled = plugin.get(point.key()).and_then(|flag| flag.bool());
             if enabled == Some(false) {
-                questions = questions.without(question);
+                extension_points = extension_points.without(point);
             }
         }
         let arguments = plugin.get("arguments").and_then(Cursor::mapping);
@@ -208,9 +208,9 @@ impl Reader<'_> {
             _ => Arguments::default(),
         };
         let mut known = vec!["name", "arguments"];
-        known.extend(Question::ALL.map(Question::key));
+        known.extend(ExtensionPoint::ALL.map(ExtensionPoint::key));
         self.warn_of_rest(plugin, &known);
-        Some(PluginConf { spec: *name?, questions, arguments })
+        Some(PluginConf { spec: *name?, extension_points, arguments })
     }
 
     fn arguments(&self, plugin: &PluginSpec, mut map: MapReader<'_>) -> Arguments {
@@ -341,9 +341,9 @@ mod tests {
         let text = "actions: ' allocate , backfill'\ntiers: [{plugins: [{name: gang, enableJobReady: false}]}]";
         let conf = parse(text, &Registry::builtin()).expect("a good configuration").conf;
         assert_eq!(conf.action_names(), ["allocate", "backfill"]);
-        let questions = conf.tiers[0][0].questions;
-        assert!(!questions.has(Question::JobReady));
-        assert!(questions.has(Question::JobOrder));
+        let extension_points = conf.tiers[0][0].extension_points;
+        assert!(!extension_points.has(ExtensionPoint::JobReady));
+        assert!(extension_points.has(ExtensionPoint::JobOrder));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use kube_batch_api::{
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     quantity::Quantity as Amount,
-    resource::{Row, Share, Unit},
+    resource::{ResourceVector, Share, Unit},
     status::TaskStatus,
 };
 use kube_batch_framework::report::Phase;
@@ -189,10 +189,16 @@ impl Checker<'_> {
         }
     }
 
-    fn amount(&mut self, key: &str, resource: &str, wanted: &ApiQuantity, row: Option<&Row>) {
+    fn amount(
+        &mut self,
+        key: &str,
+        resource: &str,
+        wanted: &ApiQuantity,
+        amounts: Option<&ResourceVector>,
+    ) {
         let dimensions = self.last.map(|last| &last.dimensions);
         let dim = dimensions.and_then(|dimensions| dimensions.get(resource));
-        let got = dim.zip(row).map_or(0, |(dim, row)| row[dim]);
+        let got = dim.zip(amounts).map_or(0, |(dim, amounts)| amounts[dim]);
         let unit = Unit::of(resource);
         let holds = wanted.0.parse::<Amount>().is_ok_and(|wanted| unit.amount(wanted) == got);
         self.expect(key.to_owned(), holds, &wanted.0, unit.display(got));

@@ -261,9 +261,8 @@ fn nodes(world: &World) -> Vec<NodeOutcome> {
     let dimensions = &cluster.dimensions;
     let utilization = |node| {
         let parts = dimensions.shared().map(|dim| {
-            use kube_batch_api::column::Ordinal;
-            let whole = cluster.nodes.allocatable[node][dim.at()];
-            if whole == 0 { 0.0 } else { cluster.nodes.used[node][dim.at()] as f64 / whole as f64 }
+            let whole = cluster.nodes.allocatable[node][dim];
+            if whole == 0 { 0.0 } else { cluster.nodes.used[node][dim] as f64 / whole as f64 }
         });
         parts.fold(0.0, f64::max)
     };

@@ -37,8 +37,8 @@ fn main() {
         names = STANDARD.map(str::to_owned).to_vec();
     }
     println!(
-        "{:<28} {:>9} {:>18} {:>7} {:>7} {:>9}",
-        "shape", "fold ms", "cycle ms min/med", "binds", "evicts", "promises"
+        "{:<28} {:>9} {:>18} {:>7} {:>7} {:>11}",
+        "shape", "fold ms", "cycle ms min/med", "binds", "evicts", "nominations"
     );
     for name in names {
         let Some(shape) = shape(&name) else {
@@ -72,7 +72,7 @@ fn main() {
         folds.sort_by(f64::total_cmp);
         cycles.sort_by(f64::total_cmp);
         println!(
-            "{name:<28} {:>9.1} {:>9.1}/{:>8.1} {:>7} {:>7} {:>9}",
+            "{name:<28} {:>9.1} {:>9.1}/{:>8.1} {:>7} {:>7} {:>11}",
             folds[0],
             cycles[0],
             cycles[cycles.len() / 2],

@@ -1,4 +1,4 @@
-//! Promises from one cycle to the next.
+//! Nominations from one cycle to the next.
 
 use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, fold};
@@ -9,7 +9,7 @@ use kube_batch_yaml::{Limits, parse};
 
 /// One node, full of a pod that is worth less than the one that waits.
 const CASE: &str = "
-name: promise
+name: nomination
 environment: {terminationCycles: 3}
 config:
   actions: allocate, preempt
@@ -31,7 +31,7 @@ steps:
 - cycles: 1
 ";
 
-/// The world after the cycle in which the waiting pod was promised the node.
+/// The world after the cycle in which the waiting pod was nominated for the node.
 fn simulation() -> Simulation {
     let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML"), &Registry::builtin())
         .expect("a case");
@@ -54,7 +54,7 @@ fn nominated(simulation: &Simulation) -> Option<String> {
 }
 
 #[test]
-fn a_promise_that_cannot_be_kept_is_withdrawn() {
+fn a_nomination_that_cannot_be_renewed_is_withdrawn() {
     let mut simulation = simulation();
     assert_eq!(nominated(&simulation).as_deref(), Some("n1"));
     assert!(simulation.world.store.nodes.delete(&"n1".into()));
@@ -65,7 +65,7 @@ fn a_promise_that_cannot_be_kept_is_withdrawn() {
 }
 
 #[test]
-fn a_promise_in_flight_is_kept_like_one_that_arrived() {
+fn a_nomination_in_flight_is_renewed_like_one_that_arrived() {
     let mut simulation = simulation();
     let arrived = simulation.world.snapshot().cluster.tasks.nominated;
     let mut assumed = Assumed::default();

@@ -8,7 +8,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_cache::{assumed::Assumed, fold};
-use kube_batch_framework::{candidates::Search, plugin::View, session::Session};
+use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
 use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
@@ -87,9 +87,9 @@ fn answers(session: &mut Session) -> Answers {
     let mut best = Vec::new();
     for task in waiting {
         let class = cluster.tasks.class[task];
-        for view in [View::Now, View::Later] {
-            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, view)));
-            best.push(session.best_node_in(class, view).map(|choice| choice.node));
+        for capacity in [Capacity::Idle, Capacity::FutureIdle] {
+            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, capacity)));
+            best.push(session.best_node_in(class, capacity).map(|choice| choice.node));
         }
     }
     let jobs = cluster.jobs.key.ids();

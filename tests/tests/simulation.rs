@@ -37,7 +37,7 @@ fn worlds_keep_the_rules() {
     // Worlds in which nothing happens would hold whatever the scheduler does.
     assert!(seeds.len() < 100 || tally.binds > seeds.len(), "{tally:?}");
     assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 20, "{tally:?}");
-    assert!(seeds.len() < 100 || tally.promises > seeds.len() / 20, "{tally:?}");
+    assert!(seeds.len() < 100 || tally.nominations > seeds.len() / 20, "{tally:?}");
 }
 
 fn seeds() -> Vec<u64> {
@@ -48,18 +48,18 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Nobody leaves for nothing: whoever was promised room has it in the next cycle, or is promised it
-/// again; and once nothing changes any more, evictions end and no promise is left.
+/// A nominated pod is bound or nominated again in the next cycle. Once nothing else changes,
+/// evictions cease and no nomination is left.
 #[test]
-fn victims_do_not_die_in_vain() {
+fn evictions_lead_to_bindings() {
     let seeds = seeds();
     let mut tally = Tally::default();
     for seed in &seeds {
         let world = RandomWorld::draw_contended(*seed);
         match try_world(&world) {
             Ok(played) => {
-                if let Some(why) = in_vain(&played) {
-                    let fault = |world: &RandomWorld| in_vain(&try_world(world).ok()?);
+                if let Some(why) = useless_eviction(&played) {
+                    let fault = |world: &RandomWorld| useless_eviction(&try_world(world).ok()?);
                     fail(world, why, &fault);
                 }
                 tally.add(&played);
@@ -69,11 +69,11 @@ fn victims_do_not_die_in_vain() {
     }
     println!("{tally:?}");
     assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 4, "{tally:?}");
-    assert!(seeds.len() < 100 || tally.promises > seeds.len() / 4, "{tally:?}");
+    assert!(seeds.len() < 100 || tally.nominations > seeds.len() / 4, "{tally:?}");
 }
 
-/// The first promise that was forgotten; or what goes on although nothing changes.
-fn in_vain(cycles: &[Cycle]) -> Option<String> {
+/// The first nomination that was dropped, or the decisions that go on although nothing changes.
+fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
     for (at, pair) in cycles.windows(2).enumerate() {
         let [before, after] = pair else { continue };
         let kept: Vec<&ObjectKey> = after
@@ -89,12 +89,12 @@ fn in_vain(cycles: &[Cycle]) -> Option<String> {
                 && !kept.contains(&&pod.key)
             {
                 let (pod, at) = (&pod.key, at + 2);
-                return Some(format!("{pod} was promised {node}, and nothing in cycle {at}"));
+                return Some(format!("{pod} was nominated for {node}, but not in cycle {at}"));
             }
         }
     }
     let last = cycles.last()?;
-    (!last.decisions.is_empty()).then(|| format!("there is no end: {:?}", last.decisions))
+    (!last.decisions.is_empty()).then(|| format!("decisions do not cease: {:?}", last.decisions))
 }
 
 /// How much has happened.
@@ -103,7 +103,7 @@ struct Tally {
     cycles: usize,
     binds: usize,
     evictions: usize,
-    promises: usize,
+    nominations: usize,
     withdrawals: usize,
 }
 
@@ -114,7 +114,7 @@ impl Tally {
             match decision {
                 Decision::Bind { .. } => self.binds += 1,
                 Decision::Evict { .. } => self.evictions += 1,
-                Decision::Nominate { .. } => self.promises += 1,
+                Decision::Nominate { .. } => self.nominations += 1,
                 Decision::Withdraw { .. } => self.withdrawals += 1,
             }
         }
@@ -283,11 +283,11 @@ impl<'a> Checker<'a> {
         for decision in &self.cycle.decisions {
             let Decision::Evict { pod, by, .. } = decision else { continue };
             let jobs = &self.picture.jobs.key;
-            let (taker, _) = jobs.iter().find(|(_, key)| *key == by)?;
-            let counts = &self.after.jobs.counts[taker];
-            let promised = counts.pipelined();
-            let enough = counts.ready() + promised >= self.after.jobs.min_available[taker];
-            if promised == 0 || (self.loads("gang") && !enough) {
+            let (preemptor, _) = jobs.iter().find(|(_, key)| *key == by)?;
+            let counts = &self.after.jobs.counts[preemptor];
+            let nominated = counts.pipelined();
+            let enough = counts.ready() + nominated >= self.after.jobs.min_available[preemptor];
+            if nominated == 0 || (self.loads("gang") && !enough) {
                 return Some(format!("{} is evicted in vain for {by}", pod.key));
             }
             let victim = self.picture.tasks.job[self.tasks[&pod.key]]?;

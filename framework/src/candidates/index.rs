@@ -1,28 +1,29 @@
-//! The candidate index of one class in one view.
+//! The candidate index of one class for one capacity.
 //!
-//! Nodes with the same fixed raw scores form a group; inside a group a tournament tree holds what
-//! depends on the node alone. Normalising looks at groups only, so a placement costs O(log nodes)
-//! for the class in hand. Other classes catch up from the log of touched nodes when they are asked.
+//! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
+//! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
+//! so a placement costs O(log nodes) for the class in hand. Other classes catch up from the log of
+//! touched nodes when they are asked.
 
 use std::collections::BTreeMap;
 
 use kube_batch_api::column::{ClassIdx, NodeIdx, Ordinal};
 
 use super::{
-    Asked,
+    Inputs,
     rules::{ClassRules, Eligibility},
 };
 use crate::{
-    plugin::{Scale, ScoreTerm, Sensitivity, View},
+    plugin::{Capacity, Dependency, Scale, ScoreTerm},
     policy::Position,
     tournament::Tournament,
 };
 
-/// The best node of one class in one view.
+/// The best node of one class for one capacity.
 #[derive(Debug)]
 pub(crate) struct ClassIndex {
     class: ClassIdx,
-    view: View,
+    capacity: Capacity,
     /// The terms that are normalised over the candidates; they are the same for a whole group.
     normalised: Vec<ScoreTerm>,
     groups: Vec<Group>,
@@ -32,7 +33,7 @@ pub(crate) struct ClassIndex {
     seen: usize,
 }
 
-/// Nodes that no fixed score can tell apart.
+/// Nodes with equal raw scores for every term that depends on the class alone.
 #[derive(Debug)]
 struct Group {
     /// One raw score for each normalised term.
@@ -44,9 +45,9 @@ struct Group {
 
 impl ClassIndex {
     pub(super) fn new(
-        asked: Asked<'_>,
+        inputs: Inputs<'_>,
         class: ClassIdx,
-        view: View,
+        capacity: Capacity,
         rules: &ClassRules,
         eligible: &Eligibility,
     ) -> Self {
@@ -56,18 +57,19 @@ impl ClassIndex {
         let mut members = BTreeMap::<Vec<i64>, Vec<NodeIdx>>::new();
         for node in eligible.nodes() {
             let raw = normalised.iter().map(|(at, term)| {
-                asked.policy.plugin(*at).score(asked.cluster, class, *node, term.id)
+                inputs.policy.plugin(*at).score(inputs.cluster, class, *node, term.id)
             });
             members.entry(raw.collect()).or_default().push(*node);
         }
         let groups: Vec<Group> = members
             .into_iter()
             .map(|(raw, members)| {
-                let scores = members.iter().map(|node| score(asked, class, view, rules, *node));
+                let scores =
+                    members.iter().map(|node| score(inputs, class, capacity, rules, *node));
                 Group { raw, tree: Tournament::new(scores), members }
             })
             .collect();
-        let n_nodes = asked.cluster.nodes.facts.len();
+        let n_nodes = inputs.cluster.nodes.facts.len();
         let mut places = Vec::new();
         if groups.len() != 1 || groups[0].members.len() != n_nodes {
             places = vec![None; n_nodes];
@@ -78,20 +80,20 @@ impl ClassIndex {
             }
         }
         let normalised = normalised.into_iter().map(|(_, term)| term).collect();
-        Self { class, view, normalised, groups, places, seen: asked.touched.len() }
+        Self { class, capacity, normalised, groups, places, seen: inputs.touched.len() }
     }
 
     /// Reflects what has changed since the last look.
-    pub(super) fn catch_up(&mut self, asked: Asked<'_>, rules: &ClassRules) {
-        let touched = &asked.touched[self.seen..];
-        self.seen = asked.touched.len();
+    pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
+        let touched = &inputs.touched[self.seen..];
+        self.seen = inputs.touched.len();
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
         if touched.len() >= n_members {
             for group in &mut self.groups {
                 let scores = group
                     .members
                     .iter()
-                    .map(|node| score(asked, self.class, self.view, rules, *node));
+                    .map(|node| score(inputs, self.class, self.capacity, rules, *node));
                 group.tree = Tournament::new(scores);
             }
             return;
@@ -102,7 +104,7 @@ impl ClassIndex {
                 places => places[node.at()],
             };
             if let Some((group, position)) = place {
-                let score = score(asked, self.class, self.view, rules, *node);
+                let score = score(inputs, self.class, self.capacity, rules, *node);
                 self.groups[group as usize].tree.set(position as usize, score);
             }
         }
@@ -134,27 +136,27 @@ impl ClassIndex {
 
 /// What a node's own state gives the class there: `None` if it does not fit.
 fn score(
-    asked: Asked<'_>,
+    inputs: Inputs<'_>,
     class: ClassIdx,
-    view: View,
+    capacity: Capacity,
     rules: &ClassRules,
     node: NodeIdx,
 ) -> Option<i64> {
-    let cluster = asked.cluster;
+    let cluster = inputs.cluster;
     let request = &cluster.classes.request[class];
-    let room = match view {
-        View::Now => cluster.nodes.fits_now(node, request),
-        View::Later => cluster.nodes.fits_later(node, request),
+    let fits = match capacity {
+        Capacity::Idle => cluster.nodes.fits_idle(node, request),
+        Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
     };
     let passes =
-        || rules.predicate(asked.policy, cluster, class, node, Sensitivity::Node, view).is_ok();
-    if !room || !passes() {
+        || rules.predicate(inputs.policy, cluster, class, node, Dependency::Node, capacity).is_ok();
+    if !fits || !passes() {
         return None;
     }
     let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);
     Some(
         own.map(|(at, term)| {
-            term.weight * asked.policy.plugin(*at).score(cluster, class, node, term.id)
+            term.weight * inputs.policy.plugin(*at).score(cluster, class, node, term.id)
         })
         .sum(),
     )

@@ -7,16 +7,16 @@ use kube_batch_api::{
     reason::Unfit,
 };
 
-use super::Asked;
-use crate::plugin::{Scale, ScoreTerm, Sensitivities, Sensitivity, View};
+use super::Inputs;
+use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 
 /// The rules of one class, collected once in a cycle.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassRules {
     pub(super) admission: Result<(), Name>,
-    /// The plugins that have rules, with the sensitivities of those.
-    predicates: Vec<(Position, Sensitivities)>,
+    /// The plugins that have rules, with the dependencies of those.
+    predicates: Vec<(Position, Dependencies)>,
     /// The plugins that score, with their terms.
     terms: Vec<(Position, ScoreTerm)>,
 }
@@ -25,7 +25,7 @@ impl ClassRules {
     pub(super) fn new(cluster: &Cluster, policy: &Policy, class: ClassIdx) -> Self {
         Self {
             admission: policy.class_admitted(cluster, class),
-            predicates: policy.sensitivities(cluster, class),
+            predicates: policy.dependencies(cluster, class),
             terms: policy.score_terms(cluster, class),
         }
     }
@@ -39,44 +39,42 @@ impl ClassRules {
         &self.terms
     }
 
-    pub(super) fn sensitivities(&self) -> Sensitivities {
-        self.predicates.iter().fold(Sensitivities::NONE, |all, (_, own)| all | *own)
+    pub(super) fn dependencies(&self) -> Dependencies {
+        self.predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own)
     }
 
     /// Whether an index can follow every answer: nothing depends on the cluster as a whole.
     pub(super) fn is_indexable(&self) -> bool {
-        !self.sensitivities().has(Sensitivity::Cluster)
+        !self.dependencies().has(Dependency::Cluster)
             && self.terms.iter().all(|(_, term)| match term.scale {
-                Scale::AsIs => term.sensitivity != Sensitivity::Cluster,
-                Scale::UpToLargest | Scale::DownFromLargest => {
-                    term.sensitivity == Sensitivity::Fixed
-                }
+                Scale::AsIs => term.dependency != Dependency::Cluster,
+                Scale::UpToLargest | Scale::DownFromLargest => term.dependency == Dependency::Class,
                 Scale::Joint => false,
             })
     }
 
-    /// The rules of one sensitivity; of several refusals the one Kubernetes would meet first.
+    /// The rules of one dependency; of several refusals the one Kubernetes would meet first.
     pub(super) fn predicate(
         &self,
         policy: &Policy,
         cluster: &Cluster,
         class: ClassIdx,
         node: NodeIdx,
-        sensitivity: Sensitivity,
-        view: View,
+        dependency: Dependency,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
         let refusals = self
             .predicates
             .iter()
-            .filter(|(_, sensitivities)| sensitivities.has(sensitivity))
+            .filter(|(_, dependencies)| dependencies.has(dependency))
             .filter_map(|(at, _)| {
-                policy.plugin(*at).predicate(cluster, class, node, sensitivity, view).err()
+                policy.plugin(*at).predicate(cluster, class, node, dependency, capacity).err()
             });
         refusals.min().map_or(Ok(()), Err)
     }
 }
 
-/// The nodes that pass the fixed rules of one set of constraints.
+/// The nodes that pass the rules that depend on the class alone, for one set of constraints.
 #[derive(Clone, Debug)]
 pub(crate) struct Eligibility {
     nodes: Vec<NodeIdx>,
@@ -84,12 +82,14 @@ pub(crate) struct Eligibility {
 }
 
 impl Eligibility {
-    pub(super) fn new(asked: Asked<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
-        let all = asked.cluster.nodes.facts.ids();
-        let has: Vec<bool> = if rules.sensitivities().has(Sensitivity::Fixed) {
+    pub(super) fn new(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
+        let all = inputs.cluster.nodes.facts.ids();
+        let has: Vec<bool> = if rules.dependencies().has(Dependency::Class) {
             all.map(|node| {
-                let (policy, cluster) = (asked.policy, asked.cluster);
-                rules.predicate(policy, cluster, class, node, Sensitivity::Fixed, View::Now).is_ok()
+                let (policy, cluster) = (inputs.policy, inputs.cluster);
+                rules
+                    .predicate(policy, cluster, class, node, Dependency::Class, Capacity::Idle)
+                    .is_ok()
             })
             .collect()
         } else {

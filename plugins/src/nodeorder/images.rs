@@ -15,7 +15,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    profiles::{Profile, Profiles},
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     rows::row_type,
 };
 
@@ -33,7 +33,7 @@ const MOST_BYTES: i64 = 1000 * MIB;
 /// Which node has which image.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    wanted: Column<Profile, Wanted>,
+    wanted: Column<ConstraintClassIdx, Wanted>,
     /// What each image is worth on each node that has it, in bytes; ascending by image.
     worth: Column<NodeIdx, Vec<(Image, i64)>>,
 }
@@ -47,15 +47,15 @@ struct Wanted {
 }
 
 impl Images {
-    pub(super) fn new(cluster: &Cluster, profiles: &Profiles) -> Self {
+    pub(super) fn new(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
         let mut rows = BTreeMap::<&Name, Image>::new();
         let mut n_nodes = Column::<Image, usize>::new();
-        let mut wanted = Column::filled(Wanted::default(), profiles.len());
-        for profile in profiles.asked() {
-            let template = profiles.template(cluster, profile);
+        let mut wanted = Column::filled(Wanted::default(), classes.len());
+        for constraint_class in classes.to_place() {
+            let template = classes.template(cluster, constraint_class);
             let images = template.images.iter();
             let n_containers = i64::try_from(template.n_containers).unwrap_or(i64::MAX);
-            wanted[profile] = Wanted {
+            wanted[constraint_class] = Wanted {
                 images: images
                     .map(|name| *rows.entry(name).or_insert_with(|| n_nodes.push(0)))
                     .collect(),
@@ -81,19 +81,19 @@ impl Images {
             let spread = n_nodes[*image] as f64 / n_all;
             *bytes = (*bytes as f64 * spread) as i64;
         }
-        for profile in profiles.asked() {
-            wanted[profile].images.retain(|image| n_nodes[*image] > 0);
+        for constraint_class in classes.to_place() {
+            wanted[constraint_class].images.retain(|image| n_nodes[*image] > 0);
         }
         Self { wanted, worth }
     }
 
-    /// Whether some node has an image of the profile.
-    pub(super) fn concern(&self, profile: Profile) -> bool {
-        self.wanted.get(profile).is_some_and(|wanted| !wanted.images.is_empty())
+    /// Whether some node has an image of the constraint class.
+    pub(super) fn concern(&self, constraint_class: ConstraintClassIdx) -> bool {
+        self.wanted.get(constraint_class).is_some_and(|wanted| !wanted.images.is_empty())
     }
 
-    pub(super) fn score(&self, profile: Profile, node: NodeIdx) -> i64 {
-        let (wanted, there) = (&self.wanted[profile], &self.worth[node]);
+    pub(super) fn score(&self, constraint_class: ConstraintClassIdx, node: NodeIdx) -> i64 {
+        let (wanted, there) = (&self.wanted[constraint_class], &self.worth[node]);
         let worth = |image: &Image| {
             let at = there.binary_search_by_key(image, |(image, _)| *image).ok()?;
             Some(there[at].1)

@@ -16,62 +16,68 @@ use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
-    tally::{Delta, Tallies, TallyIdx},
+    topology_counts::{PodCountChange, TopologyCountIdx, TopologyCounts},
 };
 
 /// What a required affinity term of a pod that is there is worth.
 const HARD_WEIGHT: i64 = 1;
 
-/// What profiles like to be near to.
+/// What classes like to be near to.
 #[derive(Debug, Default)]
 pub(super) struct PodPreferences {
-    tallies: Tallies,
-    /// What each pod of a tally in the node's domain is worth.
-    worth: Column<Profile, Vec<(TallyIdx, i64)>>,
+    topology_counts: TopologyCounts,
+    /// What each pod of a topology count in the node's domain is worth.
+    worth: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
 }
 
 impl PodPreferences {
-    pub(super) fn new(compiler: &mut Compiler<'_>, profiles: &Profiles) -> Self {
+    pub(super) fn new(compiler: &mut Compiler<'_>, classes: &ConstraintClasses) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = Tallies::new(profiles);
-        let mut worth = Column::filled(Vec::new(), profiles.len());
-        for profile in profiles.asked() {
-            let terms = preferred(&profiles.template(cluster, profile).pod_terms);
-            let own = terms.map(|(weight, term)| (tallies.matching_term(compiler, term), weight));
-            worth[profile] = own.collect();
+        let mut topology_counts = TopologyCounts::new(classes);
+        let mut worth = Column::filled(Vec::new(), classes.len());
+        for constraint_class in classes.to_place() {
+            let terms = preferred(&classes.template(cluster, constraint_class).pod_terms);
+            let own =
+                terms.map(|(weight, term)| (topology_counts.matching_term(compiler, term), weight));
+            worth[constraint_class] = own.collect();
         }
-        tallies.carry(compiler, profiles, |terms| {
+        topology_counts.carry(compiler, classes, |terms| {
             preferred(terms).chain(terms.required.iter().map(|term| (HARD_WEIGHT, term)))
         });
-        for profile in profiles.asked() {
-            worth[profile].extend(tallies.carried(cluster, profiles, profile));
+        for constraint_class in classes.to_place() {
+            worth[constraint_class].extend(topology_counts.carried(
+                cluster,
+                classes,
+                constraint_class,
+            ));
         }
-        tallies.connect(cluster, profiles);
-        Self { tallies, worth }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, worth }
     }
 
-    /// Whether anything is worth something to the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.worth[profile].is_empty()
+    /// Whether anything is worth something to the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.worth[constraint_class].is_empty()
     }
 
     pub(super) fn score_all(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) {
         let gathered = |node: NodeIdx| {
-            let terms = self.worth[profile].iter();
-            let parts = terms.filter_map(|(tally, weight)| {
-                let count = self.tallies.count(labels, *tally, node, View::Now)?;
+            let terms = self.worth[constraint_class].iter();
+            let parts = terms.filter_map(|(topology_count, weight)| {
+                let count =
+                    self.topology_counts.count(labels, *topology_count, node, Capacity::Idle)?;
                 Some(weight * i64::from(count))
             });
             parts.sum::<i64>()
@@ -87,15 +93,15 @@ impl PodPreferences {
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }
 

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, NodeIdx, Ordinal},
+    column::{ClassIdx, Column, Dim, NodeIdx},
     facts::class::{PodTemplate, ScoringAmounts},
-    resource::{Dimensions, Request},
+    resource::Request,
 };
 
-use crate::tally::Delta;
+use crate::topology_counts::PodCountChange;
 
 /// CPU and memory, in their own units.
 type Pair = [i64; 2];
@@ -52,13 +52,10 @@ struct Amounts {
 impl Resources {
     pub(super) fn new(cluster: &Cluster) -> Self {
         let requests = cluster.classes.request.values();
-        let amounts = |(template, request): (&Arc<PodTemplate>, &Request)| {
-            let amount = |at| request.get(Dim::new(at));
-            Amounts {
-                scoring: pair(template.scoring),
-                arriving: pair(template.arriving),
-                requested: [amount(Dimensions::CPU), amount(Dimensions::MEMORY)],
-            }
+        let amounts = |(template, request): (&Arc<PodTemplate>, &Request)| Amounts {
+            scoring: pair(template.scoring),
+            arriving: pair(template.arriving),
+            requested: [request.get(Dim::CPU), request.get(Dim::MEMORY)],
         };
         Self {
             used: Column::filled([0; 2], cluster.nodes.facts.len()),
@@ -89,7 +86,7 @@ impl Resources {
     pub(super) fn balanced(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
         let allocatable = allocatable(cluster, node);
         let used = &cluster.nodes.used[node];
-        let without = [used[Dimensions::CPU], used[Dimensions::MEMORY]];
+        let without = [used[Dim::CPU], used[Dim::MEMORY]];
         let with = sum(without, self.amounts[class].requested);
         let half = MAX_SCORE / 2;
         half + (half + balance(with, allocatable) - balance(without, allocatable)) / 2
@@ -100,9 +97,9 @@ impl Resources {
     }
 
     /// A task of the class came to a node or left it.
-    pub(super) fn moved(&mut self, class: ClassIdx, node: NodeIdx, delta: Delta) {
+    pub(super) fn moved(&mut self, class: ClassIdx, node: NodeIdx, change: PodCountChange) {
         let scoring = self.amounts[class].scoring;
-        let moved = scoring.map(|amount| amount.wrapping_mul(delta.all.into()));
+        let moved = scoring.map(|amount| amount.wrapping_mul(change.all.into()));
         self.used[node] = sum(self.used[node], moved);
     }
 }
@@ -118,7 +115,7 @@ const fn sum(left: Pair, right: Pair) -> Pair {
 
 fn allocatable(cluster: &Cluster, node: NodeIdx) -> Pair {
     let allocatable = &cluster.nodes.allocatable[node];
-    [allocatable[Dimensions::CPU], allocatable[Dimensions::MEMORY]]
+    [allocatable[Dim::CPU], allocatable[Dim::MEMORY]]
 }
 
 /// The mean of a score over the resources the node has; 0 if it has none.

@@ -15,27 +15,27 @@ use kube_batch_api::{
 };
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::{Key, NodeLabels},
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
-    spread::{SpreadIdx, SpreadTallies},
+    spread_counts::{SpreadCountIdx, SpreadCounts},
     taints::TaintSets,
-    tally::Delta,
+    topology_counts::PodCountChange,
 };
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
 
-/// The preferring constraints of all profiles.
+/// The preferring constraints of all classes.
 #[derive(Debug, Default)]
 pub(super) struct SpreadScores {
-    tallies: SpreadTallies,
-    rules: Column<Profile, Vec<Rule>>,
+    topology_counts: SpreadCounts,
+    rules: Column<ConstraintClassIdx, Vec<Rule>>,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
     /// By the key of the constraint, or by node.
-    tally: SpreadIdx,
+    topology_count: SpreadCountIdx,
     /// The key of the constraint.
     key: Key,
     max_skew: i64,
@@ -44,55 +44,57 @@ struct Rule {
 impl SpreadScores {
     pub(super) fn new(
         compiler: &mut Compiler<'_>,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         taints: &TaintSets,
     ) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = SpreadTallies::new(profiles);
-        let mut rules = Column::filled(Vec::new(), profiles.len());
-        for profile in profiles.asked() {
-            let template = profiles.template(cluster, profile);
+        let mut topology_counts = SpreadCounts::new(classes);
+        let mut rules = Column::filled(Vec::new(), classes.len());
+        for constraint_class in classes.to_place() {
+            let template = classes.template(cluster, constraint_class);
             let preferring =
                 template.spread.iter().filter(|constraint| !constraint.do_not_schedule);
             let rule = |constraint: &SpreadConstraint| {
-                let tally = if *constraint.topology_key == *HOST_NAME {
-                    tallies.per_node(compiler, taints, constraint)
+                let topology_count = if *constraint.topology_key == *HOST_NAME {
+                    topology_counts.per_node(compiler, taints, constraint)
                 } else {
-                    tallies.constraint(compiler, taints, template, constraint)
+                    topology_counts.constraint(compiler, taints, template, constraint)
                 };
                 let key = compiler.key(&constraint.topology_key);
-                Rule { tally, key, max_skew: constraint.max_skew }
+                Rule { topology_count, key, max_skew: constraint.max_skew }
             };
-            rules[profile] = preferring.map(rule).collect();
+            rules[constraint_class] = preferring.map(rule).collect();
         }
-        tallies.connect(cluster, profiles);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
-    /// Whether there are constraints for the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.rules[profile].is_empty()
+    /// Whether there are constraints for the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.rules[constraint_class].is_empty()
     }
 
     pub(super) fn score_all(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) {
-        let rules = &self.rules[profile];
+        let rules = &self.rules[constraint_class];
         let takes_part = |node: NodeIdx| rules.iter().all(|rule| labels.has(rule.key, node));
         let weights: Vec<f64> = rules
             .iter()
             .map(|rule| {
                 let candidates = nodes.iter().copied().filter(|node| takes_part(*node));
-                (self.tallies.n_domains(labels, rule.tally, candidates) as f64 + 2.0).ln()
+                (self.topology_counts.n_domains(labels, rule.topology_count, candidates) as f64
+                    + 2.0)
+                    .ln()
             })
             .collect();
         let crowd = |node: NodeIdx| {
             let parts = rules.iter().zip(&weights).map(|(rule, weight)| {
-                let count = self.tallies.count(labels, rule.tally, node);
+                let count = self.topology_counts.count(labels, rule.topology_count, node);
                 let count = count.expect("a candidate that takes part has every key");
                 f64::from(count) * weight + (rule.max_skew - 1) as f64
             });
@@ -113,14 +115,14 @@ impl SpreadScores {
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }

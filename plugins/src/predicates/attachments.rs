@@ -15,12 +15,12 @@ use kube_batch_api::{
     facts::class::ClaimRef,
     name::{Name, ObjectKey},
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
-    profiles::{Profile, Profiles},
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 row_type! {
@@ -43,21 +43,21 @@ enum Handle {
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
     driver: Column<Attached, Driver>,
-    needs: Column<Profile, Vec<Attached>>,
+    needs: Column<ConstraintClassIdx, Vec<Attached>>,
     limits: Column<NodeIdx, Vec<(Driver, i64)>>,
-    users: Column<NodeIdx, BTreeMap<Attached, Presence>>,
+    users: Column<NodeIdx, BTreeMap<Attached, PodCount>>,
 }
 
 impl Attachments {
-    pub(super) fn new(cluster: &Cluster, profiles: &Profiles) -> Self {
+    pub(super) fn new(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
         let n_nodes = cluster.nodes.facts.len();
         let mut attachments = Self {
-            needs: Column::filled(Vec::new(), profiles.len()),
+            needs: Column::filled(Vec::new(), classes.len()),
             users: Column::filled(BTreeMap::new(), n_nodes),
             ..Self::default()
         };
-        let claims = |profile| &profiles.template(cluster, profile).claims;
-        if profiles.asked().all(|profile| claims(profile).is_empty()) {
+        let claims = |constraint_class| &classes.template(cluster, constraint_class).claims;
+        if classes.to_place().all(|constraint_class| claims(constraint_class).is_empty()) {
             attachments.limits = Column::filled(Vec::new(), n_nodes);
             return attachments;
         }
@@ -73,7 +73,7 @@ impl Attachments {
             attachments.limits.push(limits);
         }
         if !drivers.is_empty() {
-            attachments.collect_needs(cluster, profiles, &drivers);
+            attachments.collect_needs(cluster, classes, &drivers);
         }
         attachments
     }
@@ -81,12 +81,12 @@ impl Attachments {
     fn collect_needs(
         &mut self,
         cluster: &Cluster,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         drivers: &BTreeMap<&Name, Driver>,
     ) {
         let mut rows = BTreeMap::<(Driver, Handle), Attached>::new();
-        for profile in profiles.present() {
-            let claims = &profiles.template(cluster, profile).claims;
+        for constraint_class in classes.present() {
+            let claims = &classes.template(cluster, constraint_class).claims;
             let volumes = claims.iter().filter_map(|claim| volume(&cluster.storage, claim));
             let mut needs: Vec<Attached> = volumes
                 .filter_map(|(driver, handle)| {
@@ -97,35 +97,45 @@ impl Attachments {
                 .collect();
             needs.sort_unstable();
             needs.dedup();
-            self.needs[profile] = needs;
+            self.needs[constraint_class] = needs;
         }
     }
 
-    /// Whether a limit can keep the profile from a node.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.needs[profile].is_empty()
+    /// Whether a limit can keep the constraint class from a node.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.needs[constraint_class].is_empty()
     }
 
-    /// Whether the node can attach what a task of the profile needs and is not there already.
-    pub(super) fn fit(&self, profile: Profile, node: NodeIdx, view: View) -> bool {
+    /// Whether the node can attach what a task of the constraint class needs and is not there already.
+    pub(super) fn fit(
+        &self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
         let users = &self.users[node];
         let is_there =
-            |volume: &Attached| users.get(volume).is_some_and(|presence| presence.of(view) > 0);
+            |volume: &Attached| users.get(volume).is_some_and(|count| count.of(capacity) > 0);
         self.limits[node].iter().all(|(driver, limit)| {
             let is_own = |volume: &&Attached| self.driver[**volume] == *driver;
-            let missing = self.needs[profile].iter().filter(is_own);
+            let missing = self.needs[constraint_class].iter().filter(is_own);
             let n_new = missing.filter(|volume| !is_there(volume)).count();
             let n_there = || users.keys().filter(is_own).filter(|volume| is_there(volume)).count();
             n_new == 0 || i64::try_from(n_new + n_there()).is_ok_and(|n_all| n_all <= *limit)
         })
     }
 
-    /// A task of the profile came to a node or left it.
-    pub(super) fn moved(&mut self, profile: Profile, node: NodeIdx, delta: Delta) {
-        for volume in &self.needs[profile] {
-            let presence = self.users[node].entry(*volume).or_default();
-            presence.apply(delta);
-            if presence.is_nobody() {
+    /// A task of the constraint class came to a node or left it.
+    pub(super) fn moved(
+        &mut self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        change: PodCountChange,
+    ) {
+        for volume in &self.needs[constraint_class] {
+            let count = self.users[node].entry(*volume).or_default();
+            count.apply(change);
+            if count.is_zero() {
                 self.users[node].remove(volume);
             }
         }

@@ -27,9 +27,9 @@ use kube_batch_api::{
 use self::supply::{Demand, Free, Supply};
 use super::claims::Resolved;
 use crate::{
+    constraint_classes::{ConstraintClassIdx, is_being_placed},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, is_being_placed},
     rows::row_type,
 };
 
@@ -41,7 +41,7 @@ row_type! {
 /// Waiting claims, and the volumes they could get.
 #[derive(Debug, Default)]
 pub(super) struct WaitingClaims {
-    of_profile: Column<Profile, Vec<Waiting>>,
+    of_class: Column<ConstraintClassIdx, Vec<Waiting>>,
     demands: Column<Waiting, Demand>,
     keys: Column<Waiting, ObjectKey>,
     rows: BTreeMap<ObjectKey, Waiting>,
@@ -59,15 +59,15 @@ struct Settled {
 }
 
 impl WaitingClaims {
-    pub(super) fn new(n_profiles: usize) -> Self {
-        Self { of_profile: Column::filled(Vec::new(), n_profiles), ..Self::default() }
+    pub(super) fn new(n_classes: usize) -> Self {
+        Self { of_class: Column::filled(Vec::new(), n_classes), ..Self::default() }
     }
 
-    /// Sets the waiting claims of a profile. To be called before any task moves.
+    /// Sets the waiting claims of a constraint class. To be called before any task moves.
     pub(super) fn add(
         &mut self,
         compiler: &mut Compiler<'_>,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         resolved: &Resolved<'_>,
     ) {
         let mut claims: Vec<&ClaimFacts> = resolved.waiting.clone();
@@ -83,23 +83,23 @@ impl WaitingClaims {
                     row
                 }
             };
-            self.of_profile[profile].push(row);
+            self.of_class[constraint_class].push(row);
         }
     }
 
-    /// Whether the profile has waiting claims.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.of_profile[profile].is_empty()
+    /// Whether the constraint class has waiting claims.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.of_class[constraint_class].is_empty()
     }
 
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
     ) -> Result<(), Unfit> {
         let mut chosen = Vec::new();
-        for claim in &self.of_profile[profile] {
+        for claim in &self.of_class[constraint_class] {
             match self.choose(labels, *claim, node, &chosen) {
                 None => return Err(Unfit::NoVolume),
                 Some(volume) => chosen.extend(volume),
@@ -128,9 +128,9 @@ impl WaitingClaims {
         }
     }
 
-    /// What the claims of a task of the profile that has a place get.
-    pub(super) fn choices(&self, profile: Profile) -> Vec<ClaimChoice> {
-        let claims = self.of_profile[profile].iter();
+    /// What the claims of a task of the constraint class that has a place get.
+    pub(super) fn choices(&self, constraint_class: ConstraintClassIdx) -> Vec<ClaimChoice> {
+        let claims = self.of_class[constraint_class].iter();
         let choices = claims.filter_map(|claim| {
             let settled = self.settled[*claim]?;
             let volume = settled.volume.map(|volume| self.supply.name(volume).clone());
@@ -139,29 +139,29 @@ impl WaitingClaims {
         choices.collect()
     }
 
-    /// A task of the profile moved.
+    /// A task of the constraint class moved.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         from: Placement,
         to: Placement,
     ) {
         let place = |at: Placement| at.node.filter(|_| is_being_placed(at.status));
-        if self.of_profile[profile].is_empty() || place(from) == place(to) {
+        if self.of_class[constraint_class].is_empty() || place(from) == place(to) {
             return;
         }
         if place(from).is_some() {
-            self.leave(profile);
+            self.leave(constraint_class);
         }
         if let Some(node) = place(to) {
-            self.settle(labels, profile, node);
+            self.settle(labels, constraint_class, node);
         }
     }
 
-    fn settle(&mut self, labels: &NodeLabels, profile: Profile, node: NodeIdx) {
-        for at in 0..self.of_profile[profile].len() {
-            let claim = self.of_profile[profile][at];
+    fn settle(&mut self, labels: &NodeLabels, constraint_class: ConstraintClassIdx, node: NodeIdx) {
+        for at in 0..self.of_class[constraint_class].len() {
+            let claim = self.of_class[constraint_class][at];
             if let Some(settled) = &mut self.settled[claim] {
                 settled.n_tasks += 1;
                 continue;
@@ -174,8 +174,8 @@ impl WaitingClaims {
         }
     }
 
-    fn leave(&mut self, profile: Profile) {
-        for claim in &self.of_profile[profile] {
+    fn leave(&mut self, constraint_class: ConstraintClassIdx) {
+        for claim in &self.of_class[constraint_class] {
             let Some(settled) = &mut self.settled[*claim] else { continue };
             settled.n_tasks -= 1;
             if settled.n_tasks > 0 {

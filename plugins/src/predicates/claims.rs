@@ -18,15 +18,15 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     reason::Unfit,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use super::zone::ZoneTest;
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::{AnyOf, Compiler},
-    profiles::{Profile, Profiles},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 /// The claims of a pod, as far as they could be looked up.
@@ -38,7 +38,7 @@ pub(super) struct Resolved<'a> {
     pub(super) waiting: Vec<&'a ClaimFacts>,
 }
 
-/// Looks up the claims of a profile, for all of whose tasks `task` stands.
+/// Looks up the claims of a constraint class, for all of whose tasks `task` stands.
 ///
 /// # Errors
 ///
@@ -132,10 +132,10 @@ fn volumes_exist(resolved: &Resolved<'_>, storage: &Storage) -> Result<(), Name>
     Err(Name::from(format!("persistentvolume \"{volume}\" not found")))
 }
 
-/// From where the bound volumes of each profile can be reached.
+/// From where the bound volumes of each constraint class can be reached.
 #[derive(Debug, Default)]
 pub(super) struct BoundVolumes {
-    rules: Column<Profile, Vec<BoundVolume>>,
+    rules: Column<ConstraintClassIdx, Vec<BoundVolume>>,
 }
 
 #[derive(Clone, Debug)]
@@ -146,22 +146,22 @@ struct BoundVolume {
 }
 
 impl BoundVolumes {
-    pub(super) fn new(n_profiles: usize) -> Self {
-        Self { rules: Column::filled(Vec::new(), n_profiles) }
+    pub(super) fn new(n_classes: usize) -> Self {
+        Self { rules: Column::filled(Vec::new(), n_classes) }
     }
 
-    /// Sets the volumes of a profile.
+    /// Sets the volumes of a constraint class.
     pub(super) fn add(
         &mut self,
         compiler: &mut Compiler<'_>,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         resolved: &Resolved<'_>,
     ) {
         for (claim, volume) in &resolved.bound {
             let affinity = volume.and_then(|volume| volume.node_affinity.as_ref());
             // Kubernetes' zone rule does not look at ephemeral volumes.
             let zoned = volume.filter(|_| claim.ephemeral.is_none());
-            self.rules[profile].push(BoundVolume {
+            self.rules[constraint_class].push(BoundVolume {
                 affinity: affinity.map(|terms| compiler.any_of(terms)),
                 exists: volume.is_some(),
                 zone: zoned.and_then(|volume| ZoneTest::new(compiler, &volume.labels)),
@@ -172,10 +172,10 @@ impl BoundVolumes {
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
     ) -> Result<(), Unfit> {
-        let volumes = &self.rules[profile];
+        let volumes = &self.rules[constraint_class];
         let reaches = |volume: &BoundVolume| {
             volume.affinity.as_ref().is_none_or(|any| any.passes(labels, node))
         };
@@ -198,12 +198,12 @@ row_type! {
 /// Who uses the claims of access mode ReadWriteOncePod. One in use keeps its pods from every node.
 #[derive(Debug, Default)]
 pub(super) struct ClaimsInUse {
-    uses: Column<Profile, Vec<Sole>>,
-    users: Column<Sole, Presence>,
+    uses: Column<ConstraintClassIdx, Vec<Sole>>,
+    users: Column<Sole, PodCount>,
 }
 
 impl ClaimsInUse {
-    pub(super) fn new(cluster: &Cluster, profiles: &Profiles) -> Self {
+    pub(super) fn new(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
         let is_sole = |claim: &Arc<ClaimFacts>| {
             claim.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod")
         };
@@ -213,33 +213,41 @@ impl ClaimsInUse {
             .claims
             .iter()
             .filter(|(_, claim)| is_sole(claim))
-            .map(|(key, _)| (key, users.push(Presence::default())))
+            .map(|(key, _)| (key, users.push(PodCount::default())))
             .collect();
-        let mut uses = Column::filled(Vec::new(), profiles.len());
+        let mut uses = Column::filled(Vec::new(), classes.len());
         if !soles.is_empty() {
-            for profile in profiles.present() {
-                let claims = profiles.template(cluster, profile).claims.iter();
+            for constraint_class in classes.present() {
+                let claims = classes.template(cluster, constraint_class).claims.iter();
                 let own = claims.filter_map(|claim| soles.get(&claim.claim).copied());
-                uses[profile] = own.collect();
+                uses[constraint_class] = own.collect();
             }
         }
         Self { uses, users }
     }
 
-    /// Whether the profile uses such claims.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.uses[profile].is_empty()
+    /// Whether the constraint class uses such claims.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.uses[constraint_class].is_empty()
     }
 
-    pub(super) fn check(&self, profile: Profile, view: View) -> Result<(), Unfit> {
-        let is_used = |sole: &Sole| self.users[*sole].of(view) > 0;
-        if self.uses[profile].iter().any(is_used) { Err(Unfit::ClaimInUse) } else { Ok(()) }
+    pub(super) fn check(
+        &self,
+        constraint_class: ConstraintClassIdx,
+        capacity: Capacity,
+    ) -> Result<(), Unfit> {
+        let is_used = |sole: &Sole| self.users[*sole].of(capacity) > 0;
+        if self.uses[constraint_class].iter().any(is_used) {
+            Err(Unfit::ClaimInUse)
+        } else {
+            Ok(())
+        }
     }
 
-    /// A task of the profile came to a node or left it.
-    pub(super) fn moved(&mut self, profile: Profile, delta: Delta) {
-        for sole in &self.uses[profile] {
-            self.users[*sole].apply(delta);
+    /// A task of the constraint class came to a node or left it.
+    pub(super) fn moved(&mut self, constraint_class: ConstraintClassIdx, change: PodCountChange) {
+        for sole in &self.uses[constraint_class] {
+            self.users[*sole].apply(change);
         }
     }
 }

@@ -10,12 +10,12 @@ use kube_batch_api::{
     facts::class::{Disk, HostPort, PodTemplate},
     name::Name,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
-    profiles::{Profile, Profiles},
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     rows::row_type,
-    tally::{Delta, Presence},
+    topology_counts::{PodCount, PodCountChange},
 };
 
 row_type! {
@@ -26,72 +26,83 @@ row_type! {
 /// Who holds what on which node.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
-    /// What a task of the profile holds on its node.
-    held: Column<Profile, Vec<Item>>,
-    /// What must not be held on a node for a task of the profile to go there.
-    clashes: Column<Profile, Vec<Item>>,
-    holders: Column<NodeIdx, BTreeMap<Item, Presence>>,
+    /// What a task of the constraint class holds on its node.
+    held: Column<ConstraintClassIdx, Vec<Item>>,
+    /// What must not be held on a node for a task of the constraint class to go there.
+    clashes: Column<ConstraintClassIdx, Vec<Item>>,
+    holders: Column<NodeIdx, BTreeMap<Item, PodCount>>,
 }
 
 impl Holdings {
     /// Host ports: equal protocol and number, and equal addresses or one that is all addresses.
-    pub(super) fn of_ports(cluster: &Cluster, profiles: &Profiles) -> Self {
-        Self::new(cluster, profiles, |template| &template.host_ports, ports_clash)
+    pub(super) fn of_ports(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
+        Self::new(cluster, classes, |template| &template.host_ports, ports_clash)
     }
 
     /// Disks named in the pod.
-    pub(super) fn of_disks(cluster: &Cluster, profiles: &Profiles) -> Self {
-        Self::new(cluster, profiles, |template| &template.disks, disks_clash)
+    pub(super) fn of_disks(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
+        Self::new(cluster, classes, |template| &template.disks, disks_clash)
     }
 
     fn new<T: Ord>(
         cluster: &Cluster,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         things: fn(&PodTemplate) -> &Vec<T>,
         clash: fn(&T, &T) -> bool,
     ) -> Self {
-        let things = |profile| things(profiles.template(cluster, profile)).iter();
+        let things = |constraint_class| things(classes.template(cluster, constraint_class)).iter();
         let mut holdings = Self {
-            held: Column::filled(Vec::new(), profiles.len()),
-            clashes: Column::filled(Vec::new(), profiles.len()),
+            held: Column::filled(Vec::new(), classes.len()),
+            clashes: Column::filled(Vec::new(), classes.len()),
             holders: Column::filled(BTreeMap::new(), cluster.nodes.facts.len()),
         };
-        if profiles.asked().all(|profile| things(profile).next().is_none()) {
+        if classes.to_place().all(|constraint_class| things(constraint_class).next().is_none()) {
             return holdings;
         }
         let mut items = BTreeMap::<&T, Item>::new();
         let mut rows = Column::<Item, &T>::new();
-        for profile in profiles.present() {
-            let own = things(profile)
+        for constraint_class in classes.present() {
+            let own = things(constraint_class)
                 .map(|thing| *items.entry(thing).or_insert_with(|| rows.push(thing)));
-            holdings.held[profile] = own.collect();
+            holdings.held[constraint_class] = own.collect();
         }
-        for profile in profiles.asked() {
-            let clashing =
-                rows.iter().filter(|(_, other)| things(profile).any(|own| clash(own, other)));
-            holdings.clashes[profile] = clashing.map(|(item, _)| item).collect();
+        for constraint_class in classes.to_place() {
+            let clashing = rows
+                .iter()
+                .filter(|(_, other)| things(constraint_class).any(|own| clash(own, other)));
+            holdings.clashes[constraint_class] = clashing.map(|(item, _)| item).collect();
         }
         holdings
     }
 
-    /// Whether the profile can be kept from a node by what is held there.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.clashes[profile].is_empty()
+    /// Whether the constraint class can be kept from a node by what is held there.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.clashes[constraint_class].is_empty()
     }
 
-    /// Whether something is held on the node that a task of the profile cannot have beside it.
-    pub(super) fn clashes(&self, profile: Profile, node: NodeIdx, view: View) -> bool {
+    /// Whether something is held on the node that a task of the constraint class cannot have beside it.
+    pub(super) fn clashes(
+        &self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
         let holders = &self.holders[node];
-        let is_held = |item| holders.get(item).is_some_and(|presence| presence.of(view) > 0);
-        !holders.is_empty() && self.clashes[profile].iter().any(is_held)
+        let is_held = |item| holders.get(item).is_some_and(|count| count.of(capacity) > 0);
+        !holders.is_empty() && self.clashes[constraint_class].iter().any(is_held)
     }
 
-    /// A task of the profile came to a node or left it.
-    pub(super) fn moved(&mut self, profile: Profile, node: NodeIdx, delta: Delta) {
-        for item in &self.held[profile] {
-            let presence = self.holders[node].entry(*item).or_default();
-            presence.apply(delta);
-            if presence.is_nobody() {
+    /// A task of the constraint class came to a node or left it.
+    pub(super) fn moved(
+        &mut self,
+        constraint_class: ConstraintClassIdx,
+        node: NodeIdx,
+        change: PodCountChange,
+    ) {
+        for item in &self.held[constraint_class] {
+            let count = self.holders[node].entry(*item).or_default();
+            count.apply(change);
+            if count.is_zero() {
                 self.holders[node].remove(item);
             }
         }

@@ -17,9 +17,9 @@ use kube_batch_api::{
 
 use super::PredicatesArguments;
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::{Compiler, RequiredNodes},
-    profiles::{Profile, Profiles},
     taints::{TaintSet, TaintSets, tolerates_cordon},
 };
 
@@ -27,8 +27,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct NodeStates {
     states: Column<NodeIdx, NodeState>,
-    /// Of those profiles that are asked about.
-    rules: Column<Profile, Option<Rules>>,
+    /// Of those classes that are asked about.
+    rules: Column<ConstraintClassIdx, Option<Rules>>,
 }
 
 /// What rules see of a node, in one word.
@@ -71,7 +71,7 @@ impl NodeState {
     }
 }
 
-/// The rules of a profile.
+/// The rules of a constraint class.
 #[derive(Clone, Debug)]
 struct Rules {
     /// The only nodes to look at, ascending.
@@ -85,16 +85,16 @@ struct Rules {
 impl NodeStates {
     pub(super) fn new(
         compiler: &mut Compiler<'_>,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         taints: &TaintSets,
         arguments: PredicatesArguments,
     ) -> Self {
         let cluster = compiler.cluster;
         let nodes = cluster.nodes.facts.ids();
-        let mut rules = Column::filled(None, profiles.len());
-        for profile in profiles.asked() {
-            let template = profiles.template(cluster, profile);
-            rules[profile] = Some(Rules {
+        let mut rules = Column::filled(None, classes.len());
+        for constraint_class in classes.to_place() {
+            let template = classes.template(cluster, constraint_class);
+            rules[constraint_class] = Some(Rules {
                 only: listed_names(template).map(|names| rows(cluster, &names)),
                 tolerates_cordon: tolerates_cordon(&template.tolerations),
                 is_best_effort: template.qos_best_effort,
@@ -109,12 +109,12 @@ impl NodeStates {
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
     ) -> Result<(), Unfit> {
         let state = &self.states[node];
-        let rules = self.rules[profile].as_ref();
-        let rules = rules.expect("only profiles with tasks to place are asked about");
+        let rules = self.rules[constraint_class].as_ref();
+        let rules = rules.expect("only classes with tasks to place are asked about");
         if rules.only.as_ref().is_some_and(|only| only.binary_search(&node).is_err()) {
             return Err(Unfit::CutByAffinity);
         }

@@ -16,71 +16,77 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::View;
+use kube_batch_framework::plugin::Capacity;
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
-    tally::{Delta, Tallies, TallyIdx, matcher_row},
+    topology_counts::{PodCountChange, TopologyCountIdx, TopologyCounts, matcher_row},
 };
 
 /// The rules about other pods.
 #[derive(Debug, Default)]
 pub(super) struct PodAffinity {
-    tallies: Tallies,
-    rules: Column<Profile, Rules>,
+    topology_counts: TopologyCounts,
+    rules: Column<ConstraintClassIdx, Rules>,
 }
 
-/// The tallies to look at for a profile.
+/// The topology counts to look at for a constraint class.
 #[derive(Clone, Debug, Default)]
 struct Rules {
     /// Pods that match all own affinity terms, by the key of each term.
-    affinity: Vec<TallyIdx>,
+    affinity: Vec<TopologyCountIdx>,
     /// Whether the pod matches all its own affinity terms.
     matches_itself: bool,
     /// Pods that match an own anti-affinity term.
-    anti: Vec<TallyIdx>,
+    anti: Vec<TopologyCountIdx>,
     /// Pods that carry an anti-affinity term that matches the pod.
-    anti_of_others: Vec<TallyIdx>,
+    anti_of_others: Vec<TopologyCountIdx>,
 }
 
 impl PodAffinity {
-    pub(super) fn new(compiler: &mut Compiler<'_>, profiles: &Profiles) -> Self {
+    pub(super) fn new(compiler: &mut Compiler<'_>, classes: &ConstraintClasses) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = Tallies::new(profiles);
-        let mut rules = Column::filled(Rules::default(), profiles.len());
-        for profile in profiles.asked() {
-            rules[profile] = own_rules(compiler, profiles, profile, &mut tallies);
+        let mut topology_counts = TopologyCounts::new(classes);
+        let mut rules = Column::filled(Rules::default(), classes.len());
+        for constraint_class in classes.to_place() {
+            rules[constraint_class] =
+                own_rules(compiler, classes, constraint_class, &mut topology_counts);
         }
-        tallies.carry(compiler, profiles, |terms| terms.required_anti.iter().map(|term| (1, term)));
-        for profile in profiles.asked() {
-            let carried = tallies.carried(cluster, profiles, profile);
-            rules[profile].anti_of_others = carried.map(|(tally, _)| tally).collect();
+        topology_counts
+            .carry(compiler, classes, |terms| terms.required_anti.iter().map(|term| (1, term)));
+        for constraint_class in classes.to_place() {
+            let carried = topology_counts.carried(cluster, classes, constraint_class);
+            rules[constraint_class].anti_of_others =
+                carried.map(|(topology_count, _)| topology_count).collect();
         }
-        tallies.connect(cluster, profiles);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
-    /// Whether there are rules for the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        let Rules { affinity, anti, anti_of_others, matches_itself: _ } = &self.rules[profile];
+    /// Whether there are rules for the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        let Rules { affinity, anti, anti_of_others, matches_itself: _ } =
+            &self.rules[constraint_class];
         !affinity.is_empty() || !anti.is_empty() || !anti_of_others.is_empty()
     }
 
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        view: View,
+        capacity: Capacity,
     ) -> Result<(), Unfit> {
-        let rules = &self.rules[profile];
-        if !self.has_company(rules, labels, node, view) {
+        let rules = &self.rules[constraint_class];
+        if !self.has_company(rules, labels, node, capacity) {
             return Err(Unfit::PodAffinity);
         }
-        let is_there = |tally: &TallyIdx| {
-            self.tallies.count(labels, *tally, node, view).is_some_and(|n| n > 0)
+        let is_there = |topology_count: &TopologyCountIdx| {
+            self.topology_counts
+                .count(labels, *topology_count, node, capacity)
+                .is_some_and(|n| n > 0)
         };
         if rules.anti.iter().any(is_there) {
             return Err(Unfit::PodAntiAffinity);
@@ -91,27 +97,35 @@ impl PodAffinity {
         Ok(())
     }
 
-    fn has_company(&self, rules: &Rules, labels: &NodeLabels, node: NodeIdx, view: View) -> bool {
+    fn has_company(
+        &self,
+        rules: &Rules,
+        labels: &NodeLabels,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
         let mut everywhere = true;
-        for tally in &rules.affinity {
-            match self.tallies.count(labels, *tally, node, view) {
+        for topology_count in &rules.affinity {
+            match self.topology_counts.count(labels, *topology_count, node, capacity) {
                 None => return false,
                 Some(count) => everywhere &= count > 0,
             }
         }
-        let is_nowhere = |tally: &TallyIdx| self.tallies.total(*tally, view) == 0;
+        let is_nowhere = |topology_count: &TopologyCountIdx| {
+            self.topology_counts.total(*topology_count, capacity) == 0
+        };
         everywhere || (rules.matches_itself && rules.affinity.iter().all(is_nowhere))
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }
 
@@ -123,27 +137,27 @@ pub(super) fn refusal(template: &PodTemplate) -> Option<Name> {
 
 fn own_rules(
     compiler: &mut Compiler<'_>,
-    profiles: &Profiles,
-    profile: Profile,
-    tallies: &mut Tallies,
+    classes: &ConstraintClasses,
+    constraint_class: ConstraintClassIdx,
+    topology_counts: &mut TopologyCounts,
 ) -> Rules {
     let cluster = compiler.cluster;
-    let terms = &profiles.template(cluster, profile).pod_terms;
+    let terms = &classes.template(cluster, constraint_class).pod_terms;
     let required = terms.required.iter();
     let mut all: Vec<MatcherIdx> =
         required.clone().map(|term| matcher_row(cluster, &term.matcher)).collect();
     all.sort_unstable();
     all.dedup();
-    let own = profiles.matched_by(cluster, profile);
+    let own = classes.matched_by(cluster, constraint_class);
     Rules {
         matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
         affinity: required
-            .map(|term| tallies.matching(all.clone(), compiler.key(&term.topology_key)))
+            .map(|term| topology_counts.matching(all.clone(), compiler.key(&term.topology_key)))
             .collect(),
         anti: terms
             .required_anti
             .iter()
-            .map(|term| tallies.matching_term(compiler, term))
+            .map(|term| topology_counts.matching_term(compiler, term))
             .collect(),
         anti_of_others: Vec::new(),
     }

@@ -13,24 +13,24 @@ use kube_batch_api::{
 };
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     node_labels::NodeLabels,
     node_tests::Compiler,
-    profiles::{Profile, Profiles},
-    spread::{SpreadIdx, SpreadTallies, matches_itself},
+    spread_counts::{SpreadCountIdx, SpreadCounts, matches_itself},
     taints::TaintSets,
-    tally::Delta,
+    topology_counts::PodCountChange,
 };
 
-/// The constraints of all profiles.
+/// The constraints of all classes.
 #[derive(Debug, Default)]
 pub(super) struct SpreadRules {
-    tallies: SpreadTallies,
-    rules: Column<Profile, Vec<Rule>>,
+    topology_counts: SpreadCounts,
+    rules: Column<ConstraintClassIdx, Vec<Rule>>,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
-    tally: SpreadIdx,
+    topology_count: SpreadCountIdx,
     /// 1 if the pod itself counts.
     own: i64,
     max_skew: i64,
@@ -40,42 +40,43 @@ struct Rule {
 impl SpreadRules {
     pub(super) fn new(
         compiler: &mut Compiler<'_>,
-        profiles: &Profiles,
+        classes: &ConstraintClasses,
         taints: &TaintSets,
     ) -> Self {
         let cluster = compiler.cluster;
-        let mut tallies = SpreadTallies::new(profiles);
-        let mut rules = Column::filled(Vec::new(), profiles.len());
-        for profile in profiles.asked() {
-            let template = profiles.template(cluster, profile);
+        let mut topology_counts = SpreadCounts::new(classes);
+        let mut rules = Column::filled(Vec::new(), classes.len());
+        for constraint_class in classes.to_place() {
+            let template = classes.template(cluster, constraint_class);
             let refusing = template.spread.iter().filter(|constraint| constraint.do_not_schedule);
             let own = refusing.map(|constraint| Rule {
-                tally: tallies.constraint(compiler, taints, template, constraint),
-                own: i64::from(matches_itself(cluster, profiles, profile, constraint)),
+                topology_count: topology_counts.constraint(compiler, taints, template, constraint),
+                own: i64::from(matches_itself(cluster, classes, constraint_class, constraint)),
                 max_skew: constraint.max_skew,
                 min_domains: constraint.min_domains,
             });
-            rules[profile] = own.collect();
+            rules[constraint_class] = own.collect();
         }
-        tallies.connect(cluster, profiles);
-        Self { tallies, rules }
+        topology_counts.connect(cluster, classes);
+        Self { topology_counts, rules }
     }
 
-    /// Whether there are constraints for the profile.
-    pub(super) fn concerns(&self, profile: Profile) -> bool {
-        !self.rules[profile].is_empty()
+    /// Whether there are constraints for the constraint class.
+    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
+        !self.rules[constraint_class].is_empty()
     }
 
     pub(super) fn check(
         &self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
     ) -> Result<(), Unfit> {
-        for rule in &self.rules[profile] {
-            let count = self.tallies.count(labels, rule.tally, node);
+        for rule in &self.rules[constraint_class] {
+            let count = self.topology_counts.count(labels, rule.topology_count, node);
             let count = i64::from(count.ok_or(Unfit::SpreadMissingLabel)?);
-            let lowest = i64::from(self.tallies.lowest(rule.tally, rule.min_domains));
+            let lowest =
+                i64::from(self.topology_counts.lowest(rule.topology_count, rule.min_domains));
             if count + rule.own - lowest > rule.max_skew {
                 return Err(Unfit::Spread);
             }
@@ -83,14 +84,14 @@ impl SpreadRules {
         Ok(())
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(super) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        self.tallies.moved(labels, profile, node, delta);
+        self.topology_counts.moved(labels, constraint_class, node, change);
     }
 }

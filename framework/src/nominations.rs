@@ -1,11 +1,12 @@
-//! Promises: places that outlive the cycle that gave them.
+//! Nominations: how a waiting task keeps its node from one cycle to the next.
 //!
-//! Whoever waits for room, or for the rest of its job, is promised its node when the cycle ends, and
-//! has that place again before anything else happens in the next: so nobody takes the room that
-//! victims left, and nobody is evicted for it twice. A promise that a cycle neither turns into a
-//! binding nor renews is withdrawn.
+//! A task that has a node at the end of a cycle but cannot be bound yet, because resources are still
+//! being released or because the rest of its job waits, is nominated for that node, as in
+//! `status.nominatedNodeName`. The next cycle begins by placing it there again, so that no other
+//! task takes the resources that its victims released, and no second task is evicted for it. A
+//! nomination that a cycle neither turns into a binding nor renews is withdrawn.
 //!
-//! Upstream: none; a promise there ends with its cycle.
+//! Upstream: none; a pipelined task is forgotten when the cycle ends.
 // Parity: differs, see docs/parity.md#p1-promises.
 
 use kube_batch_api::{
@@ -15,21 +16,21 @@ use kube_batch_api::{
 
 use crate::{
     order::Turns,
-    plugin::View,
+    plugin::Capacity,
     report::Failure,
     session::Session,
     statement::{Move, Statement},
 };
 
-/// Gives tasks that were promised a place that place again, job by job in their order. A job that is
-/// ready with them starts; one that will be keeps them; any other is treated as if nothing had been
-/// promised.
+/// Places nominated tasks on their nodes again, job by job in job order. A job that is ready with
+/// them is bound, and a job that will be ready keeps its places. The moves of any other job are
+/// rolled back, as if it had not been nominated.
 pub(crate) fn renew(session: &mut Session) {
-    let promised = jobs_with_promises(session);
-    if promised.is_empty() {
+    let nominated = jobs_with_nominations(session);
+    if nominated.is_empty() {
         return;
     }
-    let mut turns = Turns::new(session, |job| promised.binary_search(&job).is_ok());
+    let mut turns = Turns::new(session, |job| nominated.binary_search(&job).is_ok());
     while let Some(queue) = turns.next_queue(session) {
         if let Some(job) = turns.next_job(session, queue) {
             renew_job(session, job);
@@ -38,11 +39,11 @@ pub(crate) fn renew(session: &mut Session) {
     }
 }
 
-/// Jobs that are scheduled in this cycle and have tasks with a promise, ascending.
-fn jobs_with_promises(session: &Session) -> Vec<JobIdx> {
+/// Jobs that are scheduled in this cycle and have nominated tasks, ascending.
+fn jobs_with_nominations(session: &Session) -> Vec<JobIdx> {
     let cluster = session.cluster();
-    let promised = cluster.tasks.nominated.iter().filter(|(_, node)| node.is_some());
-    let mut jobs: Vec<JobIdx> = promised
+    let nominated = cluster.tasks.nominated.iter().filter(|(_, node)| node.is_some());
+    let mut jobs: Vec<JobIdx> = nominated
         .filter(|(task, _)| cluster.is_waiting(*task))
         .filter_map(|(task, _)| cluster.tasks.job[task])
         .filter(|job| cluster.is_schedulable(*job))
@@ -56,11 +57,11 @@ fn renew_job(session: &mut Session, job: JobIdx) {
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().tasks.nominated[*task].is_some());
     let mut statement = session.statement(job);
-    let mut short = None;
-    // A rule may want another task of the job in its place first.
+    let mut failure = None;
+    // A task may fit only after another task of the job is placed, such as one it has affinity to.
     loop {
         let n_tasks = tasks.len();
-        tasks.retain(|task| !renew_task(&mut statement, *task, &mut short));
+        tasks.retain(|task| !renew_task(&mut statement, *task, &mut failure));
         if tasks.is_empty() || tasks.len() == n_tasks {
             break;
         }
@@ -73,25 +74,25 @@ fn renew_job(session: &mut Session, job: JobIdx) {
     } else {
         return;
     }
-    if let Some(short) = short {
+    if let Some(failure) = failure {
         session.note_tried(job);
-        session.note_failure(job, |_| short);
+        session.note_failure(job, |_| failure);
     }
 }
 
-/// Gives a task its place again if it fits there, now or later; says whether it does. `short` says
-/// what the first one that must wait waits for.
-fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, short: &mut Option<Failure>) -> bool {
+/// Places a task on its node again if it fits there, now or later. Returns whether it does. Stores in
+/// `failure` why the first task of the job has to wait.
+fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option<Failure>) -> bool {
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
-    let node = session.cluster().tasks.nominated[task].expect("only promises are renewed");
+    let node = session.cluster().tasks.nominated[task].expect("the task is nominated");
     if session.within_capability(task, &[]).is_err() {
         return false;
     }
-    let placed = if session.fits(class, node, View::Now) {
+    let placed = if session.fits(class, node, Capacity::Idle) {
         statement.allocate(task, node)
-    } else if session.fits(class, node, View::Later) {
-        short.get_or_insert_with(|| Failure::Unfit(session.explain(class)));
+    } else if session.fits(class, node, Capacity::FutureIdle) {
+        failure.get_or_insert_with(|| Failure::Unfit(session.explain(class)));
         statement.pipeline(task, node)
     } else {
         return false;
@@ -100,28 +101,28 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, short: &mut Option<F
     true
 }
 
-/// Ends a cycle: whoever holds a place that is not decided is promised it, and what was promised
-/// earlier to others is withdrawn.
+/// Ends a cycle: nominates each task that has a place without being bound, and withdraws the earlier
+/// nominations of all other waiting tasks.
 // Parity: see docs/parity.md#a4.
 pub(crate) fn settle(session: &mut Session) {
-    for job in session.jobs_with_held_places() {
+    for job in session.jobs_with_kept_moves() {
         if !session.job_pipelined(job) {
             session.statement(job).release();
         }
     }
-    let held: Vec<TaskIdx> = session.held.values().flatten().map(Move::task).collect();
-    for task in held {
+    let kept: Vec<TaskIdx> = session.kept.values().flatten().map(Move::task).collect();
+    for task in kept {
         let (pod, node) = session.place_of(task);
         session.decisions.push(Decision::Nominate { pod, node });
     }
     let cluster = session.cluster();
-    let is_promised = |task: &TaskIdx| {
+    let is_nominated = |task: &TaskIdx| {
         cluster.tasks.nominated[*task].is_some()
             || cluster.tasks.facts[*task].nominated_node.is_some()
     };
     let waiting = cluster.tasks.placement.ids().filter(|task| cluster.is_waiting(*task));
     let withdrawn: Vec<Decision> = waiting
-        .filter(is_promised)
+        .filter(is_nominated)
         .map(|task| Decision::Withdraw { pod: cluster.pod(task) })
         .collect();
     session.decisions.extend(withdrawn);

@@ -18,30 +18,30 @@ use kube_batch_api::{
 };
 
 use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     domains::ByDomain,
     node_labels::{Key, NodeLabels},
     node_tests::{Compiler, RequiredNodes},
-    profiles::{Profile, Profiles},
     rows::row_type,
     taints::TaintSets,
-    tally::{Delta, matcher_row},
+    topology_counts::{PodCountChange, matcher_row},
 };
 
 row_type! {
-    /// Row of a spread tally.
-    SpreadIdx,
+    /// Row of a spread topology count.
+    SpreadCountIdx,
     /// Row of a set of eligible nodes.
     EligibleIdx,
 }
 
-/// Tallies over eligible nodes.
+/// Pod counts by topology domain, over eligible nodes.
 #[derive(Debug, Default)]
-pub(crate) struct SpreadTallies {
-    rows: Column<SpreadIdx, SpreadTally>,
-    by_content: BTreeMap<(Option<MatcherIdx>, Key, EligibleIdx), SpreadIdx>,
+pub(crate) struct SpreadCounts {
+    rows: Column<SpreadCountIdx, SpreadCount>,
+    by_content: BTreeMap<(Option<MatcherIdx>, Key, EligibleIdx), SpreadCountIdx>,
     eligible: Column<EligibleIdx, Column<NodeIdx, bool>>,
     by_condition: BTreeMap<Condition, EligibleIdx>,
-    fed_by: Column<Profile, Vec<SpreadIdx>>,
+    fed_by: Column<ConstraintClassIdx, Vec<SpreadCountIdx>>,
 }
 
 /// What makes nodes eligible.
@@ -56,7 +56,7 @@ struct Condition {
 
 /// Number of matching tasks by domain.
 #[derive(Debug)]
-struct SpreadTally {
+struct SpreadCount {
     eligible: EligibleIdx,
     counts: ByDomain<u32>,
     /// By number of tasks, how many domains have it.
@@ -66,7 +66,7 @@ struct SpreadTally {
     lowest: u32,
 }
 
-impl SpreadTally {
+impl SpreadCount {
     fn new(
         labels: &NodeLabels,
         key: Key,
@@ -98,12 +98,12 @@ impl SpreadTally {
     }
 }
 
-impl SpreadTallies {
-    pub(crate) fn new(profiles: &Profiles) -> Self {
-        Self { fed_by: Column::filled(Vec::new(), profiles.len()), ..Self::default() }
+impl SpreadCounts {
+    pub(crate) fn new(classes: &ConstraintClasses) -> Self {
+        Self { fed_by: Column::filled(Vec::new(), classes.len()), ..Self::default() }
     }
 
-    /// The tally of a constraint of a pod, over the nodes that carry the keys of all its
+    /// The topology count of a constraint of a pod, over the nodes that carry the keys of all its
     /// constraints of that kind.
     pub(crate) fn constraint(
         &mut self,
@@ -111,7 +111,7 @@ impl SpreadTallies {
         taints: &TaintSets,
         template: &PodTemplate,
         constraint: &SpreadConstraint,
-    ) -> SpreadIdx {
+    ) -> SpreadCountIdx {
         let of_that_kind =
             template.spread.iter().filter(|c| c.do_not_schedule == constraint.do_not_schedule);
         let mut condition = Condition {
@@ -127,20 +127,20 @@ impl SpreadTallies {
         condition.tolerations = constraint.honor_taints.then(|| template.tolerations.clone());
         let eligible = self.eligible(compiler, taints, template, condition);
         let key = compiler.key(&constraint.topology_key);
-        self.tally(compiler, constraint, key, eligible)
+        self.topology_count(compiler, constraint, key, eligible)
     }
 
-    /// The tally of a constraint whose domains are the nodes themselves, whatever their state.
+    /// The topology count of a constraint whose domains are the nodes themselves, whatever their state.
     pub(crate) fn per_node(
         &mut self,
         compiler: &mut Compiler<'_>,
         taints: &TaintSets,
         constraint: &SpreadConstraint,
-    ) -> SpreadIdx {
+    ) -> SpreadCountIdx {
         let anyone = PodTemplate::default();
         let eligible = self.eligible(compiler, taints, &anyone, Condition::default());
         let key = compiler.labels.node_name(compiler.cluster);
-        self.tally(compiler, constraint, key, eligible)
+        self.topology_count(compiler, constraint, key, eligible)
     }
 
     fn eligible(
@@ -172,53 +172,53 @@ impl SpreadTallies {
         eligible
     }
 
-    fn tally(
+    fn topology_count(
         &mut self,
         compiler: &Compiler<'_>,
         constraint: &SpreadConstraint,
         key: Key,
         eligible: EligibleIdx,
-    ) -> SpreadIdx {
+    ) -> SpreadCountIdx {
         let counts = counts_tasks(constraint);
         let matcher = counts.then(|| matcher_row(compiler.cluster, &constraint.matcher));
         let (rows, nodes) = (&mut self.rows, &self.eligible[eligible]);
         *self
             .by_content
             .entry((matcher, key, eligible))
-            .or_insert_with(|| rows.push(SpreadTally::new(compiler.labels, key, eligible, nodes)))
+            .or_insert_with(|| rows.push(SpreadCount::new(compiler.labels, key, eligible, nodes)))
     }
 
-    /// Works out who feeds which tally. To be called once, when all are there.
-    pub(crate) fn connect(&mut self, cluster: &Cluster, profiles: &Profiles) {
+    /// Works out who feeds which topology count. To be called once, when all are there.
+    pub(crate) fn connect(&mut self, cluster: &Cluster, classes: &ConstraintClasses) {
         let mut by_matcher =
-            Column::<MatcherIdx, Vec<SpreadIdx>>::filled(Vec::new(), cluster.matchers.len());
-        for ((matcher, _, _), tally) in &self.by_content {
+            Column::<MatcherIdx, Vec<SpreadCountIdx>>::filled(Vec::new(), cluster.matchers.len());
+        for ((matcher, _, _), topology_count) in &self.by_content {
             if let Some(matcher) = matcher {
-                by_matcher[*matcher].push(*tally);
+                by_matcher[*matcher].push(*topology_count);
             }
         }
-        for profile in profiles.present() {
-            let matched_by = profiles.matched_by(cluster, profile);
-            let tallies = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
-            self.fed_by[profile] = tallies.copied().collect();
+        for constraint_class in classes.present() {
+            let matched_by = classes.matched_by(cluster, constraint_class);
+            let topology_counts = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
+            self.fed_by[constraint_class] = topology_counts.copied().collect();
         }
     }
 
-    /// A task of the profile came to a node or left it.
+    /// A task of the constraint class came to a node or left it.
     pub(crate) fn moved(
         &mut self,
         labels: &NodeLabels,
-        profile: Profile,
+        constraint_class: ConstraintClassIdx,
         node: NodeIdx,
-        delta: Delta,
+        change: PodCountChange,
     ) {
-        if delta.staying == 0 {
+        if change.staying == 0 {
             return;
         }
-        for tally in &self.fed_by[profile] {
-            let tally = &mut self.rows[*tally];
-            if self.eligible[tally.eligible][node] {
-                tally.change(labels, node, delta.staying);
+        for topology_count in &self.fed_by[constraint_class] {
+            let topology_count = &mut self.rows[*topology_count];
+            if self.eligible[topology_count.eligible][node] {
+                topology_count.change(labels, node, change.staying);
             }
         }
     }
@@ -228,26 +228,26 @@ impl SpreadTallies {
     pub(crate) fn count(
         &self,
         labels: &NodeLabels,
-        tally: SpreadIdx,
+        topology_count: SpreadCountIdx,
         node: NodeIdx,
     ) -> Option<u32> {
-        self.rows[tally].counts.get(labels, node)
+        self.rows[topology_count].counts.get(labels, node)
     }
 
     /// In how many domains these nodes are, eligible or not.
     pub(crate) fn n_domains(
         &self,
         labels: &NodeLabels,
-        tally: SpreadIdx,
+        topology_count: SpreadCountIdx,
         nodes: impl Iterator<Item = NodeIdx>,
     ) -> usize {
-        self.rows[tally].counts.n_domains(labels, nodes)
+        self.rows[topology_count].counts.n_domains(labels, nodes)
     }
 
     /// The smallest count of a domain; 0 if there are fewer domains than `min_domains`.
-    pub(crate) fn lowest(&self, tally: SpreadIdx, min_domains: i64) -> u32 {
-        let tally = &self.rows[tally];
-        if i64::from(tally.n_domains) < min_domains { 0 } else { tally.lowest }
+    pub(crate) fn lowest(&self, topology_count: SpreadCountIdx, min_domains: i64) -> u32 {
+        let topology_count = &self.rows[topology_count];
+        if i64::from(topology_count.n_domains) < min_domains { 0 } else { topology_count.lowest }
     }
 }
 
@@ -257,13 +257,13 @@ fn counts_tasks(constraint: &SpreadConstraint) -> bool {
     constraint.matcher.selector.as_ref().is_some_and(|selector| !selector.is_empty())
 }
 
-/// Whether a pod of the profile matches the selector of its own constraint.
+/// Whether a pod of the constraint class matches the selector of its own constraint.
 pub(crate) fn matches_itself(
     cluster: &Cluster,
-    profiles: &Profiles,
-    profile: Profile,
+    classes: &ConstraintClasses,
+    constraint_class: ConstraintClassIdx,
     constraint: &SpreadConstraint,
 ) -> bool {
     let matcher = matcher_row(cluster, &constraint.matcher);
-    profiles.matched_by(cluster, profile).binary_search(&matcher).is_ok()
+    classes.matched_by(cluster, constraint_class).binary_search(&matcher).is_ok()
 }

@@ -1,0 +1,117 @@
+//! Constraint classes: the classes of tasks that differ only in what they request.
+//!
+//! No rule in this crate looks at the request, except for the resource scores. So every other rule
+//! is compiled once for each constraint class: pods of one template in a thousand sizes are one
+//! constraint class.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, MatcherIdx, Ordinal, TaskIdx},
+    facts::class::PodTemplate,
+    status::TaskStatus,
+};
+
+pub(crate) use kube_batch_api::column::ConstraintClassIdx;
+
+/// The constraint classes of a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct ConstraintClasses {
+    of_class: Column<ClassIdx, ConstraintClassIdx>,
+    members: Column<ConstraintClassIdx, Members>,
+}
+
+/// The members of a constraint class.
+#[derive(Clone, Debug, Default)]
+struct Members {
+    /// The first class.
+    class: Option<ClassIdx>,
+    /// The first task.
+    task: Option<TaskIdx>,
+    is_present: bool,
+    is_to_place: bool,
+}
+
+impl ConstraintClasses {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        let of_class = cluster.classes.constraint_class.clone();
+        let n_rows = of_class.values().map(|row| row.at() + 1).max().unwrap_or(0);
+        let mut members = Column::filled(Members::default(), n_rows);
+        for (class, row) in of_class.iter() {
+            members[*row].class.get_or_insert(class);
+        }
+        for (task, at) in cluster.tasks.placement.iter() {
+            let members = &mut members[of_class[cluster.tasks.class[task]]];
+            members.task.get_or_insert(task);
+            let waits = cluster.is_waiting(task);
+            members.is_present |= waits || at.status.is_on_node();
+            members.is_to_place |= waits || is_being_placed(at.status);
+        }
+        Self { of_class, members }
+    }
+
+    pub(crate) fn of(&self, class: ClassIdx) -> ConstraintClassIdx {
+        self.of_class[class]
+    }
+
+    /// The constraint class of a task.
+    pub(crate) fn of_task(&self, cluster: &Cluster, task: TaskIdx) -> ConstraintClassIdx {
+        self.of_class[cluster.tasks.class[task]]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Constraint classes with a task that waits for a node or is on one.
+    pub(crate) fn present(&self) -> impl Iterator<Item = ConstraintClassIdx> {
+        self.members.iter().filter(|(_, members)| members.is_present).map(|(row, _)| row)
+    }
+
+    /// Constraint classes with a task that waits for a node, or whose binding is not confirmed yet.
+    /// The session queries plugins about no others.
+    pub(crate) fn to_place(&self) -> impl Iterator<Item = ConstraintClassIdx> {
+        self.members.iter().filter(|(_, members)| members.is_to_place).map(|(row, _)| row)
+    }
+
+    /// The first task of a constraint class.
+    pub(crate) fn first_task(&self, row: ConstraintClassIdx) -> TaskIdx {
+        self.members[row].task.expect("every class has a task")
+    }
+
+    /// The template that the tasks of a constraint class share. Its request is that of only some of
+    /// them.
+    pub(crate) fn template<'a>(
+        &self,
+        cluster: &'a Cluster,
+        row: ConstraintClassIdx,
+    ) -> &'a PodTemplate {
+        &cluster.classes.template[self.class(row)]
+    }
+
+    /// The selectors that match the tasks of a constraint class, ascending.
+    pub(crate) fn matched_by<'a>(
+        &self,
+        cluster: &'a Cluster,
+        row: ConstraintClassIdx,
+    ) -> &'a [MatcherIdx] {
+        &cluster.classes.matched_by[self.class(row)]
+    }
+
+    fn class(&self, row: ConstraintClassIdx) -> ClassIdx {
+        self.members[row].class.expect("a row is used by a class")
+    }
+}
+
+/// Whether a task has a node by a decision that the API server has not confirmed yet.
+pub(crate) const fn is_being_placed(status: TaskStatus) -> bool {
+    match status {
+        TaskStatus::Allocated | TaskStatus::Pipelined | TaskStatus::Binding => true,
+        TaskStatus::Pending
+        | TaskStatus::Bound
+        | TaskStatus::Running
+        | TaskStatus::Releasing
+        | TaskStatus::Succeeded
+        | TaskStatus::Failed
+        | TaskStatus::Unknown => false,
+    }
+}
