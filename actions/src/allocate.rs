@@ -58,7 +58,7 @@ fn fair_pass(
 ) -> Vec<QueueIdx> {
     let mut overused = Vec::new();
     while let Some(queue) = turns.next_queue(session) {
-        if session.overused(queue) {
+        if session.plugins().overused(queue) {
             overused.push(queue);
             continue;
         }
@@ -102,7 +102,7 @@ fn turn(
     let mut statement = session.statement(job);
     start_sooner(&mut statement, budget);
     tasks.place(&mut statement, budget);
-    let was_ready = statement.is_ready();
+    let was_ready = statement.job_ready();
     if !settle(statement) {
         budget.restore(idle_before);
     }

@@ -103,11 +103,11 @@ impl Waiting {
 
     /// Places tasks until the job is ready, or one task if it is ready already.
     pub(crate) fn place(&mut self, statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
-        let one_task = statement.is_ready();
+        let one_task = statement.job_ready();
         let mut unfit: Vec<ClassIdx> = Vec::new();
         // A job that is pipelined already keeps its places, and no more.
         let mut enough =
-            (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, budget));
+            (!one_task && statement.job_pipelined()).then(|| Enough::of(statement, budget));
         let start = self.next;
         while let Some(task) = self.tasks.get(self.next).copied() {
             self.next += 1;
@@ -124,10 +124,10 @@ impl Waiting {
                     if unfit.len() < n_unfit {
                         self.next = start;
                     }
-                    if one_task || (capacity == Capacity::Idle && statement.is_ready()) {
+                    if one_task || (capacity == Capacity::Idle && statement.job_ready()) {
                         return;
                     }
-                    if enough.is_none() && statement.is_pipelined() {
+                    if enough.is_none() && statement.job_pipelined() {
                         enough = Some(Enough::of(statement, budget));
                     }
                 }
@@ -157,7 +157,7 @@ impl Waiting {
             cluster.is_waiting(**task) && !hopeless.contains(&cluster.tasks.class[**task])
         });
         let n_hopeful = hopeful.count();
-        let missing = statement.session().tasks_missing(statement.job()) as usize;
+        let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
         n_hopeful >= missing || n_hopeful + tasks_for_backfill(statement) >= missing
     }
 }
@@ -204,12 +204,12 @@ fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
 /// Ends a turn: what is ready is decided, what will be ready is held, anything else is taken back.
 /// Says whether the moves stand.
 pub(crate) fn settle(mut statement: Statement<'_>) -> bool {
-    if statement.is_ready() {
+    if statement.job_ready() {
         statement.commit();
         return true;
     }
-    let missing = statement.session().tasks_missing(statement.job()) as usize;
-    let stands = statement.is_pipelined() || missing <= tasks_for_backfill(&mut statement);
+    let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
+    let stands = statement.job_pipelined() || missing <= tasks_for_backfill(&mut statement);
     if stands {
         statement.keep();
     } else {
@@ -226,7 +226,7 @@ fn place_one(
     only_now: bool,
 ) -> Placed {
     let session = statement.session_mut();
-    if let Err(dim) = session.within_capability(task, &[]) {
+    if let Err(dim) = session.plugins().within_capability(task, &[]) {
         return Placed::No(Failure::Capability(dim));
     }
     if budget.would_use_reserved(session.cluster().request(task)) {

@@ -67,7 +67,7 @@ fn reserved_for_others<'a>(
     reserved: &'a ResourceVector,
 ) -> Option<&'a ResourceVector> {
     let is_any = reserved.iter().any(|amount| *amount > 0);
-    (is_any && session.overused(queue)).then_some(reserved)
+    (is_any && session.plugins().overused(queue)).then_some(reserved)
 }
 
 fn between_jobs(
@@ -95,7 +95,7 @@ fn inside_jobs(
 ) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
-    jobs.sort_by(|l, r| session.job_order(*l, *r));
+    jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
         turn(&policy, session, node_tasks, job, &mut BTreeMap::new());
@@ -117,7 +117,7 @@ impl VictimPolicy for BetweenJobs<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.preemptable(proposal)
+        session.plugins().preemptable(proposal)
     }
 }
 
@@ -135,6 +135,6 @@ impl VictimPolicy for InsideJob<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.preemptable(proposal)
+        session.plugins().preemptable(proposal)
     }
 }

@@ -43,7 +43,7 @@ impl Action for Reclaim {
         let mut waiting = BTreeMap::new();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
-            if session.overused(queue) {
+            if session.plugins().overused(queue) {
                 continue;
             }
             if let Some(job) = turns.next_job(session, queue) {
@@ -70,6 +70,6 @@ impl VictimPolicy for AcrossQueues {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.reclaimable(proposal)
+        session.plugins().reclaimable(proposal)
     }
 }

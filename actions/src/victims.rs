@@ -104,7 +104,7 @@ pub(crate) fn turn<P: VictimPolicy>(
     waiting: &mut BTreeMap<JobIdx, VecDeque<TaskIdx>>,
 ) -> bool {
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
-    let one_task = session.job_pipelined(job);
+    let one_task = session.plugins().job_pipelined(job);
     let mut statement = session.statement(job);
     let idle_before = policy.reserved().map(|_| statement.session().cluster().total_future_idle());
     let takes_reserved = |statement: &Statement<'_>, task| {
@@ -133,10 +133,10 @@ pub(crate) fn turn<P: VictimPolicy>(
             continue;
         }
         let has_victims = statement.n_evicted() > 0;
-        if !statement.is_pipelined() || has_victims {
+        if !statement.job_pipelined() || has_victims {
             unplaceable.retry(&mut statement, tasks);
         }
-        if !statement.is_pipelined() {
+        if !statement.job_pipelined() {
             continue;
         }
         if has_victims {
@@ -181,7 +181,7 @@ fn find_place<P: VictimPolicy>(
     failure: &mut Option<Failure>,
 ) -> bool {
     let class = statement.session().cluster().tasks.class[task];
-    let within_capability = statement.session().within_capability(task, &[]).is_ok();
+    let within_capability = statement.session().plugins().within_capability(task, &[]).is_ok();
     if within_capability && let Some(choice) = statement.best_node(class) {
         if choice.capacity == Capacity::FutureIdle {
             explain(statement, class, failure);

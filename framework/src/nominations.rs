@@ -66,7 +66,7 @@ fn renew_job(session: &mut Session, job: JobIdx) {
             break;
         }
     }
-    let (is_ready, is_pipelined) = (statement.is_ready(), statement.is_pipelined());
+    let (is_ready, is_pipelined) = (statement.job_ready(), statement.job_pipelined());
     if is_ready {
         statement.commit();
     } else if is_pipelined {
@@ -86,7 +86,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     let node = session.cluster().tasks.nominated[task].expect("the task is nominated");
-    if session.within_capability(task, &[]).is_err() {
+    if session.plugins().within_capability(task, &[]).is_err() {
         return false;
     }
     let placed = if session.fits(class, node, Capacity::Idle) {
@@ -106,7 +106,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
 // Parity: see docs/parity.md#a4.
 pub(crate) fn settle(session: &mut Session) {
     for job in session.jobs_with_kept_moves() {
-        if !session.job_pipelined(job) {
+        if !session.plugins().job_pipelined(job) {
             session.statement(job).release();
         }
     }

@@ -155,7 +155,7 @@ impl Turns {
         let cluster = session.cluster();
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
         let mut queue_at = Column::filled(ABSENT, cluster.queues.facts.len());
-        let job_cmp = |l, r| session.job_order(l, r);
+        let job_cmp = |l, r| session.plugins().job_order(l, r);
         let jobs: Column<QueueIdx, Heap<JobIdx>> = cluster
             .queues
             .jobs
@@ -167,8 +167,9 @@ impl Turns {
             .collect();
         let with_jobs =
             jobs.iter().filter(|(_, heap)| !heap.members.is_empty()).map(|(queue, _)| queue);
-        let queues =
-            Heap::new(with_jobs.collect(), &mut queue_at, &|l, r| session.queue_order(l, r));
+        let queues = Heap::new(with_jobs.collect(), &mut queue_at, &|l, r| {
+            session.plugins().queue_order(l, r)
+        });
         let seen = session.moves_logged();
         Self { scope: session.order_scope(), queues, queue_at, jobs, job_at, seen }
     }
@@ -176,18 +177,19 @@ impl Turns {
     /// Takes the first queue out.
     pub fn next_queue(&mut self, session: &mut Session) -> Option<QueueIdx> {
         self.catch_up(session);
-        self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.queue_order(l, r))
+        self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r))
     }
 
     /// Puts a queue back.
     pub fn put_back_queue(&mut self, session: &Session, queue: QueueIdx) {
-        self.queues.push(queue, &mut self.queue_at, &|l, r| session.queue_order(l, r));
+        self.queues.push(queue, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 
     /// Takes the first job of a queue out.
     pub fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
         self.catch_up(session);
-        self.jobs[queue].pop(self.scope, &mut self.job_at, &|l, r| session.job_order(l, r))
+        self.jobs[queue]
+            .pop(self.scope, &mut self.job_at, &|l, r| session.plugins().job_order(l, r))
     }
 
     /// Puts a job back.
@@ -197,7 +199,7 @@ impl Turns {
     /// If the job has no queue: such a job never gets a turn.
     pub fn put_back_job(&mut self, session: &Session, job: JobIdx) {
         let queue = session.cluster().jobs.queue[job].expect("a job that had a turn has a queue");
-        self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.job_order(l, r));
+        self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
     }
 
     /// Puts what has changed since the last look in its new place.
@@ -219,12 +221,12 @@ impl Turns {
         moved.sort_by_key(queue_of);
         for of_one_queue in moved.chunk_by(|l, r| queue_of(l) == queue_of(r)) {
             if let Some(queue) = queue_of(&of_one_queue[0]) {
-                let job_cmp = |l, r| session.job_order(l, r);
+                let job_cmp = |l, r| session.plugins().job_order(l, r);
                 self.jobs[queue].rekey(of_one_queue, &mut self.job_at, &job_cmp);
             }
         }
         queues.retain(|queue| self.queue_at[*queue] != ABSENT);
-        self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.queue_order(l, r));
+        self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 }
 

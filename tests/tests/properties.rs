@@ -78,9 +78,9 @@ struct Answers {
 fn answers(session: &mut Session) -> Answers {
     let cluster = session.cluster().clone();
     let mut job_order: Vec<JobIdx> = cluster.jobs.key.ids().collect();
-    job_order.sort_by(|l, r| session.job_order(*l, *r));
+    job_order.sort_by(|l, r| session.plugins().job_order(*l, *r));
     let mut queue_order: Vec<QueueIdx> = cluster.queues.facts.ids().collect();
-    queue_order.sort_by(|l, r| session.queue_order(*l, *r));
+    queue_order.sort_by(|l, r| session.plugins().queue_order(*l, *r));
     let waiting: Vec<TaskIdx> =
         cluster.tasks.facts.ids().filter(|task| cluster.is_waiting(*task)).collect();
     let mut fits = Vec::new();
@@ -95,8 +95,12 @@ fn answers(session: &mut Session) -> Answers {
     let jobs = cluster.jobs.key.ids();
     let queues = cluster.queues.facts.ids();
     Answers {
-        ready: jobs.map(|job| (session.job_ready(job), session.job_pipelined(job))).collect(),
-        overused: queues.map(|q| (session.overused(q), session.queue_share(q, &[]))).collect(),
+        ready: jobs
+            .map(|job| (session.plugins().job_ready(job), session.plugins().job_pipelined(job)))
+            .collect(),
+        overused: queues
+            .map(|q| (session.plugins().overused(q), session.plugins().queue_share(q, &[])))
+            .collect(),
         cluster,
         job_order,
         queue_order,

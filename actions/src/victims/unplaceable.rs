@@ -61,7 +61,7 @@ impl Unplaceable {
         tasks: &VecDeque<TaskIdx>,
     ) -> bool {
         let cluster = statement.session().cluster();
-        let missing = statement.session().tasks_missing(statement.job()) as usize;
+        let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
         let untried = tasks.iter().filter(|task| !self.kinds.contains(&Kind::of(cluster, **task)));
         untried.count() + self.retriable.len() >= missing
     }
