@@ -9,12 +9,19 @@
 //! room idle that shares do not cover.
 // Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
 
-use std::collections::BTreeMap;
+use kube_batch_api::column::JobIdx;
+use kube_batch_framework::{
+    cycle::Action,
+    order::{NextTurn, Turns},
+    session::Session,
+    spec::ActionSpec,
+};
 
-use kube_batch_api::column::{JobIdx, QueueIdx};
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
-
-use crate::gang::{Budget, Lending, Waiting, settle, start_sooner};
+use crate::{
+    budget::{Budget, Lending},
+    gang::{Settled, place_tasks, settle, start_sooner},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -33,82 +40,51 @@ impl Action for Allocate {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut waiting = BTreeMap::new();
+        let mut waiting = WaitingByJob::new();
         let mut turns = Turns::new(session, |job| {
             session.has_waiting_tasks(job) || session.has_nominations(job)
         });
-        let overused = fair_pass(session, &mut turns, &mut waiting);
-        if !overused.is_empty() {
-            for queue in overused {
-                turns.put_back_queue(session, queue);
-            }
-            lending_pass(session, &mut turns, &mut waiting);
+        let overused = turns.run_unless_overused(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::All)
+        });
+        if overused.is_empty() {
+            return;
         }
-    }
-}
-
-/// Tasks by job, for jobs that had a turn and have more to place.
-type WaitingByJob = BTreeMap<JobIdx, Waiting>;
-
-/// Returns the queues that were overused when their turn came.
-fn fair_pass(
-    session: &mut Session,
-    turns: &mut Turns,
-    waiting: &mut WaitingByJob,
-) -> Vec<QueueIdx> {
-    let mut overused = Vec::new();
-    while let Some(queue) = turns.next_queue(session) {
-        if session.plugins().overused(queue) {
-            overused.push(queue);
-            continue;
-        }
-        if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Budget::All) {
-                turns.put_back_job(session, job);
-            }
+        for queue in overused {
             turns.put_back_queue(session, queue);
         }
-    }
-    overused
-}
-
-fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
-    let reserved = session.reserved();
-    let mut lending = Lending { idle: session.cluster().total_idle(), reserved };
-    while let Some(queue) = turns.next_queue(session) {
-        if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Budget::Lent(&mut lending)) {
-                turns.put_back_job(session, job);
-            }
-            turns.put_back_queue(session, queue);
-        }
+        let mut lending =
+            Lending { reserved: session.reserved(), idle: session.cluster().total_idle() };
+        turns.run(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
+        });
     }
 }
 
-/// One turn of a job; says whether it may have another.
+/// One turn of a job: one statement. Returns whether the job may have another turn.
 fn turn(
     session: &mut Session,
     job: JobIdx,
     waiting: &mut WaitingByJob,
     budget: &mut Budget<'_>,
-) -> bool {
+) -> NextTurn {
     session.note_tried(job);
     let tasks = waiting.entry(job).or_insert_with(|| {
         let mut tasks = session.waiting_tasks(job);
         tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
-        Waiting::new(tasks)
+        tasks.into()
     });
     let idle_before = budget.idle();
     let mut statement = session.statement(job);
     start_sooner(&mut statement, budget);
-    tasks.place(&mut statement, budget);
+    place_tasks(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
-    if !settle(statement) {
+    if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);
     }
-    let again = was_ready && !tasks.is_empty();
-    if !again {
-        waiting.remove(&job);
+    if was_ready && !tasks.is_empty() {
+        return NextTurn::Wanted;
     }
-    again
+    waiting.remove(&job);
+    NextTurn::None
 }

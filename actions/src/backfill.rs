@@ -7,10 +7,20 @@
 //! Upstream: `actions/backfill/backfill.go`, which knows neither order nor gangs.
 // Parity: differs, see docs/parity.md#b1 and docs/parity.md#b2.
 
-use kube_batch_api::column::JobIdx;
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session, spec::ActionSpec};
+use std::collections::VecDeque;
 
-use crate::gang::{Budget, Waiting, settle};
+use kube_batch_api::column::JobIdx;
+use kube_batch_framework::{
+    cycle::Action,
+    order::{NextTurn, Turns},
+    session::Session,
+    spec::ActionSpec,
+};
+
+use crate::{
+    budget::Budget,
+    gang::{place_tasks, settle},
+};
 
 /// The action.
 #[derive(Debug)]
@@ -30,29 +40,27 @@ impl Action for Backfill {
 
     fn execute(&self, session: &mut Session) {
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
-        while let Some(queue) = turns.next_queue(session) {
-            if let Some(job) = turns.next_job(session, queue) {
-                fill(session, job);
-                turns.put_back_queue(session, queue);
-            }
-        }
+        turns.run(session, |session, job| {
+            turn(session, job);
+            NextTurn::None
+        });
         for job in session.jobs_with_kept_moves() {
             settle(session.statement(job));
         }
     }
 }
 
-fn fill(session: &mut Session, job: JobIdx) {
+fn turn(session: &mut Session, job: JobIdx) {
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().request(*task).is_best_effort());
     if tasks.is_empty() {
         return;
     }
     session.note_tried(job);
-    let mut waiting = Waiting::new(tasks);
-    while !waiting.is_empty() {
+    let mut tasks = tasks.into();
+    while !VecDeque::is_empty(&tasks) {
         let mut statement = session.statement(job);
-        waiting.place(&mut statement, &mut Budget::All);
+        place_tasks(&mut tasks, &mut statement, &mut Budget::All);
         settle(statement);
     }
 }

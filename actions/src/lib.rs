@@ -2,7 +2,9 @@
 
 pub mod allocate;
 pub mod backfill;
+mod budget;
 mod gang;
 pub mod preempt;
 pub mod reclaim;
 mod victims;
+mod waiting;

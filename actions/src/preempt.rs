@@ -9,8 +9,6 @@
 //! commits exchanges inside a job whether or not they lead anywhere.
 // Parity: differs, see docs/parity.md#p1 to docs/parity.md#p9.
 
-use std::collections::BTreeMap;
-
 use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
@@ -21,7 +19,10 @@ use kube_batch_framework::{
     cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
 };
 
-use crate::victims::{NodeTasks, VictimPolicy, turn};
+use crate::{
+    victims::{NodeTasks, VictimPolicy, turn},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -77,13 +78,11 @@ fn between_jobs(
     queue: QueueIdx,
     reserved: &ResourceVector,
 ) {
-    let mut waiting = BTreeMap::new();
-    while let Some(job) = turns.next_job(session, queue) {
+    let mut waiting = WaitingByJob::new();
+    turns.run_queue(session, queue, |session, job| {
         let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
-        if turn(&policy, session, node_tasks, job, &mut waiting) {
-            turns.put_back_job(session, job);
-        }
-    }
+        turn(&policy, session, node_tasks, job, &mut waiting)
+    });
 }
 
 // Parity: see docs/parity.md#p7.
@@ -98,7 +97,7 @@ fn inside_jobs(
     jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
-        turn(&policy, session, node_tasks, job, &mut BTreeMap::new());
+        turn(&policy, session, node_tasks, job, &mut WaitingByJob::new());
     }
 }
 

@@ -8,8 +8,6 @@
 //! queue up at its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
-use std::collections::BTreeMap;
-
 use kube_batch_api::{
     cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
 };
@@ -17,7 +15,10 @@ use kube_batch_framework::{
     cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
 };
 
-use crate::victims::{NodeTasks, VictimPolicy, turn};
+use crate::{
+    victims::{NodeTasks, VictimPolicy, turn},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -40,19 +41,11 @@ impl Action for Reclaim {
 
     fn execute(&self, session: &mut Session) {
         let mut node_tasks = NodeTasks::new(session.cluster());
-        let mut waiting = BTreeMap::new();
+        let mut waiting = WaitingByJob::new();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
-        while let Some(queue) = turns.next_queue(session) {
-            if session.plugins().overused(queue) {
-                continue;
-            }
-            if let Some(job) = turns.next_job(session, queue) {
-                if turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting) {
-                    turns.put_back_job(session, job);
-                }
-                turns.put_back_queue(session, queue);
-            }
-        }
+        turns.run_unless_overused(session, |session, job| {
+            turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting)
+        });
     }
 }
 

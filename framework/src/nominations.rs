@@ -15,7 +15,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    order::Turns,
+    order::{NextTurn, Turns},
     plugin::Capacity,
     report::Failure,
     session::Session,
@@ -31,12 +31,10 @@ pub(crate) fn renew(session: &mut Session) {
         return;
     }
     let mut turns = Turns::new(session, |job| nominated.binary_search(&job).is_ok());
-    while let Some(queue) = turns.next_queue(session) {
-        if let Some(job) = turns.next_job(session, queue) {
-            renew_job(session, job);
-            turns.put_back_queue(session, queue);
-        }
-    }
+    turns.run(session, |session, job| {
+        renew_job(session, job);
+        NextTurn::None
+    });
 }
 
 /// Jobs that are scheduled in this cycle and have nominated tasks, ascending.

@@ -137,7 +137,16 @@ impl<I: Ordinal> Heap<I> {
     }
 }
 
-/// Queues and their jobs, in live order: who gets the next turn.
+/// Whether a job that had a turn gets another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextTurn {
+    /// It goes back into the order.
+    Wanted,
+    /// That was its last turn in this action.
+    None,
+}
+
+/// The queues and their jobs in their order as it is now: who gets the next turn.
 #[derive(Debug)]
 pub struct Turns {
     scope: OrderScope,
@@ -174,31 +183,77 @@ impl Turns {
         Self { scope: session.order_scope(), queues, queue_at, jobs, job_at, seen }
     }
 
-    /// Takes the first queue out.
+    /// Gives turns until no job is left, each to the first job of the first queue.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) {
+        self.run_unless(session, |_, _| false, turn);
+    }
+
+    /// Gives turns as [`Turns::run`]. A queue that is overused when it comes first gets no more
+    /// turns; returns those queues, in the order in which they came.
+    pub fn run_unless_overused(
+        &mut self,
+        session: &mut Session,
+        turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) -> Vec<QueueIdx> {
+        self.run_unless(session, |session, queue| session.plugins().overused(queue), turn)
+    }
+
+    fn run_unless(
+        &mut self,
+        session: &mut Session,
+        skips: impl Fn(&Session, QueueIdx) -> bool,
+        mut turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) -> Vec<QueueIdx> {
+        let mut skipped = Vec::new();
+        while let Some(queue) = self.next_queue(session) {
+            if skips(session, queue) {
+                skipped.push(queue);
+            } else if let Some(job) = self.next_job(session, queue) {
+                if turn(session, job) == NextTurn::Wanted {
+                    self.put_back_job(session, queue, job);
+                }
+                self.put_back_queue(session, queue);
+            }
+        }
+        skipped
+    }
+
+    /// Gives turns to the jobs of one queue, the first one first, until none is left.
+    pub fn run_queue(
+        &mut self,
+        session: &mut Session,
+        queue: QueueIdx,
+        mut turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) {
+        while let Some(job) = self.next_job(session, queue) {
+            if turn(session, job) == NextTurn::Wanted {
+                self.put_back_job(session, queue, job);
+            }
+        }
+    }
+
+    /// Removes the first queue.
     pub fn next_queue(&mut self, session: &mut Session) -> Option<QueueIdx> {
         self.catch_up(session);
         self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r))
     }
 
-    /// Puts a queue back.
+    /// Adds a queue that was removed.
     pub fn put_back_queue(&mut self, session: &Session, queue: QueueIdx) {
         self.queues.push(queue, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 
-    /// Takes the first job of a queue out.
-    pub fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
+    fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
         self.catch_up(session);
         self.jobs[queue]
             .pop(self.scope, &mut self.job_at, &|l, r| session.plugins().job_order(l, r))
     }
 
-    /// Puts a job back.
-    ///
-    /// # Panics
-    ///
-    /// If the job has no queue: such a job never gets a turn.
-    pub fn put_back_job(&mut self, session: &Session, job: JobIdx) {
-        let queue = session.cluster().jobs.queue[job].expect("a job that had a turn has a queue");
+    fn put_back_job(&mut self, session: &Session, queue: QueueIdx, job: JobIdx) {
         self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
     }
 

@@ -11,9 +11,9 @@ use kube_batch_api::{
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
 
 use super::{
-    NodeTasks, VictimPolicy,
     dry_run::{DryRun, ResourceDryRun, SessionDryRun},
-    job_priority,
+    node_tasks::{NodeTasks, job_priority},
+    policy::VictimPolicy,
 };
 
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.
