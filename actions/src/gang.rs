@@ -99,7 +99,7 @@ pub(crate) fn place_tasks(
                 statement.session_mut().note_failure(job, |_| failure);
                 unplaceable.add(statement, task);
                 if matches!(goal, Goal::Minimum) {
-                    let n_hopeful = unplaceable.n_hopeful(statement.session().cluster(), tasks);
+                    let n_hopeful = unplaceable.n_hopeful(statement, tasks);
                     if !can_reach_minimum(statement, n_hopeful) {
                         return;
                     }

@@ -143,10 +143,10 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 
     /// Whether the job can reach its minimum with the tasks that may still find a place.
-    fn can_reach_minimum(&self, tasks: &VecDeque<TaskIdx>) -> bool {
-        let session = self.statement.session();
-        let missing = session.plugins().tasks_missing(self.statement.job()) as usize;
-        self.unplaceable.n_hopeful(session.cluster(), tasks) >= missing
+    fn can_reach_minimum(&mut self, tasks: &VecDeque<TaskIdx>) -> bool {
+        let job = self.statement.job();
+        let missing = self.statement.session().plugins().tasks_missing(job) as usize;
+        self.unplaceable.n_hopeful(&mut self.statement, tasks) >= missing
     }
 
     /// Whether the task, which has just been placed, uses idle resources that are reserved for other

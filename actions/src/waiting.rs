@@ -77,12 +77,20 @@ impl<K: Kind> Unplaceable<K> {
         }
     }
 
-    /// Number of tasks that may still find a place: those not yet tried, and those that are retried.
-    pub(crate) fn n_hopeful(&self, cluster: &Cluster, tasks: &VecDeque<TaskIdx>) -> usize {
-        let untried = tasks.iter().filter(|task| {
-            cluster.is_waiting(**task) && !self.kinds.contains(&K::of(cluster, **task))
+    /// Number of tasks that may still find a place: those not yet tried, and those that are retried
+    /// once another task of the job has a place.
+    pub(crate) fn n_hopeful(
+        &self,
+        statement: &mut Statement<'_>,
+        tasks: &VecDeque<TaskIdx>,
+    ) -> usize {
+        let is_final = |kind: &&K| !statement.session_mut().is_open_to_change(kind.class());
+        let hopeless: Vec<&K> = self.kinds.iter().filter(is_final).collect();
+        let cluster = statement.session().cluster();
+        let hopeful = tasks.iter().filter(|task| {
+            cluster.is_waiting(**task) && !hopeless.contains(&&K::of(cluster, **task))
         });
-        untried.count() + self.retriable.len()
+        hopeful.count() + self.retriable.len()
     }
 
     /// After a task was placed, puts those that may fit now in front of the tasks to be tried.
