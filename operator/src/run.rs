@@ -8,6 +8,8 @@ mod connect;
 mod cycle;
 mod default_queue;
 mod effects;
+#[cfg(test)]
+mod fake_api;
 mod guard;
 mod health;
 mod http;
@@ -22,6 +24,7 @@ mod watch;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
+use kube::runtime::events::Reporter;
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
 use tokio::{
@@ -77,8 +80,9 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     let identity = identity();
     let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
     let health = Arc::new(Health::default());
-    let effects =
-        Effects::new(writes.clone(), args, &identity, Arc::clone(&mirror), Arc::clone(&metrics));
+    let reporter =
+        Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
+    let effects = Effects::new(writes.clone(), reporter, Arc::clone(&mirror), Arc::clone(&metrics));
     let election = Election::start(args, &steady, &identity, &metrics);
 
     let mut tasks = watch::start(&steady, &mirror, &metrics, args.priority_class);

@@ -47,7 +47,6 @@ use super::{
     metrics::{Ended, Metrics, Write},
     mirror::Mirror,
 };
-use crate::args::RunArgs;
 
 /// How long a decision that the server refused stands before it can be taken again. Doubled with
 /// each refusal of the same pod, up to [`LONGEST_PENALTY`], so that a webhook that says no is not
@@ -76,15 +75,13 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn new(
         client: Client,
-        args: &RunArgs,
-        identity: &str,
+        reporter: Reporter,
         mirror: Arc<Mirror>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let (controller, instance) = (args.scheduler_name.clone(), Some(identity.to_owned()));
         Arc::new(Self {
             client,
-            reporter: Reporter { controller, instance },
+            reporter,
             mirror,
             metrics,
             queue: Mutex::default(),
@@ -479,3 +476,6 @@ impl Drop for Busy<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -387,3 +387,6 @@ pub(crate) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;
