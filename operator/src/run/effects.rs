@@ -11,7 +11,7 @@ mod volumes;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -34,7 +34,11 @@ use kube_batch_api::{
 use kube_batch_cache::store::Change;
 use serde::{de::DeserializeOwned, de::IgnoredAny};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -68,6 +72,8 @@ pub(crate) struct Effects {
     queue: Mutex<Queue>,
     /// One permit for each item that waits.
     items: Semaphore,
+    /// Notified when nothing waits and nothing is in flight.
+    idle: Notify,
     /// How often each pod's decision was refused in a row.
     refusals: Mutex<BTreeMap<Name, u32>>,
 }
@@ -86,6 +92,7 @@ impl Effects {
             metrics,
             queue: Mutex::default(),
             items: Semaphore::new(0),
+            idle: Notify::new(),
             refusals: Mutex::default(),
         })
     }
@@ -106,72 +113,79 @@ impl Effects {
         workers
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Changes the queue. Metrics show what it holds; nothing is ever read from them.
+    fn with_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let mut queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let result = change(&mut queue);
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.effects_queued.set(count(queue.len()));
+        self.metrics.effects_in_flight.set(count(queue.n_in_flight()));
+        if queue.is_idle() {
+            self.idle.notify_waiters();
+        }
+        result
     }
 
     /// Queues a decision.
     pub(crate) fn carry_out(&self, deed: Deed) {
-        self.queue().push_deed(deed);
-        self.one_more();
+        self.with_queue(|queue| queue.push_deed(deed));
+        self.items.add_permits(1);
     }
 
     /// Whether decisions wait that no worker has taken.
     pub(crate) fn has_deeds(&self) -> bool {
-        self.queue().has_deeds()
+        self.with_queue(|queue| queue.has_deeds())
     }
 
     /// Queues a patch of a status, and what is told of it when it is written; the latest for an
     /// object wins.
     pub(crate) fn write_status(&self, target: Target, patch: Value, note: Option<Note>) {
         let write = StatusWrite { patch, note: note.map(Box::new) };
-        if self.queue().push_status(target, write) {
-            self.one_more();
+        if self.with_queue(|queue| queue.push_status(target, write)) {
+            self.items.add_permits(1);
         }
     }
 
     /// Whether a status write of the object is not answered yet; when it is, a cycle is woken to
     /// look again.
     pub(crate) fn is_writing(&self, target: &Target) -> bool {
-        self.queue().is_busy(target)
+        self.with_queue(|queue| queue.is_busy(target))
     }
 
     /// Queues an event.
     pub(crate) fn tell(&self, note: Note) {
-        self.queue().push_event(note);
-        self.one_more();
-    }
-
-    fn one_more(&self) {
-        self.metrics.effects_queued.inc();
+        self.with_queue(|queue| queue.push_event(note));
         self.items.add_permits(1);
     }
 
-    /// Waits until everything is sent and answered, or `patience` ends; says whether it was.
-    pub(crate) async fn drain(&self, patience: Duration) -> bool {
-        let is_idle = || self.queue().len() == 0 && self.metrics.effects_in_flight.get() == 0;
-        let wait = async {
-            while !is_idle() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+    /// Waits until everything is sent and answered, or `timeout` ends; returns whether it was.
+    ///
+    /// A binding that waits for its volumes is in flight; a rejected decision that waits before it
+    /// may be taken again is not.
+    pub(crate) async fn drain(&self, timeout: Duration) -> bool {
+        let idle = async {
+            loop {
+                let notified = self.idle.notified();
+                if self.with_queue(|queue| queue.is_idle()) {
+                    return;
+                }
+                notified.await;
             }
         };
-        tokio::time::timeout(patience, wait).await.is_ok()
+        tokio::time::timeout(timeout, idle).await.is_ok()
     }
 
     /// Forgets everything that was not sent: somebody else decides now.
     pub(crate) fn clear(&self) {
-        self.queue().clear();
+        self.with_queue(Queue::clear);
         self.items.forget_permits(usize::MAX);
-        self.metrics.effects_queued.set(0);
     }
 
     async fn work(self: &Arc<Self>, stop: &CancellationToken) {
         loop {
             let item = self.items.acquire().await.expect("the semaphore is never closed");
             item.forget();
-            let Some(item) = self.queue().pop() else { continue };
-            self.metrics.effects_queued.dec();
-            let _in_flight = InFlight::new(&self.metrics);
+            let Some((item, in_flight)) = self.take() else { continue };
             match item {
                 Item::Deed(Deed::Bind { pod, node, claims, created }) if claims.is_empty() => {
                     self.bind(&pod, &node, created).await;
@@ -180,6 +194,7 @@ impl Effects {
                 Item::Deed(Deed::Bind { pod, node, claims, created }) => {
                     let (effects, stop) = (Arc::clone(self), stop.clone());
                     tokio::spawn(async move {
+                        let _in_flight = in_flight;
                         let bind = effects.bind_with_claims(&pod, &node, &claims, created);
                         let _ = stop.run_until_cancelled(bind).await;
                     });
@@ -194,6 +209,12 @@ impl Effects {
                 Item::Event(note) => self.publish(&note).await,
             }
         }
+    }
+
+    /// Takes the next item; it is in flight until the guard is dropped.
+    fn take(self: &Arc<Self>) -> Option<(Item, InFlight)> {
+        let item = self.with_queue(Queue::pop)?;
+        Some((item, InFlight(Arc::clone(self))))
     }
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
@@ -446,19 +467,12 @@ impl Effects {
     }
 }
 
-/// Counts a call while it is made, also if its worker is stopped.
-struct InFlight<'m>(&'m Metrics);
+/// An item that was taken and is not finished, also if its worker is stopped.
+struct InFlight(Arc<Effects>);
 
-impl<'m> InFlight<'m> {
-    fn new(metrics: &'m Metrics) -> Self {
-        metrics.effects_in_flight.inc();
-        Self(metrics)
-    }
-}
-
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.effects_in_flight.dec();
+        self.0.with_queue(Queue::finish);
     }
 }
 
@@ -471,7 +485,7 @@ struct Busy<'e> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         // What was wanted meanwhile is to be looked at again.
-        if self.effects.queue().answered(self.target) {
+        if self.effects.with_queue(|queue| queue.answered(self.target)) {
             self.effects.mirror.wake();
         }
     }

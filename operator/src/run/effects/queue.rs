@@ -79,6 +79,8 @@ pub(crate) struct Queue {
     /// Objects with a status write that is sent and not answered, and whether somebody asked since.
     busy: BTreeMap<Target, bool>,
     events: VecDeque<Box<Note>>,
+    /// Number of items that were taken and are not finished.
+    n_in_flight: usize,
 }
 
 impl Queue {
@@ -110,8 +112,15 @@ impl Queue {
         true
     }
 
-    /// Takes the next item; a status is to be given back with [`Self::answered`].
+    /// Takes the next item, which is in flight until [`Self::finish`]; a status is to be given back
+    /// with [`Self::answered`] before that.
     pub(crate) fn pop(&mut self) -> Option<Item> {
+        let item = self.next()?;
+        self.n_in_flight += 1;
+        Some(item)
+    }
+
+    fn next(&mut self) -> Option<Item> {
         if let Some(deed) = self.deeds.pop_front() {
             return Some(Item::Deed(deed));
         }
@@ -123,20 +132,35 @@ impl Queue {
         self.events.pop_front().map(Item::Event)
     }
 
+    /// An item that was taken is finished, or was abandoned.
+    pub(crate) const fn finish(&mut self) {
+        self.n_in_flight -= 1;
+    }
+
     /// A status write was answered; says whether somebody asked for it meanwhile.
     pub(crate) fn answered(&mut self, target: &Target) -> bool {
         self.busy.remove(target).unwrap_or_default()
     }
 
-    /// Number of items.
+    /// Number of items that wait.
     pub(crate) fn len(&self) -> usize {
         self.deeds.len() + self.status.len() + self.events.len()
+    }
+
+    /// Number of items that were taken and are not finished.
+    pub(crate) const fn n_in_flight(&self) -> usize {
+        self.n_in_flight
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.len() == 0 && self.n_in_flight == 0
     }
 
     /// Forgets everything that was not taken.
     pub(crate) fn clear(&mut self) {
         let busy = std::mem::take(&mut self.busy);
-        *self = Self { busy, ..Self::default() };
+        *self = Self { busy, n_in_flight: self.n_in_flight, ..Self::default() };
     }
 }
 
@@ -197,5 +221,8 @@ mod tests {
         queue.clear();
         assert_eq!(queue.len(), 0);
         assert!(queue.is_busy(&target("q")));
+        assert!(!queue.is_idle());
+        queue.finish();
+        assert!(queue.is_idle());
     }
 }

@@ -552,3 +552,168 @@ async fn what_was_not_sent_is_forgotten_with_the_lease() {
     assert!(world.api.sent().is_empty());
     assert_eq!(world.metrics.effects_queued.get(), 0);
 }
+
+const VOLUME: &str = "/api/v1/persistentvolumes/v";
+const CLAIM: &str = "/api/v1/namespaces/ns/persistentvolumeclaims/c";
+
+fn claim(is_bound: bool) -> Value {
+    let mut claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c-uid"},
+        "spec": {"storageClassName": "slow"},
+    });
+    if is_bound {
+        claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        claim["spec"]["volumeName"] = json!("v");
+    }
+    claim
+}
+
+fn volume(claim_ref: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v", "uid": "v"},
+        "spec": {"claimRef": claim_ref},
+    })
+}
+
+/// A binding for which the claim gets this volume, or one that is provisioned.
+fn bind_with(volume: Option<&str>) -> Decision {
+    let claim = ObjectKey::new("ns", "c");
+    let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from) }];
+    Decision::Bind { pod: pod_ref(), node: "n".into(), claims }
+}
+
+impl World {
+    /// A world with a claim that waits, and a volume with this claim reference.
+    fn with_claim(claim_ref: &Value) -> Self {
+        let world = Self::new();
+        world.api.put(VOLUME, volume(claim_ref));
+        world.api.put(CLAIM, claim(false));
+        world.cache_claim(false);
+        world
+    }
+
+    /// The watch shows the claim.
+    fn cache_claim(&self, is_bound: bool) {
+        let claim = serde_json::from_value(claim(is_bound)).expect("a claim");
+        self.mirror.lock().store.apply_claim(&claim).expect("facts");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_a_binding_that_waits_for_its_volumes() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    assert!(!world.effects.drain(Duration::from_secs(20)).await, "the pod is not bound yet");
+    world.cache_claim(true);
+    assert!(world.effects.drain(Duration::from_secs(20)).await);
+    let expected = bound(&["PATCH c", "POST binding"]);
+    assert_eq!(world.seen(), expected);
+    assert_eq!(world.metrics.effects_in_flight.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_does_not_wait_for_a_back_off() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.decide(&bind_to("n"));
+    let started = Instant::now();
+    world.settle().await;
+    assert!(started.elapsed() < Duration::from_millis(100));
+    assert!(world.seen().in_flight);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisioner_is_told_the_node_before_the_pod_is_bound() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.seen().requests, ["PATCH c"]);
+    let sent = &world.api.sent_to(&Method::PATCH, CLAIM)[0];
+    assert_eq!(sent.body["metadata"]["annotations"]["volume.kubernetes.io/selected-node"], "n");
+    world.cache_claim(true);
+    world.settle().await;
+    assert_eq!(world.seen(), bound(&["PATCH c", "POST binding"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_reserved_for_its_claim() {
+    let ours = json!({"namespace": "ns", "name": "c", "uid": "c-uid"});
+    let by_name = json!({"namespace": "ns", "name": "c"});
+    for (claim_ref, requests, is_by_controller) in [
+        (json!(null), &["GET v", "PUT v", "POST binding"][..], true),
+        (by_name, &["GET v", "PUT v", "POST binding"], false),
+        (ours, &["GET v", "POST binding"], false),
+    ] {
+        let world = World::with_claim(&claim_ref);
+        world.decide(&bind_with(Some("v")));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.cache_claim(true);
+        world.settle().await;
+        assert_eq!(world.seen(), bound(requests), "{claim_ref}");
+        let volume = world.api.object(VOLUME).expect("the volume");
+        assert_eq!(volume["spec"]["claimRef"]["uid"], "c-uid", "{claim_ref}");
+        let annotation = &volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"];
+        assert_eq!(annotation.is_string(), is_by_controller, "{claim_ref}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_that_cannot_be_had_are_reported_and_the_decision_waits() {
+    let other = json!({"namespace": "ns", "name": "d", "uid": "other"});
+    let (put, get) =
+        (Some((Method::PUT, Fault::Status(409))), Some((Method::GET, Fault::Status(404))));
+    for (claim_ref, fault, requests, note) in [
+        (other, None, &["GET v"][..], "claim ns/c: volume v belongs to another claim"),
+        (json!(null), put, &["GET v", "PUT v"], "claim ns/c: volume v: injected"),
+        (json!(null), get, &["GET v"], "claim ns/c: volume v: it does not exist any more"),
+    ] {
+        let world = World::with_claim(&claim_ref);
+        if let Some((method, fault)) = fault {
+            world.api.fail(method, VOLUME, [fault]);
+        }
+        let outcome = world.outcome(&bind_with(Some("v"))).await;
+        let expected = seen(requests, &["FailedScheduling"], None);
+        assert_eq!(outcome, Seen { in_flight: true, ..expected });
+        assert_eq!(world.api.sent_to(&Method::POST, "/events")[0].body["note"], note);
+        tokio::time::sleep(Duration::from_millis(1010)).await;
+        assert!(!world.seen().in_flight);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_rejects_the_node_or_is_unknown_is_reported() {
+    let world = World::with_claim(&json!(null));
+    world.api.fail(Method::PATCH, CLAIM, [Fault::Status(403)]);
+    world.outcome(&bind_with(None)).await;
+    world.mirror.lock().store.claims.delete(&ObjectKey::new("ns", "c"));
+    world.outcome(&bind_with(Some("v"))).await;
+    let events = world.api.sent_to(&Method::POST, "/events");
+    let notes: Vec<&Value> = events.iter().map(|sent| &sent.body["note"]).collect();
+    assert_eq!(notes, ["claim ns/c: injected", "claim ns/c: it does not exist"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_not_bound_in_time_is_reported() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    tokio::time::sleep(Duration::from_secs(99)).await;
+    assert!(world.seen().events.is_empty());
+    world.settle().await;
+    let expected = seen(&["PATCH c"], &["FailedScheduling"], None);
+    assert_eq!(world.seen(), Seen { in_flight: true, ..expected });
+    let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+    assert_eq!(*note, "its claims were not bound within 100 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.stop.cancel();
+    world.settle().await;
+    world.cache_claim(true);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.seen().requests, ["PATCH c"], "somebody else decides now");
+}
