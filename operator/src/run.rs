@@ -18,16 +18,19 @@ mod logging;
 mod metrics;
 mod mirror;
 mod outcome;
+mod supervisor;
 mod throttle;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
-use kube::runtime::events::Reporter;
+use anyhow::{Context, bail};
+use kube::{Client, runtime::events::Reporter};
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_framework::conf::Conf;
 use tokio::{
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch as channel,
     task::JoinSet,
@@ -38,6 +41,7 @@ use tracing::{info, warn};
 use self::{
     conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
     http::Answers, lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
+    supervisor::Supervisor,
 };
 use crate::{
     Ending,
@@ -70,6 +74,16 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
     runtime.block_on(serve(args, conf))
 }
 
+/// What the parts of the process share.
+struct Shared {
+    metrics: Arc<Metrics>,
+    mirror: Arc<Mirror>,
+    health: Arc<Health>,
+    effects: Arc<Effects>,
+    /// Who this process is, in the lease, in events and in transition ids.
+    identity: String,
+}
+
 async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     let metrics = Arc::new(Metrics::new());
     let listener = match args.listen_address.as_str() {
@@ -77,66 +91,117 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
         address => Some(http::listen(address).await?),
     };
     let Clients { steady, writes } = Clients::new(args).await?;
-    let identity = identity();
-    let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
-    let health = Arc::new(Health::default());
-    let reporter =
-        Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
-    let effects = Effects::new(writes.clone(), reporter, Arc::clone(&mirror), Arc::clone(&metrics));
-    let election = Election::start(args, &steady, &identity, &metrics);
-
-    let mut tasks = watch::start(&steady, &mirror, &metrics, args.priority_class);
+    let mut tasks = Supervisor::new(Arc::clone(&metrics));
+    let shared = Shared::new(args, writes.clone(), metrics);
+    watch::start(&steady, &shared.mirror, &shared.metrics, args.priority_class, &mut tasks);
     if let Some(listener) = listener {
-        let answers = Answers {
-            metrics: Arc::clone(&metrics),
-            mirror: Arc::clone(&mirror),
-            health: Arc::clone(&health),
-            debug: args.debug_snapshot,
-        };
-        tasks.spawn(http::serve(listener, answers));
+        start_http(args, &shared, listener, &mut tasks);
     }
-    let confs = channel::Sender::new(Arc::new(read.conf));
-    metrics.config_valid.set(1);
-    if let Some(path) = &args.config {
-        let file = ConfFile::new(path.clone(), read.text);
-        tasks.spawn(file.follow(confs.clone(), Arc::clone(&metrics)));
-    }
-    tasks.spawn(work_while_leading(
-        Arc::clone(&effects),
-        election.leads(),
-        args.max_concurrent_writes,
-        Arc::clone(&metrics),
-    ));
+    let conf = follow_conf(args, read, &shared, &mut tasks);
+    let election = Election::start(args, &steady, &shared.identity, &shared.metrics, &mut tasks);
+    start_writers(args, &shared, &election, &mut tasks);
     if args.create_default_queue {
-        tasks.spawn(default_queue::provide(
-            writes,
-            args.default_queue.clone(),
-            Arc::clone(&mirror),
-            Arc::clone(&metrics),
-            election.leads(),
-        ));
+        start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
-    let scheduler = Scheduler {
-        outbox: Outbox::new(
-            Arc::clone(&mirror),
-            Arc::clone(&effects),
-            Arc::clone(&metrics),
-            identity,
-        ),
-        mirror,
-        metrics,
-        health,
-        options: snapshot_options(args),
-        conf: confs.subscribe(),
-        leads: election.leads(),
-        period: args.schedule_period,
-    };
-    let ended = run_until_told(scheduler, &effects).await;
+    let scheduler = shared.scheduler(args, conf, election.leads());
+    let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
     ended?;
     info!("stopped");
     Ok(Ending::Good)
+}
+
+impl Shared {
+    fn new(args: &RunArgs, writes: Client, metrics: Arc<Metrics>) -> Self {
+        let identity = identity();
+        let mirror =
+            Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
+        let reporter =
+            Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
+        let effects = Effects::new(writes, reporter, Arc::clone(&mirror), Arc::clone(&metrics));
+        Self { metrics, mirror, health: Arc::default(), effects, identity }
+    }
+
+    fn scheduler(
+        &self,
+        args: &RunArgs,
+        conf: channel::Receiver<Arc<Conf>>,
+        leads: channel::Receiver<bool>,
+    ) -> Scheduler {
+        Scheduler {
+            outbox: Outbox::new(
+                Arc::clone(&self.mirror),
+                Arc::clone(&self.effects),
+                Arc::clone(&self.metrics),
+                self.identity.clone(),
+            ),
+            mirror: Arc::clone(&self.mirror),
+            metrics: Arc::clone(&self.metrics),
+            health: Arc::clone(&self.health),
+            options: snapshot_options(args),
+            conf,
+            leads,
+            period: args.schedule_period,
+        }
+    }
+}
+
+fn start_http(args: &RunArgs, shared: &Shared, listener: TcpListener, tasks: &mut Supervisor) {
+    let answers = Answers {
+        metrics: Arc::clone(&shared.metrics),
+        mirror: Arc::clone(&shared.mirror),
+        health: Arc::clone(&shared.health),
+        debug: args.debug_snapshot,
+    };
+    // Required: without it the kubelet's probes fail and it restarts the process, only later.
+    tasks.spawn_required("http", http::serve(listener, answers));
+}
+
+/// The configuration that was read, and whatever its file holds later.
+fn follow_conf(
+    args: &RunArgs,
+    read: ReadConf,
+    shared: &Shared,
+    tasks: &mut Supervisor,
+) -> channel::Receiver<Arc<Conf>> {
+    let (confs, conf) = channel::channel(Arc::new(read.conf));
+    shared.metrics.config_valid.set(1);
+    if let Some(path) = args.config.clone() {
+        let (metrics, mut text) = (Arc::clone(&shared.metrics), Some(read.text));
+        // Restarted: a file that breaks its reader leaves the configuration in force, as any faulty
+        // one does. The text is that of the start only once; later it is not known which is used.
+        tasks.spawn_restarted("config", move || {
+            let file = ConfFile::new(path.clone(), text.take());
+            file.follow(confs.clone(), Arc::clone(&metrics))
+        });
+    }
+    conf
+}
+
+fn start_writers(args: &RunArgs, shared: &Shared, election: &Election, tasks: &mut Supervisor) {
+    let (effects, metrics) = (Arc::clone(&shared.effects), Arc::clone(&shared.metrics));
+    let (leads, n_workers) = (election.leads(), args.max_concurrent_writes);
+    // Restarted: what is queued is kept, and what was in flight is settled by the watch or expires.
+    tasks.spawn_restarted("writers", move || {
+        write_while_leading(Arc::clone(&effects), leads.clone(), n_workers, Arc::clone(&metrics))
+    });
+}
+
+fn start_default_queue(
+    args: &RunArgs,
+    shared: &Shared,
+    election: &Election,
+    client: Client,
+    tasks: &mut Supervisor,
+) {
+    let (name, leads) = (args.default_queue.clone(), election.leads());
+    let (mirror, metrics) = (Arc::clone(&shared.mirror), Arc::clone(&shared.metrics));
+    // It returns when the queue exists; restarted if it panics before that.
+    tasks.spawn_until_done("default-queue", move || {
+        let (mirror, metrics) = (Arc::clone(&mirror), Arc::clone(&metrics));
+        default_queue::provide(client.clone(), name.clone(), mirror, metrics, leads.clone())
+    });
 }
 
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
@@ -148,45 +213,67 @@ fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
 }
 
 /// Runs cycles until a signal comes, and then sends what was decided.
-async fn run_until_told(scheduler: Scheduler, effects: &Effects) -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// If the scheduling loop or a required background task ends by itself: the process must end.
+async fn run_until_stopped(
+    scheduler: Scheduler,
+    effects: &Effects,
+    tasks: &mut Supervisor,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
     let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
     tokio::select! {
-        ended = &mut cycles => return ended.context("the scheduling loop has panicked")?,
-        () = told_to_stop() => {}
+        ended = &mut cycles => {
+            ended.context("the scheduling loop panicked")??;
+            bail!("the scheduling loop ended unexpectedly");
+        }
+        error = tasks.failed() => return Err(error),
+        () = stop_signal() => {}
     }
-    info!("told to stop: what was decided is still sent");
+    info!("received a signal to stop, draining pending writes");
     stop.cancel();
-    cycles.await.context("the scheduling loop has panicked")??;
-    if !effects.drain(DRAIN).await {
-        warn!("not everything that was decided could be sent");
+    let drain = async {
+        cycles.await.context("the scheduling loop panicked")??;
+        if !effects.drain(DRAIN).await {
+            warn!("could not send all pending writes in time");
+        }
+        Ok(())
+    };
+    tokio::select! {
+        drained = drain => drained,
+        error = tasks.failed() => Err(error),
     }
-    Ok(())
 }
 
-/// Sends decisions while this replica leads, and not a moment longer.
-async fn work_while_leading(
+/// Sends decisions while this replica leads, and not a moment longer. Returns if a worker does.
+async fn write_while_leading(
     effects: Arc<Effects>,
-    mut leading: channel::Receiver<bool>,
+    mut leads: channel::Receiver<bool>,
     n_workers: usize,
     metrics: Arc<Metrics>,
 ) {
-    loop {
-        if leading.wait_for(|leads| *leads).await.map(drop).is_err() {
-            return;
-        }
+    while leads.wait_for(|leads| *leads).await.map(drop).is_ok() {
         metrics.leader.set(1);
         let term = CancellationToken::new();
         let mut workers: JoinSet<()> = effects.start(n_workers, &term);
-        let _ = leading.wait_for(|leads| !*leads).await.map(drop);
+        let is_worker_lost = tokio::select! {
+            _ = leads.wait_for(|leads| !*leads) => false,
+            _ = workers.join_next() => true,
+        };
         term.cancel();
         workers.shutdown().await;
+        if is_worker_lost {
+            return;
+        }
         effects.clear();
         metrics.leader.set(0);
     }
 }
 
-async fn told_to_stop() {
+async fn stop_signal() {
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
         // Without handlers the signals end the process by themselves.
@@ -203,4 +290,61 @@ fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     format!("{}_{}", host.unwrap_or_default().trim(), uuid::Uuid::new_v4())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::fake_api::FakeApi;
+
+    /// A scheduler whose lists are never complete, so that it waits.
+    fn waiting(
+        conf: channel::Receiver<Arc<Conf>>,
+        leads: channel::Receiver<bool>,
+    ) -> (Scheduler, Arc<Effects>, Supervisor) {
+        let metrics = Arc::new(Metrics::new());
+        let mirror = Arc::new(Mirror::new(&["nodes"], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let client = FakeApi::default().client();
+        let effects = Effects::new(client, reporter, Arc::clone(&mirror), Arc::clone(&metrics));
+        let shared = Shared {
+            metrics: Arc::clone(&metrics),
+            mirror,
+            health: Arc::default(),
+            effects: Arc::clone(&effects),
+            identity: "me".to_owned(),
+        };
+        let scheduler = Scheduler {
+            outbox: Outbox::new(
+                Arc::clone(&shared.mirror),
+                Arc::clone(&effects),
+                Arc::clone(&metrics),
+                "me".to_owned(),
+            ),
+            mirror: shared.mirror,
+            metrics: Arc::clone(&metrics),
+            health: shared.health,
+            options: SnapshotOptions {
+                scheduler_name: "kube-batch".into(),
+                default_queue: "default".into(),
+                priority_class: true,
+            },
+            conf,
+            leads,
+            period: Duration::from_secs(1),
+        };
+        (scheduler, effects, Supervisor::new(metrics))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_required_task_that_ends_ends_the_process_with_an_error() {
+        let (confs, leads) = (channel::Sender::default(), channel::Sender::new(true));
+        let (scheduler, effects, mut tasks) = waiting(confs.subscribe(), leads.subscribe());
+        tasks.spawn_required("http", tokio::time::sleep(Duration::from_secs(60)));
+        let started = tokio::time::Instant::now();
+        let ended = run_until_stopped(scheduler, &effects, &mut tasks).await;
+        let error = ended.expect_err("the task has ended").to_string();
+        assert_eq!(error, "the background task http ended unexpectedly");
+        assert_eq!(started.elapsed().as_secs(), 60);
+    }
 }

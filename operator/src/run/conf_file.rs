@@ -23,8 +23,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// The configuration file as it was read.
 pub(crate) struct ConfFile {
     path: PathBuf,
-    /// What was last read, be it good or not; an error as its message.
-    last: Result<String, String>,
+    /// What was last read, be it good or not, an error as its message; none if that is not known.
+    last: Option<Result<String, String>>,
 }
 
 /// Why a configuration is refused: every problem, one a line.
@@ -42,9 +42,9 @@ fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
 }
 
 impl ConfFile {
-    /// A file whose text has been used.
-    pub(crate) fn new(path: PathBuf, text: String) -> Self {
-        Self { path, last: Ok(text) }
+    /// A file whose text has been used; if that is not known, the text is used when it is read.
+    pub(crate) fn new(path: PathBuf, text: Option<String>) -> Self {
+        Self { path, last: text.map(Ok) }
     }
 
     /// Looks at the file again and again, and hands on each good configuration.
@@ -57,14 +57,14 @@ impl ConfFile {
 
     async fn look(&mut self, confs: &watch::Sender<Arc<Conf>>, metrics: &Metrics) {
         let read = tokio::fs::read_to_string(&self.path).await.map_err(|error| error.to_string());
-        if read == self.last {
+        if self.last.as_ref() == Some(&read) {
             return;
         }
         let conf = match &read {
             Ok(text) => parse(&self.path, text),
             Err(error) => Err(vec![format!("cannot read {}: {error}", self.path.display())]),
         };
-        self.last = read;
+        self.last = Some(read);
         let result = match conf {
             Ok(conf) => {
                 info!(path = %self.path.display(), "the configuration has changed and is in force");
@@ -93,7 +93,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("kube-batch-conf-{}", std::process::id()));
         let metrics = Metrics::new();
         let (confs, in_force) = watch::channel(Arc::new(Conf::default()));
-        let mut file = ConfFile::new(path.clone(), String::new());
+        let mut file = ConfFile::new(path.clone(), Some(String::new()));
         let mut given = Vec::new();
         for text in ["actions: allocate", "actions: alocate", "actions: reclaim"] {
             std::fs::write(&path, text).expect("a temporary file");

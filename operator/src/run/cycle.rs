@@ -134,7 +134,10 @@ impl Scheduler {
         loop {
             if !*self.leads.borrow_and_update() {
                 // Whoever led before knew what was in flight; now the facts are all there is.
-                let _ = self.leads.changed().await;
+                if self.leads.changed().await.is_err() {
+                    // The elector is gone, and the process is about to end.
+                    std::future::pending::<()>().await;
+                }
                 self.mirror.lock().assumed = Assumed::default();
                 self.outbox.forget();
                 self.mirror.wake();
@@ -148,8 +151,8 @@ impl Scheduler {
             tokio::select! {
                 () = self.mirror.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-                _ = self.conf.changed() => self.mirror.wake(),
-                _ = self.leads.changed() => {}
+                Ok(()) = self.conf.changed() => self.mirror.wake(),
+                Ok(()) = self.leads.changed() => {}
             }
         }
     }

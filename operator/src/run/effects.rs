@@ -28,7 +28,7 @@ use kube::{
 };
 use kube_batch_api::{
     crd::v1alpha2,
-    decision::{ClaimChoice, EvictReason, PodRef},
+    decision::{EvictReason, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::store::Change;
@@ -50,6 +50,7 @@ use self::{
 use super::{
     metrics::{Ended, Metrics, Write},
     mirror::Mirror,
+    supervisor::{Panicked, contain},
 };
 
 /// How long a decision that the server refused stands before it can be taken again. Doubled with
@@ -186,28 +187,43 @@ impl Effects {
             let item = self.items.acquire().await.expect("the semaphore is never closed");
             item.forget();
             let Some((item, in_flight)) = self.take() else { continue };
-            match item {
-                Item::Deed(Deed::Bind { pod, node, claims, created }) if claims.is_empty() => {
-                    self.bind(&pod, &node, created).await;
-                }
+            if item.waits_for_volumes() {
                 // Volumes can take minutes to be made: no worker waits for them.
-                Item::Deed(Deed::Bind { pod, node, claims, created }) => {
-                    let (effects, stop) = (Arc::clone(self), stop.clone());
-                    tokio::spawn(async move {
-                        let _in_flight = in_flight;
-                        let bind = effects.bind_with_claims(&pod, &node, &claims, created);
-                        let _ = stop.run_until_cancelled(bind).await;
-                    });
-                }
-                Item::Deed(Deed::Evict { pod, reason, by }) => {
-                    self.evict(&pod, reason, &by).await;
-                }
-                Item::Status(target, write) => {
-                    let _busy = Busy { effects: self, target: &target };
-                    self.send_status(&target, write).await;
-                }
-                Item::Event(note) => self.publish(&note).await,
+                let (effects, stop) = (Arc::clone(self), stop.clone());
+                tokio::spawn(async move {
+                    let _in_flight = in_flight;
+                    let _ = stop.run_until_cancelled(effects.send("volumes", item)).await;
+                });
+            } else {
+                self.send("write", item).await;
             }
+        }
+    }
+
+    /// Sends an item and does what follows the answer. A panic costs this item alone: a decision is
+    /// treated as rejected, and waits before it may be taken again.
+    async fn send(self: &Arc<Self>, task: &'static str, item: Item) {
+        let pod = item.decided_pod().cloned();
+        let sent = contain(task, &self.metrics, self.send_item(item)).await;
+        if let (Err(Panicked), Some(pod)) = (sent, pod) {
+            self.refused(&pod, "internal error, see the log of the scheduler");
+        }
+    }
+
+    async fn send_item(self: &Arc<Self>, item: Item) {
+        match item {
+            Item::Deed(Deed::Bind { pod, node, claims, created }) => {
+                match self.bind_claims(&node, &claims).await {
+                    Ok(()) => self.bind(&pod, &node, created).await,
+                    Err(why) => self.refused(&pod, &why),
+                }
+            }
+            Item::Deed(Deed::Evict { pod, reason, by }) => self.evict(&pod, reason, &by).await,
+            Item::Status(target, write) => {
+                let _busy = Busy { effects: self, target: &target };
+                self.send_status(&target, write).await;
+            }
+            Item::Event(note) => self.publish(&note).await,
         }
     }
 
@@ -219,19 +235,6 @@ impl Effects {
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.key.namespace)
-    }
-
-    async fn bind_with_claims(
-        self: &Arc<Self>,
-        pod: &PodRef,
-        node: &Name,
-        claims: &[ClaimChoice],
-        created: Timestamp,
-    ) {
-        match self.bind_claims(node, claims).await {
-            Ok(()) => self.bind(pod, node, created).await,
-            Err(why) => self.refused(pod, &why),
-        }
     }
 
     async fn bind(self: &Arc<Self>, pod: &PodRef, node: &Name, created: Timestamp) {

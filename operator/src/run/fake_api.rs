@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     Hang,
     /// It is never answered, but what it asks for is done.
     Lost,
+    /// Whoever sends it panics.
+    Panic,
 }
 
 /// Whether a fault happens again.
@@ -75,6 +77,7 @@ enum Answer {
     Json(u16, Value),
     Watch(mpsc::UnboundedReceiver<Value>),
     Nothing,
+    Panic,
 }
 
 impl FakeApi {
@@ -175,9 +178,10 @@ impl FakeApi {
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
         };
         let answer = self.model().answer(sent);
+        assert!(!matches!(answer, Answer::Panic), "a panic for a test");
         let response = Response::builder();
         let response = match answer {
-            Answer::Nothing => std::future::pending().await,
+            Answer::Nothing | Answer::Panic => std::future::pending().await,
             Answer::Json(code, body) => response.status(code).body(Body::from(body.to_string())),
             Answer::Watch(events) => {
                 let lines = stream::unfold(events, async |mut events| {
@@ -199,6 +203,7 @@ impl Model {
         self.sent.push(sent.clone());
         match self.fault_for(&sent) {
             Some(Fault::Hang) => return Answer::Nothing,
+            Some(Fault::Panic) => return Answer::Panic,
             Some(Fault::Status(code)) => return failure(code, "injected", 0),
             Some(Fault::RetryAfter(code, seconds)) => return failure(code, "injected", seconds),
             Some(Fault::Lost) => {

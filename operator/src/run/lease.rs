@@ -16,12 +16,15 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::lock::{Lock, Periods};
-use super::metrics::{Metrics, Write, Written};
+use super::{
+    metrics::{Metrics, Write, Written},
+    supervisor::Supervisor,
+};
 use crate::args::RunArgs;
 
 /// Name of the lock.
@@ -36,8 +39,9 @@ const NO_ANSWER: &str = "no answer within the renew deadline";
 /// This replica's part in the election. Without leader election it always leads.
 pub(crate) struct Election {
     leads: watch::Sender<bool>,
-    elector: Option<JoinHandle<()>>,
     stop: CancellationToken,
+    /// Cancelled when the elector has returned; from the start if there is none.
+    returned: CancellationToken,
 }
 
 impl Election {
@@ -46,10 +50,14 @@ impl Election {
         client: &Client,
         identity: &str,
         metrics: &Arc<Metrics>,
+        tasks: &mut Supervisor,
     ) -> Self {
         let leads = watch::Sender::new(!args.leader_elect);
         let stop = CancellationToken::new();
-        let elector = args.leader_elect.then(|| {
+        let returned = CancellationToken::new();
+        if !args.leader_elect {
+            returned.cancel();
+        } else {
             let periods = Periods {
                 lease: args.lease_duration,
                 renew_deadline: args.renew_deadline,
@@ -58,9 +66,15 @@ impl Election {
             let lock = Lock::new(identity.to_owned(), periods);
             let elector =
                 Elector::new(client, args.lock_object_namespace.clone(), lock, Arc::clone(metrics));
-            tokio::spawn(elector.run(leads.clone(), stop.clone()))
-        });
-        Self { leads, elector, stop }
+            let (run, returned) = (elector.run(leads.clone(), stop.clone()), returned.clone());
+            // Required: what a new elector would find is a lease that this process holds and whose
+            // renewals nobody counted. A new process is a new candidate.
+            tasks.spawn_required("leader-election", async move {
+                let _returned = returned.drop_guard();
+                run.await;
+            });
+        }
+        Self { leads, stop, returned }
     }
 
     /// Whether this replica leads, now and later.
@@ -71,9 +85,7 @@ impl Election {
     /// Releases the lock.
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        if let Some(elector) = self.elector
-            && tokio::time::timeout(RELEASE_DEADLINE, elector).await.is_err()
-        {
+        if tokio::time::timeout(RELEASE_DEADLINE, self.returned.cancelled()).await.is_err() {
             warn!("could not release the lease in time; it expires by itself");
         }
     }
@@ -95,11 +107,12 @@ impl Elector {
     /// Takes the lock when it may and keeps it, and sends whether it is held to `leads`. When
     /// `stop` is cancelled, releases the lock and returns.
     async fn run(mut self, leads: watch::Sender<bool>, stop: CancellationToken) {
+        let leads = Leadership(leads);
         while stop.run_until_cancelled(self.acquire()).await.is_some() {
             info!(identity = self.lock.identity(), "became leader");
-            leads.send_replace(true);
+            leads.0.send_replace(true);
             let lost = stop.run_until_cancelled(self.renew()).await;
-            leads.send_replace(false);
+            leads.0.send_replace(false);
             self.lock.lost();
             match lost {
                 Some(why) => warn!(why, "lost the lease, no longer scheduling"),
@@ -199,10 +212,20 @@ impl Elector {
     }
 }
 
+/// Whether this replica leads; not any more when the elector is gone, however it ended.
+struct Leadership(watch::Sender<bool>);
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::Method;
     use serde_json::{Value, json};
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::run::fake_api::{FakeApi, Fault};
@@ -382,5 +405,16 @@ mod tests {
         api.put(PATH, held_by("other", 1));
         candidate.stop().await;
         assert_eq!(holder(&api), "other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_elector_that_panics_leads_no_longer() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        candidate.until(true).await;
+        api.fail(Method::PUT, PATH, [Fault::Panic]);
+        let led = candidate.until(false).await;
+        assert!(led <= 2.1, "{led}");
+        assert!(candidate.task.await.is_err(), "which ends the process");
     }
 }

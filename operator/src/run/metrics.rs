@@ -66,6 +66,8 @@ labels! {
     Queue { queue: String }
     /// A resource of a queue.
     QueueResource { queue: String, resource: String }
+    /// A background task.
+    Task { task: &'static str }
     /// The groups of a queue that are in a phase.
     QueuePhase { queue: String, phase: &'static str }
 }
@@ -149,6 +151,7 @@ pub(crate) struct Metrics {
     pub(crate) leader: Gauge,
     pub(crate) config_valid: Gauge,
     pub(crate) config_reloads: Family<Ended, Counter>,
+    pub(crate) task_failures: Family<Task, Counter>,
 }
 
 impl Metrics {
@@ -187,6 +190,7 @@ impl Metrics {
             leader: Gauge::default(),
             config_valid: Gauge::default(),
             config_reloads: Family::default(),
+            task_failures: Family::default(),
         };
         metrics.register();
         metrics
@@ -229,6 +233,7 @@ impl Metrics {
             "leader", "Whether this replica decides: 1 if so", leader;
             "config_valid", "Whether the configuration file as it is now is in force: 1 if so", config_valid;
             "config_reloads", "Readings of the changed configuration file: done, refused", config_reloads;
+            "task_failures", "Background tasks that panicked or returned unexpectedly", task_failures;
         }
         let mut seconds = |name, help, metric: Histograms<_>| {
             registry.register_with_unit(name, help, Unit::Seconds, metric);
@@ -323,6 +328,7 @@ mod tests {
             leader: _,
             config_valid: _,
             config_reloads,
+            task_failures,
         } = &metrics;
         let queue = || "q".to_owned();
         let of = || QueueResource { queue: queue(), resource: "cpu".to_owned() };
@@ -339,6 +345,7 @@ mod tests {
         drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
         drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
         drop(watch_synced.get_or_create(&Kind { kind: "pods" }));
+        drop(task_failures.get_or_create(&Task { task: "http" }));
         for family in [unready_tasks, job_retries] {
             drop(family.get_or_create(&Job { job_id: "ns/g".to_owned() }));
         }

@@ -34,13 +34,13 @@ use kube_batch_api::{
 };
 use kube_batch_cache::store::{Change, Store};
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use super::{
     guard::Guarded,
     metrics::{Kind, Metrics},
     mirror::{Mirror, State},
+    supervisor::Supervisor,
 };
 
 /// How long until a kind that the server does not know is asked for again.
@@ -82,7 +82,7 @@ fn key(meta: &ObjectMeta) -> ObjectKey {
 /// A kind in the table of those that are watched.
 struct Watch {
     kind: &'static str,
-    open: fn(&Door, &Client, &mut JoinSet<()>),
+    open: fn(&Door, &Client, &mut Supervisor),
 }
 
 /// Where the objects of a kind are kept, under which key, and how they get there. Where a table
@@ -175,13 +175,12 @@ pub(crate) fn start(
     mirror: &Arc<Mirror>,
     metrics: &Arc<Metrics>,
     priority_class: bool,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
+    tasks: &mut Supervisor,
+) {
     let door = Door { mirror: Arc::clone(mirror), metrics: Arc::clone(metrics) };
     for watch in watches(priority_class) {
-        (watch.open)(&door, client, &mut tasks);
+        (watch.open)(&door, client, tasks);
     }
-    tasks
 }
 
 /// Where objects come in.
@@ -202,11 +201,14 @@ enum Anew {
 }
 
 impl Door {
-    fn open<K: Watched>(&self, client: &Client, tasks: &mut JoinSet<()>) {
-        tasks.spawn(self.clone().watch::<K>(client.clone()));
+    fn open<K: Watched>(&self, client: &Client, tasks: &mut Supervisor) {
+        let (door, client) = (self.clone(), client.clone());
+        // Restarted: it lists anew, as after any gap, and no cycle runs until it has.
+        tasks.spawn_restarted("watch", move || door.clone().watch::<K>(client.clone()));
     }
 
     async fn watch<K: Watched>(self, client: Client) {
+        let _stale = StaleOnDrop { mirror: Arc::clone(&self.mirror), kind: K::KIND };
         let mut strategy = InitialListStrategy::StreamingList;
         let mut is_absent = false;
         loop {
@@ -367,6 +369,18 @@ impl Door {
         }
         drop(state);
         self.mirror.set_synced(K::KIND);
+    }
+}
+
+/// What is known of a kind is stale when its watch is gone, however it ended.
+struct StaleOnDrop {
+    mirror: Arc<Mirror>,
+    kind: &'static str,
+}
+
+impl Drop for StaleOnDrop {
+    fn drop(&mut self) {
+        self.mirror.set_unsynced(self.kind);
     }
 }
 

@@ -70,6 +70,21 @@ pub(crate) enum Item {
     Event(Box<Note>),
 }
 
+impl Item {
+    /// The pod that a decision is about.
+    pub(crate) const fn decided_pod(&self) -> Option<&PodRef> {
+        match self {
+            Self::Deed(Deed::Bind { pod, .. } | Deed::Evict { pod, .. }) => Some(pod),
+            Self::Status(..) | Self::Event(_) => None,
+        }
+    }
+
+    /// Whether it is a binding whose claims are to be bound before it.
+    pub(crate) const fn waits_for_volumes(&self) -> bool {
+        matches!(self, Self::Deed(Deed::Bind { claims, .. }) if !claims.is_empty())
+    }
+}
+
 /// Writes that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {

@@ -1,14 +1,14 @@
 //! What follows an answer of the API server, for every kind of write and of answer.
 
 use http::Method;
-use kube_batch_api::decision::{Decision, EvictReason};
+use kube_batch_api::decision::{ClaimChoice, Decision, EvictReason};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::*;
 use crate::run::{
     fake_api::{FakeApi, Fault},
-    metrics::{WriteKind, Written},
+    metrics::{Task, WriteKind, Written},
 };
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
@@ -716,4 +716,27 @@ async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
     world.cache_claim(true);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.seen().requests, ["PATCH c"], "somebody else decides now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_write_and_its_decision_waits() {
+    let (plain, with_claim) = (bind_to("n"), bind_with(Some("v")));
+    for (decision, fails_at, task) in
+        [(plain, "/binding", "write"), (with_claim, VOLUME, "volumes")]
+    {
+        let world = World::with_claim(&json!(null));
+        let method = if task == "write" { Method::POST } else { Method::GET };
+        world.api.fail(method, fails_at, [Fault::Panic]);
+        let outcome = world.outcome(&decision).await;
+        assert_eq!(
+            (outcome.in_flight, &*outcome.events),
+            (true, &["FailedScheduling".to_owned()][..])
+        );
+        assert_eq!(world.metrics.task_failures.get_or_create(&Task { task }).get(), 1);
+        tokio::time::sleep(Duration::from_millis(1010)).await;
+        assert!(!world.seen().in_flight, "it may be decided again");
+        let n_before = world.seen().n_placed;
+        world.outcome(&bind_to("n")).await;
+        assert_eq!(world.seen().n_placed, n_before + 1, "the workers go on");
+    }
 }

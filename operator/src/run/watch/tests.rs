@@ -5,10 +5,12 @@ use std::time::Duration;
 use http::Method;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use super::*;
-use crate::run::fake_api::{FakeApi, Fault, Sent};
+use crate::run::{
+    fake_api::{FakeApi, Fault, Sent},
+    metrics::Task,
+};
 
 const NODES: &str = "/api/v1/nodes";
 
@@ -17,7 +19,7 @@ struct World {
     api: FakeApi,
     mirror: Arc<Mirror>,
     metrics: Arc<Metrics>,
-    task: Option<JoinHandle<()>>,
+    tasks: Supervisor,
 }
 
 fn node(name: &str, cpu: &str) -> Value {
@@ -32,10 +34,11 @@ impl World {
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mirror = Arc::new(Mirror::new(&[Node::KIND], Arc::clone(&metrics)));
+        let tasks = Supervisor::new(Arc::clone(&metrics));
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
         }
-        Self { api, mirror, metrics, task: None }
+        Self { api, mirror, metrics, tasks }
     }
 
     /// The same with a server that serves nodes, and a watch that has begun.
@@ -50,12 +53,11 @@ impl World {
 
     fn start(&mut self) {
         let door = Door { mirror: Arc::clone(&self.mirror), metrics: Arc::clone(&self.metrics) };
-        self.task = Some(tokio::spawn(door.watch::<Node>(self.api.client())));
+        door.open::<Node>(&self.api.client(), &mut self.tasks);
     }
 
     async fn wait(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds) + Duration::from_millis(50)).await;
-        assert!(self.task.as_ref().is_none_or(|task| !task.is_finished()));
     }
 
     fn nodes(&self) -> Vec<String> {
@@ -228,4 +230,20 @@ async fn an_object_that_cannot_be_read_is_skipped_and_counted() {
     world.wait(0).await;
     assert_eq!(world.nodes(), ["a", "b"], "what was known of it stays");
     assert_eq!(world.count(&world.metrics.malformed_objects), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_lists_again_and_nothing_is_decided_meanwhile() {
+    let world = World::watching().await;
+    world.api.fail(Method::GET, NODES, [Fault::Panic]);
+    world.api.end_watches(NODES);
+    world.wait(0).await;
+    assert!(!world.mirror.is_synced());
+    world.api.remove(&format!("{NODES}/a"));
+    world.wait(1).await;
+    assert!(world.mirror.is_synced());
+    assert_eq!(world.nodes(), ["b"]);
+    assert_eq!(world.requests(), ["stream", "resume", "stream"]);
+    let failures = world.metrics.task_failures.get_or_create(&Task { task: "watch" }).get();
+    assert_eq!(failures, 1);
 }
