@@ -1,7 +1,7 @@
 //! `kube-batch run`: the scheduler of a cluster.
 //!
-//! Watches fill the mirror, cycles read it and decide, effects send what was decided and answer to
-//! the mirror. Each of these is a task of its own; the only thing they share is the mirror.
+//! Watches fill the cache, cycles read it and decide, effects send what was decided and answer to
+//! the cache. Each of these is a task of its own; the only thing they share is the cache.
 
 mod conf_file;
 mod connect;
@@ -16,8 +16,8 @@ mod http;
 mod lease;
 mod logging;
 mod metrics;
-mod mirror;
 mod outcome;
+mod scheduler_cache;
 mod supervisor;
 mod throttle;
 mod watch;
@@ -40,8 +40,8 @@ use tracing::{info, warn};
 
 use self::{
     conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
-    http::Answers, lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
-    supervisor::Supervisor,
+    http::Answers, lease::Election, metrics::Metrics, outcome::Outbox,
+    scheduler_cache::SchedulerCache, supervisor::Supervisor,
 };
 use crate::{
     Ending,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
 /// What the parts of the process share.
 struct Shared {
     metrics: Arc<Metrics>,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     health: Arc<Health>,
     effects: Arc<Effects>,
     /// Who this process is, in the lease, in events and in transition ids.
@@ -93,7 +93,7 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     let Clients { steady, writes } = Clients::new(args).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
     let shared = Shared::new(args, writes.clone(), metrics);
-    watch::start(&steady, &shared.mirror, &shared.metrics, args.priority_class, &mut tasks);
+    watch::start(&steady, &shared.cache, &shared.metrics, args.priority_class, &mut tasks);
     if let Some(listener) = listener {
         start_http(args, &shared, listener, &mut tasks);
     }
@@ -115,12 +115,12 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
 impl Shared {
     fn new(args: &RunArgs, writes: Client, metrics: Arc<Metrics>) -> Self {
         let identity = identity();
-        let mirror =
-            Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
+        let cache =
+            Arc::new(SchedulerCache::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
         let reporter =
             Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
-        let effects = Effects::new(writes, reporter, Arc::clone(&mirror), Arc::clone(&metrics));
-        Self { metrics, mirror, health: Arc::default(), effects, identity }
+        let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        Self { metrics, cache, health: Arc::default(), effects, identity }
     }
 
     fn scheduler(
@@ -131,12 +131,12 @@ impl Shared {
     ) -> Scheduler {
         Scheduler {
             outbox: Outbox::new(
-                Arc::clone(&self.mirror),
+                Arc::clone(&self.cache),
                 Arc::clone(&self.effects),
                 Arc::clone(&self.metrics),
                 self.identity.clone(),
             ),
-            mirror: Arc::clone(&self.mirror),
+            cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
             health: Arc::clone(&self.health),
             options: snapshot_options(args),
@@ -150,7 +150,7 @@ impl Shared {
 fn start_http(args: &RunArgs, shared: &Shared, listener: TcpListener, tasks: &mut Supervisor) {
     let answers = Answers {
         metrics: Arc::clone(&shared.metrics),
-        mirror: Arc::clone(&shared.mirror),
+        cache: Arc::clone(&shared.cache),
         health: Arc::clone(&shared.health),
         debug: args.debug_snapshot,
     };
@@ -196,11 +196,11 @@ fn start_default_queue(
     tasks: &mut Supervisor,
 ) {
     let (name, leads) = (args.default_queue.clone(), election.leads());
-    let (mirror, metrics) = (Arc::clone(&shared.mirror), Arc::clone(&shared.metrics));
+    let (cache, metrics) = (Arc::clone(&shared.cache), Arc::clone(&shared.metrics));
     // It returns when the queue exists; restarted if it panics before that.
     tasks.spawn_until_done("default-queue", move || {
-        let (mirror, metrics) = (Arc::clone(&mirror), Arc::clone(&metrics));
-        default_queue::provide(client.clone(), name.clone(), mirror, metrics, leads.clone())
+        let (cache, metrics) = (Arc::clone(&cache), Arc::clone(&metrics));
+        default_queue::provide(client.clone(), name.clone(), cache, metrics, leads.clone())
     });
 }
 
@@ -303,25 +303,25 @@ mod tests {
         leads: channel::Receiver<bool>,
     ) -> (Scheduler, Arc<Effects>, Supervisor) {
         let metrics = Arc::new(Metrics::new());
-        let mirror = Arc::new(Mirror::new(&["nodes"], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(&["nodes"], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let client = FakeApi::default().client();
-        let effects = Effects::new(client, reporter, Arc::clone(&mirror), Arc::clone(&metrics));
+        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
         let shared = Shared {
             metrics: Arc::clone(&metrics),
-            mirror,
+            cache,
             health: Arc::default(),
             effects: Arc::clone(&effects),
             identity: "me".to_owned(),
         };
         let scheduler = Scheduler {
             outbox: Outbox::new(
-                Arc::clone(&shared.mirror),
+                Arc::clone(&shared.cache),
                 Arc::clone(&effects),
                 Arc::clone(&metrics),
                 "me".to_owned(),
             ),
-            mirror: shared.mirror,
+            cache: shared.cache,
             metrics: Arc::clone(&metrics),
             health: shared.health,
             options: SnapshotOptions {

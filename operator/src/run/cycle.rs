@@ -30,8 +30,8 @@ use tracing::{debug, error, info, warn};
 use super::{
     health::Health,
     metrics::{self, Ended, Kind, Metrics, Phase},
-    mirror::Mirror,
     outcome::Outbox,
+    scheduler_cache::SchedulerCache,
 };
 
 /// A decision without an answer is given up after so long: longer than calls are sent again and a
@@ -56,7 +56,7 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Runs cycles while this replica leads.
 pub(crate) struct Scheduler {
-    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) options: SnapshotOptions,
@@ -117,7 +117,7 @@ impl Scheduler {
                 }
             }
             if swept.elapsed() > SWEEP_PERIOD {
-                self.mirror.lock().store.sweep();
+                self.cache.lock().store.sweep();
                 swept = Instant::now();
             }
             let rest = (took * REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
@@ -138,27 +138,27 @@ impl Scheduler {
                     // The elector is gone, and the process is about to end.
                     std::future::pending::<()>().await;
                 }
-                self.mirror.lock().assumed = Assumed::default();
+                self.cache.lock().assumed = Assumed::default();
                 self.outbox.forget();
-                self.mirror.wake();
+                self.cache.wake();
                 continue;
             }
-            if self.mirror.is_synced() && self.is_due(seen) {
+            if self.cache.is_synced() && self.is_due(seen) {
                 return;
             }
             let rested = seen.map(|seen| seen.at + self.tell_rest());
             let pause = pause(Instant::now(), self.period, self.outbox.due(), rested);
             tokio::select! {
-                () = self.mirror.changed() => {}
+                () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-                Ok(()) = self.conf.changed() => self.mirror.wake(),
+                Ok(()) = self.conf.changed() => self.cache.wake(),
                 Ok(()) = self.leads.changed() => {}
             }
         }
     }
 
     fn is_due(&self, seen: Option<Seen>) -> bool {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         let n_expired = state.settle(Timestamp::now(), ANSWER_DEADLINE, &self.metrics);
         if n_expired > 0 {
             warn!(n_expired, "decisions were given up, as no answer came");
@@ -177,12 +177,12 @@ impl Scheduler {
 
     /// Runs one cycle on a thread of its own.
     async fn decide(&self) -> Result<Done, tokio::task::JoinError> {
-        let (mirror, metrics) = (Arc::clone(&self.mirror), Arc::clone(&self.metrics));
+        let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
         let (options, conf) = (self.options.clone(), Arc::clone(&self.conf.borrow()));
         tokio::task::spawn_blocking(move || {
             let started = Instant::now();
             let (snapshot, version) = {
-                let mut state = mirror.lock();
+                let mut state = cache.lock();
                 state.has_confirmed = false;
                 (fold::snapshot(&state.store, &state.assumed, &options), state.version)
             };

@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use super::{
     effects::call::{Refusal, call},
     metrics::{Metrics, Write},
-    mirror::Mirror,
+    scheduler_cache::SchedulerCache,
 };
 
 /// How often it is looked at until all lists are complete.
@@ -38,7 +38,7 @@ const PATIENT_PERIOD: Duration = Duration::from_secs(30);
 pub(crate) async fn provide(
     client: Client,
     name: String,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     mut leads: watch::Receiver<bool>,
 ) {
@@ -46,11 +46,11 @@ pub(crate) async fn provide(
         if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
             return;
         }
-        if !mirror.is_synced() {
+        if !cache.is_synced() {
             tokio::time::sleep(PERIOD).await;
             continue;
         }
-        if mirror.lock().store.queue(&Name::from(&*name)).is_some() {
+        if cache.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
         match make(&client, &name, &metrics).await {

@@ -1,6 +1,6 @@
 //! Decisions and reports into API calls.
 //!
-//! Workers take what is queued, bindings first, and answer to the mirror: what the API server says
+//! Workers take what is queued, bindings first, and answer to the cache: what the API server says
 //! of an object is what the scheduler believes. The next cycle does not wait for any of it.
 
 pub(crate) mod call;
@@ -49,7 +49,7 @@ use self::{
 };
 use super::{
     metrics::{Ended, Metrics, Write},
-    mirror::Mirror,
+    scheduler_cache::SchedulerCache,
     supervisor::{Panicked, contain},
 };
 
@@ -68,7 +68,7 @@ const FIELD_MANAGER: &str = "kube-batch";
 pub(crate) struct Effects {
     client: Client,
     reporter: Reporter,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     queue: Mutex<Queue>,
     /// One permit for each item that waits.
@@ -83,13 +83,13 @@ impl Effects {
     pub(crate) fn new(
         client: Client,
         reporter: Reporter,
-        mirror: Arc<Mirror>,
+        cache: Arc<SchedulerCache>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         Arc::new(Self {
             client,
             reporter,
-            mirror,
+            cache,
             metrics,
             queue: Mutex::default(),
             items: Semaphore::new(0),
@@ -266,10 +266,10 @@ impl Effects {
             }
         };
         if !bound {
-            self.mirror.give_up(pod);
+            self.cache.drop_decision(pod);
             return;
         }
-        self.mirror.bound(pod);
+        self.cache.record_binding(pod);
         self.forgive(pod);
         self.metrics.pods_placed.inc();
         self.metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
@@ -317,7 +317,7 @@ impl Effects {
             Err(refusal) => {
                 debug!(%pod.key, why = %refusal, "not evicted");
                 self.look_again(pod).await;
-                self.mirror.give_up(pod);
+                self.cache.drop_decision(pod);
             }
         }
     }
@@ -334,11 +334,11 @@ impl Effects {
                 node
             }
             Ok(Ok(None)) => {
-                let mut state = self.mirror.lock();
+                let mut state = self.cache.lock();
                 let known = state.store.pods.get(&pod.key);
                 if known.is_some_and(|facts| facts.uid == pod.uid) {
                     state.store.pods.delete(&pod.key);
-                    self.mirror.note(&mut state, Change::Facts);
+                    self.cache.record_change(&mut state, Change::Facts);
                 }
                 None
             }
@@ -353,9 +353,9 @@ impl Effects {
             &mut kube_batch_cache::store::Store,
         ) -> Result<Change, kube_batch_api::facts::FactError>,
     ) {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         if let Ok(change) = apply(&mut state.store) {
-            self.mirror.note(&mut state, change);
+            self.cache.record_change(&mut state, change);
         }
     }
 
@@ -381,7 +381,7 @@ impl Effects {
         let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
             tokio::time::sleep(penalty).await;
-            if !effects.mirror.give_up(&pod) {
+            if !effects.cache.drop_decision(&pod) {
                 effects.forgive(&pod);
             }
         });
@@ -395,7 +395,7 @@ impl Effects {
     async fn send_status(&self, target: &Target, write: StatusWrite) {
         // Why a pod waited is not to be written over its binding.
         if let Target::Pod(pod) = target
-            && self.mirror.lock().waiting(pod).is_none()
+            && self.cache.lock().waiting(pod).is_none()
         {
             return;
         }
@@ -489,7 +489,7 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         // What was wanted meanwhile is to be looked at again.
         if self.effects.with_queue(|queue| queue.answered(self.target)) {
-            self.effects.mirror.wake();
+            self.effects.cache.wake();
         }
     }
 }

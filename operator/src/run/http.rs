@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube_batch_cache::dump;
 use tokio::net::TcpListener;
 
-use super::{health::Health, metrics::Metrics, mirror::Mirror};
+use super::{health::Health, metrics::Metrics, scheduler_cache::SchedulerCache};
 
 /// OpenMetrics' media type.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,7 +23,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 #[derive(Clone)]
 pub(crate) struct Answers {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) health: Arc<Health>,
     /// Whether `/debug/snapshot` is served.
     pub(crate) debug: bool,
@@ -85,7 +85,7 @@ async fn healthz(State(answers): State<Answers>) -> Response {
 }
 
 async fn readyz(State(answers): State<Answers>) -> Response {
-    let unsynced = answers.mirror.unsynced();
+    let unsynced = answers.cache.unsynced();
     if unsynced.is_empty() {
         return "ok\n".into_response();
     }
@@ -101,7 +101,7 @@ async fn readyz(State(answers): State<Answers>) -> Response {
 async fn snapshot(State(answers): State<Answers>) -> Response {
     let written = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
-        let state = answers.mirror.lock();
+        let state = answers.cache.lock();
         dump::write(&state.store, &state.assumed, Timestamp::now(), &mut bytes).map(|()| bytes)
     });
     match written.await {

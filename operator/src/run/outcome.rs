@@ -31,7 +31,7 @@ use super::{
         queue::{Deed, Target},
     },
     metrics::{Ended, Job, Metrics, Queue, QueuePhase, QueueResource},
-    mirror::{Mirror, State},
+    scheduler_cache::{CacheState, SchedulerCache},
     throttle::{Throttle, Weight},
 };
 
@@ -40,7 +40,7 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// Makes writes of cycles.
 pub(crate) struct Outbox {
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     effects: Arc<Effects>,
     metrics: Arc<Metrics>,
     /// Names this process in transition ids.
@@ -59,13 +59,13 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn new(
-        mirror: Arc<Mirror>,
+        cache: Arc<SchedulerCache>,
         effects: Arc<Effects>,
         metrics: Arc<Metrics>,
         instance: String,
     ) -> Self {
         Self {
-            mirror,
+            cache,
             effects,
             metrics,
             instance,
@@ -117,7 +117,7 @@ impl Outbox {
     /// Notes each decision before it is sent.
     fn decisions(&self, decisions: &[Decision]) {
         let mut deeds = Vec::with_capacity(decisions.len());
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         let now = Timestamp::now();
         let mut takers = BTreeSet::new();
         let mut n_victims = 0;
@@ -149,7 +149,7 @@ impl Outbox {
         }
     }
 
-    fn tell_of_eviction(&self, state: &State, decision: &Decision) {
+    fn tell_of_eviction(&self, state: &CacheState, decision: &Decision) {
         let Decision::Evict { pod, node, reason, by } = decision else { return };
         let text = format!("{reason} on {node} for {by}");
         self.effects.tell(Note::normal(pod_reference(pod), "Preempted", "Preempting", text));
@@ -172,7 +172,7 @@ impl Outbox {
         for ignored in ignored.iter().filter(|one| !self.ignored.contains(&one.to_string())) {
             let text = ignored.to_string();
             warn!(object = text, "two objects of one name");
-            let state = self.mirror.lock();
+            let state = self.cache.lock();
             let older = ApiVersion::V1Alpha1;
             let regarding = match ignored {
                 Ignored::DuplicateGroup(key) => {
@@ -239,8 +239,8 @@ impl Outbox {
     // Parity: see docs/parity.md#e3.
     fn pod_status(&mut self, cycle: &Cycle, now: Instant) {
         let mut writes: BTreeMap<PodRef, PodWrite<'_>> = BTreeMap::new();
-        let mirror = Arc::clone(&self.mirror);
-        let state = mirror.lock();
+        let cache = Arc::clone(&self.cache);
+        let state = cache.lock();
         for decision in &cycle.decisions {
             let (pod, node) = match decision {
                 Decision::Nominate { pod, node } => (pod, Some(node)),

@@ -39,7 +39,7 @@ use tracing::{debug, info, warn};
 use super::{
     guard::Guarded,
     metrics::{Kind, Metrics},
-    mirror::{Mirror, State},
+    scheduler_cache::{CacheState, SchedulerCache},
     supervisor::Supervisor,
 };
 
@@ -63,7 +63,7 @@ trait Watched:
     const KIND: &'static str;
 
     fn key(meta: &ObjectMeta) -> Self::Key;
-    fn apply(&self, state: &mut State) -> Result<Change, FactError>;
+    fn apply(&self, state: &mut CacheState) -> Result<Change, FactError>;
     fn forget(store: &mut Store, key: &Self::Key) -> bool;
     fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool;
 }
@@ -98,7 +98,7 @@ macro_rules! watched {
             fn key(meta: &ObjectMeta) -> Self::Key {
                 $key(meta)
             }
-            fn apply(&self, $state: &mut State) -> Result<Change, FactError> {
+            fn apply(&self, $state: &mut CacheState) -> Result<Change, FactError> {
                 let $object = self;
                 $apply
             }
@@ -172,12 +172,12 @@ pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
 /// Starts a watch for each kind.
 pub(crate) fn start(
     client: &Client,
-    mirror: &Arc<Mirror>,
+    cache: &Arc<SchedulerCache>,
     metrics: &Arc<Metrics>,
     priority_class: bool,
     tasks: &mut Supervisor,
 ) {
-    let door = Door { mirror: Arc::clone(mirror), metrics: Arc::clone(metrics) };
+    let door = Door { cache: Arc::clone(cache), metrics: Arc::clone(metrics) };
     for watch in watches(priority_class) {
         (watch.open)(&door, client, tasks);
     }
@@ -186,7 +186,7 @@ pub(crate) fn start(
 /// Where objects come in.
 #[derive(Clone)]
 struct Door {
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
 }
 
@@ -208,7 +208,7 @@ impl Door {
     }
 
     async fn watch<K: Watched>(self, client: Client) {
-        let _stale = StaleOnDrop { mirror: Arc::clone(&self.mirror), kind: K::KIND };
+        let _stale = StaleOnDrop { cache: Arc::clone(&self.cache), kind: K::KIND };
         let mut strategy = InitialListStrategy::StreamingList;
         let mut is_absent = false;
         loop {
@@ -248,7 +248,7 @@ impl Door {
             match event {
                 Ok(Event::Init) => {
                     listed.clear();
-                    self.mirror.set_unsynced(K::KIND);
+                    self.cache.set_unsynced(K::KIND);
                 }
                 Ok(Event::InitApply(object)) => {
                     self.metrics.watch_events.get_or_create(&kind).inc();
@@ -307,7 +307,7 @@ impl Door {
             }
             Some(410) => {
                 debug!(kind = K::KIND, "the watch is too old, listing again");
-                self.mirror.set_unsynced(K::KIND);
+                self.cache.set_unsynced(K::KIND);
                 // `kube` lists again by itself where the stream says so, not where its start does.
                 let is_refused = matches!(error, Error::WatchStartFailed(_));
                 return is_refused.then_some(Anew::Expired);
@@ -324,24 +324,24 @@ impl Door {
                     reason = status,
                     "not allowed to watch: give the role of deploy/ to this service account"
                 );
-                self.mirror.set_obstacle(K::KIND, status);
+                self.cache.set_list_error(K::KIND, status);
                 return None;
             }
             Some(_) | None => {}
         }
         let cause = api_status.map_or_else(|| cause(error), |status| status.message.clone());
         warn!(kind = K::KIND, error = cause, "cannot watch, trying again");
-        self.mirror.set_obstacle(K::KIND, cause);
+        self.cache.set_list_error(K::KIND, cause);
         None
     }
 
     fn apply<K: Watched>(&self, object: &Guarded<K>) {
         let read = match &object.0 {
             Ok(object) => {
-                let mut state = self.mirror.lock();
+                let mut state = self.cache.lock();
                 object
                     .apply(&mut state)
-                    .map(|change| self.mirror.note(&mut state, change))
+                    .map(|change| self.cache.record_change(&mut state, change))
                     .map_err(|error| error.to_string())
             }
             Err(broken) => {
@@ -356,31 +356,31 @@ impl Door {
     }
 
     fn forget<K: Watched>(&self, meta: &ObjectMeta) {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         if K::forget(&mut state.store, &K::key(meta)) {
-            self.mirror.note(&mut state, Change::Facts);
+            self.cache.record_change(&mut state, Change::Facts);
         }
     }
 
     fn end_of_list<K: Watched>(&self, listed: &BTreeSet<K::Key>) {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         if K::retain(&mut state.store, listed) {
-            self.mirror.note(&mut state, Change::Facts);
+            self.cache.record_change(&mut state, Change::Facts);
         }
         drop(state);
-        self.mirror.set_synced(K::KIND);
+        self.cache.set_synced(K::KIND);
     }
 }
 
 /// What is known of a kind is stale when its watch is gone, however it ended.
 struct StaleOnDrop {
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     kind: &'static str,
 }
 
 impl Drop for StaleOnDrop {
     fn drop(&mut self) {
-        self.mirror.set_unsynced(self.kind);
+        self.cache.set_unsynced(self.kind);
     }
 }
 

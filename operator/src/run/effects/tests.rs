@@ -17,7 +17,7 @@ const GROUP: &str = "/apis/scheduling.sigs.dev/v1alpha2/namespaces/ns/podgroups/
 /// The scheduler's writing side, a server for it, and a pod that both know.
 struct World {
     api: FakeApi,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     effects: Arc<Effects>,
     stop: CancellationToken,
@@ -64,13 +64,13 @@ fn evict() -> Decision {
 impl World {
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let mirror = Arc::new(Mirror::new(&[], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let effects =
-            Effects::new(api.client(), reporter, Arc::clone(&mirror), Arc::clone(&metrics));
+            Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));
         let stop = CancellationToken::new();
         let workers = effects.start(2, &stop);
-        let world = Self { api, mirror, metrics, effects, stop, _workers: workers };
+        let world = Self { api, cache, metrics, effects, stop, _workers: workers };
         world.stores(POD, &pod("u", None));
         world
     }
@@ -86,12 +86,12 @@ impl World {
     fn stores(&self, path: &str, pod: &Value) {
         self.api.put(path, pod.clone());
         let pod = serde_json::from_value(pod.clone()).expect("a pod");
-        self.mirror.lock().store.apply_pod(&pod).expect("facts");
+        self.cache.lock().store.apply_pod(&pod).expect("facts");
     }
 
     /// Records a decision and sends it.
     fn decide(&self, decision: &Decision) {
-        self.mirror.lock().assumed.note(decision, Timestamp::now());
+        self.cache.lock().assumed.note(decision, Timestamp::now());
         let created = Timestamp::now();
         self.effects.carry_out(match decision.clone() {
             Decision::Bind { pod, node, claims } => Deed::Bind { pod, node, claims, created },
@@ -113,7 +113,7 @@ impl World {
     }
 
     fn seen(&self) -> Seen {
-        let state = self.mirror.lock();
+        let state = self.cache.lock();
         let facts = state.store.pods.get(&pod_ref().key);
         let sent = self.api.sent();
         let (events, requests): (Vec<_>, Vec<_>) =
@@ -210,7 +210,7 @@ async fn a_pod_that_was_replaced_is_not_taken_for_the_old_one() {
         world.api.put(POD, pod("another", node));
         let expected = seen(&["POST binding", "GET a"], &[], node);
         assert_eq!(world.outcome(&bind_to("n")).await, expected);
-        let facts = world.mirror.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
+        let facts = world.cache.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
         assert_eq!(&*facts.expect("the new pod").uid, "another");
     }
 }
@@ -234,12 +234,12 @@ async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
             assert!(outcome.in_flight, "{code}: it is not decided again at once");
             assert_eq!(outcome.requests, vec!["POST binding"; n_sent], "{code}");
             assert_eq!(outcome.events, vec!["FailedScheduling"; n_sent], "{code}");
-            let version = world.mirror.lock().version;
+            let version = world.cache.lock().version;
             tokio::time::sleep(Duration::from_millis(back_off * 1000 - 10)).await;
             assert!(world.seen().in_flight, "{code}: {back_off} s are not over");
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert!(!world.seen().in_flight, "{code}: {back_off} s are over");
-            assert!(world.mirror.lock().version > version, "a cycle is woken");
+            assert!(world.cache.lock().version > version, "a cycle is woken");
         }
         let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
         assert_eq!(*note, "cannot bind to n: injected");
@@ -280,7 +280,7 @@ async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
     world.outcome(&bind_to("n")).await;
-    world.mirror.lock().store.pods.delete(&pod_ref().key);
+    world.cache.lock().store.pods.delete(&pod_ref().key);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(world.effects.refusals.lock().expect("no panic").is_empty());
 }
@@ -441,7 +441,7 @@ async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     assert_eq!(seen.requests, ["PATCH status"]);
     assert_eq!(seen.events, ["Unschedulable"]);
     assert_eq!(world.api.sent_to(&Method::PATCH, "/status")[0].body, patch);
-    let state = world.mirror.lock();
+    let state = world.cache.lock();
     let group = state.store.group(&ObjectKey::new("ns", "g")).expect("the group");
     assert_eq!(group.status.phase, "Running");
     drop(state);
@@ -492,10 +492,10 @@ async fn a_cycle_that_wanted_to_write_meanwhile_is_woken() {
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
     world.effects.write_status(target.clone(), json!({"status": {}}), None);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = world.mirror.lock().version;
+    let before = world.cache.lock().version;
     assert!(world.effects.is_writing(&target));
     world.settle().await;
-    assert!(world.mirror.lock().version > before);
+    assert!(world.cache.lock().version > before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,10 +506,10 @@ async fn the_status_of_a_pod_that_no_longer_waits_is_not_written() {
     world.effects.write_status(target.clone(), patch.clone(), None);
     world.settle().await;
     assert_eq!(world.seen().requests, ["PATCH status"]);
-    let facts = world.mirror.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
+    let facts = world.cache.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
     assert_eq!(facts.expect("the pod").nominated_node.as_deref(), Some("n"));
 
-    world.mirror.lock().assumed.note(&bind_to("n"), Timestamp::now());
+    world.cache.lock().assumed.note(&bind_to("n"), Timestamp::now());
     world.effects.write_status(target.clone(), patch.clone(), Some(note()));
     world.settle().await;
     let world = World::with_running_pod();
@@ -596,7 +596,7 @@ impl World {
     /// The watch shows the claim.
     fn cache_claim(&self, is_bound: bool) {
         let claim = serde_json::from_value(claim(is_bound)).expect("a claim");
-        self.mirror.lock().store.apply_claim(&claim).expect("facts");
+        self.cache.lock().store.apply_claim(&claim).expect("facts");
     }
 }
 
@@ -686,7 +686,7 @@ async fn a_claim_that_rejects_the_node_or_is_unknown_is_reported() {
     let world = World::with_claim(&json!(null));
     world.api.fail(Method::PATCH, CLAIM, [Fault::Status(403)]);
     world.outcome(&bind_with(None)).await;
-    world.mirror.lock().store.claims.delete(&ObjectKey::new("ns", "c"));
+    world.cache.lock().store.claims.delete(&ObjectKey::new("ns", "c"));
     world.outcome(&bind_with(Some("v"))).await;
     let events = world.api.sent_to(&Method::POST, "/events");
     let notes: Vec<&Value> = events.iter().map(|sent| &sent.body["note"]).collect();

@@ -58,7 +58,7 @@ impl Effects {
     }
 
     fn is_bound(&self, claim: &ObjectKey) -> bool {
-        let state = self.mirror.lock();
+        let state = self.cache.lock();
         let facts = state.store.claims.get(claim);
         facts.is_some_and(|facts| facts.bind_completed && facts.volume.is_some())
     }
@@ -66,7 +66,7 @@ impl Effects {
     /// Makes a volume that of a claim, unless it is somebody's already.
     async fn reserve(&self, volume: &Name, claim: &ObjectKey) -> Result<(), String> {
         let uid = {
-            let state = self.mirror.lock();
+            let state = self.cache.lock();
             let facts = state.store.claims.get(claim).ok_or("it does not exist")?;
             facts.uid.to_string()
         };

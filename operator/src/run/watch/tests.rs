@@ -17,7 +17,7 @@ const NODES: &str = "/api/v1/nodes";
 /// A watch of nodes that runs.
 struct World {
     api: FakeApi,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     tasks: Supervisor,
 }
@@ -33,12 +33,12 @@ impl World {
     /// A server with nodes `a` and `b`, and a watch that has not begun.
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let mirror = Arc::new(Mirror::new(&[Node::KIND], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(&[Node::KIND], Arc::clone(&metrics)));
         let tasks = Supervisor::new(Arc::clone(&metrics));
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
         }
-        Self { api, mirror, metrics, tasks }
+        Self { api, cache, metrics, tasks }
     }
 
     /// The same with a server that serves nodes, and a watch that has begun.
@@ -52,7 +52,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        let door = Door { mirror: Arc::clone(&self.mirror), metrics: Arc::clone(&self.metrics) };
+        let door = Door { cache: Arc::clone(&self.cache), metrics: Arc::clone(&self.metrics) };
         door.open::<Node>(&self.api.client(), &mut self.tasks);
     }
 
@@ -61,12 +61,12 @@ impl World {
     }
 
     fn nodes(&self) -> Vec<String> {
-        let state = self.mirror.lock();
+        let state = self.cache.lock();
         state.store.nodes.iter().map(|(name, _)| name.to_string()).collect()
     }
 
     fn obstacle(&self) -> Option<String> {
-        self.mirror.unsynced().remove(Node::KIND).flatten()
+        self.cache.unsynced().remove(Node::KIND).flatten()
     }
 
     fn count(&self, family: &Family<Kind, Counter>) -> u64 {
@@ -87,9 +87,9 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn objects_that_change_change_the_cache() {
     let world = World::watching().await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     assert_eq!(world.requests(), ["stream"]);
-    let version = || world.mirror.lock().version;
+    let version = || world.cache.lock().version;
     let before = version();
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
     world.api.remove(&format!("{NODES}/a"));
@@ -111,7 +111,7 @@ async fn a_server_that_does_not_stream_lists_is_paged_through() {
         world.api.fail_always(Method::GET, "sendInitialEvents", Fault::Status(code));
         world.start();
         world.wait(0).await;
-        assert!(world.mirror.is_synced());
+        assert!(world.cache.is_synced());
         assert_eq!(world.nodes(), ["a", "b"]);
         assert_eq!(world.requests(), ["stream", "page", "resume"]);
     }
@@ -122,13 +122,13 @@ async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     let mut world = World::new();
     world.start();
     world.wait(0).await;
-    assert!(world.mirror.is_synced(), "there is nothing to wait for");
+    assert!(world.cache.is_synced(), "there is nothing to wait for");
     assert!(world.nodes().is_empty());
     world.wait(20).await;
     world.api.serve(NODES);
     world.wait(5).await;
     assert_eq!(world.nodes(), ["a", "b"]);
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn a_list_removes_what_is_gone() {
     world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
     world.wait(30).await;
     assert_eq!(world.nodes(), ["b"]);
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,9 +154,9 @@ async fn an_expired_watch_lists_again_and_nothing_is_decided_meanwhile() {
     world.api.fail(Method::GET, NODES, [Fault::Status(500)]);
     world.api.send_event(NODES, &json!({"type": "ERROR", "object": status}));
     world.wait(0).await;
-    assert!(!world.mirror.is_synced(), "other kinds may know more than this one");
+    assert!(!world.cache.is_synced(), "other kinds may know more than this one");
     world.wait(5).await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     assert_eq!(world.requests(), ["stream", "stream", "stream"]);
 }
 
@@ -166,9 +166,9 @@ async fn a_watch_that_cannot_be_resumed_lists_again() {
     world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
     world.api.end_watches(NODES);
     world.wait(0).await;
-    assert!(!world.mirror.is_synced());
+    assert!(!world.cache.is_synced());
     world.wait(2).await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     assert_eq!(world.requests(), ["stream", "resume", "stream"]);
 }
 
@@ -178,7 +178,7 @@ async fn a_watch_that_ends_is_resumed_and_stays_synced() {
     world.api.end_watches(NODES);
     world.wait(1).await;
     assert_eq!(world.requests(), ["stream", "resume"]);
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
     world.wait(0).await;
     assert_eq!(world.nodes(), ["a", "b", "c"]);
@@ -192,12 +192,12 @@ async fn what_is_missing_is_why_a_kind_is_not_listed() {
         world.api.fail_always(Method::GET, NODES, Fault::Status(code));
         world.start();
         world.wait(0).await;
-        assert!(!world.mirror.is_synced());
+        assert!(!world.cache.is_synced());
         assert_eq!(world.obstacle().as_deref(), Some("injected"), "{code}");
         assert!(world.count(&world.metrics.watch_failures) >= 1);
         world.api.recover();
         world.wait(15).await;
-        assert!(world.mirror.is_synced(), "{code}");
+        assert!(world.cache.is_synced(), "{code}");
     }
 }
 
@@ -208,9 +208,9 @@ async fn a_server_that_is_busy_is_no_obstacle() {
     world.api.fail(Method::GET, NODES, [Fault::Status(429)]);
     world.start();
     world.wait(0).await;
-    assert_eq!((world.mirror.is_synced(), world.obstacle()), (false, None));
+    assert_eq!((world.cache.is_synced(), world.obstacle()), (false, None));
     world.wait(15).await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn an_object_that_cannot_be_read_is_skipped_and_counted() {
     world.api.put(&format!("{NODES}/untyped"), untyped);
     world.start();
     world.wait(0).await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     assert_eq!(world.nodes(), ["a", "b"]);
     assert_eq!(world.count(&world.metrics.malformed_objects), 2);
     world.api.put(&format!("{NODES}/a"), node("a", "much"));
@@ -238,10 +238,10 @@ async fn a_watch_that_panics_lists_again_and_nothing_is_decided_meanwhile() {
     world.api.fail(Method::GET, NODES, [Fault::Panic]);
     world.api.end_watches(NODES);
     world.wait(0).await;
-    assert!(!world.mirror.is_synced());
+    assert!(!world.cache.is_synced());
     world.api.remove(&format!("{NODES}/a"));
     world.wait(1).await;
-    assert!(world.mirror.is_synced());
+    assert!(world.cache.is_synced());
     assert_eq!(world.nodes(), ["b"]);
     assert_eq!(world.requests(), ["stream", "resume", "stream"]);
     let failures = world.metrics.task_failures.get_or_create(&Task { task: "watch" }).get();
