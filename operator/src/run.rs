@@ -16,8 +16,8 @@ mod http;
 mod lease;
 mod logging;
 mod metrics;
-mod outcome;
 mod scheduler_cache;
+mod status_writer;
 mod supervisor;
 mod throttle;
 mod watch;
@@ -40,8 +40,8 @@ use tracing::{info, warn};
 
 use self::{
     conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
-    http::Answers, lease::Election, metrics::Metrics, outcome::Outbox,
-    scheduler_cache::SchedulerCache, supervisor::Supervisor,
+    http::Answers, lease::Election, metrics::Metrics, scheduler_cache::SchedulerCache,
+    status_writer::StatusWriter, supervisor::Supervisor,
 };
 use crate::{
     Ending,
@@ -130,7 +130,7 @@ impl Shared {
         leads: channel::Receiver<bool>,
     ) -> Scheduler {
         Scheduler {
-            outbox: Outbox::new(
+            status_writer: StatusWriter::new(
                 Arc::clone(&self.cache),
                 Arc::clone(&self.effects),
                 Arc::clone(&self.metrics),
@@ -315,7 +315,7 @@ mod tests {
             identity: "me".to_owned(),
         };
         let scheduler = Scheduler {
-            outbox: Outbox::new(
+            status_writer: StatusWriter::new(
                 Arc::clone(&shared.cache),
                 Arc::clone(&effects),
                 Arc::clone(&metrics),

@@ -30,8 +30,8 @@ use tracing::{debug, error, info, warn};
 use super::{
     health::Health,
     metrics::{self, Ended, Kind, Metrics, Phase},
-    outcome::Outbox,
     scheduler_cache::SchedulerCache,
+    status_writer::StatusWriter,
 };
 
 /// A decision without an answer is given up after so long: longer than calls are sent again and a
@@ -64,7 +64,7 @@ pub(crate) struct Scheduler {
     pub(crate) leads: watch::Receiver<bool>,
     /// A cycle is due after so long at the latest, if anything changed or waits.
     pub(crate) period: Duration,
-    pub(crate) outbox: Outbox,
+    pub(crate) status_writer: StatusWriter,
 }
 
 /// What the last cycle looked at.
@@ -139,7 +139,7 @@ impl Scheduler {
                     std::future::pending::<()>().await;
                 }
                 self.cache.lock().assumed = Assumed::default();
-                self.outbox.forget();
+                self.status_writer.forget();
                 self.cache.wake();
                 continue;
             }
@@ -147,7 +147,7 @@ impl Scheduler {
                 return;
             }
             let rested = seen.map(|seen| seen.at + self.tell_rest());
-            let pause = pause(Instant::now(), self.period, self.outbox.due(), rested);
+            let pause = pause(Instant::now(), self.period, self.status_writer.due(), rested);
             tokio::select! {
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -166,13 +166,13 @@ impl Scheduler {
             return true;
         }
         let Some(seen) = seen.filter(|seen| seen.version == state.version) else { return true };
-        let has_to_tell =
-            state.has_confirmed || self.outbox.due().is_some_and(|due| due <= Instant::now());
+        let has_to_tell = state.has_confirmed
+            || self.status_writer.due().is_some_and(|due| due <= Instant::now());
         has_to_tell && seen.at.elapsed() >= self.tell_rest()
     }
 
     fn tell_rest(&self) -> Duration {
-        if self.outbox.is_sending() { BUSY_TELL_REST } else { TELL_REST }
+        if self.status_writer.is_sending() { BUSY_TELL_REST } else { TELL_REST }
     }
 
     /// Runs one cycle on a thread of its own.
@@ -228,7 +228,7 @@ impl Scheduler {
         }
         let started = Instant::now();
         let n_decisions = done.cycle.decisions.len();
-        self.outbox.take(&done.cycle, &done.ignored);
+        self.status_writer.take(&done.cycle, &done.ignored);
         let dispatch = Phase { phase: "dispatch" };
         let took = started.elapsed();
         self.metrics.cycle_phases.get_or_create(&dispatch).observe(took.as_secs_f64());

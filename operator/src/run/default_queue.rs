@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
-    effects::call::{Refusal, call},
+    effects::call::{WriteError, call},
     metrics::{Metrics, Write},
     scheduler_cache::SchedulerCache,
 };
@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// The same, where the server does not know the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 /// The same, where it is not for now that the server does not take it.
-const PATIENT_PERIOD: Duration = Duration::from_secs(30);
+const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 
 /// Makes the queue once, when this replica leads and knows that there is none, of either API group.
 /// Whoever deletes it later wants it gone.
@@ -59,24 +59,24 @@ pub(crate) async fn provide(
                 return;
             }
             // Somebody else was faster, or an answer was lost.
-            Err(Refusal::Conflict(_)) => return,
-            Err(Refusal::Gone) => {
+            Err(WriteError::Conflict(_)) => return,
+            Err(WriteError::NotFound) => {
                 debug!("the server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
-            Err(Refusal::Failed(why)) => {
+            Err(WriteError::Unanswered(why)) => {
                 warn!(queue = name, why, "cannot make the default queue, trying again");
             }
-            Err(Refusal::Refused(why)) => {
+            Err(WriteError::Rejected(why)) => {
                 warn!(queue = name, why, "the server will not have the default queue");
-                tokio::time::sleep(PATIENT_PERIOD).await;
+                tokio::time::sleep(REJECTED_PERIOD).await;
             }
         }
     }
 }
 
 /// Makes the queue, of the first kind that the server knows.
-async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refusal> {
+async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), WriteError> {
     let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
     for resource in
         [ApiResource::erase::<v1alpha1::Queue>(&()), ApiResource::erase::<v1alpha2::Queue>(&())]
@@ -85,9 +85,9 @@ async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refu
         let queue = DynamicObject::new(name, &resource).data(data.clone());
         let params = PostParams::default();
         match call(metrics, Write::Queue, || queues.create(&params, &queue)).await {
-            Err(Refusal::Gone) => {}
+            Err(WriteError::NotFound) => {}
             made => return made.map(drop),
         }
     }
-    Err(Refusal::Gone)
+    Err(WriteError::NotFound)
 }

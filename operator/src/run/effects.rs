@@ -43,9 +43,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::{
-    call::{ANSWER_TIMEOUT, Refusal, call},
-    events::Note,
-    queue::{Deed, Item, Queue, StatusWrite, Target},
+    call::{ANSWER_TIMEOUT, WriteError, call},
+    events::PendingEvent,
+    queue::{DecisionWrite, PendingWrite, StatusWrite, Target, WriteQueue},
 };
 use super::{
     metrics::{Ended, Metrics, Write},
@@ -54,11 +54,11 @@ use super::{
 };
 
 /// How long a decision that the server refused stands before it can be taken again. Doubled with
-/// each refusal of the same pod, up to [`LONGEST_PENALTY`], so that a webhook that says no is not
+/// each error of the same pod, up to [`LONGEST_BACK_OFF`], so that a webhook that says no is not
 /// asked in every cycle.
-const FIRST_PENALTY: Duration = Duration::from_secs(1);
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// The longest of them.
-const LONGEST_PENALTY: Duration = Duration::from_secs(60);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 /// Sets what is named, removes what is null.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Name under which fields are written.
@@ -70,13 +70,13 @@ pub(crate) struct Effects {
     reporter: Reporter,
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
-    queue: Mutex<Queue>,
-    /// One permit for each item that waits.
-    items: Semaphore,
+    queue: Mutex<WriteQueue>,
+    /// One permit for each write that waits.
+    waiting: Semaphore,
     /// Notified when nothing waits and nothing is in flight.
     idle: Notify,
     /// How often each pod's decision was refused in a row.
-    refusals: Mutex<BTreeMap<Name, u32>>,
+    rejections: Mutex<BTreeMap<Name, u32>>,
 }
 
 impl Effects {
@@ -92,9 +92,9 @@ impl Effects {
             cache,
             metrics,
             queue: Mutex::default(),
-            items: Semaphore::new(0),
+            waiting: Semaphore::new(0),
             idle: Notify::new(),
-            refusals: Mutex::default(),
+            rejections: Mutex::default(),
         })
     }
 
@@ -115,7 +115,7 @@ impl Effects {
     }
 
     /// Changes the queue. Metrics show what it holds; nothing is ever read from them.
-    fn with_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
+    fn with_queue<T>(&self, change: impl FnOnce(&mut WriteQueue) -> T) -> T {
         let mut queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = change(&mut queue);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -128,22 +128,22 @@ impl Effects {
     }
 
     /// Queues a decision.
-    pub(crate) fn carry_out(&self, deed: Deed) {
-        self.with_queue(|queue| queue.push_deed(deed));
-        self.items.add_permits(1);
+    pub(crate) fn enqueue_decision(&self, decision: DecisionWrite) {
+        self.with_queue(|queue| queue.push_decision(decision));
+        self.waiting.add_permits(1);
     }
 
     /// Whether decisions wait that no worker has taken.
-    pub(crate) fn has_deeds(&self) -> bool {
-        self.with_queue(|queue| queue.has_deeds())
+    pub(crate) fn has_pending_decisions(&self) -> bool {
+        self.with_queue(|queue| queue.has_pending_decisions())
     }
 
     /// Queues a patch of a status, and what is told of it when it is written; the latest for an
     /// object wins.
-    pub(crate) fn write_status(&self, target: Target, patch: Value, note: Option<Note>) {
-        let write = StatusWrite { patch, note: note.map(Box::new) };
+    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<PendingEvent>) {
+        let write = StatusWrite { patch, event: event.map(Box::new) };
         if self.with_queue(|queue| queue.push_status(target, write)) {
-            self.items.add_permits(1);
+            self.waiting.add_permits(1);
         }
     }
 
@@ -154,9 +154,9 @@ impl Effects {
     }
 
     /// Queues an event.
-    pub(crate) fn tell(&self, note: Note) {
-        self.with_queue(|queue| queue.push_event(note));
-        self.items.add_permits(1);
+    pub(crate) fn enqueue_event(&self, event: PendingEvent) {
+        self.with_queue(|queue| queue.push_event(event));
+        self.waiting.add_permits(1);
     }
 
     /// Waits until everything is sent and answered, or `timeout` ends; returns whether it was.
@@ -178,59 +178,61 @@ impl Effects {
 
     /// Forgets everything that was not sent: somebody else decides now.
     pub(crate) fn clear(&self) {
-        self.with_queue(Queue::clear);
-        self.items.forget_permits(usize::MAX);
+        self.with_queue(WriteQueue::clear);
+        self.waiting.forget_permits(usize::MAX);
     }
 
     async fn work(self: &Arc<Self>, stop: &CancellationToken) {
         loop {
-            let item = self.items.acquire().await.expect("the semaphore is never closed");
-            item.forget();
-            let Some((item, in_flight)) = self.take() else { continue };
-            if item.waits_for_volumes() {
+            let write = self.waiting.acquire().await.expect("the semaphore is never closed");
+            write.forget();
+            let Some((write, in_flight)) = self.take() else { continue };
+            if write.waits_for_volumes() {
                 // Volumes can take minutes to be made: no worker waits for them.
                 let (effects, stop) = (Arc::clone(self), stop.clone());
                 tokio::spawn(async move {
                     let _in_flight = in_flight;
-                    let _ = stop.run_until_cancelled(effects.send("volumes", item)).await;
+                    let _ = stop.run_until_cancelled(effects.send("volumes", write)).await;
                 });
             } else {
-                self.send("write", item).await;
+                self.send("write", write).await;
             }
         }
     }
 
-    /// Sends an item and does what follows the answer. A panic costs this item alone: a decision is
+    /// Sends an write and does what follows the answer. A panic costs this write alone: a decision is
     /// treated as rejected, and waits before it may be taken again.
-    async fn send(self: &Arc<Self>, task: &'static str, item: Item) {
-        let pod = item.decided_pod().cloned();
-        let sent = contain(task, &self.metrics, self.send_item(item)).await;
+    async fn send(self: &Arc<Self>, task: &'static str, write: PendingWrite) {
+        let pod = write.decided_pod().cloned();
+        let sent = contain(task, &self.metrics, self.send_write(write)).await;
         if let (Err(Panicked), Some(pod)) = (sent, pod) {
-            self.refused(&pod, "internal error, see the log of the scheduler");
+            self.reject(&pod, "internal error, see the log of the scheduler");
         }
     }
 
-    async fn send_item(self: &Arc<Self>, item: Item) {
-        match item {
-            Item::Deed(Deed::Bind { pod, node, claims, created }) => {
+    async fn send_write(self: &Arc<Self>, write: PendingWrite) {
+        match write {
+            PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, created }) => {
                 match self.bind_claims(&node, &claims).await {
                     Ok(()) => self.bind(&pod, &node, created).await,
-                    Err(why) => self.refused(&pod, &why),
+                    Err(why) => self.reject(&pod, &why),
                 }
             }
-            Item::Deed(Deed::Evict { pod, reason, by }) => self.evict(&pod, reason, &by).await,
-            Item::Status(target, write) => {
-                let _busy = Busy { effects: self, target: &target };
-                self.send_status(&target, write).await;
+            PendingWrite::Decision(DecisionWrite::Evict { pod, reason, by }) => {
+                self.evict(&pod, reason, &by).await;
             }
-            Item::Event(note) => self.publish(&note).await,
+            PendingWrite::Status(target, status) => {
+                let _busy = Busy { effects: self, target: &target };
+                self.send_status(&target, status).await;
+            }
+            PendingWrite::Event(event) => self.publish(&event).await,
         }
     }
 
-    /// Takes the next item; it is in flight until the guard is dropped.
-    fn take(self: &Arc<Self>) -> Option<(Item, InFlight)> {
-        let item = self.with_queue(Queue::pop)?;
-        Some((item, InFlight(Arc::clone(self))))
+    /// Takes the next write; it is in flight until the guard is dropped.
+    fn take(self: &Arc<Self>) -> Option<(PendingWrite, InFlight)> {
+        let write = self.with_queue(WriteQueue::pop)?;
+        Some((write, InFlight(Arc::clone(self))))
     }
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
@@ -256,12 +258,15 @@ impl Effects {
         let bound = match answer.await {
             Ok(_) => true,
             // It may be our own binding that it collides with, its answer lost.
-            Err(refusal @ (Refusal::Gone | Refusal::Conflict(_) | Refusal::Failed(_))) => {
-                debug!(%pod.key, %node, why = %refusal, "not bound");
+            Err(
+                error
+                @ (WriteError::NotFound | WriteError::Conflict(_) | WriteError::Unanswered(_)),
+            ) => {
+                debug!(%pod.key, %node, why = %error, "not bound");
                 self.look_again(pod).await.is_some_and(|found| found == *node)
             }
-            Err(refusal @ Refusal::Refused(_)) => {
-                self.refused(pod, &format!("cannot bind to {node}: {refusal}"));
+            Err(error @ WriteError::Rejected(_)) => {
+                self.reject(pod, &format!("cannot bind to {node}: {error}"));
                 return;
             }
         };
@@ -270,13 +275,18 @@ impl Effects {
             return;
         }
         self.cache.record_binding(pod);
-        self.forgive(pod);
+        self.reset_back_off(pod);
         self.metrics.pods_placed.inc();
         self.metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
         let waited = Timestamp::now().duration_since(created);
         self.metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
         let text = format!("Successfully assigned {} to {node}", pod.key);
-        self.tell(Note::normal(events::pod_reference(pod), "Scheduled", "Binding", text));
+        self.enqueue_event(PendingEvent::normal(
+            events::pod_reference(pod),
+            "Scheduled",
+            "Binding",
+            text,
+        ));
     }
 
     /// Condition first, so that whoever sees the pod go can see why; then the deletion.
@@ -307,15 +317,15 @@ impl Effects {
                     .await
                     .map(drop)
             }
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
         match deleted {
-            Ok(()) => self.forgive(pod),
-            Err(Refusal::Refused(why)) => {
-                self.refused(pod, &format!("cannot evict: {why}"));
+            Ok(()) => self.reset_back_off(pod),
+            Err(WriteError::Rejected(why)) => {
+                self.reject(pod, &format!("cannot evict: {why}"));
             }
-            Err(refusal) => {
-                debug!(%pod.key, why = %refusal, "not evicted");
+            Err(error) => {
+                debug!(%pod.key, why = %error, "not evicted");
                 self.look_again(pod).await;
                 self.cache.drop_decision(pod);
             }
@@ -361,35 +371,35 @@ impl Effects {
 
     /// The server will not have it: say so, and let the decision stand for a while, so that it is
     /// not taken again at once.
-    fn refused(self: &Arc<Self>, pod: &PodRef, why: &str) {
+    fn reject(self: &Arc<Self>, pod: &PodRef, why: &str) {
         warn!(%pod.key, why, "the API server refuses");
         self.metrics.schedule_attempts.get_or_create(&Ended { result: "error" }).inc();
-        let note = Note::warning(
+        let event = PendingEvent::warning(
             events::pod_reference(pod),
             "FailedScheduling",
             "Scheduling",
             why.to_owned(),
         );
-        self.tell(note);
-        let penalty = {
-            let mut refusals =
-                self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let n_refusals = refusals.entry(pod.uid.clone()).or_insert(0);
-            *n_refusals += 1;
-            FIRST_PENALTY.saturating_mul(1 << (*n_refusals - 1).min(10)).min(LONGEST_PENALTY)
+        self.enqueue_event(event);
+        let back_off = {
+            let mut rejections =
+                self.rejections.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let n_rejections = rejections.entry(pod.uid.clone()).or_insert(0);
+            *n_rejections += 1;
+            FIRST_BACK_OFF.saturating_mul(1 << (*n_rejections - 1).min(10)).min(LONGEST_BACK_OFF)
         };
         let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(penalty).await;
+            tokio::time::sleep(back_off).await;
             if !effects.cache.drop_decision(&pod) {
-                effects.forgive(&pod);
+                effects.reset_back_off(&pod);
             }
         });
     }
 
     /// What was refused before no longer counts: it went well, or the pod is gone.
-    fn forgive(&self, pod: &PodRef) {
-        self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
+    fn reset_back_off(&self, pod: &PodRef) {
+        self.rejections.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
     }
 
     async fn send_status(&self, target: &Target, write: StatusWrite) {
@@ -401,16 +411,16 @@ impl Effects {
         }
         match self.patch_status(target, &write.patch).await {
             Ok(()) => {
-                if let Some(note) = write.note {
-                    self.tell(*note);
+                if let Some(event) = write.event {
+                    self.enqueue_event(*event);
                 }
             }
-            Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
-            Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
+            Err(WriteError::NotFound) => debug!(%target, "gone before its status was written"),
+            Err(error) => warn!(%target, why = %error, "cannot write the status"),
         }
     }
 
-    async fn patch_status(&self, target: &Target, patch: &Value) -> Result<(), Refusal> {
+    async fn patch_status(&self, target: &Target, patch: &Value) -> Result<(), WriteError> {
         match target {
             Target::Pod(pod) => {
                 let path =
@@ -446,7 +456,7 @@ impl Effects {
         path: &str,
         kind: &'static str,
         patch: &Value,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, WriteError> {
         let body = serde_json::to_vec(patch).expect("a value is JSON");
         call(&self.metrics, write, || {
             let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
@@ -459,23 +469,24 @@ impl Effects {
         .await
     }
 
-    async fn publish(&self, note: &Note) {
-        let told =
-            call(&self.metrics, Write::Event, || events::tell(&self.client, &self.reporter, note));
+    async fn publish(&self, event: &PendingEvent) {
+        let told = call(&self.metrics, Write::Event, || {
+            events::publish(&self.client, &self.reporter, event)
+        });
         match told.await {
             // The namespace is going, or somebody told the same at the same nanosecond.
-            Ok(()) | Err(Refusal::Gone | Refusal::Conflict(_)) => {}
-            Err(refusal) => debug!(reason = note.reason, why = %refusal, "cannot tell an event"),
+            Ok(()) | Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
+            Err(error) => debug!(reason = event.reason, why = %error, "cannot tell an event"),
         }
     }
 }
 
-/// An item that was taken and is not finished, also if its worker is stopped.
+/// An write that was taken and is not finished, also if its worker is stopped.
 struct InFlight(Arc<Effects>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.with_queue(Queue::finish);
+        self.0.with_queue(WriteQueue::finish);
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 /// What a change of a status is about, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Weight {
+pub(crate) enum Urgency {
     /// A phase, a condition's status or reason: people and controllers wait for it.
     State,
     /// That a gang lacks pods, which its controller may be about to make.
@@ -23,10 +23,10 @@ pub(crate) enum Weight {
     Text,
 }
 
-impl Weight {
+impl Urgency {
     /// How long after the last write it can wait, or, while a gang forms, after it was first seen.
     /// Guessed: what a person watching would not miss.
-    const fn patience(self) -> Duration {
+    const fn min_interval(self) -> Duration {
         match self {
             Self::State => Duration::ZERO,
             Self::Forming | Self::Count => Duration::from_secs(1),
@@ -46,11 +46,16 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Throttle<K> {
-    /// Whether a change of this weight may be written now; if not, when.
-    pub(crate) fn admit(&mut self, object: K, weight: Weight, now: Instant) -> Result<(), Instant> {
-        let forms = (weight == Weight::Forming).then_some(now);
+    /// Whether a change of this urgency may be written now; if not, when.
+    pub(crate) fn admit(
+        &mut self,
+        object: K,
+        urgency: Urgency,
+        now: Instant,
+    ) -> Result<(), Instant> {
+        let forms = (urgency == Urgency::Forming).then_some(now);
         let last = self.0.get(&object).copied().or(forms);
-        if let Some(due) = last.map(|last| last + weight.patience()).filter(|due| *due > now) {
+        if let Some(due) = last.map(|last| last + urgency.min_interval()).filter(|due| *due > now) {
             self.0.entry(object).or_insert(now);
             return Err(due);
         }
@@ -60,7 +65,7 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
 
     /// Forgets what no longer matters.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        self.0.retain(|_, last| *last + Weight::Text.patience() > now);
+        self.0.retain(|_, last| *last + Urgency::Text.min_interval() > now);
     }
 }
 
@@ -73,13 +78,13 @@ mod tests {
         let mut throttle = Throttle::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit("a", Weight::Text, at(0)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Text, at(1)), Err(at(10)));
-        assert_eq!(throttle.admit("b", Weight::Text, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Err(at(2)));
-        assert_eq!(throttle.admit("a", Weight::State, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Text, at(10)), Err(at(11)));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(0)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(1)), Err(at(10)));
+        assert_eq!(throttle.admit("b", Urgency::Text, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Count, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Count, at(1)), Err(at(2)));
+        assert_eq!(throttle.admit("a", Urgency::State, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(10)), Err(at(11)));
         throttle.sweep(at(12));
         assert_eq!(throttle.0.len(), 0);
     }
@@ -89,9 +94,9 @@ mod tests {
         let mut throttle = Throttle::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(0)), Err(at(1)));
-        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(1)), Ok(()));
-        assert_eq!(throttle.admit("starts", Weight::Forming, at(0)), Err(at(1)));
-        assert_eq!(throttle.admit("starts", Weight::State, at(0)), Ok(()));
+        assert_eq!(throttle.admit("lacks pods", Urgency::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("lacks pods", Urgency::Forming, at(1)), Ok(()));
+        assert_eq!(throttle.admit("starts", Urgency::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("starts", Urgency::State, at(0)), Ok(()));
     }
 }

@@ -14,7 +14,7 @@ use crate::run::{
 /// 15 s, and an answer that takes longer than this is lost.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a call is sent again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first pause; each one is twice the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, unless the server asks for a longer one.
@@ -22,58 +22,58 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Why a call came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum WriteError {
     /// The object does not exist.
-    Gone,
+    NotFound,
     /// The object is not as the call supposes.
     Conflict(String),
     /// The server will not do it, now or later.
-    Refused(String),
+    Rejected(String),
     /// No answer, or none that helps, for as long as it was tried.
-    Failed(String),
+    Unanswered(String),
 }
 
-impl Refusal {
+impl WriteError {
     pub(crate) const fn result(&self) -> &'static str {
         match self {
-            Self::Gone => "gone",
+            Self::NotFound => "gone",
             Self::Conflict(_) => "conflict",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
+            Self::Rejected(_) => "refused",
+            Self::Unanswered(_) => "failed",
         }
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone => f.write_str("it does not exist any more"),
-            Self::Conflict(why) | Self::Refused(why) | Self::Failed(why) => f.write_str(why),
+            Self::NotFound => f.write_str("it does not exist any more"),
+            Self::Conflict(why) | Self::Rejected(why) | Self::Unanswered(why) => f.write_str(why),
         }
     }
 }
 
 /// What an error calls for.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Refusal(Refusal),
+enum Reaction {
+    Fail(WriteError),
     /// Send it again, at the earliest after this pause.
-    Again(Duration, String),
+    Retry(Duration, String),
 }
 
-fn judge(error: &kube::Error) -> Verdict {
+fn reaction(error: &kube::Error) -> Reaction {
     let kube::Error::Api(status) = error else {
-        return Verdict::Again(Duration::ZERO, cause(error));
+        return Reaction::Retry(Duration::ZERO, cause(error));
     };
     let message = || status.message.clone();
     match status.code {
-        404 => Verdict::Refusal(Refusal::Gone),
-        409 => Verdict::Refusal(Refusal::Conflict(message())),
+        404 => Reaction::Fail(WriteError::NotFound),
+        409 => Reaction::Fail(WriteError::Conflict(message())),
         429 | 500..=599 => {
             let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Verdict::Again(Duration::from_secs(asked.into()), message())
+            Reaction::Retry(Duration::from_secs(asked.into()), message())
         }
-        _ => Verdict::Refusal(Refusal::Refused(message())),
+        _ => Reaction::Fail(WriteError::Rejected(message())),
     }
 }
 
@@ -81,13 +81,13 @@ fn judge(error: &kube::Error) -> Verdict {
 ///
 /// # Errors
 ///
-/// [`Refusal`]. After `Failed`, and after `Conflict` or `Gone` of a call that was sent again, the
+/// [`WriteError`]. After `Failed`, and after `Conflict` or `Gone` of a call that was sent again, the
 /// server may have done what was asked all the same.
 pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
     metrics: &Metrics,
     write: Write,
     mut send: impl FnMut() -> F,
-) -> Result<T, Refusal> {
+) -> Result<T, WriteError> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     let answer = loop {
@@ -99,21 +99,21 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
                 latency.observe(sent.elapsed().as_secs_f64());
                 break Ok(answer);
             }
-            Ok(Err(error)) => match judge(&error) {
-                Verdict::Refusal(refusal) => break Err(refusal),
-                Verdict::Again(asked, why) => (asked, why),
+            Ok(Err(error)) => match reaction(&error) {
+                Reaction::Fail(error) => break Err(error),
+                Reaction::Retry(asked, why) => (asked, why),
             },
             Err(_) => (Duration::ZERO, format!("no answer for {ANSWER_TIMEOUT:?}")),
         };
-        if started.elapsed() + pause > PATIENCE {
-            break Err(Refusal::Failed(why));
+        if started.elapsed() + pause > RETRY_TIMEOUT {
+            break Err(WriteError::Unanswered(why));
         }
         debug!(?write, why, "sending again");
         metrics.write_retries.get_or_create(&WriteKind { write }).inc();
-        tokio::time::sleep(pause.max(asked.min(PATIENCE))).await;
+        tokio::time::sleep(pause.max(asked.min(RETRY_TIMEOUT))).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     };
-    let result = answer.as_ref().err().map_or("done", Refusal::result);
+    let result = answer.as_ref().err().map_or("done", WriteError::result);
     metrics.writes.get_or_create(&Written { write, result }).inc();
     answer
 }
@@ -130,14 +130,14 @@ mod tests {
 
     #[test]
     fn only_what_may_pass_is_sent_again() {
-        assert_eq!(judge(&error(404)), Verdict::Refusal(Refusal::Gone));
-        assert_eq!(judge(&error(409)), Verdict::Refusal(Refusal::Conflict("why".into())));
+        assert_eq!(reaction(&error(404)), Reaction::Fail(WriteError::NotFound));
+        assert_eq!(reaction(&error(409)), Reaction::Fail(WriteError::Conflict("why".into())));
         for code in [400, 403, 422] {
-            let refused = Verdict::Refusal(Refusal::Refused("why".into()));
-            assert_eq!(judge(&error(code)), refused);
+            let refused = Reaction::Fail(WriteError::Rejected("why".into()));
+            assert_eq!(reaction(&error(code)), refused);
         }
         for code in [429, 500, 503, 504] {
-            assert_eq!(judge(&error(code)), Verdict::Again(Duration::ZERO, "why".into()));
+            assert_eq!(reaction(&error(code)), Reaction::Retry(Duration::ZERO, "why".into()));
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let metrics = Metrics::new();
         let started = Instant::now();
         let answer = call::<(), _>(&metrics, Write::Bind, std::future::pending);
-        assert_eq!(answer.await, Err(Refusal::Failed("no answer for 5s".into())));
-        assert!(started.elapsed() < PATIENCE + ANSWER_TIMEOUT);
+        assert_eq!(answer.await, Err(WriteError::Unanswered("no answer for 5s".into())));
+        assert!(started.elapsed() < RETRY_TIMEOUT + ANSWER_TIMEOUT);
     }
 }

@@ -16,11 +16,11 @@ use kube_batch_api::{
 };
 
 /// Longest text of an event, in bytes; the API server refuses longer ones.
-const MAX_NOTE: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// An event to be told.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct PendingEvent {
     pub(crate) regarding: ObjectReference,
     pub(crate) type_: EventType,
     pub(crate) reason: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-impl Note {
+impl PendingEvent {
     pub(crate) fn normal(
         regarding: ObjectReference,
         reason: &'static str,
@@ -49,7 +49,11 @@ impl Note {
 }
 
 /// Tells a note to the API server.
-pub(crate) async fn tell(client: &Client, reporter: &Reporter, note: &Note) -> kube::Result<()> {
+pub(crate) async fn publish(
+    client: &Client,
+    reporter: &Reporter,
+    note: &PendingEvent,
+) -> kube::Result<()> {
     let event = Event {
         type_: note.type_,
         reason: note.reason.to_owned(),
@@ -61,7 +65,7 @@ pub(crate) async fn tell(client: &Client, reporter: &Reporter, note: &Note) -> k
 }
 
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_NOTE);
+    let mut end = text.len().min(MAX_TEXT_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -111,8 +115,8 @@ mod tests {
     fn long_texts_are_cut_between_letters() {
         assert_eq!(cut("short"), "short");
         let long = "ä".repeat(1000);
-        assert_eq!(cut(&long).len(), MAX_NOTE);
+        assert_eq!(cut(&long).len(), MAX_TEXT_BYTES);
         let odd = format!("x{long}");
-        assert_eq!(cut(&odd).len(), MAX_NOTE - 1);
+        assert_eq!(cut(&odd).len(), MAX_TEXT_BYTES - 1);
     }
 }

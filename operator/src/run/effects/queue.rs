@@ -17,11 +17,11 @@ use kube_batch_api::{
 };
 use serde_json::Value;
 
-use super::events::Note;
+use super::events::PendingEvent;
 
 /// A decision to be carried out.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum DecisionWrite {
     /// Bind a pod to a node.
     Bind {
         pod: PodRef,
@@ -59,55 +59,57 @@ pub(crate) struct StatusWrite {
     /// The patch, as JSON.
     pub(crate) patch: Value,
     /// What is told of it when it is written.
-    pub(crate) note: Option<Box<Note>>,
+    pub(crate) event: Option<Box<PendingEvent>>,
 }
 
 /// Something to be written.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Deed(Deed),
+pub(crate) enum PendingWrite {
+    Decision(DecisionWrite),
     Status(Target, StatusWrite),
-    Event(Box<Note>),
+    Event(Box<PendingEvent>),
 }
 
-impl Item {
+impl PendingWrite {
     /// The pod that a decision is about.
     pub(crate) const fn decided_pod(&self) -> Option<&PodRef> {
         match self {
-            Self::Deed(Deed::Bind { pod, .. } | Deed::Evict { pod, .. }) => Some(pod),
+            Self::Decision(DecisionWrite::Bind { pod, .. } | DecisionWrite::Evict { pod, .. }) => {
+                Some(pod)
+            }
             Self::Status(..) | Self::Event(_) => None,
         }
     }
 
     /// Whether it is a binding whose claims are to be bound before it.
     pub(crate) const fn waits_for_volumes(&self) -> bool {
-        matches!(self, Self::Deed(Deed::Bind { claims, .. }) if !claims.is_empty())
+        matches!(self, Self::Decision(DecisionWrite::Bind { claims, .. }) if !claims.is_empty())
     }
 }
 
 /// Writes that wait.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    deeds: VecDeque<Deed>,
+pub(crate) struct WriteQueue {
+    decisions: VecDeque<DecisionWrite>,
     status_order: VecDeque<Target>,
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write that is sent and not answered, and whether somebody asked since.
     busy: BTreeMap<Target, bool>,
-    events: VecDeque<Box<Note>>,
+    events: VecDeque<Box<PendingEvent>>,
     /// Number of items that were taken and are not finished.
     n_in_flight: usize,
 }
 
-impl Queue {
-    pub(crate) fn push_deed(&mut self, deed: Deed) {
-        self.deeds.push_back(deed);
+impl WriteQueue {
+    pub(crate) fn push_decision(&mut self, decision: DecisionWrite) {
+        self.decisions.push_back(decision);
     }
 
-    pub(crate) fn has_deeds(&self) -> bool {
-        !self.deeds.is_empty()
+    pub(crate) fn has_pending_decisions(&self) -> bool {
+        !self.decisions.is_empty()
     }
 
-    /// Notes a status write, in place of one that waits; says whether there is one more item now.
+    /// Notes a status write, in place of one that waits; says whether there is one more write now.
     pub(crate) fn push_status(&mut self, target: Target, write: StatusWrite) -> bool {
         if self.status.insert(target.clone(), write).is_some() {
             return false;
@@ -116,8 +118,8 @@ impl Queue {
         true
     }
 
-    pub(crate) fn push_event(&mut self, note: Note) {
-        self.events.push_back(Box::new(note));
+    pub(crate) fn push_event(&mut self, event: PendingEvent) {
+        self.events.push_back(Box::new(event));
     }
 
     /// Whether a status write of the object is sent and not answered; that somebody asked is noted.
@@ -127,27 +129,27 @@ impl Queue {
         true
     }
 
-    /// Takes the next item, which is in flight until [`Self::finish`]; a status is to be given back
+    /// Takes the next write, which is in flight until [`Self::finish`]; a status is to be given back
     /// with [`Self::answered`] before that.
-    pub(crate) fn pop(&mut self) -> Option<Item> {
-        let item = self.next()?;
+    pub(crate) fn pop(&mut self) -> Option<PendingWrite> {
+        let write = self.next()?;
         self.n_in_flight += 1;
-        Some(item)
+        Some(write)
     }
 
-    fn next(&mut self) -> Option<Item> {
-        if let Some(deed) = self.deeds.pop_front() {
-            return Some(Item::Deed(deed));
+    fn next(&mut self) -> Option<PendingWrite> {
+        if let Some(decision) = self.decisions.pop_front() {
+            return Some(PendingWrite::Decision(decision));
         }
         if let Some(target) = self.status_order.pop_front() {
             let write = self.status.remove(&target).expect("what is in the order is there");
             self.busy.insert(target.clone(), false);
-            return Some(Item::Status(target, write));
+            return Some(PendingWrite::Status(target, write));
         }
-        self.events.pop_front().map(Item::Event)
+        self.events.pop_front().map(PendingWrite::Event)
     }
 
-    /// An item that was taken is finished, or was abandoned.
+    /// An write that was taken is finished, or was abandoned.
     pub(crate) const fn finish(&mut self) {
         self.n_in_flight -= 1;
     }
@@ -159,7 +161,7 @@ impl Queue {
 
     /// Number of items that wait.
     pub(crate) fn len(&self) -> usize {
-        self.deeds.len() + self.status.len() + self.events.len()
+        self.decisions.len() + self.status.len() + self.events.len()
     }
 
     /// Number of items that were taken and are not finished.
@@ -191,36 +193,42 @@ mod tests {
     }
 
     fn write(n: u32) -> StatusWrite {
-        let note = Note::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
-        StatusWrite { patch: json!(n), note: Some(Box::new(note)) }
+        let event =
+            PendingEvent::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
+        StatusWrite { patch: json!(n), event: Some(Box::new(event)) }
     }
 
-    fn bind(name: &str) -> Deed {
+    fn bind(name: &str) -> DecisionWrite {
         let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        Deed::Bind { pod, node: "n".into(), claims: vec![], created: Timestamp::UNIX_EPOCH }
+        DecisionWrite::Bind {
+            pod,
+            node: "n".into(),
+            claims: vec![],
+            created: Timestamp::UNIX_EPOCH,
+        }
     }
 
     #[test]
     fn bindings_go_first() {
-        let mut queue = Queue::default();
+        let mut queue = WriteQueue::default();
         queue.push_status(target("q"), write(1));
-        queue.push_deed(bind("a"));
-        assert!(matches!(queue.pop(), Some(Item::Deed(_))));
-        assert!(matches!(queue.pop(), Some(Item::Status(..))));
+        queue.push_decision(bind("a"));
+        assert!(matches!(queue.pop(), Some(PendingWrite::Decision(_))));
+        assert!(matches!(queue.pop(), Some(PendingWrite::Status(..))));
         assert!(queue.pop().is_none());
     }
 
     #[test]
     fn the_latest_status_wins() {
-        let mut queue = Queue::default();
+        let mut queue = WriteQueue::default();
         assert!(queue.push_status(target("q"), write(1)));
         assert!(!queue.push_status(target("q"), write(2)));
         assert!(queue.push_status(target("r"), write(3)));
         assert_eq!(queue.len(), 2);
-        let Some(Item::Status(taken, write)) = queue.pop() else { panic!("a status") };
+        let Some(PendingWrite::Status(taken, write)) = queue.pop() else { panic!("a status") };
         assert_eq!((taken, write.patch), (target("q"), json!(2)));
         assert!(queue.events.is_empty(), "nothing is told of what was not written");
-        assert_eq!(write.note.map(|note| note.text), Some("2".to_owned()));
+        assert_eq!(write.event.map(|event| event.text), Some("2".to_owned()));
         assert!(queue.is_busy(&target("q")));
         assert!(!queue.is_busy(&target("r")));
         assert!(queue.answered(&target("q")), "somebody asked");
@@ -229,10 +237,10 @@ mod tests {
 
     #[test]
     fn what_was_taken_stays_busy_when_the_rest_is_forgotten() {
-        let mut queue = Queue::default();
+        let mut queue = WriteQueue::default();
         queue.push_status(target("q"), write(1));
         queue.pop();
-        queue.push_deed(bind("a"));
+        queue.push_decision(bind("a"));
         queue.clear();
         assert_eq!(queue.len(), 0);
         assert!(queue.is_busy(&target("q")));

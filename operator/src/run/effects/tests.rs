@@ -93,9 +93,11 @@ impl World {
     fn decide(&self, decision: &Decision) {
         self.cache.lock().assumed.note(decision, Timestamp::now());
         let created = Timestamp::now();
-        self.effects.carry_out(match decision.clone() {
-            Decision::Bind { pod, node, claims } => Deed::Bind { pod, node, claims, created },
-            Decision::Evict { pod, reason, by, .. } => Deed::Evict { pod, reason, by },
+        self.effects.enqueue_decision(match decision.clone() {
+            Decision::Bind { pod, node, claims } => {
+                DecisionWrite::Bind { pod, node, claims, created }
+            }
+            Decision::Evict { pod, reason, by, .. } => DecisionWrite::Evict { pod, reason, by },
             Decision::Nominate { .. } | Decision::Withdraw { .. } => panic!("no write of its own"),
         });
     }
@@ -241,8 +243,8 @@ async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
             assert!(!world.seen().in_flight, "{code}: {back_off} s are over");
             assert!(world.cache.lock().version > version, "a cycle is woken");
         }
-        let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
-        assert_eq!(*note, "cannot bind to n: injected");
+        let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+        assert_eq!(*event, "cannot bind to n: injected");
         assert_eq!(world.n_writes(Write::Bind, "refused"), 3);
     }
 }
@@ -282,7 +284,7 @@ async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
     world.outcome(&bind_to("n")).await;
     world.cache.lock().store.pods.delete(&pod_ref().key);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(world.effects.refusals.lock().expect("no panic").is_empty());
+    assert!(world.effects.rejections.lock().expect("no panic").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,8 +380,8 @@ async fn a_rejected_eviction_is_reported_and_waits() {
             let outcome = world.outcome(&evict()).await;
             let expected = seen(requests, &["FailedScheduling"], Some("n"));
             assert_eq!(outcome, Seen { in_flight: true, ..expected }, "{method} {code}");
-            let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
-            assert_eq!(*note, "cannot evict: injected");
+            let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+            assert_eq!(*event, "cannot evict: injected");
             tokio::time::sleep(Duration::from_millis(1010)).await;
             assert!(!world.seen().in_flight);
         }
@@ -426,8 +428,13 @@ fn with_group(world: &World) -> Target {
     Target::Group(kube_batch_api::crd::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
 }
 
-fn note() -> Note {
-    Note::warning(events::pod_reference(&pod_ref()), "Unschedulable", "Scheduling", "why".into())
+fn event() -> PendingEvent {
+    PendingEvent::warning(
+        events::pod_reference(&pod_ref()),
+        "Unschedulable",
+        "Scheduling",
+        "why".into(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,7 +442,7 @@ async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     let world = World::new();
     let target = with_group(&world);
     let patch = json!({"status": {"phase": "Running"}});
-    world.effects.write_status(target, patch.clone(), Some(note()));
+    world.effects.enqueue_status(target, patch.clone(), Some(event()));
     world.settle().await;
     let seen = world.seen();
     assert_eq!(seen.requests, ["PATCH status"]);
@@ -462,7 +469,7 @@ async fn a_status_that_is_not_written_has_no_event() {
         let world = World::new();
         let target = with_group(&world);
         world.api.fail_always(Method::PATCH, GROUP, fault.clone());
-        world.effects.write_status(target.clone(), json!({"status": {}}), Some(note()));
+        world.effects.enqueue_status(target.clone(), json!({"status": {}}), Some(event()));
         world.settle().await;
         let seen = world.seen();
         assert_eq!(seen.requests, vec!["PATCH status"; n_sent], "{fault:?}");
@@ -478,7 +485,7 @@ async fn a_status_is_retried_through_an_outage() {
     let target = with_group(&world);
     let faults = [Fault::Status(500), Fault::RetryAfter(429, 2), Fault::Lost];
     world.api.fail(Method::PATCH, GROUP, faults);
-    world.effects.write_status(target, json!({"status": {"phase": "Running"}}), Some(note()));
+    world.effects.enqueue_status(target, json!({"status": {"phase": "Running"}}), Some(event()));
     world.settle().await;
     let seen = world.seen();
     assert_eq!(seen.requests, ["PATCH status"; 4]);
@@ -490,7 +497,7 @@ async fn a_cycle_that_wanted_to_write_meanwhile_is_woken() {
     let world = World::new();
     let target = with_group(&world);
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
-    world.effects.write_status(target.clone(), json!({"status": {}}), None);
+    world.effects.enqueue_status(target.clone(), json!({"status": {}}), None);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = world.cache.lock().version;
     assert!(world.effects.is_writing(&target));
@@ -503,17 +510,17 @@ async fn the_status_of_a_pod_that_no_longer_waits_is_not_written() {
     let patch = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}});
     let target = Target::Pod(pod_ref());
     let world = World::new();
-    world.effects.write_status(target.clone(), patch.clone(), None);
+    world.effects.enqueue_status(target.clone(), patch.clone(), None);
     world.settle().await;
     assert_eq!(world.seen().requests, ["PATCH status"]);
     let facts = world.cache.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
     assert_eq!(facts.expect("the pod").nominated_node.as_deref(), Some("n"));
 
     world.cache.lock().assumed.note(&bind_to("n"), Timestamp::now());
-    world.effects.write_status(target.clone(), patch.clone(), Some(note()));
+    world.effects.enqueue_status(target.clone(), patch.clone(), Some(event()));
     world.settle().await;
     let world = World::with_running_pod();
-    world.effects.write_status(target, patch, Some(note()));
+    world.effects.enqueue_status(target, patch, Some(event()));
     world.settle().await;
     assert_eq!((world.seen().requests, world.seen().events), (vec![], vec![]));
 }
@@ -530,7 +537,7 @@ async fn an_event_is_sent_once_unless_the_server_is_not_well() {
     ] {
         let world = World::new();
         world.api.fail(Method::POST, "/events", faults.clone());
-        world.effects.tell(note());
+        world.effects.enqueue_event(event());
         world.settle().await;
         assert_eq!(world.api.sent().len(), n_sent, "{faults:?}");
         assert_eq!(world.n_writes(Write::Event, result), 1, "{faults:?}");
@@ -543,11 +550,11 @@ async fn what_was_not_sent_is_forgotten_with_the_lease() {
     world.stop.cancel();
     tokio::task::yield_now().await;
     world.decide(&bind_to("n"));
-    world.effects.tell(note());
-    assert!(world.effects.has_deeds());
+    world.effects.enqueue_event(event());
+    assert!(world.effects.has_pending_decisions());
     assert!(!world.effects.drain(Duration::from_secs(1)).await);
     world.effects.clear();
-    assert!(!world.effects.has_deeds());
+    assert!(!world.effects.has_pending_decisions());
     assert!(world.effects.drain(Duration::ZERO).await);
     assert!(world.api.sent().is_empty());
     assert_eq!(world.metrics.effects_queued.get(), 0);
@@ -663,7 +670,7 @@ async fn volumes_that_cannot_be_had_are_reported_and_the_decision_waits() {
     let other = json!({"namespace": "ns", "name": "d", "uid": "other"});
     let (put, get) =
         (Some((Method::PUT, Fault::Status(409))), Some((Method::GET, Fault::Status(404))));
-    for (claim_ref, fault, requests, note) in [
+    for (claim_ref, fault, requests, event) in [
         (other, None, &["GET v"][..], "claim ns/c: volume v belongs to another claim"),
         (json!(null), put, &["GET v", "PUT v"], "claim ns/c: volume v: injected"),
         (json!(null), get, &["GET v"], "claim ns/c: volume v: it does not exist any more"),
@@ -675,7 +682,7 @@ async fn volumes_that_cannot_be_had_are_reported_and_the_decision_waits() {
         let outcome = world.outcome(&bind_with(Some("v"))).await;
         let expected = seen(requests, &["FailedScheduling"], None);
         assert_eq!(outcome, Seen { in_flight: true, ..expected });
-        assert_eq!(world.api.sent_to(&Method::POST, "/events")[0].body["note"], note);
+        assert_eq!(world.api.sent_to(&Method::POST, "/events")[0].body["note"], event);
         tokio::time::sleep(Duration::from_millis(1010)).await;
         assert!(!world.seen().in_flight);
     }
@@ -689,8 +696,8 @@ async fn a_claim_that_rejects_the_node_or_is_unknown_is_reported() {
     world.cache.lock().store.claims.delete(&ObjectKey::new("ns", "c"));
     world.outcome(&bind_with(Some("v"))).await;
     let events = world.api.sent_to(&Method::POST, "/events");
-    let notes: Vec<&Value> = events.iter().map(|sent| &sent.body["note"]).collect();
-    assert_eq!(notes, ["claim ns/c: injected", "claim ns/c: it does not exist"]);
+    let events: Vec<&Value> = events.iter().map(|sent| &sent.body["note"]).collect();
+    assert_eq!(events, ["claim ns/c: injected", "claim ns/c: it does not exist"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -702,8 +709,8 @@ async fn a_claim_that_is_not_bound_in_time_is_reported() {
     world.settle().await;
     let expected = seen(&["PATCH c"], &["FailedScheduling"], None);
     assert_eq!(world.seen(), Seen { in_flight: true, ..expected });
-    let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
-    assert_eq!(*note, "its claims were not bound within 100 s");
+    let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+    assert_eq!(*event, "its claims were not bound within 100 s");
 }
 
 #[tokio::test(start_paused = true)]

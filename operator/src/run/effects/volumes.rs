@@ -24,9 +24,9 @@ use crate::run::metrics::Write;
 /// How long claims may take to be bound; a decision stands a little longer. Kubernetes waits ten
 /// minutes, and its pod waits with it; ours is decided anew, with the same node for what is being
 /// made.
-const PATIENCE: Duration = Duration::from_secs(100);
+const BIND_TIMEOUT: Duration = Duration::from_secs(100);
 /// How often they are looked at.
-const PERIOD: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Annotation that tells a provisioner the node.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of a volume whose claim a controller chose, not an administrator: it may be taken
@@ -49,10 +49,13 @@ impl Effects {
         }
         let started = Instant::now();
         while !claims.iter().all(|choice| self.is_bound(&choice.claim)) {
-            if started.elapsed() > PATIENCE {
-                return Err(format!("its claims were not bound within {} s", PATIENCE.as_secs()));
+            if started.elapsed() > BIND_TIMEOUT {
+                return Err(format!(
+                    "its claims were not bound within {} s",
+                    BIND_TIMEOUT.as_secs()
+                ));
             }
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

@@ -26,20 +26,20 @@ use tracing::warn;
 use super::{
     effects::{
         Effects,
-        events::{Note, group_reference, pod_reference, queue_reference},
+        events::{PendingEvent, group_reference, pod_reference, queue_reference},
         patch,
-        queue::{Deed, Target},
+        queue::{DecisionWrite, Target},
     },
     metrics::{Ended, Job, Metrics, Queue, QueuePhase, QueueResource},
     scheduler_cache::{CacheState, SchedulerCache},
-    throttle::{Throttle, Weight},
+    throttle::{Throttle, Urgency},
 };
 
 /// The word of PodScheduled conditions that autoscalers look for.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// Makes writes of cycles.
-pub(crate) struct Outbox {
+pub(crate) struct StatusWriter {
     cache: Arc<SchedulerCache>,
     effects: Arc<Effects>,
     metrics: Arc<Metrics>,
@@ -57,7 +57,7 @@ pub(crate) struct Outbox {
     ignored: BTreeSet<String>,
 }
 
-impl Outbox {
+impl StatusWriter {
     pub(crate) fn new(
         cache: Arc<SchedulerCache>,
         effects: Arc<Effects>,
@@ -86,7 +86,7 @@ impl Outbox {
 
     /// Whether decisions wait to be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        self.effects.has_deeds()
+        self.effects.has_pending_decisions()
     }
 
     /// Forgets what was written: somebody else has led meanwhile.
@@ -116,7 +116,7 @@ impl Outbox {
 
     /// Notes each decision before it is sent.
     fn decisions(&self, decisions: &[Decision]) {
-        let mut deeds = Vec::with_capacity(decisions.len());
+        let mut writes = Vec::with_capacity(decisions.len());
         let mut state = self.cache.lock();
         let now = Timestamp::now();
         let mut takers = BTreeSet::new();
@@ -127,13 +127,17 @@ impl Outbox {
                 Decision::Bind { pod, node, claims } => {
                     let created = state.store.pods.get(&pod.key).map_or(now, |f| f.created);
                     let (pod, node, claims) = (pod.clone(), node.clone(), claims.clone());
-                    deeds.push(Deed::Bind { pod, node, claims, created });
+                    writes.push(DecisionWrite::Bind { pod, node, claims, created });
                 }
                 Decision::Evict { pod, reason, by, .. } => {
                     takers.insert(by);
                     n_victims += 1;
                     self.tell_of_eviction(&state, decision);
-                    deeds.push(Deed::Evict { pod: pod.clone(), reason: *reason, by: by.clone() });
+                    writes.push(DecisionWrite::Evict {
+                        pod: pod.clone(),
+                        reason: *reason,
+                        by: by.clone(),
+                    });
                 }
                 // Written with the rest of the pod's status.
                 Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
@@ -144,15 +148,20 @@ impl Outbox {
             self.metrics.preemption_victims.set(n_victims);
             self.metrics.preemption_attempts.inc_by(takers.len() as i64);
         }
-        for deed in deeds {
-            self.effects.carry_out(deed);
+        for write in writes {
+            self.effects.enqueue_decision(write);
         }
     }
 
     fn tell_of_eviction(&self, state: &CacheState, decision: &Decision) {
         let Decision::Evict { pod, node, reason, by } = decision else { return };
         let text = format!("{reason} on {node} for {by}");
-        self.effects.tell(Note::normal(pod_reference(pod), "Preempted", "Preempting", text));
+        self.effects.enqueue_event(PendingEvent::normal(
+            pod_reference(pod),
+            "Preempted",
+            "Preempting",
+            text,
+        ));
         let facts = state.store.pods.get(&pod.key);
         let group = facts.and_then(|facts| facts.group.as_ref());
         let found = group.and_then(|group| {
@@ -160,9 +169,13 @@ impl Outbox {
             state.store.group(&key)
         });
         if let Some(group) = found {
-            let note =
-                Note::normal(group_reference(group), "Evict", "Evicting", reason.to_string());
-            self.effects.tell(note);
+            let event = PendingEvent::normal(
+                group_reference(group),
+                "Evict",
+                "Evicting",
+                reason.to_string(),
+            );
+            self.effects.enqueue_event(event);
         }
     }
 
@@ -186,17 +199,22 @@ impl Outbox {
             };
             drop(state);
             if let Some(regarding) = regarding {
-                self.effects.tell(Note::warning(regarding, "Duplicate", "Ignoring", text));
+                self.effects.enqueue_event(PendingEvent::warning(
+                    regarding,
+                    "Duplicate",
+                    "Ignoring",
+                    text,
+                ));
             }
         }
         self.ignored = now;
     }
 
-    fn admit(&mut self, target: Target, weight: Weight, now: Instant) -> bool {
+    fn admit(&mut self, target: Target, urgency: Urgency, now: Instant) -> bool {
         if self.effects.is_writing(&target) {
             return false;
         }
-        match self.throttle.admit(target, weight, now) {
+        match self.throttle.admit(target, urgency, now) {
             Ok(()) => true,
             Err(due) => {
                 self.due = Some(self.due.map_or(due, |other| other.min(due)));
@@ -211,16 +229,16 @@ impl Outbox {
         let Some(group) = &report.group else { return };
         let Some(next) = next_group_status(report, &cycle_id, Timestamp::now()) else { return };
         let target = Target::Group(group.version, group.key.clone());
-        if !self.admit(target.clone(), weight_of_group(&group.status, &next), now) {
+        if !self.admit(target.clone(), urgency_of_group(&group.status, &next), now) {
             return;
         }
         let said = group.status.conditions.iter().find(|condition| condition.status == "True");
         let news = report.unschedulable.as_ref().map(|(_, message)| message);
         let news = news.filter(|news| said.is_none_or(|condition| condition.message != **news));
-        let note = news.map(|news| {
-            Note::warning(group_reference(group), UNSCHEDULABLE, "Scheduling", news.clone())
+        let event = news.map(|news| {
+            PendingEvent::warning(group_reference(group), UNSCHEDULABLE, "Scheduling", news.clone())
         });
-        self.write(target, &group.status, &next, note);
+        self.write(target, &group.status, &next, event);
     }
 
     fn write(
@@ -228,11 +246,11 @@ impl Outbox {
         target: Target,
         stored: &impl Serialize,
         next: &impl Serialize,
-        note: Option<Note>,
+        event: Option<PendingEvent>,
     ) {
         let difference = patch::merge(&json_of(stored), &json_of(next));
         if let Some(difference) = difference {
-            self.effects.write_status(target, json!({"status": difference}), note);
+            self.effects.enqueue_status(target, json!({"status": difference}), event);
         }
     }
 
@@ -260,8 +278,8 @@ impl Outbox {
                     Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => {
                         continue;
                     }
-                    Some((reason, _)) if **reason == *UNSCHEDULABLE => (Weight::Text, because),
-                    Some(_) | None => (Weight::State, because),
+                    Some((reason, _)) if **reason == *UNSCHEDULABLE => (Urgency::Text, because),
+                    Some(_) | None => (Urgency::State, because),
                 };
                 writes.entry(pod.clone()).or_default().condition = Some(condition);
             }
@@ -277,23 +295,23 @@ impl Outbox {
         if self.effects.is_writing(&target) {
             return;
         }
-        let (mut status, mut note) = (Map::new(), None);
+        let (mut status, mut event) = (Map::new(), None);
         // Others go by it at once: autoscalers, and whoever looks where the pod will be.
         if let Some(node) = write.nominated {
             status.insert("nominatedNodeName".to_owned(), json!(node.map(|node| &**node)));
         }
-        if let Some((weight, because)) = write.condition
-            && self.admit(target.clone(), weight, now)
+        if let Some((urgency, because)) = write.condition
+            && self.admit(target.clone(), urgency, now)
         {
-            let is_new = weight == Weight::State;
+            let is_new = urgency == Urgency::State;
             status.insert("conditions".to_owned(), json!([condition(because, is_new)]));
             self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
             let (regarding, text) = (pod_reference(&pod), because.to_owned());
-            note = Some(Note::warning(regarding, "FailedScheduling", "Scheduling", text));
+            event = Some(PendingEvent::warning(regarding, "FailedScheduling", "Scheduling", text));
         }
         if !status.is_empty() {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});
-            self.effects.write_status(target, patch, note);
+            self.effects.enqueue_status(target, patch, event);
         }
     }
 
@@ -303,8 +321,8 @@ impl Outbox {
         let queue = &report.queue;
         let target = Target::Queue(queue.version, queue.name.clone());
         let is_first = queue.status == QueueStatus::default();
-        let weight = if is_first { Weight::State } else { Weight::Count };
-        if self.admit(target.clone(), weight, now) {
+        let urgency = if is_first { Urgency::State } else { Urgency::Count };
+        if self.admit(target.clone(), urgency, now) {
             self.write(target, &queue.status, &next, None);
         }
     }
@@ -384,14 +402,14 @@ struct PodWrite<'r> {
     /// The node it is promised, or none any more.
     nominated: Option<Option<&'r Name>>,
     /// Why it waits.
-    condition: Option<(Weight, &'r str)>,
+    condition: Option<(Urgency, &'r str)>,
 }
 
 fn json_of(status: &impl Serialize) -> Value {
     serde_json::to_value(status).expect("a status is JSON")
 }
 
-fn weight_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Weight {
+fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
     let states = |status: &PodGroupStatus| {
         let conditions = status.conditions.iter();
         let states = conditions.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()));
@@ -402,10 +420,10 @@ fn weight_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Weight {
         condition.status == "True" && condition.reason == JobProblem::NOT_ENOUGH_TASKS
     };
     if states(stored) != states(next) {
-        if next.conditions.iter().any(is_short) { Weight::Forming } else { Weight::State }
+        if next.conditions.iter().any(is_short) { Urgency::Forming } else { Urgency::State }
     } else if counts(stored) != counts(next) {
-        Weight::Count
+        Urgency::Count
     } else {
-        Weight::Text
+        Urgency::Text
     }
 }
