@@ -8,6 +8,7 @@ mod connect;
 mod cycle;
 mod default_queue;
 mod effects;
+mod error;
 #[cfg(test)]
 mod fake_api;
 mod guard;

@@ -17,7 +17,7 @@ use kube::{
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
-use super::watch::cause;
+use super::error;
 use crate::args::RunArgs;
 
 /// After so long without a word from the server, an HTTP/2 connection with calls under way is asked
@@ -101,7 +101,7 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             anyhow!(
                 "no --kubeconfig is given and this is not a pod with a service account ({}): \
                  name a kubeconfig with --kubeconfig or KUBECONFIG",
-                cause(&error)
+                error::chain(&error)
             )
         })?,
     };

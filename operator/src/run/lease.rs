@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use self::lock::{Lock, Periods};
 use super::{
+    error,
     metrics::{Metrics, Write, Written},
     supervisor::Supervisor,
 };
@@ -131,7 +132,7 @@ impl Elector {
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => warn!(
                     namespace = self.namespace,
-                    error = super::watch::cause(&error),
+                    error = error::chain(&error),
                     "cannot acquire the lease"
                 ),
                 Err(_) => {
@@ -156,7 +157,7 @@ impl Elector {
                 Ok(Ok(true)) => why = NO_ANSWER.to_owned(),
                 Ok(Ok(false)) => return "another replica holds it".to_owned(),
                 Ok(Err(error)) => {
-                    why = super::watch::cause(&error);
+                    why = error::chain(&error);
                     warn!(error = why, "cannot renew the lease, retrying");
                 }
                 Err(_) => break,
@@ -206,7 +207,7 @@ impl Elector {
         match self.leases.replace(NAME, &PostParams::default(), &released).await {
             Ok(_) => info!("released the lease"),
             Err(error) => {
-                warn!(error = super::watch::cause(&error), "cannot release the lease");
+                warn!(error = error::chain(&error), "cannot release the lease");
             }
         }
     }

@@ -37,6 +37,7 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use super::{
+    error,
     guard::Guarded,
     metrics::{Kind, Metrics},
     scheduler_cache::{CacheState, SchedulerCache},
@@ -329,7 +330,7 @@ impl Door {
             }
             Some(_) | None => {}
         }
-        let cause = api_status.map_or_else(|| cause(error), |status| status.message.clone());
+        let cause = api_status.map_or_else(|| error::chain(error), |status| status.message.clone());
         warn!(kind = K::KIND, error = cause, "cannot watch, trying again");
         self.cache.set_list_error(K::KIND, cause);
         None
@@ -382,24 +383,6 @@ impl Drop for StaleOnDrop {
     fn drop(&mut self) {
         self.cache.set_unsynced(self.kind);
     }
-}
-
-/// An error with its causes, each said once.
-pub(crate) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-        // Its own text has the whole status in it.
-        return status.message.clone();
-    }
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One call to the API server, sent again while that can help.
+//! One call to the API server, with retries.
 
 use std::time::Duration;
 
@@ -6,34 +6,35 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::run::{
+    error,
     metrics::{Metrics, Write, WriteKind, Written},
-    watch::cause,
 };
 
-/// How long one answer may take. client-go's default for a scheduler's calls is longer; a lease is
-/// 15 s, and an answer that takes longer than this is lost.
+/// How long one answer may take. client-go's default is longer; here a lease is 15 s, and an answer
+/// that takes longer than this counts as lost.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call is sent again.
+/// How long a call is retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The first pause; each one is twice the last.
+/// The first pause between attempts, doubled with each one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why a call came to nothing.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WriteError {
     /// The object does not exist.
     NotFound,
-    /// The object is not as the call supposes.
+    /// The object is not as the write presupposes.
     Conflict(String),
-    /// The server will not do it, now or later.
+    /// The API server rejected it; a retry would not help.
     Rejected(String),
-    /// No answer, or none that helps, for as long as it was tried.
+    /// No answer, or only errors that pass, until the retries ended.
     Unanswered(String),
 }
 
 impl WriteError {
+    /// The value of the label `result`.
     pub(crate) const fn result(&self) -> &'static str {
         match self {
             Self::NotFound => "gone",
@@ -53,17 +54,17 @@ impl std::fmt::Display for WriteError {
     }
 }
 
-/// What an error calls for.
+/// What to do about an error.
 #[derive(Debug, PartialEq, Eq)]
 enum Reaction {
     Fail(WriteError),
-    /// Send it again, at the earliest after this pause.
+    /// Retry, at the earliest after this pause; and why.
     Retry(Duration, String),
 }
 
 fn reaction(error: &kube::Error) -> Reaction {
     let kube::Error::Api(status) = error else {
-        return Reaction::Retry(Duration::ZERO, cause(error));
+        return Reaction::Retry(Duration::ZERO, error::chain(error));
     };
     let message = || status.message.clone();
     match status.code {
@@ -77,12 +78,12 @@ fn reaction(error: &kube::Error) -> Reaction {
     }
 }
 
-/// Makes a call, again and again while that can help.
+/// Makes a call, and retries it while an error may pass.
 ///
 /// # Errors
 ///
-/// [`WriteError`]. After `Failed`, and after `Conflict` or `Gone` of a call that was sent again, the
-/// server may have done what was asked all the same.
+/// [`WriteError`]. After `Unanswered`, and after `Conflict` or `NotFound` of a call that was retried,
+/// the API server may have done what was asked all the same.
 pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
     metrics: &Metrics,
     write: Write,
@@ -108,7 +109,7 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
         if started.elapsed() + pause > RETRY_TIMEOUT {
             break Err(WriteError::Unanswered(why));
         }
-        debug!(?write, why, "sending again");
+        debug!(?write, why, "retrying");
         metrics.write_retries.get_or_create(&WriteKind { write }).inc();
         tokio::time::sleep(pause.max(asked.min(RETRY_TIMEOUT))).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_sent_again() {
+    fn only_errors_that_may_pass_are_retried() {
         assert_eq!(reaction(&error(404)), Reaction::Fail(WriteError::NotFound));
         assert_eq!(reaction(&error(409)), Reaction::Fail(WriteError::Conflict("why".into())));
         for code in [400, 403, 422] {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_sent_until_it_is_answered() {
+    async fn a_call_is_retried_until_it_is_answered() {
         let metrics = Metrics::new();
         let mut n_sent = 0;
         let answer = call(&metrics, Write::Bind, || {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends() {
+    async fn retries_end() {
         let metrics = Metrics::new();
         let started = Instant::now();
         let answer = call::<(), _>(&metrics, Write::Bind, std::future::pending);

@@ -1,8 +1,8 @@
-//! Events: told once when something happens, never as long as it stays so.
+//! Events: sent once when something happens, not while it stays so.
 //!
-//! Whoever makes a note does so only on change, and a message that only counts differently is not
-//! told again at once; so there is nothing to aggregate, and kube's own aggregation, which keeps
-//! the first text of a series, is not used.
+//! An event is made only when something changes, and not again at once when only numbers in its
+//! text change. So there is nothing to aggregate, and kube's own aggregation, which keeps the first
+//! text of a series, is not used.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -15,10 +15,10 @@ use kube_batch_api::{
     facts::{group::GroupFacts, queue::QueueFacts},
 };
 
-/// Longest text of an event, in bytes; the API server refuses longer ones.
+/// Longest text of an event, in bytes; the API server rejects longer ones.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// An event to be told.
+/// An event that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingEvent {
     pub(crate) regarding: ObjectReference,
@@ -48,20 +48,20 @@ impl PendingEvent {
     }
 }
 
-/// Tells a note to the API server.
+/// Sends an event to the API server.
 pub(crate) async fn publish(
     client: &Client,
     reporter: &Reporter,
-    note: &PendingEvent,
+    pending: &PendingEvent,
 ) -> kube::Result<()> {
     let event = Event {
-        type_: note.type_,
-        reason: note.reason.to_owned(),
-        note: Some(cut(&note.text).to_owned()),
-        action: note.action.to_owned(),
+        type_: pending.type_,
+        reason: pending.reason.to_owned(),
+        note: Some(cut(&pending.text).to_owned()),
+        action: pending.action.to_owned(),
         secondary: None,
     };
-    Recorder::new(client.clone(), reporter.clone()).publish(&event, &note.regarding).await
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &pending.regarding).await
 }
 
 fn cut(text: &str) -> &str {
@@ -72,7 +72,7 @@ fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// What an event about a pod refers to.
+/// A reference to a pod.
 pub(crate) fn pod_reference(pod: &PodRef) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -84,7 +84,7 @@ pub(crate) fn pod_reference(pod: &PodRef) -> ObjectReference {
     }
 }
 
-/// What an event about a PodGroup refers to.
+/// A reference to a PodGroup.
 pub(crate) fn group_reference(group: &GroupFacts) -> ObjectReference {
     ObjectReference {
         namespace: Some(group.key.namespace.to_string()),
@@ -92,7 +92,7 @@ pub(crate) fn group_reference(group: &GroupFacts) -> ObjectReference {
     }
 }
 
-/// What an event about a queue refers to.
+/// A reference to a queue.
 pub(crate) fn queue_reference(queue: &QueueFacts) -> ObjectReference {
     custom(queue.version, "Queue", &queue.name, &queue.uid)
 }

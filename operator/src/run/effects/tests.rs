@@ -1,8 +1,11 @@
 //! What follows an answer of the API server, for every kind of write and of answer.
 
 use http::Method;
-use kube_batch_api::decision::{ClaimChoice, Decision, EvictReason};
-use serde_json::Value;
+use kube_batch_api::{
+    decision::{Decision, EvictReason},
+    name::{JobKey, ObjectKey},
+};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;
@@ -284,7 +287,7 @@ async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
     world.outcome(&bind_to("n")).await;
     world.cache.lock().store.pods.delete(&pod_ref().key);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(world.effects.rejections.lock().expect("no panic").is_empty());
+    assert!(world.effects.back_off.lock().expect("no panic").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -666,7 +669,7 @@ async fn a_volume_is_reserved_for_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_that_cannot_be_had_are_reported_and_the_decision_waits() {
+async fn volumes_that_are_not_available_are_reported_and_the_decision_waits() {
     let other = json!({"namespace": "ns", "name": "d", "uid": "other"});
     let (put, get) =
         (Some((Method::PUT, Fault::Status(409))), Some((Method::GET, Fault::Status(404))));
