@@ -52,8 +52,9 @@ impl World {
     }
 
     fn start(&mut self) {
-        let door = Door { cache: Arc::clone(&self.cache), metrics: Arc::clone(&self.metrics) };
-        door.open::<Node>(&self.api.client(), &mut self.tasks);
+        let handler =
+            WatchHandler { cache: Arc::clone(&self.cache), metrics: Arc::clone(&self.metrics) };
+        handler.open::<Node>(&self.api.client(), &mut self.tasks);
     }
 
     async fn wait(&self, seconds: u64) {
@@ -65,7 +66,7 @@ impl World {
         state.store.nodes.iter().map(|(name, _)| name.to_string()).collect()
     }
 
-    fn obstacle(&self) -> Option<String> {
+    fn list_error(&self) -> Option<String> {
         self.cache.unsynced().remove(Node::KIND).flatten()
     }
 
@@ -193,7 +194,7 @@ async fn what_is_missing_is_why_a_kind_is_not_listed() {
         world.start();
         world.wait(0).await;
         assert!(!world.cache.is_synced());
-        assert_eq!(world.obstacle().as_deref(), Some("injected"), "{code}");
+        assert_eq!(world.list_error().as_deref(), Some("injected"), "{code}");
         assert!(world.count(&world.metrics.watch_failures) >= 1);
         world.api.recover();
         world.wait(15).await;
@@ -202,13 +203,13 @@ async fn what_is_missing_is_why_a_kind_is_not_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_busy_is_no_obstacle() {
+async fn a_server_that_is_busy_is_no_error() {
     let mut world = World::new();
     world.api.serve(NODES);
     world.api.fail(Method::GET, NODES, [Fault::Status(429)]);
     world.start();
     world.wait(0).await;
-    assert_eq!((world.cache.is_synced(), world.obstacle()), (false, None));
+    assert_eq!((world.cache.is_synced(), world.list_error()), (false, None));
     world.wait(15).await;
     assert!(world.cache.is_synced());
 }
