@@ -7,8 +7,11 @@
 use std::{
     fmt,
     sync::{Mutex, atomic::AtomicU64},
+    time::Duration,
 };
 
+use kube_batch_api::cluster::Cluster;
+use kube_batch_framework::milestone::Milestone;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -258,6 +261,40 @@ impl Metrics {
         );
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "What was built", build);
+    }
+
+    /// Records how long a phase of a cycle took.
+    pub(crate) fn observe_phase(&self, phase: &'static str, duration: Duration) {
+        self.cycle_phases.get_or_create(&Phase { phase }).observe(duration.as_secs_f64());
+    }
+
+    /// Records how long it took to reach a milestone of a cycle, if that is measured.
+    pub(crate) fn observe_milestone(&self, milestone: Milestone, duration: Duration) {
+        let micros = duration.as_secs_f64() * 1e6;
+        match milestone {
+            Milestone::PluginOpened(plugin) => {
+                let plugin = Plugin { plugin, OnSession: "OnSessionOpen" };
+                self.plugin_latency.get_or_create(&plugin).observe(micros);
+            }
+            Milestone::Acted(action) => {
+                self.action_latency.get_or_create(&Action { action }).observe(micros);
+            }
+            Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
+        }
+    }
+
+    /// Records how many objects a snapshot has.
+    pub(crate) fn observe_sizes(&self, cluster: &Cluster) {
+        for (kind, n_objects) in [
+            ("nodes", cluster.nodes.facts.len()),
+            ("queues", cluster.queues.facts.len()),
+            ("jobs", cluster.jobs.key.len()),
+            ("tasks", cluster.tasks.facts.len()),
+            ("task_classes", cluster.classes.template.len()),
+        ] {
+            let n_objects = i64::try_from(n_objects).unwrap_or(i64::MAX);
+            self.snapshot_objects.get_or_create(&Kind { kind }).set(n_objects);
+        }
     }
 
     /// All metrics in OpenMetrics' text format.

@@ -96,7 +96,7 @@ impl StatusWriter {
     }
 
     /// Takes what a cycle decided and reported.
-    pub(crate) fn take(&mut self, cycle: &Cycle, ignored: &[Ignored]) {
+    pub(crate) fn write(&mut self, cycle: &Cycle, ignored: &[Ignored]) {
         self.n_cycles += 1;
         self.due = None;
         let now = Instant::now();
@@ -238,10 +238,10 @@ impl StatusWriter {
         let event = news.map(|news| {
             PendingEvent::warning(group_reference(group), UNSCHEDULABLE, "Scheduling", news.clone())
         });
-        self.write(target, &group.status, &next, event);
+        self.enqueue(target, &group.status, &next, event);
     }
 
-    fn write(
+    fn enqueue(
         &self,
         target: Target,
         stored: &impl Serialize,
@@ -323,7 +323,7 @@ impl StatusWriter {
         let is_first = queue.status == QueueStatus::default();
         let urgency = if is_first { Urgency::State } else { Urgency::Count };
         if self.admit(target.clone(), urgency, now) {
-            self.write(target, &queue.status, &next, None);
+            self.enqueue(target, &queue.status, &next, None);
         }
     }
 
