@@ -6,6 +6,7 @@
 mod conf_file;
 mod connect;
 mod cycle;
+mod decision_writer;
 mod default_queue;
 mod effects;
 mod error;
@@ -17,6 +18,7 @@ mod http;
 mod lease;
 mod logging;
 mod metrics;
+mod report_metrics;
 mod scheduler_cache;
 mod status_writer;
 mod supervisor;
@@ -40,9 +42,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
-    http::Answers, lease::Election, metrics::Metrics, scheduler_cache::SchedulerCache,
-    status_writer::StatusWriter, supervisor::Supervisor,
+    conf_file::ConfFile, connect::Clients, cycle::Scheduler, decision_writer::DecisionWriter,
+    effects::Effects, health::Health, http::Answers, lease::Election, metrics::Metrics,
+    report_metrics::ReportMetrics, scheduler_cache::SchedulerCache, status_writer::StatusWriter,
+    supervisor::Supervisor,
 };
 use crate::{
     Ending,
@@ -104,7 +107,8 @@ async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
     if args.create_default_queue {
         start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
-    let scheduler = shared.scheduler(args, conf, election.leads());
+    let (options, period) = (snapshot_options(args), args.schedule_period);
+    let scheduler = shared.scheduler(options, period, conf, election.leads());
     let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
@@ -126,24 +130,29 @@ impl Shared {
 
     fn scheduler(
         &self,
-        args: &RunArgs,
+        options: SnapshotOptions,
+        period: Duration,
         conf: channel::Receiver<Arc<Conf>>,
         leads: channel::Receiver<bool>,
     ) -> Scheduler {
+        let (cache, effects) = (Arc::clone(&self.cache), Arc::clone(&self.effects));
+        let (metrics, identity) = (Arc::clone(&self.metrics), self.identity.clone());
         Scheduler {
-            status_writer: StatusWriter::new(
-                Arc::clone(&self.cache),
-                Arc::clone(&self.effects),
-                Arc::clone(&self.metrics),
-                self.identity.clone(),
+            decisions: DecisionWriter::new(
+                Arc::clone(&cache),
+                Arc::clone(&effects),
+                Arc::clone(&metrics),
             ),
+            statuses: StatusWriter::new(cache, Arc::clone(&effects), metrics, identity),
+            report: ReportMetrics::new(Arc::clone(&self.metrics)),
+            effects,
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
             health: Arc::clone(&self.health),
-            options: snapshot_options(args),
+            options,
             conf,
             leads,
-            period: args.schedule_period,
+            period,
         }
     }
 }
@@ -315,25 +324,12 @@ mod tests {
             effects: Arc::clone(&effects),
             identity: "me".to_owned(),
         };
-        let scheduler = Scheduler {
-            status_writer: StatusWriter::new(
-                Arc::clone(&shared.cache),
-                Arc::clone(&effects),
-                Arc::clone(&metrics),
-                "me".to_owned(),
-            ),
-            cache: shared.cache,
-            metrics: Arc::clone(&metrics),
-            health: shared.health,
-            options: SnapshotOptions {
-                scheduler_name: "kube-batch".into(),
-                default_queue: "default".into(),
-                priority_class: true,
-            },
-            conf,
-            leads,
-            period: Duration::from_secs(1),
+        let options = SnapshotOptions {
+            scheduler_name: "kube-batch".into(),
+            default_queue: "default".into(),
+            priority_class: true,
         };
+        let scheduler = shared.scheduler(options, Duration::from_secs(1), conf, leads);
         (scheduler, effects, Supervisor::new(metrics))
     }
 

@@ -28,8 +28,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
+    decision_writer::DecisionWriter,
+    effects::Effects,
     health::Health,
     metrics::{Ended, Metrics},
+    report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
     status_writer::StatusWriter,
 };
@@ -63,7 +66,10 @@ pub(crate) struct Scheduler {
     pub(crate) leads: watch::Receiver<bool>,
     /// Maximum time between checks whether a cycle is due.
     pub(crate) period: Duration,
-    pub(crate) status_writer: StatusWriter,
+    pub(crate) decisions: DecisionWriter,
+    pub(crate) statuses: StatusWriter,
+    pub(crate) report: ReportMetrics,
+    pub(crate) effects: Arc<Effects>,
 }
 
 /// The last cycle.
@@ -151,7 +157,7 @@ impl Scheduler {
                     std::future::pending::<()>().await;
                 }
                 self.cache.lock().assumed = Assumed::default();
-                self.status_writer.forget();
+                self.statuses.reset();
                 self.cache.wake();
                 continue;
             }
@@ -159,7 +165,7 @@ impl Scheduler {
                 return;
             }
             let rested = last.map(|last| last.ended + self.status_rest());
-            let pause = pause(Instant::now(), self.period, self.status_writer.due(), rested);
+            let pause = pause(Instant::now(), self.period, self.statuses.due(), rested);
             tokio::select! {
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -178,13 +184,13 @@ impl Scheduler {
             return true;
         }
         let Some(last) = last.filter(|last| last.version == state.version) else { return true };
-        let has_statuses = state.has_confirmed
-            || self.status_writer.due().is_some_and(|due| due <= Instant::now());
+        let has_statuses =
+            state.has_confirmed || self.statuses.due().is_some_and(|due| due <= Instant::now());
         has_statuses && last.ended.elapsed() >= self.status_rest()
     }
 
     fn status_rest(&self) -> Duration {
-        if self.status_writer.is_sending() { BUSY_STATUS_REST } else { STATUS_REST }
+        if self.effects.has_pending_decisions() { BUSY_STATUS_REST } else { STATUS_REST }
     }
 
     /// Runs one cycle on a thread of its own.
@@ -205,7 +211,10 @@ impl Scheduler {
             return;
         }
         let started = Instant::now();
-        self.status_writer.write(&finished.cycle, &finished.ignored);
+        self.decisions.write(&finished.cycle.decisions);
+        self.decisions.report_ignored(&finished.ignored);
+        self.statuses.write(&finished.cycle, started);
+        self.report.record(&finished.cycle);
         self.metrics.observe_phase("dispatch", started.elapsed());
         let decisions = &finished.cycle.decisions;
         let count = |is_counted: fn(&Decision) -> bool| {
