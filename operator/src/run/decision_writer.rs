@@ -132,3 +132,72 @@ impl DecisionWriter {
         self.reported = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::events::Reporter;
+    use kube_batch_api::{
+        decision::{EvictReason, PodRef},
+        name::JobKey,
+    };
+
+    use super::*;
+    use crate::run::fake_api::FakeApi;
+
+    /// A writer whose writes stay in the queue, as there are no workers.
+    fn writer() -> DecisionWriter {
+        let metrics = Arc::new(Metrics::new());
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let client = FakeApi::default().client();
+        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        DecisionWriter::new(cache, effects, metrics)
+    }
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { uid: name.into(), key: ObjectKey::new("ns", name) }
+    }
+
+    fn evict(name: &str, by: &str) -> Decision {
+        let by = JobKey::Group(ObjectKey::new("ns", by));
+        Decision::Evict { pod: pod(name), node: "n".into(), reason: EvictReason::Reclaim, by }
+    }
+
+    #[tokio::test]
+    async fn decisions_are_in_flight_before_they_are_sent() {
+        let writer = writer();
+        let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
+        let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
+        writer.write(&[bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")]);
+        assert_eq!(writer.cache.lock().assumed.len(), 5);
+        assert!(writer.effects.has_pending_decisions());
+        // A binding, three evictions, and an event of each eviction.
+        assert_eq!(writer.metrics.effects_queued.get(), 7);
+        assert_eq!(writer.metrics.preemption_victims.get(), 3);
+        assert_eq!(writer.metrics.preemption_attempts.get(), 2);
+        writer.write(&[]);
+        assert_eq!(writer.metrics.preemption_victims.get(), 3, "of the last cycle with victims");
+    }
+
+    #[tokio::test]
+    async fn an_ignored_object_is_reported_once_while_it_is_ignored() {
+        let mut writer = writer();
+        let queue = json_queue();
+        writer
+            .cache
+            .lock()
+            .store
+            .apply_queue(ApiVersion::V1Alpha1, &queue.metadata, &queue.spec, None)
+            .expect("facts of a queue");
+        let ignored = [Ignored::DuplicateQueue("q".into())];
+        for (ignored, n_events) in [(&ignored[..], 1), (&ignored, 1), (&[], 1), (&ignored, 2)] {
+            writer.report_ignored(ignored);
+            assert_eq!(writer.metrics.effects_queued.get(), n_events);
+        }
+    }
+
+    fn json_queue() -> kube_batch_api::crd::v1alpha2::Queue {
+        let queue = serde_json::json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+        serde_json::from_value(queue).expect("a queue")
+    }
+}

@@ -269,3 +269,6 @@ fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
         Urgency::Text
     }
 }
+
+#[cfg(test)]
+mod tests;
