@@ -1,7 +1,7 @@
-//! `kube-batch run`: the scheduler of a cluster.
+//! `kube-batch run`: schedules the pods of a cluster.
 //!
-//! Watches fill the cache, cycles read it and decide, effects send what was decided and answer to
-//! the cache. Each of these is a task of its own; the only thing they share is the cache.
+//! Watches fill the scheduler cache, cycles read it and decide, effects send what was decided and
+//! store the answers in the cache. Each of these is a task of its own; the cache is all they share.
 
 mod conf_file;
 mod connect;
@@ -53,12 +53,12 @@ use crate::{
     conf::{ReadConf, read_conf},
 };
 
-/// Threads that speak with the API server; cycles run on one of their own. One is enough for
-/// thousands of calls a second, and needs no waking of one by another for each of them.
-const N_TALKERS: usize = 1;
+/// Threads for calls to the API server; cycles run on a thread of their own. One is enough for
+/// thousands of calls a second, and spares the wake-ups between threads.
+const N_ASYNC_THREADS: usize = 1;
 
-/// How long decisions that were taken before the end may still be sent. Below the 30 s that
-/// Kubernetes gives a pod to end.
+/// How long pending writes may take after a signal to stop. Shorter than the 30 s that Kubernetes
+/// gives a pod to terminate.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs the command.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
     }
     let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(N_TALKERS)
+        .worker_threads(N_ASYNC_THREADS)
         .enable_all()
         .build()
         .context("cannot start threads")?;
@@ -258,7 +258,7 @@ async fn run_until_stopped(
     }
 }
 
-/// Sends decisions while this replica leads, and not a moment longer. Returns if a worker does.
+/// Runs the workers while this replica leads, and no longer. Returns if a worker does.
 async fn write_while_leading(
     effects: Arc<Effects>,
     mut leads: channel::Receiver<bool>,
@@ -286,7 +286,7 @@ async fn write_while_leading(
 async fn stop_signal() {
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        // Without handlers the signals end the process by themselves.
+        // Without handlers the signals end the process.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -295,7 +295,7 @@ async fn stop_signal() {
     }
 }
 
-/// Who this process is: the pod's name where there is one, and a part that no other process has.
+/// The identity of this process: the host name, which is the pod's name, and a unique part.
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok());

@@ -1,21 +1,21 @@
-//! How often the status of an object is written when nothing has happened to it but numbers.
+//! How often the status of an object is written when only numbers change.
 //!
 //! While a gang of ten thousand starts, its count of running pods changes with every cycle; while
 //! a cluster is full, so do the numbers in every message. A change of state is written at once, a
-//! change of numbers a while after the last write. That a gang lacks pods is written when it still
-//! does after a moment: of every Job the pods come one by one.
+//! change of numbers some time after the last write. That a gang lacks pods is written only if it
+//! still does after a second: controllers create the pods of a Job one by one.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// What a change of a status is about, the most urgent first.
+/// What a change of a status is about, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
-    /// A phase, a condition's status or reason: people and controllers wait for it.
+    /// A phase, or a condition's status or reason: users and controllers wait for it.
     State,
-    /// That a gang lacks pods, which its controller may be about to make.
+    /// That a gang lacks pods, which its controller may be about to create.
     Forming,
     /// A count or an amount.
     Count,
@@ -24,8 +24,8 @@ pub(crate) enum Urgency {
 }
 
 impl Urgency {
-    /// How long after the last write it can wait, or, while a gang forms, after it was first seen.
-    /// Guessed: what a person watching would not miss.
+    /// The shortest time since the last write, or, while a gang forms, since it was first seen.
+    /// Guessed: short enough for a user who watches.
     const fn min_interval(self) -> Duration {
         match self {
             Self::State => Duration::ZERO,
@@ -35,7 +35,7 @@ impl Urgency {
     }
 }
 
-/// When each object was last written, or seen to form.
+/// When each object was last written, or first seen to form.
 #[derive(Debug)]
 pub(crate) struct Throttle<K>(HashMap<K, Instant>);
 
@@ -46,7 +46,11 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Throttle<K> {
-    /// Whether a change of this urgency may be written now; if not, when.
+    /// Allows a change of this urgency to be written now, or returns when it may be.
+    ///
+    /// # Errors
+    ///
+    /// The moment from which on it may be written.
     pub(crate) fn admit(
         &mut self,
         object: K,
@@ -63,7 +67,7 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
         Ok(())
     }
 
-    /// Forgets what no longer matters.
+    /// Removes what delays nothing any more.
     pub(crate) fn sweep(&mut self, now: Instant) {
         self.0.retain(|_, last| *last + Urgency::Text.min_interval() > now);
     }
