@@ -1,7 +1,7 @@
-//! The default queue of a cluster that has none.
+//! Creation of the default queue, in a cluster that has none.
 //!
-//! It is made by the leader and not by a manifest: `kubectl apply` looks up every kind before it
-//! sends anything, so that no single call could make the kind Queue and a queue of it.
+//! The leader creates it and not a manifest: `kubectl apply` looks up every kind before it sends
+//! anything, so one call cannot create both the kind Queue and a queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,27 +18,27 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
-    effects::call::{Refusal, call},
+    effects::call::{WriteError, call},
     metrics::{Metrics, Write},
-    mirror::Mirror,
+    scheduler_cache::SchedulerCache,
 };
 
-/// How often it is looked at until all lists are complete.
+/// How often the cache is checked until all lists are complete.
 const PERIOD: Duration = Duration::from_millis(100);
-/// The same, where the server does not know the kind.
+/// Pause while the API server does not serve the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
-/// The same, where it is not for now that the server does not take it.
-const PATIENT_PERIOD: Duration = Duration::from_secs(30);
+/// Pause after the API server rejected the queue.
+const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 
-/// Makes the queue once, when this replica leads and knows that there is none, of either API group.
-/// Whoever deletes it later wants it gone.
+/// Creates the queue once, when this replica leads and there is none, in either API group. If it is
+/// deleted later, it is not created again.
 ///
-/// It is of the older group, if the server knows that: there v0.5.0 looked for it, and `kubectl get
+/// The queue is of the older API group if that is served: v0.5.0 looks for it there, and `kubectl get
 /// queues` shows that group where both are served.
 pub(crate) async fn provide(
     client: Client,
     name: String,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     mut leads: watch::Receiver<bool>,
 ) {
@@ -46,37 +46,37 @@ pub(crate) async fn provide(
         if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
             return;
         }
-        if !mirror.is_synced() {
+        if !cache.is_synced() {
             tokio::time::sleep(PERIOD).await;
             continue;
         }
-        if mirror.lock().store.queue(&Name::from(&*name)).is_some() {
+        if cache.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
-        match make(&client, &name, &metrics).await {
+        match create(&client, &name, &metrics).await {
             Ok(()) => {
-                info!(queue = name, "there was no default queue: it is made");
+                info!(queue = name, "created the default queue");
                 return;
             }
-            // Somebody else was faster, or an answer was lost.
-            Err(Refusal::Conflict(_)) => return,
-            Err(Refusal::Gone) => {
-                debug!("the server does not serve queues yet");
+            // It was created meanwhile, or the answer to our own call was lost.
+            Err(WriteError::Conflict(_)) => return,
+            Err(WriteError::NotFound) => {
+                debug!("the API server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
-            Err(Refusal::Failed(why)) => {
-                warn!(queue = name, why, "cannot make the default queue, trying again");
+            Err(WriteError::Unanswered(why)) => {
+                warn!(queue = name, why, "cannot create the default queue, retrying");
             }
-            Err(Refusal::Refused(why)) => {
-                warn!(queue = name, why, "the server will not have the default queue");
-                tokio::time::sleep(PATIENT_PERIOD).await;
+            Err(WriteError::Rejected(why)) => {
+                warn!(queue = name, why, "the API server rejected the default queue");
+                tokio::time::sleep(REJECTED_PERIOD).await;
             }
         }
     }
 }
 
-/// Makes the queue, of the first kind that the server knows.
-async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refusal> {
+/// Creates the queue, of the first kind that the API server serves.
+async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), WriteError> {
     let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
     for resource in
         [ApiResource::erase::<v1alpha1::Queue>(&()), ApiResource::erase::<v1alpha2::Queue>(&())]
@@ -85,9 +85,9 @@ async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refu
         let queue = DynamicObject::new(name, &resource).data(data.clone());
         let params = PostParams::default();
         match call(metrics, Write::Queue, || queues.create(&params, &queue)).await {
-            Err(Refusal::Gone) => {}
-            made => return made.map(drop),
+            Err(WriteError::NotFound) => {}
+            created => return created.map(drop),
         }
     }
-    Err(Refusal::Gone)
+    Err(WriteError::NotFound)
 }

@@ -1,7 +1,7 @@
-//! What the scheduler believes, shared between watches, cycles and effects.
+//! The scheduler cache: what is known of the cluster, shared by watches, cycles and writes.
 //!
-//! Watches write facts, effects write what they were answered, cycles read. One lock; nobody holds
-//! it while waiting for anything.
+//! Watches store facts, writes store what the API server answered, cycles take snapshots. There is
+//! one lock, and nothing holds it across an `await`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,36 +24,36 @@ use tokio::sync::Notify;
 
 use super::metrics::{Kind, Metrics};
 
-/// Facts, decisions in flight, and who must be told of changes.
-pub(crate) struct Mirror {
-    state: Mutex<State>,
-    /// Something changed that a decision can depend on.
+/// Facts and decisions in flight, with a notification of changes.
+pub(crate) struct SchedulerCache {
+    state: Mutex<CacheState>,
+    /// Notified when something changed that a decision can depend on.
     changed: Notify,
     metrics: Arc<Metrics>,
 }
 
 /// What the lock guards.
-pub(crate) struct State {
+pub(crate) struct CacheState {
     pub(crate) store: Store,
     pub(crate) assumed: Assumed,
-    /// Grows with every change a decision can depend on.
+    /// Incremented with every change that a decision can depend on.
     pub(crate) version: u64,
-    /// Whether there are changes that say no more than what was decided, and that no cycle has
-    /// looked at.
+    /// Whether decisions were confirmed as expected since the last snapshot: no reason for another
+    /// decision, but statuses may have changed.
     pub(crate) has_confirmed: bool,
-    /// Kinds whose complete list is still missing, with why, if that is known.
+    /// Kinds without a complete list, with the last error of their watch.
     unsynced: BTreeMap<&'static str, Option<String>>,
-    /// Bindings that were answered and that the watch has yet to show, and since when.
+    /// Bindings that the API server accepted and the watch has not shown yet, and since when.
     answered: BTreeMap<Name, Instant>,
 }
 
-impl Mirror {
-    /// A mirror that has seen nothing, and waits for these kinds.
+impl SchedulerCache {
+    /// An empty cache that waits for the lists of these kinds.
     pub(crate) fn new(kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
         for kind in kinds {
             metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
         }
-        let state = State {
+        let state = CacheState {
             store: Store::default(),
             assumed: Assumed::default(),
             version: 0,
@@ -64,33 +64,33 @@ impl Mirror {
         Self { state: Mutex::new(state), changed: Notify::new(), metrics }
     }
 
-    /// The state, to be held for a moment.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked held a fact half-stored at worst, and facts are replaced whole.
+    /// Locks the state. Never held across an `await`.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CacheState> {
+        // A panic leaves one fact unstored at worst, as facts are replaced whole.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Wakes the cycle if `change` could matter to it.
-    pub(crate) fn note(&self, state: &mut State, change: Change) {
+    /// Wakes the scheduler if a decision can depend on `change`.
+    pub(crate) fn record_change(&self, state: &mut CacheState, change: Change) {
         if change == Change::Facts {
             state.version += 1;
             self.changed.notify_one();
         }
     }
 
-    /// Has the next cycle look, whatever changed.
+    /// Makes a cycle run, whatever changed.
     pub(crate) fn wake(&self) {
         let mut state = self.lock();
-        self.note(&mut state, Change::Facts);
+        self.record_change(&mut state, Change::Facts);
     }
 
-    /// Waits for a change that could matter.
+    /// Waits for a change that a decision can depend on.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// A kind is listed anew, as what changed since is not known any more. Nothing is decided until
-    /// that is done: other kinds may know already what this one does not.
+    /// Marks a kind as being listed again. No cycle runs until that is done: the other kinds may be
+    /// ahead of this one.
     pub(crate) fn set_unsynced(&self, kind: &'static str) {
         let mut state = self.lock();
         if !state.unsynced.contains_key(kind) {
@@ -99,34 +99,34 @@ impl Mirror {
         }
     }
 
-    /// The complete list of a kind is there.
+    /// Marks a kind as completely listed.
     pub(crate) fn set_synced(&self, kind: &'static str) {
         let mut state = self.lock();
         if state.unsynced.remove(kind).is_some() {
             self.metrics.watch_synced.get_or_create(&Kind { kind }).set(1);
-            self.note(&mut state, Change::Facts);
+            self.record_change(&mut state, Change::Facts);
         }
     }
 
-    /// Why the first complete list of a kind is missing.
-    pub(crate) fn set_obstacle(&self, kind: &'static str, why: String) {
-        if let Some(obstacle) = self.lock().unsynced.get_mut(kind) {
-            *obstacle = Some(why);
+    /// Records why a kind has no complete list yet.
+    pub(crate) fn set_list_error(&self, kind: &'static str, why: String) {
+        if let Some(error) = self.lock().unsynced.get_mut(kind) {
+            *error = Some(why);
         }
     }
 
-    /// Kinds whose first complete list is missing, with why, if that is known.
+    /// Kinds without a complete list, with the last error of their watch.
     pub(crate) fn unsynced(&self) -> BTreeMap<&'static str, Option<String>> {
         self.lock().unsynced.clone()
     }
 
-    /// Whether every kind has had its first complete list.
+    /// Whether every kind has a complete list.
     pub(crate) fn is_synced(&self) -> bool {
         self.lock().unsynced.is_empty()
     }
 
-    /// A binding was answered well; it stays in flight until the watch shows it.
-    pub(crate) fn bound(&self, pod: &PodRef) {
+    /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
+    pub(crate) fn record_binding(&self, pod: &PodRef) {
         let mut state = self.lock();
         let shown = state.store.pods.get(&pod.key).is_some_and(|facts| facts.node.is_some());
         if !shown {
@@ -134,18 +134,21 @@ impl Mirror {
         }
     }
 
-    /// A decision came to nothing: the pod is as the facts say. Says whether they still know it.
-    pub(crate) fn give_up(&self, pod: &PodRef) -> bool {
+    /// Drops the decision about a pod, so that the facts alone count; returns whether the pod is
+    /// still known.
+    pub(crate) fn drop_decision(&self, pod: &PodRef) -> bool {
         let mut state = self.lock();
         state.assumed.forget(&pod.uid);
-        self.note(&mut state, Change::Facts);
+        self.record_change(&mut state, Change::Facts);
         state.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
     }
 }
 
-impl State {
-    /// Stores the facts of a pod. That a binding is done is no news: of a burst of a thousand only
-    /// the last answers change what a cycle would see.
+impl CacheState {
+    /// Stores the facts of a pod.
+    ///
+    /// A binding that the watch confirms as decided is no reason for a cycle: without this a burst
+    /// of a thousand bindings would start cycles that find nothing new.
     pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
         let before = self.store.pods.get(key).map(Arc::clone);
         let change = self.store.apply_pod(pod)?;
@@ -159,7 +162,7 @@ impl State {
         Ok(change)
     }
 
-    /// The facts of a pod, if it is still the same one and waits for a node.
+    /// The facts of a pod, if it is still the same pod and waits for a node.
     pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
         let facts = self.store.pods.get(&pod.key)?;
         let is_bound = facts.node.is_some()
@@ -167,8 +170,8 @@ impl State {
         (facts.uid == pod.uid && !is_bound).then_some(&**facts)
     }
 
-    /// Forgets decisions that the facts confirm, and those that were given up; says how many the
-    /// latter are.
+    /// Removes decisions that the facts confirm, and those without an answer for longer than
+    /// `after`; returns how many the latter are.
     pub(crate) fn settle(
         &mut self,
         now: Timestamp,
