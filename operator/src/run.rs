@@ -42,9 +42,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    conf_file::ConfFile, connect::Clients, cycle::Scheduler, decision_writer::DecisionWriter,
-    effects::Effects, health::Health, http::Answers, lease::Election, metrics::Metrics,
-    report_metrics::ReportMetrics, scheduler_cache::SchedulerCache, status_writer::StatusWriter,
+    conf_file::ConfFile,
+    connect::Clients,
+    cycle::Scheduler,
+    decision_writer::DecisionWriter,
+    effects::Effects,
+    health::Health,
+    http::Answers,
+    lease::{Election, Elector},
+    metrics::Metrics,
+    report_metrics::ReportMetrics,
+    scheduler_cache::SchedulerCache,
+    status_writer::StatusWriter,
     supervisor::Supervisor,
 };
 use crate::{
@@ -102,7 +111,8 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         start_http(args, &shared, listener, &mut tasks);
     }
     let conf = follow_conf(args, read, registry, &shared, &mut tasks);
-    let election = Election::start(args, &steady, &shared.identity, &shared.metrics, &mut tasks);
+    let elector = Elector::from_args(args, &steady, &shared.identity, &shared.metrics);
+    let election = Election::start(elector, &mut tasks);
     start_writers(args, &shared, &election, &mut tasks);
     if args.create_default_queue {
         start_default_queue(args, &shared, &election, writes, &mut tasks);
@@ -306,8 +316,10 @@ fn identity() -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
     use super::*;
-    use crate::run::fake_api::FakeApi;
+    use crate::run::{effects::events::PendingEvent, fake_api::FakeApi};
 
     /// A scheduler whose lists are never complete, so that it waits.
     fn waiting(
@@ -333,6 +345,36 @@ mod tests {
         };
         let scheduler = shared.scheduler(options, Duration::from_secs(1), conf, leads);
         (scheduler, effects, Supervisor::new(metrics))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_are_sent_only_while_this_replica_leads() {
+        let metrics = Arc::new(Metrics::new());
+        let api = FakeApi::default();
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let effects = Effects::new(api.client(), reporter, cache, Arc::clone(&metrics));
+        let leads = channel::Sender::new(false);
+        let (writes, receiver) = (Arc::clone(&effects), leads.subscribe());
+        tokio::spawn(write_while_leading(writes, receiver, 2, Arc::clone(&metrics)));
+        let event = || {
+            let pod = ObjectReference { namespace: Some("ns".to_owned()), ..<_>::default() };
+            PendingEvent::normal(pod, "Reason", "Acting", "text".to_owned())
+        };
+        let mut n_sent = Vec::new();
+        for is_leader in [false, true, false, true] {
+            effects.enqueue_event(event());
+            leads.send_replace(is_leader);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(metrics.leader.get(), i64::from(is_leader));
+            n_sent.push(api.sent().len());
+        }
+        // The first event waits for the first term; the third may be sent before the term ends.
+        assert_eq!((n_sent[0], n_sent[1]), (0, 2));
+        effects.enqueue_event(event());
+        leads.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(effects.drain(Duration::ZERO).await, "nothing is left to the next term");
     }
 
     #[tokio::test(start_paused = true)]

@@ -91,3 +91,97 @@ async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Wr
     }
     Err(WriteError::NotFound)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::{task::JoinHandle, time::Instant};
+
+    use super::*;
+    use crate::run::fake_api::{FakeApi, Fault};
+
+    const OLDER: &str = "/apis/scheduling.incubator.k8s.io/v1alpha1/queues";
+    const NEWER: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues";
+
+    struct World {
+        api: FakeApi,
+        cache: Arc<SchedulerCache>,
+        leads: watch::Sender<bool>,
+        task: JoinHandle<()>,
+    }
+
+    impl World {
+        fn new(kinds: &[&'static str]) -> Self {
+            let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+            let cache = Arc::new(SchedulerCache::new(kinds, Arc::clone(&metrics)));
+            let leads = watch::Sender::new(true);
+            let (shared, receiver) = (Arc::clone(&cache), leads.subscribe());
+            let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
+            Self { api, cache, leads, task: tokio::spawn(task) }
+        }
+
+        /// Waits until the task is done, and returns how many seconds that took and where it sent
+        /// the queue.
+        async fn done(self) -> (u64, Vec<String>) {
+            let started = Instant::now();
+            tokio::time::timeout(Duration::from_secs(300), self.task)
+                .await
+                .expect("it returns in time")
+                .expect("it does not panic");
+            let sent = self.api.sent().into_iter().map(|sent| sent.path).collect();
+            (started.elapsed().as_secs(), sent)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_created_in_the_first_api_group_that_is_served() {
+        assert_eq!(World::new(&[]).done().await, (0, vec![OLDER.to_owned()]));
+        let world = World::new(&[]);
+        world.api.fail_always(Method::POST, OLDER, Fault::Status(404));
+        let api = world.api.clone();
+        assert_eq!(world.done().await, (0, vec![OLDER.to_owned(), NEWER.to_owned()]));
+        let queue = api.object(&format!("{NEWER}/q")).expect("the queue");
+        assert_eq!(queue["spec"]["weight"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_created_before_this_replica_leads_and_every_list_is_complete() {
+        let world = World::new(&["nodes"]);
+        world.leads.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        world.cache.set_synced("nodes");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(world.api.sent().is_empty());
+        world.leads.send_replace(true);
+        assert_eq!(world.done().await, (0, vec![OLDER.to_owned()]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_exists_is_left_alone() {
+        let world = World::new(&["queues"]);
+        let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+        let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
+        let version = kube_batch_api::crd::ApiVersion::V1Alpha2;
+        let apply = |store: &mut kube_batch_cache::store::Store| {
+            store.apply_queue(version, &queue.metadata, &queue.spec, None)
+        };
+        apply(&mut world.cache.lock().store).expect("facts of a queue");
+        world.cache.set_synced("queues");
+        assert_eq!(world.done().await, (0, vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_retried_and_a_conflict_is_not() {
+        for (faults, seconds, n_sent) in [
+            (vec![Fault::Status(409)], 0, 1),
+            (vec![Fault::Lost], 5, 2),
+            (vec![Fault::Status(403)], 30, 2),
+            (vec![Fault::Status(404), Fault::Status(404)], 5, 3),
+        ] {
+            let world = World::new(&[]);
+            world.api.fail(Method::POST, "/queues", faults.clone());
+            let (took, sent) = world.done().await;
+            assert_eq!((took, sent.len()), (seconds, n_sent), "{faults:?}");
+        }
+    }
+}

@@ -46,36 +46,31 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    pub(crate) fn start(
-        args: &RunArgs,
-        client: &Client,
-        identity: &str,
-        metrics: &Arc<Metrics>,
-        tasks: &mut Supervisor,
-    ) -> Self {
-        let leads = watch::Sender::new(!args.leader_elect);
-        let stop = CancellationToken::new();
-        let returned = CancellationToken::new();
-        if !args.leader_elect {
-            returned.cancel();
-        } else {
-            let periods = Periods {
-                lease: args.lease_duration,
-                renew_deadline: args.renew_deadline,
-                retry: args.retry_period,
-            };
-            let lock = Lock::new(identity.to_owned(), periods);
-            let elector =
-                Elector::new(client, args.lock_object_namespace.clone(), lock, Arc::clone(metrics));
-            let (run, returned) = (elector.run(leads.clone(), stop.clone()), returned.clone());
-            // Required: what a new elector would find is a lease that this process holds and whose
-            // renewals nobody counted. A new process is a new candidate.
-            tasks.spawn_required("leader-election", async move {
-                let _returned = returned.drop_guard();
-                run.await;
-            });
+    /// Starts the election with this candidate; without one, there is no leader election.
+    pub(crate) fn start(elector: Option<Elector>, tasks: &mut Supervisor) -> Self {
+        let leads = watch::Sender::new(elector.is_none());
+        let (stop, returned) = (CancellationToken::new(), CancellationToken::new());
+        let election = Self { leads, stop, returned };
+        match elector {
+            Some(elector) => election.spawn(elector, tasks),
+            None => election.returned.cancel(),
         }
-        Self { leads, stop, returned }
+        election
+    }
+
+    fn spawn(&self, elector: Elector, tasks: &mut Supervisor) {
+        let (leads, stop) = (self.leads.clone(), self.stop.clone());
+        let returned = self.returned.clone().drop_guard();
+        // Required: a new elector in this process would find the lease held by its own identity, and
+        // not know until when it is valid. A new process is a new candidate.
+        tasks.spawn_required("leader-election", async move {
+            elector.run(leads, stop.clone()).await;
+            drop(returned);
+            if stop.is_cancelled() {
+                // It returned as it should; the process is about to end.
+                std::future::pending::<()>().await;
+            }
+        });
     }
 
     /// Whether this replica leads, now and later.
@@ -83,8 +78,8 @@ impl Election {
         self.leads.subscribe()
     }
 
-    /// Releases the lock.
-    pub(crate) async fn end(self) {
+    /// Ends this replica's part, and releases the lock if it is held.
+    pub(crate) async fn end(&self) {
         self.stop.cancel();
         if tokio::time::timeout(RELEASE_DEADLINE, self.returned.cancelled()).await.is_err() {
             warn!("could not release the lease in time; it expires by itself");
@@ -93,7 +88,7 @@ impl Election {
 }
 
 /// A candidate: takes the lock when it may, and keeps it.
-struct Elector {
+pub(crate) struct Elector {
     leases: Api<Lease>,
     namespace: String,
     lock: Lock,
@@ -101,6 +96,23 @@ struct Elector {
 }
 
 impl Elector {
+    /// The candidate that the flags ask for, if any.
+    pub(crate) fn from_args(
+        args: &RunArgs,
+        client: &Client,
+        identity: &str,
+        metrics: &Arc<Metrics>,
+    ) -> Option<Self> {
+        let periods = Periods {
+            lease: args.lease_duration,
+            renew_deadline: args.renew_deadline,
+            retry: args.retry_period,
+        };
+        let lock = Lock::new(identity.to_owned(), periods);
+        let namespace = args.lock_object_namespace.clone();
+        args.leader_elect.then(|| Self::new(client, namespace, lock, Arc::clone(metrics)))
+    }
+
     fn new(client: &Client, namespace: String, lock: Lock, metrics: Arc<Metrics>) -> Self {
         Self { leases: Api::namespaced(client.clone(), &namespace), namespace, lock, metrics }
     }
@@ -417,5 +429,38 @@ mod tests {
         let led = candidate.until(false).await;
         assert!(led <= 2.1, "{led}");
         assert!(candidate.task.await.is_err(), "which ends the process");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_election_that_is_ended_releases_the_lock_and_is_no_failure() {
+        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+        let mut tasks = Supervisor::new(Arc::clone(&metrics));
+        let lock = Lock::new("me".to_owned(), PERIODS);
+        let elector = Elector::new(&api.client(), "ns".to_owned(), lock, Arc::clone(&metrics));
+        let election = Election::start(Some(elector), &mut tasks);
+        let mut leads = election.leads();
+        leads.wait_for(|leads| *leads).await.expect("the election goes on");
+        election.end().await;
+        assert!(!*leads.borrow());
+        assert_eq!(holder(&api), "");
+        let failed = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await;
+        assert!(failed.is_err(), "nothing has failed");
+        let without = Election::start(None, &mut tasks);
+        assert!(*without.leads().borrow());
+        without.end().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_elector_that_panics_ends_the_process() {
+        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+        let mut tasks = Supervisor::new(Arc::clone(&metrics));
+        let lock = Lock::new("me".to_owned(), PERIODS);
+        let elector = Elector::new(&api.client(), "ns".to_owned(), lock, Arc::clone(&metrics));
+        let election = Election::start(Some(elector), &mut tasks);
+        api.fail(Method::PUT, PATH, [Fault::Panic]);
+        let error = tasks.failed().await.to_string();
+        assert_eq!(error, "the background task leader-election ended unexpectedly");
+        assert!(!*election.leads().borrow());
+        election.end().await;
     }
 }

@@ -1,7 +1,7 @@
 //! Background tasks that must not end unnoticed.
 //!
 //! A task that panics or returns is logged and counted. Then either the process ends with an error,
-//! or the task starts again after a pause: whoever spawns a task chooses, and says why.
+//! or the task starts again after a pause: the caller that spawns a task chooses, and says why.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -144,7 +144,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// The pause after a run that took so long.
+    /// The pause after a run of this duration.
     fn after_run_of(&mut self, duration: Duration) -> Duration {
         if duration > LONGEST_PAUSE {
             self.n_short_runs = 0;

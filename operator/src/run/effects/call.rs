@@ -71,8 +71,8 @@ fn reaction(error: &kube::Error) -> Reaction {
         404 => Reaction::Fail(WriteError::NotFound),
         409 => Reaction::Fail(WriteError::Conflict(message())),
         429 | 500..=599 => {
-            let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Reaction::Retry(Duration::from_secs(asked.into()), message())
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Reaction::Retry(Duration::from_secs(seconds.into()), message())
         }
         _ => Reaction::Fail(WriteError::Rejected(message())),
     }
@@ -94,7 +94,7 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
     let answer = loop {
         let sent = Instant::now();
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, send()).await;
-        let (asked, why) = match answer {
+        let (retry_after, why) = match answer {
             Ok(Ok(answer)) => {
                 let latency = metrics.write_latency.get_or_create(&WriteKind { write });
                 latency.observe(sent.elapsed().as_secs_f64());
@@ -102,7 +102,7 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
             }
             Ok(Err(error)) => match reaction(&error) {
                 Reaction::Fail(error) => break Err(error),
-                Reaction::Retry(asked, why) => (asked, why),
+                Reaction::Retry(retry_after, why) => (retry_after, why),
             },
             Err(_) => (Duration::ZERO, format!("no answer for {ANSWER_TIMEOUT:?}")),
         };
@@ -111,7 +111,7 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
         }
         debug!(?write, why, "retrying");
         metrics.write_retries.get_or_create(&WriteKind { write }).inc();
-        tokio::time::sleep(pause.max(asked.min(RETRY_TIMEOUT))).await;
+        tokio::time::sleep(pause.max(retry_after.min(RETRY_TIMEOUT))).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     };
     let result = answer.as_ref().err().map_or("done", WriteError::result);

@@ -31,7 +31,7 @@ pub(super) enum Settled {
     Done,
     /// It did not, and the cache has the pod as it is now.
     NotDone,
-    /// It will not do it, for this reason.
+    /// It rejected it, for this reason.
     Rejected(String),
 }
 
@@ -72,8 +72,7 @@ pub(super) async fn bind(context: &Context, pod: &PodRef, node: &Name) -> Settle
     }
 }
 
-/// Evicts a pod: sets the condition first, so that whoever sees the pod go can see why; then
-/// deletes it.
+/// Evicts a pod: sets the condition first, which says why, and then deletes the pod.
 // Parity: differs, see docs/parity.md#e6.
 pub(super) async fn evict(
     context: &Context,
