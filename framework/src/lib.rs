@@ -12,5 +12,6 @@ pub mod plugin;
 pub mod policy;
 pub mod report;
 pub mod session;
+pub mod session_cache;
 pub mod statement;
 mod tournament;

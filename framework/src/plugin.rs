@@ -20,6 +20,8 @@ use kube_batch_api::{
     status::Placement,
 };
 
+use crate::session_cache::SessionCache;
+
 /// What an answer about a class and a node depends on, and so how long it stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
@@ -332,9 +334,11 @@ pub trait Plugin: Send {
 
     // Told.
 
-    /// A cycle begins. Jobs that are not scheduled are marked already. Nothing of the cycle before
-    /// may be left.
-    fn on_session_open(&mut self, _cluster: &Cluster) {}
+    /// Called when a session opens, once jobs that cannot be scheduled are marked. The plugin drops
+    /// all state of the cycle before.
+    ///
+    /// What several plugins derive from the cluster is computed once in `cache`.
+    fn on_session_open(&mut self, _cluster: &Cluster, _cache: &mut SessionCache<'_>) {}
 
     /// A task has moved; the cluster shows it where it stands now.
     fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}

@@ -16,7 +16,10 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx},
     resource::{Ledger, Request, ResourceVector, Share},
 };
-use kube_batch_framework::plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote};
+use kube_batch_framework::{
+    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote},
+    session_cache::SessionCache,
+};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -57,7 +60,7 @@ impl Plugin for Drf {
         "drf"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         let n_jobs = cluster.jobs.key.len();
         self.shared = cluster.dimensions.shared().collect();
         self.total = cluster.nodes.allocatable.total();

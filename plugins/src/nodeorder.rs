@@ -23,6 +23,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{
     Change, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm,
 };
+use kube_batch_framework::session_cache::SessionCache;
 
 use self::{
     images::Images, node_preferences::NodePreferences, pod_preferences::PodPreferences,
@@ -198,7 +199,7 @@ impl Plugin for NodeOrder {
         Dependencies::NONE
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         *self = Self::open(self.weights, cluster);
     }
 

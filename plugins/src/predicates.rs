@@ -39,6 +39,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{
     Capacity, Change, Dependencies, Dependency, OrderScope, Plugin,
 };
+use kube_batch_framework::session_cache::SessionCache;
 
 use self::{
     attachments::Attachments,
@@ -210,7 +211,7 @@ impl Plugin for Predicates {
         OrderScope::Own
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         *self = Self::open(self.arguments, cluster);
     }
 

@@ -23,8 +23,9 @@ use kube_batch_api::{
     resource::{Ledger, ResourceVector, Share},
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{
-    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote,
+use kube_batch_framework::{
+    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote},
+    session_cache::SessionCache,
 };
 
 /// The plugin.
@@ -155,7 +156,7 @@ impl Plugin for Proportion {
         "proportion"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         let width = cluster.dimensions.len();
         let n_queues = cluster.queues.facts.len();
         self.shared = cluster.dimensions.shared().collect();

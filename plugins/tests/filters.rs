@@ -19,6 +19,7 @@ use kube_batch_framework::{
     plugin::{Capacity, Dependency, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
+    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
@@ -207,7 +208,7 @@ impl Asked {
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster)?;
         let mut plugin = Predicates::new(PredicatesArguments::default());
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         Some(Self { cluster, class, plugin })
     }
 
@@ -342,7 +343,7 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster).expect("the pod waits");
         let mut plugin = NodeOrder::new(weights);
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let terms = plugin.score_terms(&cluster, class);
         let Some(term) = terms.first() else {
             let expected = &case.expect.scores;

@@ -13,7 +13,10 @@ use kube_batch_api::{
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm};
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm},
+    session_cache::SessionCache,
+};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -45,8 +48,9 @@ impl Plugins {
             predicates: Predicates::new(PredicatesArguments::default()),
             nodeorder: NodeOrder::new(weights),
         };
-        plugins.predicates.on_session_open(cluster);
-        plugins.nodeorder.on_session_open(cluster);
+        let mut cache = SessionCache::new(cluster);
+        plugins.predicates.on_session_open(cluster, &mut cache);
+        plugins.nodeorder.on_session_open(cluster, &mut cache);
         plugins
     }
 

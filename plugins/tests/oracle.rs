@@ -18,7 +18,10 @@ use kube_batch_api::{
     selector::Labels,
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin};
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Plugin},
+    session_cache::SessionCache,
+};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
@@ -243,7 +246,7 @@ proptest! {
     fn counting_agrees_with_the_facts(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, false);
         let mut plugin = Predicates::new(PredicatesArguments::default());
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
@@ -279,8 +282,8 @@ proptest! {
         };
         let mut company = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none });
         let mut spread = NodeOrder::new(NodeOrderArguments { podtopologyspread: 1, ..none });
-        company.on_session_open(&cluster);
-        spread.on_session_open(&cluster);
+        company.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        spread.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);

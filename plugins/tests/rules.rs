@@ -17,6 +17,7 @@ use kube_batch_framework::{
     plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
+    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     CATALOG,
@@ -48,13 +49,13 @@ fn class(cluster: &Cluster, name: &str) -> ClassIdx {
 
 fn predicates(cluster: &Cluster, arguments: PredicatesArguments) -> Predicates {
     let mut plugin = Predicates::new(arguments);
-    plugin.on_session_open(cluster);
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
     plugin
 }
 
 fn nodeorder(cluster: &Cluster, arguments: NodeOrderArguments) -> NodeOrder {
     let mut plugin = NodeOrder::new(arguments);
-    plugin.on_session_open(cluster);
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
     plugin
 }
 
@@ -274,7 +275,7 @@ fn only_predicates_has_rules_about_nodes() {
     let class = class(&cluster, "plain");
     for spec in CATALOG.plugins {
         let mut plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let expected = match spec.name {
             "predicates" => Dependencies::only(Dependency::Class),
             _ => Dependencies::NONE,
