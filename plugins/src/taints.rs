@@ -1,6 +1,6 @@
-//! Taints, and who tolerates them.
+//! Taints and tolerations.
 //!
-//! Nodes share a few sets of taints, so tolerations are compared with each set once.
+//! Many nodes have the same set of taints, so tolerations are compared with each set once.
 //!
 //! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1`. The numeric operators
 //! `Gt` and `Lt` are behind a gate that is off, so they never match.
