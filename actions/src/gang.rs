@@ -1,8 +1,8 @@
-//! How the tasks of one job are placed in one turn: what allocate and backfill have in common.
+//! Placing the tasks of one job in one turn: what allocate and backfill have in common.
 //!
-//! Until the job is ready its tasks are placed one after another; a task that fits nowhere is passed
-//! over while the minimum can still be reached without it. A job that is ready already gets one
-//! task a turn.
+//! The tasks are placed one after another until the job is ready. A task that fits on no node is
+//! skipped as long as the job can reach its minimum without it. A job that is already ready gets one
+//! task placed in each turn.
 
 use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
@@ -25,7 +25,7 @@ pub(crate) enum Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// What is left to lend, to come back to.
+    /// What is left to lend, for [`Budget::restore`].
     pub(crate) fn idle(&self) -> Option<ResourceVector> {
         match self {
             Budget::All => None,
@@ -48,7 +48,7 @@ impl Budget<'_> {
         }
     }
 
-    /// Comes back to what was left.
+    /// Restores what was left to lend.
     pub(crate) fn restore(&mut self, idle: Option<ResourceVector>) {
         if let (Budget::Lent(lending), Some(idle)) = (self, idle) {
             lending.idle = idle;
@@ -56,7 +56,7 @@ impl Budget<'_> {
     }
 }
 
-/// What may still be lent.
+/// What is left to lend.
 #[derive(Debug)]
 pub(crate) struct Lending {
     /// What is idle in the whole cluster and not nominated, after the moves of this pass.
@@ -65,11 +65,11 @@ pub(crate) struct Lending {
     pub(crate) reserved: ResourceVector,
 }
 
-/// The tasks of a job that wait for their turn in one action, in task order.
+/// The waiting tasks of a job in one action, in task order.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     tasks: Vec<TaskIdx>,
-    /// Those before this one have had their chance.
+    /// Position of the next task to try.
     next: usize,
 }
 
@@ -86,7 +86,7 @@ impl Enough {
     }
 }
 
-/// What became of a placing attempt.
+/// The result of placing one task.
 enum Placed {
     Yes(Capacity),
     No(Failure),
@@ -133,7 +133,7 @@ impl Waiting {
                 }
                 Placed::No(failure) => {
                     let job = statement.job();
-                    statement.session_mut().note_failure(job, |_| failure);
+                    statement.session_mut().record_failure(job, |_| failure);
                     unfit.push(class);
                     if !one_task && enough.is_none() && !self.can_reach_minimum(statement, &unfit) {
                         break;
@@ -147,18 +147,18 @@ impl Waiting {
         }
     }
 
-    /// Whether the minimum can be reached without the classes that fit nowhere.
+    /// Whether the job can reach its minimum without the classes that fit on no node.
     // Parity: see docs/parity.md#a2.
     fn can_reach_minimum(&self, statement: &mut Statement<'_>, unfit: &[ClassIdx]) -> bool {
-        let mut hopeless = unfit.to_vec();
-        hopeless.retain(|class| !statement.session_mut().is_open_to_change(*class));
+        let mut excluded = unfit.to_vec();
+        excluded.retain(|class| !statement.session_mut().is_open_to_change(*class));
         let cluster = statement.session().cluster();
-        let hopeful = self.tasks.iter().filter(|task| {
-            cluster.is_waiting(**task) && !hopeless.contains(&cluster.tasks.class[**task])
+        let remaining = self.tasks.iter().filter(|task| {
+            cluster.is_waiting(**task) && !excluded.contains(&cluster.tasks.class[**task])
         });
-        let n_hopeful = hopeful.count();
+        let n_remaining = remaining.count();
         let missing = statement.session().tasks_missing(statement.job()) as usize;
-        n_hopeful >= missing || n_hopeful + tasks_for_backfill(statement) >= missing
+        n_remaining >= missing || n_remaining + tasks_for_backfill(statement) >= missing
     }
 }
 
@@ -180,8 +180,8 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     }
 }
 
-/// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may
-/// once another task has its place.
+/// The number of tasks that a later backfill may place: tasks that fit on a node now, or may fit once
+/// another task is placed.
 // Parity: see docs/parity.md#b2.
 fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
     let job = statement.job();
@@ -201,21 +201,21 @@ fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
     classes.iter().filter(fits).count()
 }
 
-/// Ends a turn: what is ready is decided, what will be ready is held, anything else is taken back.
-/// Says whether the moves stand.
+/// Ends a turn: commits the moves of a job that is ready, keeps those of a job that will be ready,
+/// and rolls back all others. Returns whether the moves stay.
 pub(crate) fn settle(mut statement: Statement<'_>) -> bool {
     if statement.is_ready() {
         statement.commit();
         return true;
     }
     let missing = statement.session().tasks_missing(statement.job()) as usize;
-    let stands = statement.is_pipelined() || missing <= tasks_for_backfill(&mut statement);
-    if stands {
+    let stays = statement.is_pipelined() || missing <= tasks_for_backfill(&mut statement);
+    if stays {
         statement.keep();
     } else {
         statement.release();
     }
-    stands
+    stays
 }
 
 fn place_one(
@@ -241,7 +241,7 @@ fn place_one(
     };
     if capacity == Capacity::FutureIdle {
         let job = statement.job();
-        statement.session_mut().note_failure(job, |s| Failure::Unfit(s.explain(class)));
+        statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
     statement.place(task, choice).expect("a task that waits may be placed");
     budget.take(statement.session().cluster().request(task));

@@ -141,9 +141,9 @@ pub(crate) fn turn<P: VictimPolicy>(
         }
         if has_victims {
             statement.commit();
-            session.note_tried(job);
+            session.record_turn(job);
             if let Some(failure) = failure {
-                session.note_failure(job, |_| failure);
+                session.record_failure(job, |_| failure);
             }
             return !tasks.is_empty();
         }

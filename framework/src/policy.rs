@@ -110,7 +110,7 @@ pub(crate) struct Position {
     place: usize,
 }
 
-/// The plugins of a cycle, in tiers. Each way of combining answers is written once, here.
+/// The plugins of a cycle, in tiers. This type combines the answers of several plugins.
 #[derive(Default)]
 pub struct Policy {
     /// The most important tier first.
