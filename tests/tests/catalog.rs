@@ -1,4 +1,4 @@
-//! What can be configured is what there is.
+//! The catalog lists exactly the actions that exist.
 
 use kube_batch_plugins::CATALOG;
 

@@ -1,4 +1,4 @@
-//! Claims between the binding of their pod and the word of the volume controller.
+//! Claims whose pod is bound, before the volume controller confirms the volume.
 
 use kube_batch_actions::action;
 use kube_batch_api::{
@@ -68,7 +68,7 @@ fn world(case: &Case) -> World {
     world
 }
 
-/// What a cycle decides that sees the facts of the world and these decisions in flight.
+/// The decisions of a cycle, given the facts of the cluster and these decisions in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
     let cluster = fold::snapshot(&world.store, assumed, world.options()).cluster;
     let actions: Vec<_> =

@@ -9,7 +9,7 @@ use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::candidates::Search;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 
-/// One node, full of a pod that is worth less than the one that waits.
+/// One node, occupied by a pod of lower priority than the one that waits.
 const CASE: &str = "
 name: nomination
 environment: {terminationCycles: 3}
