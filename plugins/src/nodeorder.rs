@@ -29,7 +29,7 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 
-use self::score::{Class, SCORES, Score};
+use self::score::{SCORES, Score};
 use crate::{
     compiled::{CompiledCluster, Opening},
     pod_count::{Placed, placements},
@@ -140,9 +140,8 @@ impl Plugin for NodeOrder {
     }
 
     fn score_terms(&self, cluster: &Cluster, class: ClassIdx) -> Vec<ScoreTerm> {
-        let class = Class::new(cluster, class);
         let scores = self.scores.iter().zip(0..);
-        let applicable = scores.filter(|(weighted, _)| weighted.score.applies(class));
+        let applicable = scores.filter(|(weighted, _)| weighted.score.applies(cluster, class));
         let term = |(Weighted { weight, score }, id): (&Weighted, u8)| ScoreTerm {
             id,
             weight: *weight,
@@ -153,7 +152,7 @@ impl Plugin for NodeOrder {
     }
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx, term: u8) -> i64 {
-        self.score_of(term).score(cluster, Class::new(cluster, class), node)
+        self.score_of(term).score(cluster, class, node)
     }
 
     fn score_all(
@@ -164,6 +163,6 @@ impl Plugin for NodeOrder {
         term: u8,
         scores: &mut [i64],
     ) {
-        self.score_of(term).score_all(Class::new(cluster, class), nodes, scores);
+        self.score_of(term).score_all(cluster, class, nodes, scores);
     }
 }

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, NodeIdx},
+    column::{ClassIdx, Column, NodeIdx},
     name::Name,
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::{Class, Score};
+use super::score::Score;
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, rows::row_type};
 
 row_type! {
@@ -100,12 +100,13 @@ impl Score for ImageLocality {
         Scale::AsIs
     }
 
-    fn applies(&self, class: Class) -> bool {
-        !self.images[class.constraints].images.is_empty()
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
+        !self.images[cluster.classes.constraint_class[class]].images.is_empty()
     }
 
-    fn score(&self, _: &Cluster, class: Class, node: NodeIdx) -> i64 {
-        let (own, on_node) = (&self.images[class.constraints], &self.counted_bytes[node]);
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
+        let (own, on_node) =
+            (&self.images[cluster.classes.constraint_class[class]], &self.counted_bytes[node]);
         let counted = |image: &Image| {
             let at = on_node.binary_search_by_key(image, |(image, _)| *image).ok()?;
             Some(on_node[at].1)

@@ -13,12 +13,13 @@
 //! Floats where Kubernetes has them, in its order.
 
 use kube_batch_api::{
-    column::{Column, NodeIdx},
+    cluster::Cluster,
+    column::{ClassIdx, Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
 };
 use kube_batch_framework::plugin::{Capacity, Dependency, Scale};
 
-use super::score::{Class, Score};
+use super::score::Score;
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
@@ -70,12 +71,12 @@ impl Score for InterPodAffinity {
         Scale::Joint
     }
 
-    fn applies(&self, class: Class) -> bool {
-        !self.weights[class.constraints].is_empty()
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
+        !self.weights[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score_all(&self, class: Class, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let weights = &self.weights[class.constraints];
+    fn score_all(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let weights = &self.weights[cluster.classes.constraint_class[class]];
         let raw = |node: NodeIdx| {
             let parts = weights.iter().filter_map(|(count, weight)| {
                 let n_pods = self.counts.get(*count, node, Capacity::Idle)?;

@@ -4,11 +4,11 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, NodeIdx},
+    column::{ClassIdx, Column, NodeIdx},
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::{Class, Score};
+use super::score::Score;
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AllOf};
 
 #[derive(Debug)]
@@ -36,12 +36,12 @@ impl Score for NodeAffinity {
         Scale::UpToLargest
     }
 
-    fn applies(&self, class: Class) -> bool {
-        !self.preferred[class.constraints].is_empty()
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
+        !self.preferred[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score(&self, _: &Cluster, class: Class, node: NodeIdx) -> i64 {
-        let terms = self.preferred[class.constraints].iter();
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
+        let terms = self.preferred[cluster.classes.constraint_class[class]].iter();
         terms.filter(|(_, term)| term.passes(node)).map(|(weight, _)| weight).sum()
     }
 }

@@ -16,7 +16,7 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
     cpu_and_memory::{CpuAndMemory, MAX_SCORE, allocatable, sum},
-    score::{Class, Score},
+    score::Score,
 };
 use crate::compiled::Opening;
 
@@ -40,15 +40,15 @@ impl Score for NodeResourcesBalancedAllocation {
         Scale::AsIs
     }
 
-    fn applies(&self, class: Class) -> bool {
-        self.requests[class.class] != [0; 2]
+    fn applies(&self, _: &Cluster, class: ClassIdx) -> bool {
+        self.requests[class] != [0; 2]
     }
 
-    fn score(&self, cluster: &Cluster, class: Class, node: NodeIdx) -> i64 {
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
         let allocatable = allocatable(cluster, node);
         let used = &cluster.nodes.used[node];
         let without = [used[Dim::CPU], used[Dim::MEMORY]];
-        let with = sum(without, self.requests[class.class]);
+        let with = sum(without, self.requests[class]);
         let half = MAX_SCORE / 2;
         half + (half + balance(with, allocatable) - balance(without, allocatable)) / 2
     }

@@ -19,7 +19,7 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
     cpu_and_memory::{CpuAndMemory, MAX_SCORE, allocatable, sum},
-    score::{Class, Score},
+    score::Score,
 };
 use crate::{compiled::Opening, pod_count::Placed};
 
@@ -90,12 +90,12 @@ impl Score for NodeResourcesFit {
         Scale::AsIs
     }
 
-    fn applies(&self, _: Class) -> bool {
+    fn applies(&self, _: &Cluster, _: ClassIdx) -> bool {
         true
     }
 
-    fn score(&self, cluster: &Cluster, class: Class, node: NodeIdx) -> i64 {
-        let requested = sum(self.requested[node], self.amounts[class.class].arriving);
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
+        let requested = sum(self.requested[node], self.amounts[class].arriving);
         let mut total = 0;
         let mut n_resources = 0;
         for (requested, allocatable) in requested.into_iter().zip(allocatable(cluster, node)) {

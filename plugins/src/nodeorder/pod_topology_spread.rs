@@ -13,12 +13,13 @@
 use std::sync::Arc;
 
 use kube_batch_api::{
-    column::{Column, NodeIdx},
+    cluster::Cluster,
+    column::{ClassIdx, Column, NodeIdx},
     facts::class::SpreadConstraint,
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::{Class, Score};
+use super::score::Score;
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
@@ -74,12 +75,12 @@ impl Score for PodTopologySpread {
         Scale::Joint
     }
 
-    fn applies(&self, class: Class) -> bool {
-        !self.constraints[class.constraints].is_empty()
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
+        !self.constraints[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score_all(&self, class: Class, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let constraints = &self.constraints[class.constraints];
+    fn score_all(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let constraints = &self.constraints[cluster.classes.constraint_class[class]];
         let counts = |node: NodeIdx| constraints.iter().all(|own| own.labels.has(node));
         let weights: Vec<f64> = constraints
             .iter()

@@ -12,7 +12,7 @@ use super::{
     NodeOrderArguments, image_locality, inter_pod_affinity, node_affinity,
     node_resources_balanced_allocation, node_resources_fit, pod_topology_spread, taint_toleration,
 };
-use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
+use crate::{compiled::Opening, pod_count::Placed};
 
 /// One score. Built anew for each session, unless its weight is 0.
 pub(super) trait Score: fmt::Debug + Send {
@@ -24,31 +24,25 @@ pub(super) trait Score: fmt::Debug + Send {
 
     /// Whether the score can prefer one node to another for a class. If not, it is left out, which
     /// changes no decision and keeps the class on the fast path.
-    fn applies(&self, class: Class) -> bool;
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool;
 
     /// The raw score of one node, for every scale but [`Scale::Joint`].
-    fn score(&self, _cluster: &Cluster, _class: Class, _node: NodeIdx) -> i64 {
+    fn score(&self, _cluster: &Cluster, _class: ClassIdx, _node: NodeIdx) -> i64 {
         0
     }
 
     /// The scores of all candidate nodes, for [`Scale::Joint`]. `scores` is all 0.
-    fn score_all(&self, _class: Class, _nodes: &[NodeIdx], _scores: &mut [i64]) {}
+    fn score_all(
+        &self,
+        _cluster: &Cluster,
+        _class: ClassIdx,
+        _nodes: &[NodeIdx],
+        _scores: &mut [i64],
+    ) {
+    }
 
     /// Follows a placement.
     fn on_placement(&mut self, _placed: &Placed) {}
-}
-
-/// A class of tasks, and its constraint class. Only the resource scores look at the former.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Class {
-    pub(super) class: ClassIdx,
-    pub(super) constraints: ConstraintClassIdx,
-}
-
-impl Class {
-    pub(super) fn new(cluster: &Cluster, class: ClassIdx) -> Self {
-        Self { class, constraints: cluster.classes.constraint_class[class] }
-    }
 }
 
 /// Builds a score when a session opens.

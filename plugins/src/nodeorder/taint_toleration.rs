@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, NodeIdx},
+    column::{ClassIdx, Column, NodeIdx},
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::{Class, Score};
+use super::score::Score;
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
@@ -42,12 +42,12 @@ impl Score for TaintToleration {
         Scale::DownFromLargest
     }
 
-    fn applies(&self, class: Class) -> bool {
-        !self.intolerable[class.constraints].is_empty()
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
+        !self.intolerable[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score(&self, _: &Cluster, class: Class, node: NodeIdx) -> i64 {
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
         let taints = self.compiled.taints.of(node);
-        self.intolerable[class.constraints].get(taints).copied().unwrap_or(0)
+        self.intolerable[cluster.classes.constraint_class[class]].get(taints).copied().unwrap_or(0)
     }
 }
