@@ -2,7 +2,7 @@
 //!
 //! Plugins do not know one another, but several of them may need the same derived value, such as
 //! compiled node selectors or the topology domains of the nodes. The session gives every plugin the
-//! same cache. The first plugin that asks for a type computes its value, the others get that value.
+//! same cache. The first plugin that requests a type computes its value, the others get that value.
 //!
 //! A value is a function of the cluster alone ([`FromCluster`]): it cannot depend on the arguments
 //! of a plugin, so the order of the plugins makes no difference. It is shared immutably. State that
@@ -36,7 +36,7 @@ impl<'c> SessionCache<'c> {
         Self { cluster, values: BTreeMap::new() }
     }
 
-    /// The value of a type, computed if no plugin has asked for it before.
+    /// The value of a type, computed on the first call.
     pub fn get<T: FromCluster>(&mut self) -> Arc<T> {
         let cluster = self.cluster;
         let entry = self.values.entry(TypeId::of::<T>());

@@ -4,7 +4,7 @@
 //! has a weight of its own; the framework adds the weighted scores up. A score with weight 0 is not
 //! built. A score that cannot prefer one node to another for a class is left out for that class.
 //!
-//! To add a score, write its file, list it in [`score::SCORES`], and give it a weight in
+//! To add a score, write its file, list it in `SCORES`, and give it a weight in
 //! [`NodeOrderArguments`].
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; the names of the arguments and the
@@ -29,11 +29,26 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 
-use self::score::{SCORES, Score};
+use self::score::{Build, Score};
 use crate::{
     compiled::{CompiledCluster, Opening},
     pod_count::{Placed, placements},
 };
+
+/// The weight of a score.
+type Weight = fn(&NodeOrderArguments) -> i64;
+
+/// All scores with their weights. The framework adds them up, so the order makes no difference.
+const SCORES: &[(Weight, Build)] = &[
+    (|weights| weights.nodeaffinity, node_affinity::build),
+    (|weights| weights.podaffinity, inter_pod_affinity::build),
+    (|weights| weights.leastrequested, node_resources_fit::build_least_requested),
+    (|weights| weights.balancedresource, node_resources_balanced_allocation::build),
+    (|weights| weights.mostrequested, node_resources_fit::build_most_requested),
+    (|weights| weights.tainttoleration, taint_toleration::build),
+    (|weights| weights.podtopologyspread, pod_topology_spread::build),
+    (|weights| weights.imagelocality, image_locality::build),
+];
 
 /// The weights of the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@
 //! declares nothing for a class costs nothing for it, on no node; one that counts pods for no class
 //! is not called for placements.
 //!
-//! To add a filter, write its file and list it in [`filter::FILTERS`].
+//! To add a filter, write its file and list it in `FILTERS`.
 //!
 //! Not watched, and so not considered: Services and their default spreading, CSIDriver,
 //! CSIStorageCapacity, VolumeAttachment, dynamic resources.
@@ -50,12 +50,33 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 
-use self::filter::{FILTERS, Filter, FilterSet, Query};
+use self::filter::{Build, Filter, FilterSet, Query};
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
     pod_count::{Placed, placements},
 };
+
+/// All filters, in the order in which Kubernetes 1.36 runs its plugins, with v0.5.0's node
+/// conditions among them. The first filter that refuses gives the reason, so the order is that of
+/// [`Unfit`].
+const FILTERS: &[Build] = &[
+    node_affinity::build_pre_filter,
+    node_ready::build,
+    node_unschedulable::build,
+    node_pressure::build,
+    taint_toleration::build,
+    node_affinity::build,
+    node_ports::build,
+    volume_restrictions::build,
+    node_volume_limits::build,
+    volume_binding::build,
+    volume_zone::build,
+    pod_topology_spread::build,
+    inter_pod_affinity::build,
+];
+
+const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);
 
 /// The arguments of the plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +110,8 @@ impl Predicates {
     }
 
     fn open(arguments: PredicatesArguments, opening: Opening<'_>) -> Self {
-        let filters = FILTERS.map(|build| build(opening, &arguments));
+        let filters: Vec<Box<dyn Filter>> =
+            FILTERS.iter().map(|build| build(opening, &arguments)).collect();
         let mut applicable = opening.by_class([FilterSet::default(); Dependency::ALL.len()]);
         let mut refusals = opening.by_class(None);
         let mut following = FilterSet::default();
@@ -105,7 +127,6 @@ impl Predicates {
                 }
             }
         }
-        let filters = filters.into();
         let mut opened = Self { arguments, filters, applicable, refusals, following };
         if !opened.following.is_empty() {
             for placed in placements(opening.cluster) {

@@ -3,7 +3,7 @@
 //! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
 //! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
 //! so a placement costs O(log nodes) for the class in hand. Other classes catch up from the log of
-//! touched nodes when they are asked.
+//! touched nodes when they are searched.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The interface of one score, and the list of all scores.
+//! The interface of one score.
 
 use std::fmt;
 
@@ -8,10 +8,6 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::{
-    NodeOrderArguments, image_locality, inter_pod_affinity, node_affinity,
-    node_resources_balanced_allocation, node_resources_fit, pod_topology_spread, taint_toleration,
-};
 use crate::{compiled::Opening, pod_count::Placed};
 
 /// One score. Built anew for each session, unless its weight is 0.
@@ -46,18 +42,4 @@ pub(super) trait Score: fmt::Debug + Send {
 }
 
 /// Builds a score when a session opens.
-type Build = fn(Opening<'_>) -> Box<dyn Score>;
-/// The weight of a score.
-type Weight = fn(&NodeOrderArguments) -> i64;
-
-/// All scores with their weights. The framework adds them up, so the order makes no difference.
-pub(super) const SCORES: [(Weight, Build); 8] = [
-    (|weights| weights.nodeaffinity, node_affinity::build),
-    (|weights| weights.podaffinity, inter_pod_affinity::build),
-    (|weights| weights.leastrequested, node_resources_fit::build_least_requested),
-    (|weights| weights.balancedresource, node_resources_balanced_allocation::build),
-    (|weights| weights.mostrequested, node_resources_fit::build_most_requested),
-    (|weights| weights.tainttoleration, taint_toleration::build),
-    (|weights| weights.podtopologyspread, pod_topology_spread::build),
-    (|weights| weights.imagelocality, image_locality::build),
-];
+pub(super) type Build = fn(Opening<'_>) -> Box<dyn Score>;

@@ -1,15 +1,11 @@
-//! The interface of one filter, and the filters in the order in which they run.
+//! The interface of one filter, and sets of filters.
 
 use std::fmt;
 
 use kube_batch_api::{column::NodeIdx, decision::ClaimChoice, name::Name, reason::Unfit};
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
-use super::{
-    PredicatesArguments, inter_pod_affinity, node_affinity, node_ports, node_pressure, node_ready,
-    node_unschedulable, node_volume_limits, pod_topology_spread, taint_toleration, volume_binding,
-    volume_restrictions, volume_zone,
-};
+use super::PredicatesArguments;
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
 /// One filter. Built anew for each session.
@@ -49,32 +45,16 @@ pub(super) struct Query {
 }
 
 /// Builds a filter when a session opens.
-type Build = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
+pub(super) type Build = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
 
-/// All filters, in the order in which Kubernetes 1.36 runs its plugins, with v0.5.0's node
-/// conditions among them. The first filter that refuses gives the reason, so the order is that of
-/// [`Unfit`].
-pub(super) const FILTERS: [Build; 13] = [
-    node_affinity::build_pre_filter,
-    node_ready::build,
-    node_unschedulable::build,
-    node_pressure::build,
-    taint_toleration::build,
-    node_affinity::build,
-    node_ports::build,
-    volume_restrictions::build,
-    node_volume_limits::build,
-    volume_binding::build,
-    volume_zone::build,
-    pod_topology_spread::build,
-    inter_pod_affinity::build,
-];
-
-/// A set of positions in [`FILTERS`].
+/// A set of positions in [`FILTERS`](super::FILTERS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FilterSet(u32);
 
 impl FilterSet {
+    /// The largest number of filters.
+    pub(super) const CAPACITY: usize = u32::BITS as usize;
+
     pub(super) const fn insert(&mut self, at: usize) {
         self.0 |= 1 << at;
     }
