@@ -96,7 +96,7 @@ pub(crate) fn place_tasks(
             }
             Err(failure) => {
                 let job = statement.job();
-                statement.session_mut().note_failure(job, |_| failure);
+                statement.session_mut().record_failure(job, |_| failure);
                 unplaceable.add(statement, task);
                 if matches!(goal, Goal::Minimum) {
                     let n_hopeful = unplaceable.n_hopeful(statement, tasks);
@@ -143,7 +143,7 @@ fn place_task(
     };
     if capacity == Capacity::FutureIdle {
         let job = statement.job();
-        statement.session_mut().note_failure(job, |s| Failure::Unfit(s.explain(class)));
+        statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
     statement.place(task, choice).expect("a task that waits may be placed");
     budget.take(statement.session().cluster().request(task));

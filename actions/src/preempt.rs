@@ -1,12 +1,12 @@
-//! Preempt: inside one queue, the more important takes room from the less important.
+//! Preempt: within a queue, evicts tasks of lower priority for waiting tasks of higher priority.
 //!
-//! Jobs with waiting tasks get turns in their order. A turn is one statement: victims are evicted
-//! only if the whole job becomes pipelined, or, for a job that has its minimum, that one task has a
-//! place. Afterwards each job may once exchange a running task of its own for a waiting one of
-//! higher priority.
+//! Jobs with waiting tasks get turns in job order. A turn is one statement: tasks are evicted only if
+//! that makes the whole job pipelined or, for a job that has its minimum, places one more task.
+//! Afterwards each job may once evict a running task of its own for a waiting task of higher
+//! priority.
 //!
-//! Upstream: `actions/preempt/preempt.go`, which compares no priorities, ignores idle room and
-//! commits exchanges inside a job whether or not they lead anywhere.
+//! Upstream: `actions/preempt/preempt.go`, which compares no priorities, ignores idle resources, and
+//! commits evictions inside a job whether or not the waiting task is placed.
 // Parity: differs, see docs/parity.md#p1 to docs/parity.md#p9.
 
 use kube_batch_api::{

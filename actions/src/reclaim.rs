@@ -1,11 +1,11 @@
-//! Reclaim: a queue that holds less than it deserves takes room back from queues that hold more.
+//! Reclaim: evicts tasks of queues above their fair share for waiting tasks of queues below theirs.
 //!
 //! Queues and jobs get turns in their order; an overused queue gets none. A turn is one statement:
-//! victims are evicted only if the job becomes pipelined, or, for a job that has its minimum, that
-//! one task has a place. Victims come from the queue with the highest share as it is now.
+//! tasks are evicted only if that makes the job pipelined or, for a job that has its minimum, places
+//! one more task. Victims are taken from the queue with the highest share, as shares are now.
 //!
-//! Upstream: `actions/reclaim/reclaim.go`, which ignores idle room, evicts without use and gives a
-//! queue up at its first failure.
+//! Upstream: `actions/reclaim/reclaim.go`, which ignores idle resources, evicts tasks even if the
+//! waiting task is not placed, and skips a queue after its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
 use kube_batch_api::{

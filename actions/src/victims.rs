@@ -123,9 +123,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn commit(mut self) {
         let job = self.statement.job();
         let session = self.statement.session_mut();
-        session.note_tried(job);
+        session.record_turn(job);
         if let Some(failure) = self.failure.take() {
-            session.note_failure(job, |_| failure);
+            session.record_failure(job, |_| failure);
         }
         self.statement.commit();
     }

@@ -1,8 +1,8 @@
-//! The picture a cycle works on: rows and columns, and the one writer of placements.
+//! The snapshot a cycle works on, as columns, and the only function that changes placements.
 //!
-//! A [`Cluster`] is made by the fold of `kube-batch-cache`, is private to one cycle and is thrown
-//! away after it. Facts are shared and never change; ledgers and counts are derived from where the
-//! tasks stand, and only [`Cluster::set_placement`] moves them.
+//! A [`Cluster`] is built by `kube-batch-cache`, belongs to one cycle, and is dropped after it. Facts
+//! are shared and never change; ledgers and counts are derived from the placements of tasks, and only
+//! [`Cluster::set_placement`] changes them.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
-/// Everything a cycle sees.
+/// The snapshot of the cluster that a cycle reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// Resource dimensions.
@@ -42,7 +42,7 @@ pub struct Cluster {
     pub jobs: Jobs,
     /// Tasks; those of a job are adjacent, those without a job come last.
     pub tasks: Tasks,
-    /// Classes of tasks that no rule can tell apart.
+    /// Classes of tasks that are equal to every predicate and score.
     pub classes: Classes,
     /// Selectors over pods, each once.
     pub matchers: Matchers,
@@ -53,9 +53,9 @@ pub struct Cluster {
 /// Columns by node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nodes {
-    /// What the API server says of each.
+    /// The fields of each API object that the scheduler uses.
     pub facts: Column<NodeIdx, Arc<NodeFacts>>,
-    /// What each can give.
+    /// Allocatable resources.
     pub allocatable: Ledger<NodeIdx>,
     /// Resources that no task holds. Negative only if others have over-committed the node.
     pub idle: Ledger<NodeIdx>,
@@ -106,7 +106,7 @@ impl Nodes {
 /// Columns by queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
-    /// What the API server says of each.
+    /// The fields of each API object that the scheduler uses.
     pub facts: Column<QueueIdx, Arc<QueueFacts>>,
     /// Hard limits, by dimension.
     pub capability: Column<QueueIdx, Vec<(Dim, i64)>>,
@@ -117,17 +117,17 @@ pub struct Queues {
 /// Columns by job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// Who it is.
+    /// Its key.
     pub key: Column<JobIdx, JobKey>,
     /// Its PodGroup, if it has one.
     pub group: Column<JobIdx, Option<Arc<GroupFacts>>>,
-    /// When it came to be.
+    /// Its creation time.
     pub created: Column<JobIdx, Timestamp>,
     /// Its queue; `None` if that does not exist.
     pub queue: Column<JobIdx, Option<QueueIdx>>,
-    /// Number of tasks that must have a place before any starts.
+    /// Number of tasks that must be placed before any of them starts.
     pub min_available: Column<JobIdx, u32>,
-    /// Its rank among the jobs of its queue: higher first.
+    /// Its priority among the jobs of its queue: higher first.
     pub priority: Column<JobIdx, i32>,
     /// Its tasks.
     pub tasks: Column<JobIdx, TaskRange>,
@@ -171,7 +171,7 @@ impl TaskRange {
     }
 }
 
-/// How many tasks of a job are in which state.
+/// The number of tasks of a job in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts([u32; N_STATUSES]);
 
@@ -205,19 +205,19 @@ impl StatusCounts {
 /// Columns by task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tasks {
-    /// What the API server says of each.
+    /// The fields of each API object that the scheduler uses.
     pub facts: Column<TaskIdx, Arc<TaskFacts>>,
     /// Its job; `None` for pods that only occupy their node.
     pub job: Column<TaskIdx, Option<JobIdx>>,
     /// Its class.
     pub class: Column<TaskIdx, ClassIdx>,
-    /// Its rank among the tasks of its job: higher first.
+    /// Its priority among the tasks of its job: higher first.
     pub priority: Column<TaskIdx, i32>,
-    /// Whether it names our scheduler: only such tasks are placed or evicted.
+    /// Whether it is scheduled by kube-batch: only such tasks are placed or evicted.
     pub ours: Column<TaskIdx, bool>,
     /// Whether it waits for its scheduling gates.
     pub gated: Column<TaskIdx, bool>,
-    /// Where it stands.
+    /// Its status and node.
     pub placement: Column<TaskIdx, Placement>,
     /// The node for which it was nominated in an earlier cycle, if it waits and the node exists.
     pub nominated: Column<TaskIdx, Option<NodeIdx>>,
@@ -226,11 +226,11 @@ pub struct Tasks {
 /// Columns by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Classes {
-    /// What placement rules can see.
+    /// What predicates and scores read.
     pub template: Column<ClassIdx, Arc<PodTemplate>>,
     /// The labels and annotations of the PodGroup of its tasks that plugins read.
     pub group_metadata: Column<ClassIdx, Arc<Metadata>>,
-    /// What each of its tasks asks for.
+    /// What each of its tasks requests.
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks, ascending.
     pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
@@ -300,7 +300,8 @@ pub struct Storage {
 }
 
 impl Cluster {
-    /// Moves a task and with it every ledger; returns where it stood.
+    /// Changes the placement of a task, and the ledgers and counts with it. Returns the previous
+    /// placement.
     ///
     /// This is the only writer of placements, node ledgers and job counts.
     pub fn set_placement(&mut self, task: TaskIdx, to: Placement) -> Placement {
@@ -310,7 +311,7 @@ impl Cluster {
         from
     }
 
-    /// Books a task where it stands. Called once for each task when the picture is made.
+    /// Adds a task to the ledgers and counts. Called once for each task when the snapshot is built.
     pub fn book(&mut self, task: TaskIdx) {
         self.charge(task, self.tasks.placement[task], 1);
     }
@@ -335,7 +336,7 @@ impl Cluster {
         }
     }
 
-    /// What a task asks for.
+    /// What a task requests.
     pub fn request(&self, task: TaskIdx) -> &Request {
         &self.classes.request[self.tasks.class[task]]
     }
@@ -345,12 +346,12 @@ impl Cluster {
         self.jobs.queue[self.tasks.job[task]?]
     }
 
-    /// Where a task stands.
+    /// The status of a task.
     pub fn status(&self, task: TaskIdx) -> TaskStatus {
         self.tasks.placement[task].status
     }
 
-    /// Whether a task waits to be placed by us.
+    /// Whether a task waits to be placed by kube-batch.
     pub fn is_waiting(&self, task: TaskIdx) -> bool {
         self.status(task) == TaskStatus::Pending && self.tasks.ours[task] && !self.tasks.gated[task]
     }
@@ -398,7 +399,7 @@ impl Cluster {
         total
     }
 
-    /// Checks the picture against itself: every ledger and count must follow from the placements.
+    /// Checks that every ledger and count equals what the placements add up to.
     pub fn audit(&self) -> Vec<Violation> {
         let mut fresh = self.clone();
         for row in fresh.nodes.facts.ids().collect::<Vec<_>>() {
@@ -459,10 +460,10 @@ impl Cluster {
     }
 }
 
-/// A broken invariant: a bug, not a state of the world.
+/// A violated invariant: a bug in the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A ledger is not what the placements say.
+    /// A ledger differs from what the placements add up to.
     #[error("ledger {ledger} of node {node} does not follow from the placements")]
     LedgerDrifted {
         /// The node.
@@ -470,7 +471,7 @@ pub enum Violation {
         /// The ledger.
         ledger: &'static str,
     },
-    /// A job's counts are not what the placements say.
+    /// The counts of a job differ from what the placements add up to.
     #[error("task counts of job {job} do not follow from the placements")]
     CountsDrifted {
         /// The job.

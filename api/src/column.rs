@@ -1,8 +1,9 @@
 //! Typed rows and the columns they index.
 //!
-//! Inside a cycle everything is a dense row number. A [`Column`] can only be indexed by the kind of
-//! row it was made for, so a task can never be looked up among nodes. Rows are valid for one
-//! snapshot: nothing is added or removed while a cycle runs, and decisions leave by name.
+//! In a snapshot, objects are identified by dense row numbers. A [`Column`] can only be indexed by
+//! the row type it is declared with, so a task can never be looked up among nodes. Rows are valid for
+//! one snapshot: no row is added or removed while a cycle runs, and decisions refer to objects by
+//! name.
 
 use std::{fmt, marker::PhantomData, ops};
 
@@ -51,7 +52,7 @@ ordinal! {
     JobIdx,
     /// Row of a task; the tasks of a job are adjacent, in order of creation time, then name.
     TaskIdx,
-    /// Row of a class of tasks that no rule can tell apart.
+    /// Row of a class of tasks that are equal to every predicate and score.
     ClassIdx,
     /// Row of a constraint class: the classes of tasks that differ only in what they request.
     ConstraintClassIdx,

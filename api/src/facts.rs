@@ -1,8 +1,8 @@
-//! What is kept of each API object, parsed once at the door.
+//! The fields of each API object that the scheduler uses, parsed once when the object arrives.
 //!
-//! Behind this module nothing is optional that cannot be absent, and no text is secretly a number.
-//! An object that cannot be read gives a [`FactError`] that names object and field; the caller
-//! skips that object alone.
+//! A field that cannot be absent is not an `Option`, and a number is not kept as a string. An object
+//! that cannot be parsed gives a [`FactError`] with the object and the field; the caller skips that
+//! object only.
 
 pub mod class;
 pub mod group;
@@ -30,7 +30,7 @@ pub struct FactError {
     pub object: String,
     /// The path of the field.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub problem: String,
 }
 
@@ -68,7 +68,7 @@ pub fn object_key(kind: &str, meta: &ObjectMeta) -> Result<ObjectKey, FactError>
     }
 }
 
-/// When an object was created; the beginning of time if it does not say.
+/// The creation time of an object; the Unix epoch if it has none.
 fn created(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
@@ -78,7 +78,7 @@ fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// A controlling owner: what pods without a group share.
+/// A controlling owner. Pods without a group that share one are one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
     /// Its uid.

@@ -123,12 +123,12 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Who a job is.
+/// The identity of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKey {
     /// The PodGroup of this namespace and name.
     Group(ObjectKey),
-    /// Pods without a group that share a controller, or one such pod alone.
+    /// Pods without a group that share a controller, or a single such pod without a controller.
     Shadow {
         /// Namespace and name of the controller, or of the pod.
         owner: ObjectKey,

@@ -139,7 +139,7 @@ impl Scale {
             "E" => Self::Decimal(18),
             other => {
                 let exponent = other.strip_prefix(['e', 'E'])?;
-                // An exponent beyond any amount that can be held says the same as the bound.
+                // An exponent that is too large for any amount has the same effect as the bound.
                 let digits = exponent.trim_start_matches(['+', '-']);
                 if digits.is_empty()
                     || exponent.len() - digits.len() > 1
@@ -161,8 +161,8 @@ impl Scale {
         let digits = whole.bytes().chain(fraction.bytes()).map(|b| i128::from(b - b'0'));
         let mut inexact = false;
         for digit in digits {
-            // 2^100 leaves room for the multiplications below; what follows is below one part in
-            // 10^30 of the value and only says whether to round up.
+            // Up to 2^100 the multiplications below do not overflow. The remaining digits are less
+            // than one part in 10^30 of the value and only decide whether to round up.
             if mantissa < 1 << 100 {
                 mantissa = mantissa * 10 + digit;
             } else {

@@ -1,4 +1,4 @@
-//! Why something is not done: data, never an error.
+//! Reasons why a task or job is not scheduled. They are data, not errors.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -11,11 +11,11 @@ use crate::{
 
 /// Why a class of tasks cannot go to a node.
 ///
-/// Variants stand in the order in which Kubernetes asks its filters; where several rules refuse a
-/// node, the first one speaks.
+/// Variants are in the order in which Kubernetes runs its filters. If several filters refuse a node,
+/// the first one gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unfit {
-    /// Cut away by name before the node was looked at.
+    /// Excluded by name before any filter runs.
     CutByAffinity,
     /// The node's Ready condition is not True.
     NotReady,
@@ -63,12 +63,12 @@ pub enum Unfit {
     PodAntiAffinity,
     /// Required anti-affinity of other pods to this one.
     ExistingAntiAffinity,
-    /// A rule of a plugin outside this project.
+    /// A predicate of a plugin outside this project.
     Other(&'static str),
 }
 
 impl Unfit {
-    /// The sentence Kubernetes uses, to be preceded by a number of nodes.
+    /// The message that Kubernetes uses, to be preceded by a number of nodes.
     pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::CutByAffinity => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
@@ -111,7 +111,7 @@ impl Unfit {
     }
 }
 
-/// Why a class of tasks fitted nowhere: how many nodes gave which reason.
+/// Why a class of tasks fits on no node: the number of nodes for each reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FitReport {
     n_nodes: usize,
@@ -121,17 +121,17 @@ pub struct FitReport {
 }
 
 impl FitReport {
-    /// A report over so many nodes, without reasons yet.
+    /// A report over `n_nodes` nodes, without reasons yet.
     pub fn new(n_nodes: usize) -> Self {
         Self { n_nodes, ..Self::default() }
     }
 
-    /// A refusal for all nodes at once.
+    /// A report with one reason for all nodes.
     pub fn everywhere(n_nodes: usize, reason: Name) -> Self {
         Self { n_nodes, everywhere: Some(reason), ..Self::default() }
     }
 
-    /// Counts a reason for so many nodes.
+    /// Adds `n_nodes` nodes with a reason.
     pub fn add(&mut self, reason: &str, n_nodes: usize) {
         match self.counts.get_mut(reason) {
             Some(count) => *count += n_nodes,
@@ -173,7 +173,7 @@ pub enum JobProblem {
     NoPodGroup(ObjectKey),
     /// It names a queue that does not exist.
     QueueNotFound(Name),
-    /// A plugin finds it invalid: fewer tasks than its minimum.
+    /// It has fewer tasks than its minimum.
     NotEnoughTasks {
         /// Tasks that could count toward the minimum.
         valid: u32,
@@ -190,10 +190,10 @@ pub enum JobProblem {
 }
 
 impl JobProblem {
-    /// The word for machines where tasks are too few.
+    /// The reason code of [`JobProblem::NotEnoughTasks`].
     pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
 
-    /// The word for machines.
+    /// The reason code.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoPodGroup(_) => "PodGroupNotFound",

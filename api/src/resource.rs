@@ -27,7 +27,7 @@ pub const MEMORY: &str = "memory";
 pub const PODS: &str = "pods";
 
 /// The largest amount of one resource that one object may name: 2^50 (1 PiB of memory, a billion
-/// devices). Guessed; it leaves room for 8 192 such amounts in a 64-bit sum.
+/// devices). Guessed; so that 8 192 such amounts fit into a 64-bit sum.
 pub const MAX_AMOUNT: i64 = 1 << 50;
 
 /// The unit in which a resource is counted.
@@ -136,7 +136,7 @@ impl ResourceList {
         self.position(name).map_or(0, |at| self.0[at].1)
     }
 
-    /// Whether the resource is named, be it with 0.
+    /// Whether the resource is named, even with an amount of 0.
     pub fn names(&self, name: &str) -> bool {
         self.position(name).is_ok()
     }
@@ -239,7 +239,7 @@ impl Dimensions {
         self.names.len()
     }
 
-    /// Never: three dimensions are always there.
+    /// Always false: three dimensions always exist.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -249,7 +249,7 @@ impl Dimensions {
         self.names.ids()
     }
 
-    /// The dimensions that shares look at: all but pod slots.
+    /// The dimensions that shares consider: all but pod slots.
     // Parity: pods count for fit but not for shares, see docs/parity.md#r4.
     pub fn shared(&self) -> impl Iterator<Item = Dim> + use<> {
         self.ids().filter(|dim| *dim != Dim::PODS)
@@ -359,7 +359,7 @@ impl ops::IndexMut<Dim> for [i64] {
     }
 }
 
-/// What a task asks for: its positive amounts, by dimension, ascending.
+/// What a task requests: its positive amounts, by dimension, ascending.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request(Arc<[(Dim, i64)]>);
 
@@ -374,17 +374,17 @@ impl Request {
         self.0.iter().find(|(own, _)| *own == dim).map_or(0, |(_, amount)| *amount)
     }
 
-    /// The amounts that shares look at: all but pod slots.
+    /// The amounts that shares consider: all but pod slots.
     pub fn shared(&self) -> impl Iterator<Item = (Dim, i64)> + '_ {
         self.0.iter().copied().filter(|(dim, _)| *dim != Dim::PODS)
     }
 
-    /// Whether nothing but pod slots is asked for.
+    /// Whether nothing but pod slots is requested.
     pub fn is_best_effort(&self) -> bool {
         self.shared().next().is_none()
     }
 
-    /// Whether every amount is there to the unit.
+    /// Whether every amount is available.
     pub fn fits_in(&self, available: &[i64]) -> bool {
         self.0.iter().all(|(dim, amount)| *amount <= available[*dim])
     }
@@ -451,7 +451,7 @@ impl<I: Ordinal> ops::IndexMut<I> for Ledger<I> {
     }
 }
 
-/// A part of a whole, compared exactly.
+/// A fraction, compared exactly.
 ///
 /// 0 of 0 is nothing; something of 0 is the whole (1), as upstream's `helpers.Share`.
 #[derive(Clone, Copy, Debug)]
@@ -475,7 +475,7 @@ impl Share {
         }
     }
 
-    /// The share as a float, for people and metrics; never compared.
+    /// The share as a float, for display and metrics; never compared.
     pub fn as_f64(self) -> f64 {
         self.part as f64 / self.whole as f64
     }

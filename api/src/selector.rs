@@ -1,7 +1,7 @@
-//! Labels, and the selectors over them: parsed once, matched often.
+//! Labels, and selectors over them: parsed once, matched often.
 //!
-//! A requirement that Kubernetes could not parse matches nothing; it never becomes an error,
-//! because the API server has already refused what is worth an error.
+//! A requirement that cannot be parsed matches nothing. It is not an error, because the API server
+//! has already rejected invalid objects.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ impl Requirement {
         self.test != Test::Never
     }
 
-    /// The label it speaks of.
+    /// The label key.
     pub const fn key(&self) -> &Name {
         &self.key
     }
@@ -143,7 +143,7 @@ impl Requirement {
         }
     }
 
-    /// The label pairs one of which must be there, if the requirement says so.
+    /// The label pairs of which one is required; `None` for other kinds of requirements.
     pub fn wanted_pairs(&self) -> Option<impl Iterator<Item = (&Name, &Name)>> {
         match &self.test {
             Test::In(values) => Some(values.iter().map(|value| (&self.key, value))),
@@ -241,7 +241,7 @@ pub struct NodeTerm {
 }
 
 impl NodeTerm {
-    /// A term that asks for labels alone.
+    /// A term with requirements on labels only.
     pub fn of_labels(requirements: &[Requirement]) -> Self {
         Self { expressions: requirements.to_vec(), fields: Vec::new(), names: Vec::new() }
     }
@@ -275,7 +275,7 @@ impl NodeTerm {
         Self { expressions: expressions.collect(), fields: fields.collect(), names }
     }
 
-    /// Whether the node fulfils the term; a term that asks nothing matches nothing.
+    /// Whether the node matches the term. An empty term matches nothing.
     pub fn matches(&self, name: &Name, labels: &Labels) -> bool {
         if self.is_empty() {
             return false;
@@ -289,12 +289,13 @@ impl NodeTerm {
         &self.expressions
     }
 
-    /// The requirements on the node's name; one on any other field accepts nothing.
+    /// The requirements on fields. Only the node's name is supported; a requirement on any other
+    /// field matches nothing.
     pub fn fields(&self) -> &[Requirement] {
         &self.fields
     }
 
-    /// Whether the term asks nothing.
+    /// Whether the term is empty.
     pub fn is_empty(&self) -> bool {
         self.expressions.is_empty() && self.fields.is_empty()
     }

@@ -1,8 +1,8 @@
 //! Which node is best for a class of tasks.
 //!
 //! There are two searches behind one interface. [`Search::Naive`] calls every plugin for every node,
-//! every time: it is the definition. [`Search::Index`] remembers what each answer depends on and
-//! evaluates it again only where something has changed. Both find the same node, which a property
+//! every time: it is the definition. [`Search::Index`] caches answers by what they depend on, and
+//! evaluates them again only where something has changed. Both find the same node, which a property
 //! test over random clusters asserts.
 //!
 //! A node where the task fits now is preferred to one where it must wait for resources that are
@@ -28,7 +28,7 @@ use crate::policy::Policy;
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
-    /// Through an index that follows the changes.
+    /// Through an index that is updated after each placement.
     #[default]
     Index,
     /// By calling every plugin for every node.
@@ -44,7 +44,7 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
-/// The answers of this cycle so far, and the state they were computed from.
+/// The answers cached in this cycle, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     search: Search,
@@ -123,7 +123,7 @@ impl Candidates {
         best.map(|(_, node)| *node)
     }
 
-    /// The nodes to look at: all, or those that pass the rules of [`Dependency::Class`].
+    /// The nodes to evaluate: all, or those that pass the rules of [`Dependency::Class`].
     fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
         match self.search {
             Search::Naive => cluster.nodes.facts.ids().collect(),
@@ -136,7 +136,7 @@ impl Candidates {
         self.eligible[constraint_class].as_ref().expect("prepared with the rules of the class")
     }
 
-    /// Collects the rules of a class, once in a cycle.
+    /// Collects what applies to a class, once in a cycle.
     pub(crate) fn prepare(&mut self, inputs: Inputs<'_>, class: ClassIdx) {
         if self.rules[class].is_none() {
             self.rules[class] = Some(ClassRules::new(inputs.cluster, inputs.policy, class));
@@ -179,7 +179,7 @@ impl Candidates {
             })
     }
 
-    /// Whether the rules that no placement can change let the class onto a node.
+    /// Whether the predicates that no placement can change admit the class to a node.
     pub(crate) fn is_eligible(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> bool {
         self.eligible(cluster, class).has(node)
     }
@@ -212,7 +212,7 @@ impl Candidates {
         total
     }
 
-    /// Whether some node, were it empty, could take a task of the class.
+    /// Whether a task of the class would fit on some node if that node were empty.
     // Parity: see docs/parity.md#a9.
     pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
@@ -223,7 +223,7 @@ impl Candidates {
         rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
     }
 
-    /// Why a task of the class fits nowhere now: for each node, the first rule that refuses it.
+    /// Why a task of the class fits on no node now: for each node, the first reason.
     pub(crate) fn explain(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
         self.prepare(inputs, class);
         if let Some((seen, report)) = &self.reports[class]
@@ -276,7 +276,7 @@ impl Candidates {
         report
     }
 
-    /// Whether an index can follow every answer about the class.
+    /// Whether the index supports every predicate and score of the class.
     pub(crate) fn is_indexable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
@@ -293,7 +293,7 @@ impl Candidates {
             && !dependencies.has(Dependency::Cluster)
     }
 
-    /// Whether a placement elsewhere can change where the class may go.
+    /// Whether a placement on one node can change whether the class may be placed on another.
     pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");

@@ -1,4 +1,4 @@
-//! One cycle, from a picture to decisions.
+//! One scheduling cycle, from a snapshot to decisions.
 
 use kube_batch_api::cluster::Cluster;
 
@@ -11,19 +11,19 @@ use crate::{
     session::Session,
 };
 
-/// A step of a cycle: it looks at the session and makes statements.
+/// A step of a cycle: it reads the session and changes it through statements.
 pub trait Action: Send + Sync {
-    /// Its name in the configuration.
+    /// The name of the action in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Does its work.
+    /// Runs the action.
     fn execute(&self, session: &mut Session);
 }
 
 /// Runs one cycle.
 ///
-/// The same picture, policies and actions give the same answer: nothing else is looked at.
-/// `reached` is told of each milestone; it cannot influence anything.
+/// The result depends on the snapshot, the plugins and the actions only. `reached` is called for each
+/// milestone and has no influence on the result.
 pub fn run_cycle(
     cluster: Cluster,
     policy: Policy,

@@ -12,6 +12,7 @@ pub mod plugin;
 pub mod policy;
 pub mod report;
 pub mod session;
+pub mod session_cache;
 pub mod spec;
 pub mod statement;
 mod tournament;

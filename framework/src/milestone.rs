@@ -1,9 +1,9 @@
-//! Points of a cycle, for those who measure it.
+//! Milestones of a cycle, for measuring how long its parts take.
 
-/// A point of a cycle that was reached, for those who measure.
+/// A point that a cycle has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// Every job has been asked whether it can be scheduled.
+    /// Jobs that cannot be scheduled are marked.
     Validated,
     /// A plugin has opened the session.
     PluginOpened(&'static str),

@@ -73,8 +73,8 @@ fn renew_job(session: &mut Session, job: JobIdx) {
         return;
     }
     if let Some(failure) = failure {
-        session.note_tried(job);
-        session.note_failure(job, |_| failure);
+        session.record_turn(job);
+        session.record_failure(job, |_| failure);
     }
 }
 

@@ -1,9 +1,9 @@
-//! Orders that stay right while shares change.
+//! The order of queues and jobs while their shares change.
 //!
-//! "The first" always means the minimum under the order as it is now. A heap holds queues or jobs;
-//! those whose own state has changed since the last look are put in their new place before the
-//! first one is taken. Where a plugin's order looks at more than the two things compared
-//! ([`crate::plugin::OrderScope::Anything`]), the minimum is searched for instead: slow and right.
+//! The next queue or job is always the first one under the current order. Queues and jobs are kept in
+//! heaps; those whose own state has changed since the last turn are moved to their new position
+//! before the first one is taken. If the order of a plugin depends on more than the two queues or
+//! jobs compared ([`crate::plugin::OrderScope::Anything`]), all are compared instead, which is slow.
 // Parity: upstream leaves its heaps stale, see docs/parity.md#o1.
 
 use std::cmp::Ordering;
@@ -12,11 +12,11 @@ use kube_batch_api::column::{Column, JobIdx, Ordinal, QueueIdx};
 
 use crate::{plugin::OrderScope, session::Session};
 
-/// Not in any heap.
+/// The position of a queue or job that is in no heap.
 const ABSENT: u32 = u32::MAX;
 
-/// A binary heap whose members can change place. Positions are kept by the caller, so that many
-/// heaps over one table can share a column.
+/// A binary heap whose members can be moved when their order changes. The caller stores the
+/// positions, so that many heaps over one table share a column.
 #[derive(Clone, Debug)]
 struct Heap<I> {
     members: Vec<I>,
@@ -55,17 +55,17 @@ impl<I: Ordinal> Heap<I> {
         member
     }
 
-    /// Puts the members whose keys have changed in their new places.
+    /// Moves the members whose order has changed to their new positions.
     fn rekey(&mut self, changed: &[I], at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) {
         match changed {
             [] => {}
             [member] => self.resettle(at[*member] as usize, at, cmp),
-            // Two changed keys can hide from one another on the way up.
+            // Moving several members one by one may leave them in the wrong order.
             _ => *self = Self::new(std::mem::take(&mut self.members), at, cmp),
         }
     }
 
-    /// Puts a member whose key has changed in its new place.
+    /// Moves a member whose order has changed to its new position.
     fn resettle(
         &mut self,
         position: usize,
@@ -154,12 +154,12 @@ pub struct Turns {
     queue_at: Column<QueueIdx, u32>,
     jobs: Column<QueueIdx, Heap<JobIdx>>,
     job_at: Column<JobIdx, u32>,
-    /// How much of the session's log of moves has been seen.
+    /// How much of the session's log has been read.
     seen: usize,
 }
 
 impl Turns {
-    /// The queues that have jobs that `include` picks, and those jobs.
+    /// The jobs that `include` selects, and their queues.
     pub fn new(session: &Session, include: impl Fn(JobIdx) -> bool) -> Self {
         let cluster = session.cluster();
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
@@ -257,7 +257,7 @@ impl Turns {
         self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
     }
 
-    /// Puts what has changed since the last look in its new place.
+    /// Moves the queues and jobs that have changed since the last turn to their new positions.
     fn catch_up(&mut self, session: &mut Session) {
         if self.scope == OrderScope::Anything {
             return;

@@ -1,12 +1,12 @@
 //! The interface of a plugin: the extension points of a cycle.
 //!
-//! A plugin is one policy. It is told things with `&mut self` and asked things with `&self`: a
-//! policy cannot change while it is being asked. Every question has a default that means "no
-//! opinion", so a plugin implements only what it is about.
+//! A plugin implements one policy. Events take `&mut self` and update its state; all other methods
+//! take `&self`, so a decision never changes the policy. Every method except the name has a default
+//! that means "no opinion", so a plugin implements only the extension points it needs.
 //!
-//! Rules about nodes are asked of a class of tasks, never of a task: what cannot be seen in the
-//! class cannot decide. Each such rule states what its answer depends on ([`Dependency`]), and the
-//! framework remembers answers accordingly.
+//! Predicates and scores are evaluated for a class of tasks, not for a single task: tasks of a class
+//! are interchangeable. A plugin declares what each answer depends on ([`Dependency`]), and the
+//! framework caches the answer until that changes.
 
 use std::{cmp::Ordering, ops};
 
@@ -19,6 +19,8 @@ use kube_batch_api::{
     resource::{ResourceVector, Share},
     status::Placement,
 };
+
+use crate::session_cache::SessionCache;
 
 /// What an answer about a class and a node depends on, and so how long it stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,29 +81,29 @@ pub enum Capacity {
     FutureIdle,
 }
 
-/// One score a plugin gives a class.
+/// One score that a plugin computes for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoreTerm {
-    /// The plugin's own number for it.
+    /// The number by which the plugin knows the term.
     pub id: u8,
-    /// What the normalised score is multiplied by.
+    /// The factor of the normalised score. A negative weight reverses the preference.
     pub weight: i64,
     /// What the raw score depends on.
     pub dependency: Dependency,
-    /// How raw scores become scores.
+    /// How the raw scores are normalised.
     pub scale: Scale,
 }
 
-/// How the raw scores of the candidate nodes become scores.
+/// How the raw scores of the candidate nodes are normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// They are scores already.
+    /// The raw scores are the scores.
     AsIs,
     /// `floor(100 * raw / largest)`; all 0 if the largest is 0.
     UpToLargest,
     /// `100 - floor(100 * raw / largest)`; all 100 if the largest is 0.
     DownFromLargest,
-    /// The plugin sees all candidates at once, with [`Plugin::score_all`].
+    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`].
     Joint,
 }
 
@@ -147,78 +149,79 @@ pub struct Proposal<'a> {
 pub struct Change {
     /// The task.
     pub task: TaskIdx,
-    /// Where it stood.
+    /// Its status and node before.
     pub from: Placement,
-    /// Where it stands.
+    /// Its status and node now.
     pub to: Placement,
 }
 
 impl Change {
-    /// +1 if the task is now held by its job and queue and was not, -1 the other way round, else 0.
+    /// +1 if the task now counts as held by its job and queue and did not before, -1 for the
+    /// reverse, else 0.
     pub fn held(&self) -> i64 {
         i64::from(self.to.status.is_held()) - i64::from(self.from.status.is_held())
     }
 }
 
-/// What an order looks at.
+/// What an order depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderScope {
-    /// Only the two things compared: a key changes when a task of that job or queue moves.
+    /// Only the two queues or jobs compared: their order changes only when a task of one of them
+    /// moves.
     Own,
-    /// Anything: keys may change whenever anything moves.
+    /// Anything: the order may change whenever any task moves.
     Anything,
 }
 
-/// What a fairness policy knows of a queue, for status, reports and metrics.
+/// The amounts from which the share of a queue is computed, for status, reports and metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueShares {
     /// What the queue deserves.
     pub deserved: ResourceVector,
     /// What its tasks hold.
     pub allocated: ResourceVector,
-    /// What its tasks hold or ask for.
+    /// What its tasks hold or request.
     pub request: ResourceVector,
-    /// The largest part of what it deserves that is held.
+    /// The largest fraction, over all resources, of what it deserves that it holds.
     pub share: Share,
-    /// Whether it gets no turn in the fair pass.
+    /// Whether it is at or above its fair share.
     pub overused: bool,
 }
 
-/// One policy.
+/// A scheduling policy.
 ///
-/// # What to think of
+/// # Writing a plugin
 ///
-/// A plugin implements the questions it is about. Two answers every plugin gives on purpose, because
-/// what it does not say is taken for the worst, and that is paid by all plugins together:
+/// Implement the extension points the policy needs. Every plugin should also implement two methods
+/// whose defaults are correct but slow, and slow for all plugins together:
 ///
-/// - [`Plugin::order_scope`]: whether its orders look at anything but the two things compared. A
-///   plugin that orders nothing says [`OrderScope::Own`] too.
-/// - [`Plugin::dependencies`]: which kinds of rules it has for a class. A plugin without
-///   [`Plugin::predicate`] says [`Dependencies::NONE`].
+/// - [`Plugin::order_scope`]: what its orders depend on. A plugin without orders returns
+///   [`OrderScope::Own`].
+/// - [`Plugin::dependencies`]: what its predicates depend on. A plugin without predicates returns
+///   [`Dependencies::NONE`].
 ///
 /// Declaring too broad a dependency costs time; declaring too narrow a one silently reuses stale
 /// answers. Scores declare theirs for each term, in [`ScoreTerm`].
 ///
-/// Then there is what the framework relies on and cannot check:
+/// The framework relies on the following, and cannot check it:
 ///
-/// - An answer follows from the cluster, the arguments and the plugin's own state: not from the
-///   clock, from chance, or from the order of a hash map.
-/// - State that follows placements changes in [`Plugin::on_placement`] and nowhere else, and a move
-///   and its reverse leave it as it was, to the last digit: statements are taken back. Integers do;
-///   a sum of floats does not.
-/// - A rule sees the class, never the task, and what it says [`Dependency::Class`] of holds for
-///   all classes of the same constraints, whatever their request.
-/// - `job_pipelined` holds exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
-///   A plugin that answers one of the three answers all.
+/// - An answer depends on the cluster, the arguments and the plugin's own state only: not on the
+///   clock, on randomness, or on the order of a hash map.
+/// - State that follows placements changes in [`Plugin::on_placement`] only, and a placement and its
+///   reverse leave it exactly as it was, because statements are rolled back. Integers do so; a sum of
+///   floats does not.
+/// - The answer of a predicate with [`Dependency::Class`] is the same for all classes of one
+///   constraint class, whatever they request.
+/// - `job_pipelined` is true exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
+///   A plugin that implements one of these three methods implements all of them.
 /// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
 ///   other methods, as running: a plugin that counts subtracts them.
 ///
-/// A plugin is told everything and its state is kept up whatever is switched off in the
-/// configuration.
+/// Events reach a plugin whichever of its extension points the configuration disables.
 ///
 /// # Examples
 ///
-/// A policy that knows what nodes cost: the cheapest node first, and none above a limit.
+/// A policy that prefers the cheapest node and uses none above a price limit.
 ///
 /// ```
 /// use kube_batch_api::{cluster::Cluster, column::*, reason::Unfit};
@@ -238,12 +241,12 @@ pub struct QueueShares {
 ///         "thrift"
 ///     }
 ///
-///     // It has no orders...
+///     // It has no orders.
 ///     fn order_scope(&self) -> OrderScope {
 ///         OrderScope::Own
 ///     }
 ///
-///     // ...and looks at nothing of a node that a placement changes.
+///     // A price is a label: no placement changes it.
 ///     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
 ///         Dependencies::only(Dependency::Class)
 ///     }
@@ -270,7 +273,7 @@ pub struct QueueShares {
 ///     }
 /// }
 ///
-/// // Three nodes, at 7, 4 and 2, and a class of pods that ask for nothing.
+/// // Three nodes, with prices 7, 4 and 2, and a class of pods that request nothing.
 /// # use kube_batch_api::{
 /// #     cluster::{Classes, Nodes},
 /// #     facts::{class::PodTemplate, node::NodeFacts},
@@ -317,7 +320,7 @@ pub struct QueueShares {
 /// };
 /// let mut session = Session::open(cluster.clone(), thrift(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
-/// assert!(session.is_indexable(class), "nothing it said takes the class off the index");
+/// assert!(session.is_indexable(class), "the class can be indexed");
 ///
 /// let mut session = Session::open(cluster, thrift(1), Search::Index);
 /// assert_eq!(session.best_node(class), None);
@@ -327,55 +330,58 @@ pub struct QueueShares {
 ///
 /// To configure it by name, give it a [`PluginSpec`](crate::spec::PluginSpec) and register that.
 pub trait Plugin: Send {
-    /// Its name in the configuration.
+    /// The name of the plugin in the configuration.
     fn name(&self) -> &'static str;
 
-    // Told.
+    // Events.
 
-    /// A cycle begins. Jobs that are not scheduled are marked already. Nothing of the cycle before
-    /// may be left.
-    fn on_session_open(&mut self, _cluster: &Cluster) {}
+    /// Called when a session opens, once the jobs that cannot be scheduled are marked. The plugin
+    /// discards all state of the previous cycle.
+    ///
+    /// Values that several plugins derive from the cluster are computed once, in `cache`.
+    fn on_session_open(&mut self, _cluster: &Cluster, _cache: &mut SessionCache<'_>) {}
 
-    /// A task has moved; the cluster shows it where it stands now.
+    /// Called after the status or node of a task has changed. `cluster` shows the task where it is
+    /// now.
     fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
 
-    // Asked about order. `Less` means the left one goes first.
+    // Order. `Less` means that the left one goes first.
 
-    /// Which queue is served first.
+    /// Compares two queues: which one gets the next turn.
     fn queue_order(&self, _cluster: &Cluster, _l: QueueIdx, _r: QueueIdx) -> Ordering {
         Ordering::Equal
     }
 
-    /// Which job of a queue goes first.
+    /// Compares two jobs of a queue: which one gets the next turn of the queue.
     fn job_order(&self, _cluster: &Cluster, _l: JobIdx, _r: JobIdx) -> Ordering {
         Ordering::Equal
     }
 
-    /// Which task of a job goes first. Must not change during a cycle.
+    /// Compares two tasks of a job: which one is placed first. Must not change during a cycle.
     fn task_order(&self, _cluster: &Cluster, _l: TaskIdx, _r: TaskIdx) -> Ordering {
         Ordering::Equal
     }
 
-    /// What the queue and job orders look at.
+    /// What [`Plugin::queue_order`] and [`Plugin::job_order`] read.
     ///
-    /// The default is slow and right: with one such plugin the next queue and the next job are
-    /// searched for among all, each time.
+    /// The default is correct for every plugin, but slow: with one such plugin, the session compares
+    /// all queues, or all jobs of a queue, for each turn.
     fn order_scope(&self) -> OrderScope {
         OrderScope::Anything
     }
 
-    // Asked about gangs.
+    // Gangs.
 
-    /// Whether the job can be scheduled at all. Asked before [`Plugin::on_session_open`].
+    /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`].
     ///
     /// # Errors
     ///
-    /// Why it cannot: the job is left alone for this cycle and says so.
+    /// The reason why not. The job is skipped in this cycle, and its report gives the reason.
     fn job_valid(&self, _cluster: &Cluster, _job: JobIdx) -> Result<(), JobProblem> {
         Ok(())
     }
 
-    /// Whether the job's allocated tasks may start.
+    /// Whether the allocated tasks of the job may start.
     fn job_ready(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }
@@ -385,61 +391,64 @@ pub trait Plugin: Send {
         true
     }
 
-    /// How many of the job's waiting tasks must still be placed for it to be ready or pipelined;
-    /// 0 if it is, or if the policy does not care.
+    /// The number of waiting tasks of the job that must still be placed before it is pipelined; 0 if
+    /// it is, or if the plugin has no minimum.
     fn tasks_missing(&self, _cluster: &Cluster, _job: JobIdx) -> u32 {
         0
     }
 
-    // Asked about nodes.
+    // Nodes.
 
-    /// Whether the class can go anywhere at all. Asked once in a cycle.
+    /// Whether tasks of the class can be placed at all, whatever the node. Called once in a cycle.
     ///
     /// # Errors
     ///
-    /// The reason, for all nodes at once.
+    /// The reason why not, for all nodes at once.
     fn class_admitted(&self, _cluster: &Cluster, _class: ClassIdx) -> Result<(), Name> {
         Ok(())
     }
 
-    /// Which kinds of rules there are for the class; [`Plugin::predicate`] is asked for each, and
-    /// for no other. Asked once in a cycle.
+    /// What the predicates of this plugin for the class depend on. Called once in a cycle.
+    /// [`Plugin::predicate`] is called for these dependencies only.
     ///
-    /// The default is slow and right: with one such plugin no class is followed by the index, and
-    /// every placement asks every plugin about every node.
+    /// The default is correct for every plugin, but slow: with one such plugin, no class is indexed,
+    /// and every placement evaluates every predicate for every node.
     fn dependencies(&self, _cluster: &Cluster, _class: ClassIdx) -> Dependencies {
         Dependencies::only(Dependency::Cluster)
     }
 
-    /// Whether a task of the class may go to the node, as far as the rules of one dependency say.
-    /// The framework checks the request itself. A rule of [`Dependency::Class`] ignores `capacity`.
+    /// Whether a task of the class may be placed on the node, according to the predicates with this
+    /// dependency.
+    ///
+    /// The framework itself compares the request with `capacity`. A predicate of
+    /// [`Dependency::Class`] ignores `capacity`.
     ///
     /// # Errors
     ///
-    /// The reason, of the first rule that refuses.
+    /// The reason given by the first predicate that refuses.
     fn predicate(
         &self,
         _cluster: &Cluster,
         _class: ClassIdx,
         _node: NodeIdx,
-        _sensitivity: Dependency,
-        _view: Capacity,
+        _dependency: Dependency,
+        _capacity: Capacity,
     ) -> Result<(), Unfit> {
         Ok(())
     }
 
-    /// What the claims of a task that wait for it get on the node where the task stands. Asked when
-    /// the task is bound.
+    /// The volumes chosen for the unbound claims of a task that has been placed. Called when the
+    /// task is bound.
     fn claim_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<ClaimChoice> {
         Vec::new()
     }
 
-    /// The scores the plugin gives nodes for the class. Asked once in a cycle.
+    /// The score terms of this plugin for the class. Called once in a cycle.
     ///
-    /// A term that cannot tell nodes apart for the class is better left out. The index follows a
-    /// term of scale [`Scale::AsIs`] that depends on the node, or of any scale but [`Scale::Joint`]
-    /// that depends on the class; one other term and every placement of the class asks about every
-    /// node.
+    /// Leave a term out if it cannot prefer one node to another for the class. The index supports
+    /// terms that depend on [`Dependency::Class`], except with [`Scale::Joint`], and terms that
+    /// depend on [`Dependency::Node`] with [`Scale::AsIs`]. With any other term, every placement of
+    /// the class scores every node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }
@@ -449,7 +458,7 @@ pub trait Plugin: Send {
         0
     }
 
-    /// The scores of all candidates for a term of scale [`Scale::Joint`]; `scores` is all 0.
+    /// Writes the scores of all candidate nodes for a term with [`Scale::Joint`]. `scores` is all 0.
     fn score_all(
         &self,
         _cluster: &Cluster,
@@ -460,7 +469,7 @@ pub trait Plugin: Send {
     ) {
     }
 
-    // Asked about victims.
+    // Victims.
 
     /// Whether the victim may be evicted for a task of the same queue.
     fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
@@ -472,9 +481,10 @@ pub trait Plugin: Send {
         Vote::Abstain
     }
 
-    // Asked about shares.
+    // Shares.
 
-    /// Whether the queue holds what it deserves and gets no turn in the fair pass.
+    /// Whether the queue is at or above its fair share. An overused queue gets no turn in the fair
+    /// pass of allocate, nor in reclaim.
     fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
         false
     }
@@ -484,19 +494,21 @@ pub trait Plugin: Send {
     ///
     /// # Errors
     ///
-    /// The dimension whose hard limit would be exceeded.
+    /// The dimension whose limit would be exceeded.
     fn within_capability(
         &self,
         _cluster: &Cluster,
         _task: TaskIdx,
-        _gone: &[TaskIdx],
+        _evicted: &[TaskIdx],
     ) -> Result<(), Dim> {
         Ok(())
     }
 
-    /// The resources that must stay idle while idle resources are lent to overused queues.
-    /// `placeable` holds, for each queue, what its waiting tasks that fit on an empty cluster
-    /// request. `None` if the policy reserves nothing.
+    /// The resources that must stay idle while idle resources are lent to overused queues; `None` if
+    /// the plugin reserves nothing.
+    ///
+    /// `placeable` holds, for each queue, what its waiting tasks request, as far as they would fit on
+    /// an empty cluster.
     fn reserved(
         &self,
         _cluster: &Cluster,
@@ -505,29 +517,29 @@ pub trait Plugin: Send {
         None
     }
 
-    // Asked for reports.
+    // Reports.
 
-    /// The share of a queue, without the tasks in `evicted`.
+    /// The share of a queue, without the tasks in `evicted`; `None` if the plugin computes none.
     fn queue_share(
         &self,
         _cluster: &Cluster,
         _queue: QueueIdx,
-        _gone: &[TaskIdx],
+        _evicted: &[TaskIdx],
     ) -> Option<Share> {
         None
     }
 
-    /// What the policy knows of a queue.
+    /// The amounts behind the share of a queue; `None` if the plugin computes none.
     fn queue_shares(&self, _cluster: &Cluster, _queue: QueueIdx) -> Option<QueueShares> {
         None
     }
 
-    /// The share by which the policy ranks a job.
+    /// The share by which the plugin orders jobs; `None` if it computes none.
     fn job_share(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Share> {
         None
     }
 
-    /// Whether an unready job is to be reported as unschedulable.
+    /// Whether a job that is not ready is reported as unschedulable.
     fn reports_unready_jobs(&self) -> bool {
         false
     }

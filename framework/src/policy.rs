@@ -11,8 +11,9 @@ use kube_batch_api::{
     resource::{ResourceVector, Share},
 };
 
-use crate::plugin::{
-    Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Vote,
+use crate::{
+    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Vote},
+    session_cache::SessionCache,
 };
 
 /// The extension points that the configuration can disable for a plugin.
@@ -109,7 +110,7 @@ pub(crate) struct Position {
     place: usize,
 }
 
-/// The plugins of a cycle, in tiers. Each way of combining answers is written once, here.
+/// The plugins of a cycle, in tiers. This type combines the answers of several plugins.
 #[derive(Default)]
 pub struct Policy {
     /// The most important tier first.
@@ -138,8 +139,9 @@ impl Policy {
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
+        let mut cache = SessionCache::new(cluster);
         for configured in self.tiers.iter_mut().flatten() {
-            configured.plugin.on_session_open(cluster);
+            configured.plugin.on_session_open(cluster, &mut cache);
             opened(configured.plugin.name());
         }
     }

@@ -1,4 +1,4 @@
-//! What a cycle says about itself, and how that becomes the status of API objects.
+//! The result of a cycle, and how it becomes the status of API objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,25 +33,25 @@ pub enum Failure {
     Reserved,
 }
 
-/// All a cycle has to say.
+/// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cycle {
-    /// What is to be done, in order.
+    /// The decisions, in order.
     pub decisions: Vec<Decision>,
     /// Every job, in row order.
     pub jobs: Vec<JobReport>,
     /// Every queue, in row order.
     pub queues: Vec<QueueReport>,
-    /// What the nodes can give, summed up, as Kubernetes quantities.
+    /// The allocatable resources of all nodes, as Kubernetes quantities.
     pub total: BTreeMap<String, String>,
 }
 
-/// Where a group stands.
+/// The phase of a PodGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Fewer tasks than the minimum have a place.
+    /// Fewer tasks than the minimum are placed.
     Pending,
-    /// At least the minimum have one.
+    /// At least the minimum are placed.
     Running,
     /// Some run, but the minimum cannot be reached.
     Unknown,
@@ -64,7 +64,7 @@ impl Phase {
     /// All, in order.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Unknown, Self::Completed];
 
-    /// As the status of a PodGroup spells it.
+    /// The name in the status of a PodGroup.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -81,53 +81,54 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What a cycle says about a job.
+/// The result of a cycle for a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobReport {
-    /// Who it is.
+    /// Its key.
     pub key: JobKey,
     /// Its PodGroup, if it has one.
     pub group: Option<Arc<GroupFacts>>,
     /// Its queue, if that exists.
     pub queue: Option<Name>,
-    /// Where it stands after the cycle.
+    /// Its phase after the cycle.
     pub phase: Phase,
-    /// Number of tasks that must have a place before any starts.
+    /// Number of tasks that must be placed before any of them starts.
     pub min_available: u32,
     /// Number of tasks.
     pub n_tasks: u32,
-    /// Tasks that run.
+    /// Running tasks.
     pub running: u32,
-    /// Tasks that finished well.
+    /// Tasks that succeeded.
     pub succeeded: u32,
     /// Tasks that failed.
     pub failed: u32,
-    /// Tasks that wait, those with scheduling gates aside.
+    /// Waiting tasks, without those that have scheduling gates.
     pub pending: u32,
-    /// Tasks it lacks to its minimum, not counting places that are only kept.
+    /// Number of tasks missing to its minimum. Tasks whose moves are only kept count as missing.
     pub lacking: u32,
-    /// Why it cannot start, if so: a word for machines and a sentence for people.
+    /// Reason and message, if it cannot start.
     pub unschedulable: Option<(&'static str, String)>,
     /// Whether it had a turn.
     pub tried: bool,
-    /// Tasks that wait although the job had a turn, or that have nobody else to say why it had none.
+    /// Tasks that wait although the job had a turn. Of a job without a PodGroup that is skipped, all
+    /// waiting tasks: there is no other object to report the reason on.
     pub unplaced: Vec<PodRef>,
     /// Why they wait.
     pub unplaced_because: String,
-    /// The share by which it is ranked, as the cycle began.
+    /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,
 }
 
-/// What a cycle says about a queue.
+/// The result of a cycle for a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueReport {
     /// The queue.
     pub queue: Arc<QueueFacts>,
-    /// Its shares as the cycle began; `None` if no policy looks at shares or it has no jobs.
+    /// Its shares when the cycle began; `None` if no plugin computes shares, or it has no jobs.
     pub opening: Option<QueueShares>,
     /// Its shares after the cycle.
     pub closing: Option<QueueShares>,
-    /// What the shares are in, for display.
+    /// What it deserves, for display.
     pub deserved: BTreeMap<String, String>,
     /// What its tasks hold after the cycle, for display.
     pub allocated: BTreeMap<String, String>,
@@ -135,7 +136,7 @@ pub struct QueueReport {
     pub groups: BTreeMap<Phase, u32>,
 }
 
-/// Shares of jobs and queues as a cycle begins.
+/// The shares of jobs and queues when a cycle begins.
 pub(crate) struct Opening {
     queues: Vec<Option<QueueShares>>,
     jobs: Vec<Option<Share>>,
@@ -153,7 +154,7 @@ impl Opening {
     }
 }
 
-/// Writes the report of a session that is over.
+/// Ends a session and returns its result.
 pub(crate) fn close(session: Session, opening: Opening) -> Cycle {
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
@@ -222,9 +223,10 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         Phase::Pending
     };
     let tried = session.was_tried(job);
-    // A job without a PodGroup has nothing but its pods to say why it is left alone.
-    let untold = cluster.jobs.problem[job].as_ref().filter(|_| cluster.jobs.group[job].is_none());
-    let because = match untold {
+    // For a job without a PodGroup, the reason can only be reported on its pods.
+    let unreported =
+        cluster.jobs.problem[job].as_ref().filter(|_| cluster.jobs.group[job].is_none());
+    let because = match unreported {
         Some(problem) => Some(problem_text(cluster, job, problem)),
         None => tried.then(|| failure_text(session, job)),
     };
@@ -248,7 +250,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
     }
 }
 
-/// Tasks of a job that are not to be bound and should know why.
+/// The tasks of a job that are not bound, on which the reason is reported.
 fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
     let kept: BTreeSet<TaskIdx> =
@@ -268,10 +270,10 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
     cluster.jobs.tasks[job].iter().filter(waits).map(|task| cluster.pod(task)).collect()
 }
 
-/// Tasks a job lacks to its minimum.
+/// The number of tasks missing to the minimum of a job.
 fn lacking(session: &Session, job: JobIdx) -> u32 {
     let cluster = session.cluster();
-    // Places that are only kept start nothing, so they leave the job as unready as it was.
+    // Tasks whose moves are only kept do not start.
     let kept = session.kept.get(&job).into_iter().flatten();
     let n_kept = kept.filter(|made| !made.is_pipeline()).count() as u32;
     let ready = cluster.jobs.counts[job].ready() - n_kept;
@@ -311,7 +313,7 @@ fn problem_text(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String 
     }
 }
 
-/// Why tasks of the job wait, in one sentence.
+/// Why tasks of the job wait, as a message.
 fn failure_text(session: &Session, job: JobIdx) -> String {
     let cluster = session.cluster();
     let queue = || {
@@ -346,8 +348,8 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
 
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
 ///
-/// The Unschedulable condition is one entry: it is True with a reason while the group cannot
-/// start, and turned False once it can. Its time and transition id change only with its status.
+/// There is one Unschedulable condition: it is True with a reason while the group cannot start, and
+/// False once it can. Its time and transition id change only when its status does.
 // Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
 pub fn next_group_status(
     report: &JobReport,

@@ -1,7 +1,7 @@
-//! One cycle's working state: the picture, the policies, and what has been decided.
+//! The state of one cycle: the snapshot, the plugins, and the decisions so far.
 //!
-//! A session has no handle to the world. Actions read it freely and change it only through
-//! [`Statement`]s; what leaves it is data.
+//! A session has no access to the API server. Actions read it freely and change it only through
+//! [`Statement`]s; its results are data.
 
 use std::collections::BTreeMap;
 
@@ -36,20 +36,20 @@ pub struct Session {
     failures: Column<JobIdx, Option<Failure>>,
     /// Jobs that had a turn.
     tried: Column<JobIdx, bool>,
-    /// Actions that come after the one that runs, by name.
+    /// Names of the actions that run after the current one.
     pub(crate) still_to_run: Vec<&'static str>,
 }
 
-/// What has moved, in order, for those who catch up.
+/// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
 #[derive(Debug, Default)]
 struct Log {
     nodes: Vec<NodeIdx>,
     jobs: Vec<JobIdx>,
-    /// Entries up to here have been read and may not be taken back.
+    /// Entries up to here have been read and must not be removed.
     read: LogPosition,
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogPosition {
     nodes: usize,
@@ -61,8 +61,8 @@ impl Log {
         LogPosition { nodes: self.nodes.len(), jobs: self.jobs.len() }
     }
 
-    /// Forgets moves that have been taken back, unless somebody has seen them.
-    fn take_back_to(&mut self, position: LogPosition) {
+    /// Removes the entries of moves that have been rolled back, unless they have been read.
+    fn roll_back_to(&mut self, position: LogPosition) {
         if self.read.nodes <= position.nodes && self.read.jobs <= position.jobs {
             self.nodes.truncate(position.nodes);
             self.jobs.truncate(position.jobs);
@@ -71,19 +71,19 @@ impl Log {
 }
 
 impl Session {
-    /// Opens a session: jobs that cannot be scheduled are marked, then the plugins are told.
+    /// Opens a session: marks the jobs that cannot be scheduled, then opens it for each plugin.
     pub fn open(cluster: Cluster, policy: Policy, search: Search) -> Self {
         Self::open_measured(cluster, policy, search, &mut |_| {})
     }
 
-    /// The same, telling of what takes its time.
+    /// The same, reporting milestones.
     pub(crate) fn open_measured(
         mut cluster: Cluster,
         mut policy: Policy,
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
-        // Parity: validity is asked for real, see docs/parity.md#j6.
+        // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
             if cluster.jobs.problem[job].is_none() {
                 cluster.jobs.problem[job] = policy.about(&cluster).job_valid(job).err();
@@ -105,12 +105,12 @@ impl Session {
         }
     }
 
-    /// The picture as it is now.
+    /// The snapshot with the moves so far.
     pub const fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Starts a statement for a job; the moves kept for the job become its first moves.
+    /// Starts a statement for a job. The moves kept for the job become its first moves.
     pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
         let moves = self.kept.remove(&job).unwrap_or_default();
         Statement::new(self, job, moves)
@@ -125,8 +125,7 @@ impl Session {
         self.policy.order_scope()
     }
 
-    /// The tasks of a job that wait to be placed by us, first one first; ties by creation time,
-    /// then name.
+    /// The waiting tasks of a job, in task order; ties go by creation time, then name.
     pub fn waiting_tasks(&self, job: JobIdx) -> Vec<TaskIdx> {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
@@ -134,7 +133,7 @@ impl Session {
         waiting
     }
 
-    /// Whether the job is scheduled in this cycle and has tasks that wait.
+    /// Whether the job is scheduled in this cycle and has waiting tasks.
     pub fn has_waiting_tasks(&self, job: JobIdx) -> bool {
         self.cluster.is_schedulable(job)
             && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
@@ -195,7 +194,7 @@ impl Session {
         candidates.fits(inputs, class, node, capacity)
     }
 
-    /// Whether the rules that no placement can change let the class onto the node.
+    /// Whether the predicates that no placement can change admit the class to the node.
     pub fn is_eligible(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.prepare(inputs, class);
@@ -209,25 +208,25 @@ impl Session {
         candidates.scores(inputs, class, nodes)
     }
 
-    /// Whether some node, were it empty, could take a task of the class.
+    /// Whether a task of the class would fit on some node if that node were empty.
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.is_placeable(inputs, class)
     }
 
-    /// Whether a placement elsewhere can change where the class may go.
+    /// Whether a placement on one node can change whether the class may be placed on another.
     pub fn is_open_to_change(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.is_open_to_change(inputs, class)
     }
 
-    /// Whether an index can follow where the class may go; otherwise every node is asked each time.
+    /// Whether the best node for the class is found through an index.
     pub fn is_indexable(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.is_indexable(inputs, class)
     }
 
-    /// Why a task of the class fits nowhere now.
+    /// Why a task of the class fits on no node now.
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
         let (candidates, inputs) = self.query();
         candidates.explain(inputs, class)
@@ -245,20 +244,20 @@ impl Session {
         (&mut self.candidates, inputs)
     }
 
-    /// Notes that a job had a turn.
-    pub fn note_tried(&mut self, job: JobIdx) {
+    /// Records that a job had a turn.
+    pub fn record_turn(&mut self, job: JobIdx) {
         self.tried[job] = true;
     }
 
-    /// Notes why a task of the job could not be placed. The first reason of a cycle stays.
-    pub fn note_failure(&mut self, job: JobIdx, failure: impl FnOnce(&mut Self) -> Failure) {
+    /// Records why a task of the job could not be placed. Only the first reason in a cycle is kept.
+    pub fn record_failure(&mut self, job: JobIdx, failure: impl FnOnce(&mut Self) -> Failure) {
         if self.failures[job].is_none() {
             let failure = failure(self);
             self.failures[job] = Some(failure);
         }
     }
 
-    /// Why the job could not place all its tasks, if it was tried and could not.
+    /// Why the first task of the job that could not be placed was not placed.
     pub fn failure(&self, job: JobIdx) -> Option<&Failure> {
         self.failures[job].as_ref()
     }
@@ -268,7 +267,7 @@ impl Session {
         self.tried[job]
     }
 
-    /// Whether an action of this name comes later in the cycle.
+    /// Whether an action of this name runs later in the cycle.
     pub fn is_still_to_run(&self, action: &str) -> bool {
         self.still_to_run.contains(&action)
     }
@@ -290,13 +289,13 @@ impl Session {
         self.kept.keys().copied().collect()
     }
 
-    /// The pod of a task that has a place, and the node, as decisions name them.
+    /// The pod and the node of a task that has been placed, as decisions name them.
     pub(crate) fn place_of(&self, task: TaskIdx) -> (PodRef, Name) {
         let node = self.cluster.tasks.placement[task].node.expect("the task has a place");
         (self.cluster.pod(task), self.cluster.node_name(node).clone())
     }
 
-    /// What the waiting claims of a task that has a place get there.
+    /// The volumes chosen for the unbound claims of a task that has been placed.
     pub(crate) fn claim_choices(&self, task: TaskIdx) -> Vec<ClaimChoice> {
         let class = self.cluster.tasks.class[task];
         if self.cluster.classes.template[class].claims.is_empty() {
@@ -310,7 +309,7 @@ impl Session {
         self.log.jobs.len()
     }
 
-    /// Jobs whose tasks have moved since a point of the log.
+    /// Jobs whose tasks have moved since a position of the log.
     pub(crate) fn jobs_moved_since(&mut self, seen: usize) -> &[JobIdx] {
         self.log.read.jobs = self.log.jobs.len();
         &self.log.jobs[seen..]
@@ -320,11 +319,11 @@ impl Session {
         self.log.end()
     }
 
-    pub(crate) fn take_back_log(&mut self, position: LogPosition) {
-        self.log.take_back_to(position);
+    pub(crate) fn roll_back_log(&mut self, position: LogPosition) {
+        self.log.roll_back_to(position);
     }
 
-    /// Moves a task and tells everybody; returns where it stood.
+    /// Moves a task, logs the move and informs the plugins. Returns its previous placement.
     pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
         let from = self.cluster.set_placement(task, to);
         for node in [from.node, to.node.filter(|_| from.node != to.node)].into_iter().flatten() {

@@ -197,7 +197,7 @@ impl<'s> Statement<'s> {
             self.session.place(task, from);
         }
         if to.n_moves >= self.n_inherited {
-            self.session.take_back_log(to.log);
+            self.session.roll_back_log(to.log);
         }
     }
 

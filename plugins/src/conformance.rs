@@ -1,4 +1,4 @@
-//! Conformance: what keeps the cluster itself alive is never a victim.
+//! Conformance: pods that the cluster itself needs are never evicted.
 //!
 //! Upstream: `plugins/conformance/conformance.go`.
 
@@ -11,12 +11,12 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 
-/// Priority classes whose pods stay.
+/// Priority classes whose pods are never evicted.
 const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
-/// The namespace whose pods stay.
+/// The namespace whose pods are never evicted.
 const PROTECTED_NAMESPACE: &str = "kube-system";
 
-/// The plugin.
+/// The plugin `conformance`.
 #[derive(Debug, Default)]
 pub struct Conformance;
 

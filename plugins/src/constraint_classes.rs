@@ -16,7 +16,6 @@ pub(crate) use kube_batch_api::column::ConstraintClassIdx;
 /// The constraint classes of a snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct ConstraintClasses {
-    of_class: Column<ClassIdx, ConstraintClassIdx>,
     members: Column<ConstraintClassIdx, Members>,
 }
 
@@ -33,7 +32,7 @@ struct Members {
 
 impl ConstraintClasses {
     pub(crate) fn new(cluster: &Cluster) -> Self {
-        let of_class = cluster.classes.constraint_class.clone();
+        let of_class = &cluster.classes.constraint_class;
         let n_rows = of_class.values().map(|row| row.at() + 1).max().unwrap_or(0);
         let mut members = Column::filled(Members::default(), n_rows);
         for (class, row) in of_class.iter() {
@@ -46,16 +45,7 @@ impl ConstraintClasses {
             members.is_present |= waits || at.status.is_on_node();
             members.is_to_place |= waits || is_being_placed(at.status);
         }
-        Self { of_class, members }
-    }
-
-    pub(crate) fn of(&self, class: ClassIdx) -> ConstraintClassIdx {
-        self.of_class[class]
-    }
-
-    /// The constraint class of a task.
-    pub(crate) fn of_task(&self, cluster: &Cluster, task: TaskIdx) -> ConstraintClassIdx {
-        self.of_class[cluster.tasks.class[task]]
+        Self { members }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,12 +2,12 @@
 //!
 //! The share of a job is its largest part of any one resource of the cluster:
 //! `share(j) = max over r of allocated(j, r) / total(r)`, where total is the allocatable of all
-//! nodes. A resource of total 0 counts as 0 if unheld and 1 if held. The job with the smaller share
-//! goes first. A task may take a victim's room if its job's share afterwards does not exceed the
-//! victim's job's share afterwards.
+//! nodes. A resource of total 0 counts as 0 if none is held and as 1 otherwise. The job with the
+//! smaller share goes first. A task may preempt a victim if the share of its job afterwards does not
+//! exceed the share of the victim's job afterwards.
 //!
 //! Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011; upstream `plugins/drf/drf.go`,
-//! which compares floats within 1e-6 and counts rejected candidates as gone.
+//! which compares floats within 1e-6 and subtracts candidates that are not evicted.
 
 use std::cmp::Ordering;
 
@@ -18,19 +18,20 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote},
+    session_cache::SessionCache,
     spec::PluginSpec,
 };
 
-/// The plugin.
+/// The plugin `drf`.
 #[derive(Debug, Default)]
 pub struct Drf {
-    /// The resources that shares look at.
+    /// The resources that shares consider.
     shared: Vec<Dim>,
-    /// What all nodes can give.
+    /// The allocatable resources of all nodes.
     total: ResourceVector,
     /// What the tasks of each job hold.
     allocated: Ledger<JobIdx>,
-    /// Follows from `allocated` and `total`.
+    /// Computed from `allocated` and `total`.
     share: Column<JobIdx, Share>,
 }
 
@@ -69,7 +70,7 @@ impl Plugin for Drf {
         "drf"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         let n_jobs = cluster.jobs.key.len();
         self.shared = cluster.dimensions.shared().collect();
         self.total = cluster.nodes.allocatable.total();
@@ -109,7 +110,7 @@ impl Plugin for Drf {
             return Vote::Reject;
         };
         if own == other {
-            // Both sides of the comparison are the same job after the exchange.
+            // Both shares compared are those of the same job.
             return Vote::Permit;
         }
         let released = evicted.iter().chain([&victim]);

@@ -1,11 +1,11 @@
-//! Gang: a job starts with its minimum or not at all, and is not broken below it.
+//! Gang: a job starts with its minimum of tasks or not at all, and evictions keep the minimum.
 //!
 //! A job is valid if enough of its tasks could count toward the minimum, ready if enough do, and
-//! pipelined if enough will once promised room is free. Jobs that are not ready go before those
-//! that are. As a victim a job gives up at most what it has above its minimum; a minimum of 0 or 1
-//! protects nothing.
+//! pipelined if enough will once the resources of pipelined tasks are released. Jobs that are not
+//! ready go before those that are. Of a job, at most the tasks above its minimum are evicted; a
+//! minimum of 0 or 1 protects nothing.
 //!
-//! Upstream: `plugins/gang/gang.go`, whose protection looks at each victim alone.
+//! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
 
 use std::cmp::Ordering;
@@ -20,7 +20,7 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 
-/// The plugin.
+/// The plugin `gang`.
 #[derive(Debug, Default)]
 pub struct Gang;
 

@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod compiled;
 mod constraint_classes;
 mod domains;
 mod node_labels;
 mod node_tests;
+mod pod_count;
 mod rows;
 mod spread_counts;
 mod taints;

@@ -1,11 +1,14 @@
 //! Node labels as small numbers.
 //!
-//! Rules about nodes compare label values over and over. Here each key that some rule names becomes
-//! a column, and each value that some node gives it a number, so that no text is compared once the
-//! session is open. Nodes with the same value of a key are one topology domain of that key.
-//! A key that no rule names costs nothing.
+//! Rules about nodes compare label values over and over. Here each label key that a rule names
+//! becomes a column, and each of its values a number, so that no string is compared once the session
+//! is open. Nodes with the same value of a key are one topology domain of that key. A key that no
+//! rule names costs nothing.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -16,14 +19,14 @@ use kube_batch_api::{
 use crate::rows::row_type;
 
 row_type! {
-    /// Row of a label key that some rule names.
+    /// Number of a label column.
     Key,
     /// Number of a value of one key; a domain of that key.
     Value,
 }
 
 impl Value {
-    /// The node does not carry the key.
+    /// The node does not have the label.
     pub(crate) const ABSENT: Self = Self(0);
 
     pub(crate) fn is_absent(self) -> bool {
@@ -31,23 +34,16 @@ impl Value {
     }
 }
 
-/// The labels of all nodes, as far as rules name them.
-#[derive(Debug, Default)]
-pub(crate) struct NodeLabels {
-    keys: BTreeMap<Name, Key>,
-    /// Not a label: the name, which `matchFields` sees.
-    node_name: Option<Key>,
-    columns: Column<Key, LabelColumn>,
-}
-
+/// The values that nodes have for one label key.
 #[derive(Debug)]
-struct LabelColumn {
-    values: BTreeMap<Name, Value>,
+pub(crate) struct LabelColumn {
+    key: Key,
+    numbers: BTreeMap<Name, Value>,
     of_node: Column<NodeIdx, Value>,
 }
 
 impl LabelColumn {
-    fn new<'a>(values: impl Iterator<Item = Option<&'a Name>>) -> Self {
+    fn new<'a>(key: usize, values: impl Iterator<Item = Option<&'a Name>>) -> Self {
         let mut numbers = BTreeMap::new();
         let of_node = values
             .map(|value| {
@@ -60,55 +56,81 @@ impl LabelColumn {
                 number
             })
             .collect();
-        Self { values: numbers, of_node }
+        Self { key: Key::new(key), numbers, of_node }
+    }
+
+    /// The number of the column: different keys have different numbers.
+    pub(crate) const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The value of a node.
+    pub(crate) fn value(&self, node: NodeIdx) -> Value {
+        self.of_node[node]
+    }
+
+    /// Whether a node has the label.
+    pub(crate) fn has(&self, node: NodeIdx) -> bool {
+        !self.value(node).is_absent()
+    }
+
+    /// The number of a value, if some node has it.
+    pub(crate) fn find(&self, value: &Name) -> Option<Value> {
+        self.numbers.get(value).copied()
+    }
+
+    /// The values that nodes have.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&Name, Value)> {
+        self.numbers.iter().map(|(name, value)| (name, *value))
+    }
+
+    /// One more than the largest number of a value.
+    pub(crate) fn n_values(&self) -> usize {
+        self.numbers.len() + 1
+    }
+}
+
+/// The label columns of a session. A column is built when a rule first names its key, whichever
+/// plugin the rule belongs to.
+#[derive(Debug, Default)]
+pub(crate) struct NodeLabels {
+    columns: Mutex<Columns>,
+}
+
+#[derive(Debug, Default)]
+struct Columns {
+    by_key: BTreeMap<Name, Arc<LabelColumn>>,
+    /// Not a label: the node's name, which `matchFields` compares.
+    node_name: Option<Arc<LabelColumn>>,
+}
+
+impl Columns {
+    fn len(&self) -> usize {
+        self.by_key.len() + usize::from(self.node_name.is_some())
     }
 }
 
 impl NodeLabels {
-    /// The row of a key; a key that is new gets a column.
-    pub(crate) fn key(&mut self, cluster: &Cluster, name: &Name) -> Key {
-        if let Some(key) = self.keys.get(name) {
-            return *key;
+    /// The column of a label key.
+    pub(crate) fn column(&self, cluster: &Cluster, key: &Name) -> Arc<LabelColumn> {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(column) = columns.by_key.get(key) {
+            return Arc::clone(column);
         }
-        let nodes = cluster.nodes.facts.values();
-        let key = self.columns.push(LabelColumn::new(nodes.map(|facts| facts.labels.get(name))));
-        self.keys.insert(name.clone(), key);
-        key
+        let values = cluster.nodes.facts.values().map(|facts| facts.labels.get(key));
+        let column = Arc::new(LabelColumn::new(columns.len(), values));
+        columns.by_key.insert(key.clone(), Arc::clone(&column));
+        column
     }
 
-    /// The row of the node's name: a key of which every node has its own value.
-    pub(crate) fn node_name(&mut self, cluster: &Cluster) -> Key {
-        if let Some(key) = self.node_name {
-            return key;
-        }
-        let nodes = cluster.nodes.facts.values();
-        let key = self.columns.push(LabelColumn::new(nodes.map(|facts| Some(&facts.name))));
-        self.node_name = Some(key);
-        key
-    }
-
-    /// What a node gives a key.
-    pub(crate) fn value(&self, key: Key, node: NodeIdx) -> Value {
-        self.columns[key].of_node[node]
-    }
-
-    /// Whether a node carries a key.
-    pub(crate) fn has(&self, key: Key, node: NodeIdx) -> bool {
-        !self.value(key, node).is_absent()
-    }
-
-    /// The number of a value that some node gives the key.
-    pub(crate) fn find(&self, key: Key, value: &Name) -> Option<Value> {
-        self.columns[key].values.get(value).copied()
-    }
-
-    /// The values that nodes give a key.
-    pub(crate) fn values(&self, key: Key) -> impl Iterator<Item = (&Name, Value)> {
-        self.columns[key].values.iter().map(|(name, value)| (name, *value))
-    }
-
-    /// One more than the largest number of a value of the key.
-    pub(crate) fn n_values(&self, key: Key) -> usize {
-        self.columns[key].values.len() + 1
+    /// A column in which the value of every node is its name.
+    pub(crate) fn node_name(&self, cluster: &Cluster) -> Arc<LabelColumn> {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = columns.len();
+        let column = columns.node_name.get_or_insert_with(|| {
+            let names = cluster.nodes.facts.values().map(|facts| Some(&facts.name));
+            Arc::new(LabelColumn::new(number, names))
+        });
+        Arc::clone(column)
     }
 }

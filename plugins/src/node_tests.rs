@@ -1,9 +1,11 @@
 //! Selectors over nodes, compiled against the nodes of the session.
 //!
-//! A requirement on a label becomes the set of values that pass it; asking it of a node is a look
-//! into two tables. The operators themselves are the business of [`kube_batch_api::selector`].
+//! A requirement on a label becomes the set of values that meet it, so that evaluating it for a node
+//! is a look-up in two tables. The operators are evaluated by [`kube_batch_api::selector`].
 //!
 //! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1/nodeaffinity`.
+
+use std::sync::Arc;
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -13,12 +15,12 @@ use kube_batch_api::{
     selector::{NodeTerm, Requirement},
 };
 
-use crate::node_labels::{Key, NodeLabels, Value};
+use crate::node_labels::{LabelColumn, NodeLabels, Value};
 
 /// A condition on one label of a node.
 #[derive(Clone, Debug)]
 struct LabelTest {
-    key: Key,
+    labels: Arc<LabelColumn>,
     accepts: Accepts,
 }
 
@@ -32,8 +34,25 @@ enum Accepts {
 }
 
 impl LabelTest {
-    fn passes(&self, labels: &NodeLabels, node: NodeIdx) -> bool {
-        let value = labels.value(self.key, node);
+    fn one_of<'n>(labels: Arc<LabelColumn>, values: impl Iterator<Item = &'n Name>) -> Self {
+        let values = values.filter_map(|value| labels.find(value)).collect();
+        Self { labels, accepts: Accepts::OneOf(values) }
+    }
+
+    fn new(labels: Arc<LabelColumn>, requirement: &Requirement) -> Self {
+        if let Some(pairs) = requirement.wanted_pairs() {
+            return Self::one_of(labels, pairs.map(|(_, value)| value));
+        }
+        let mut marked = vec![false; labels.n_values()];
+        marked[Value::ABSENT.at()] = requirement.accepts(None);
+        for (name, value) in labels.values() {
+            marked[value.at()] = requirement.accepts(Some(name));
+        }
+        Self { labels, accepts: Accepts::Marked(marked) }
+    }
+
+    fn passes(&self, node: NodeIdx) -> bool {
+        let value = self.labels.value(node);
         match &self.accepts {
             Accepts::OneOf(values) => values.contains(&value),
             Accepts::Marked(marked) => marked[value.at()],
@@ -46,26 +65,26 @@ impl LabelTest {
 pub(crate) struct AllOf(Vec<LabelTest>);
 
 impl AllOf {
-    pub(crate) fn passes(&self, labels: &NodeLabels, node: NodeIdx) -> bool {
-        self.0.iter().all(|test| test.passes(labels, node))
+    pub(crate) fn passes(&self, node: NodeIdx) -> bool {
+        self.0.iter().all(|test| test.passes(node))
     }
 
-    /// A key and the few values one of which a node must give it.
-    pub(crate) fn few_values(&self) -> Option<(Key, &[Value])> {
+    /// A label and its values of which a node must have one, if some condition is of that kind.
+    pub(crate) fn few_values(&self) -> Option<(&Arc<LabelColumn>, &[Value])> {
         self.0.iter().find_map(|test| match &test.accepts {
-            Accepts::OneOf(values) => Some((test.key, values.as_slice())),
+            Accepts::OneOf(values) => Some((&test.labels, values.as_slice())),
             Accepts::Marked(_) => None,
         })
     }
 }
 
-/// Alternatives one of which must hold; none of none.
+/// Alternatives of which one must hold. Without alternatives, no node passes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnyOf(Vec<AllOf>);
 
 impl AnyOf {
-    pub(crate) fn passes(&self, labels: &NodeLabels, node: NodeIdx) -> bool {
-        self.0.iter().any(|all| all.passes(labels, node))
+    pub(crate) fn passes(&self, node: NodeIdx) -> bool {
+        self.0.iter().any(|all| all.passes(node))
     }
 
     /// The alternative, if there is exactly one.
@@ -85,84 +104,78 @@ pub(crate) struct RequiredNodes {
 }
 
 impl RequiredNodes {
-    pub(crate) fn passes(&self, labels: &NodeLabels, node: NodeIdx) -> bool {
-        self.selector.passes(labels, node)
-            && self.affinity.as_ref().is_none_or(|any| any.passes(labels, node))
+    pub(crate) fn passes(&self, node: NodeIdx) -> bool {
+        self.selector.passes(node) && self.affinity.as_ref().is_none_or(|any| any.passes(node))
+    }
+
+    /// Whether every node passes, whatever its labels.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.selector.0.is_empty() && self.affinity.is_none()
     }
 }
 
-/// Turns selectors into tests; learns the keys they name.
+/// Compiles selectors into tests.
+#[derive(Clone, Copy)]
 pub(crate) struct Compiler<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) labels: &'a mut NodeLabels,
+    cluster: &'a Cluster,
+    labels: &'a NodeLabels,
 }
 
-impl Compiler<'_> {
-    /// The row of a label key.
-    pub(crate) fn key(&mut self, name: &Name) -> Key {
-        self.labels.key(self.cluster, name)
+impl<'a> Compiler<'a> {
+    pub(crate) const fn new(cluster: &'a Cluster, labels: &'a NodeLabels) -> Self {
+        Self { cluster, labels }
     }
 
-    pub(crate) fn required_nodes(&mut self, template: &PodTemplate) -> RequiredNodes {
+    /// The column of a label key.
+    pub(crate) fn column(self, key: &Name) -> Arc<LabelColumn> {
+        self.labels.column(self.cluster, key)
+    }
+
+    /// The column of node names.
+    pub(crate) fn node_name(self) -> Arc<LabelColumn> {
+        self.labels.node_name(self.cluster)
+    }
+
+    pub(crate) fn required_nodes(self, template: &PodTemplate) -> RequiredNodes {
         let pairs = template.node_selector.iter();
+        let equals = |(key, value): &(Name, Name)| {
+            LabelTest::one_of(self.column(key), std::iter::once(value))
+        };
         RequiredNodes {
-            selector: AllOf(pairs.map(|(key, value)| self.one_of(key, [value])).collect()),
+            selector: AllOf(pairs.map(equals).collect()),
             affinity: template.node_affinity.as_ref().map(|terms| self.any_of(terms)),
         }
     }
 
-    /// Terms of a node affinity: one must hold, and one that asks nothing never does.
-    pub(crate) fn any_of(&mut self, terms: &[NodeTerm]) -> AnyOf {
+    /// Terms of a node affinity, of which one must hold. An empty term never holds.
+    pub(crate) fn any_of(self, terms: &[NodeTerm]) -> AnyOf {
         AnyOf(terms.iter().filter_map(|term| self.node_term(term)).collect())
     }
 
-    /// One term; `None` if it asks nothing and so matches nothing.
-    pub(crate) fn node_term(&mut self, term: &NodeTerm) -> Option<AllOf> {
+    /// One term; `None` if it is empty and so matches nothing.
+    pub(crate) fn node_term(self, term: &NodeTerm) -> Option<AllOf> {
         if term.is_empty() {
             return None;
         }
         let mut tests = self.all_of(term.expressions());
-        for field in term.fields() {
-            let key = self.labels.node_name(self.cluster);
-            tests.0.push(self.test(key, field));
-        }
+        let fields = term.fields().iter();
+        tests.0.extend(fields.map(|field| LabelTest::new(self.node_name(), field)));
         Some(tests)
     }
 
     /// Requirements on labels that must all hold.
-    pub(crate) fn all_of(&mut self, requirements: &[Requirement]) -> AllOf {
-        let mut test = |requirement: &Requirement| {
-            let key = self.key(requirement.key());
-            self.test(key, requirement)
-        };
-        AllOf(requirements.iter().map(&mut test).collect())
+    pub(crate) fn all_of(self, requirements: &[Requirement]) -> AllOf {
+        let test =
+            |requirement: &Requirement| LabelTest::new(self.column(requirement.key()), requirement);
+        AllOf(requirements.iter().map(test).collect())
     }
 
-    /// Alternatives of requirements on labels; one without requirements never holds.
+    /// Alternatives of requirements on labels. An alternative without requirements never holds.
     pub(crate) fn alternatives<'r>(
-        &mut self,
+        self,
         alternatives: impl Iterator<Item = &'r [Requirement]>,
     ) -> AnyOf {
-        let asks = alternatives.filter(|requirements| !requirements.is_empty());
-        AnyOf(asks.map(|requirements| self.all_of(requirements)).collect())
-    }
-
-    fn one_of<'n>(&mut self, key: &Name, values: impl IntoIterator<Item = &'n Name>) -> LabelTest {
-        let key = self.key(key);
-        let values = values.into_iter().filter_map(|value| self.labels.find(key, value));
-        LabelTest { key, accepts: Accepts::OneOf(values.collect()) }
-    }
-
-    fn test(&self, key: Key, requirement: &Requirement) -> LabelTest {
-        if let Some(pairs) = requirement.wanted_pairs() {
-            let values = pairs.filter_map(|(_, value)| self.labels.find(key, value));
-            return LabelTest { key, accepts: Accepts::OneOf(values.collect()) };
-        }
-        let mut marked = vec![false; self.labels.n_values(key)];
-        marked[Value::ABSENT.at()] = requirement.accepts(None);
-        for (name, value) in self.labels.values(key) {
-            marked[value.at()] = requirement.accepts(Some(name));
-        }
-        LabelTest { key, accepts: Accepts::Marked(marked) }
+        let alternatives = alternatives.filter(|requirements| !requirements.is_empty());
+        AnyOf(alternatives.map(|requirements| self.all_of(requirements)).collect())
     }
 }

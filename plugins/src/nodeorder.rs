@@ -1,20 +1,24 @@
-//! Kubernetes' scores: where a task would rather go.
+//! Kubernetes' scores: on which node a task is placed, of those it fits on.
 //!
-//! Each score is 0 to 100 and has a weight of its own; the framework adds them up. Free room and
-//! balance of CPU and memory, preferred node affinity, taints that would rather keep pods away,
-//! preferences between pods, topology spread, and images that are there already.
+//! Each file implements one of Kubernetes' score plugins, under its name. A score is 0 to 100 and
+//! has a weight of its own; the framework adds the weighted scores up. A score with weight 0 is not
+//! built. A score that cannot prefer one node to another for a class is left out for that class.
 //!
-//! A score that cannot tell two nodes apart for a class is left out, which changes no decision and
-//! keeps the class on the fast path.
+//! To add a score, write its file, list it in `SCORES`, and give it a weight in
+//! [`NodeOrderArguments`].
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; the names of the arguments and the
-//! default weights of 1 are kube-batch v0.5.0's `plugins/nodeorder/nodeorder.go`.
+//! default weights of 1 are those of kube-batch v0.5.0, `plugins/nodeorder/nodeorder.go`.
 
-mod images;
-mod node_preferences;
-mod pod_preferences;
-mod resources;
-mod spread_scores;
+mod cpu_and_memory;
+mod image_locality;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_resources_balanced_allocation;
+mod node_resources_fit;
+mod pod_topology_spread;
+mod score;
+mod taint_toleration;
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -22,28 +26,38 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentSpec, Arguments},
-    plugin::{Change, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm},
+    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm},
+    session_cache::SessionCache,
     spec::PluginSpec,
 };
 
-use self::{
-    images::Images, node_preferences::NodePreferences, pod_preferences::PodPreferences,
-    resources::Resources, spread_scores::SpreadScores,
-};
+use self::score::{Build, Score};
 use crate::{
-    constraint_classes::ConstraintClasses,
-    node_labels::NodeLabels,
-    node_tests::Compiler,
-    taints::TaintSets,
-    topology_counts::{arrivals, deltas},
+    compiled::{CompiledCluster, Opening},
+    pod_count::{Placed, placements},
 };
+
+/// The weight of a score.
+type Weight = fn(&NodeOrderArguments) -> i64;
+
+/// All scores with their weights. The framework adds them up, so the order makes no difference.
+const SCORES: &[(Weight, Build)] = &[
+    (|weights| weights.nodeaffinity, node_affinity::build),
+    (|weights| weights.podaffinity, inter_pod_affinity::build),
+    (|weights| weights.leastrequested, node_resources_fit::build_least_requested),
+    (|weights| weights.balancedresource, node_resources_balanced_allocation::build),
+    (|weights| weights.mostrequested, node_resources_fit::build_most_requested),
+    (|weights| weights.tainttoleration, taint_toleration::build),
+    (|weights| weights.podtopologyspread, pod_topology_spread::build),
+    (|weights| weights.imagelocality, image_locality::build),
+];
 
 /// The weights of the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeOrderArguments {
     /// `nodeaffinity.weight`: preferred node affinity.
     pub nodeaffinity: i64,
-    /// `podaffinity.weight`: preferences between pods.
+    /// `podaffinity.weight`: preferred inter-pod affinity and anti-affinity.
     pub podaffinity: i64,
     /// `leastrequested.weight`: the emptier node.
     pub leastrequested: i64,
@@ -76,114 +90,47 @@ impl Default for NodeOrderArguments {
     }
 }
 
-/// The scores, by the number the framework knows them by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Term {
-    NodeAffinity,
-    PodAffinity,
-    LeastRequested,
-    BalancedResource,
-    MostRequested,
-    TaintToleration,
-    PodTopologySpread,
-    ImageLocality,
-}
-
-impl Term {
-    const ALL: [Self; 8] = [
-        Self::NodeAffinity,
-        Self::PodAffinity,
-        Self::LeastRequested,
-        Self::BalancedResource,
-        Self::MostRequested,
-        Self::TaintToleration,
-        Self::PodTopologySpread,
-        Self::ImageLocality,
-    ];
-
-    const fn weight(self, weights: &NodeOrderArguments) -> i64 {
-        match self {
-            Self::NodeAffinity => weights.nodeaffinity,
-            Self::PodAffinity => weights.podaffinity,
-            Self::LeastRequested => weights.leastrequested,
-            Self::BalancedResource => weights.balancedresource,
-            Self::MostRequested => weights.mostrequested,
-            Self::TaintToleration => weights.tainttoleration,
-            Self::PodTopologySpread => weights.podtopologyspread,
-            Self::ImageLocality => weights.imagelocality,
-        }
-    }
-
-    const fn kind(self) -> (Dependency, Scale) {
-        match self {
-            Self::NodeAffinity => (Dependency::Class, Scale::UpToLargest),
-            Self::TaintToleration => (Dependency::Class, Scale::DownFromLargest),
-            Self::ImageLocality => (Dependency::Class, Scale::AsIs),
-            Self::LeastRequested | Self::BalancedResource | Self::MostRequested => {
-                (Dependency::Node, Scale::AsIs)
-            }
-            Self::PodAffinity | Self::PodTopologySpread => (Dependency::Cluster, Scale::Joint),
-        }
-    }
-
-    fn of_id(id: u8) -> Self {
-        Self::ALL[usize::from(id)]
-    }
-}
-
 /// The plugin `nodeorder`.
 #[derive(Debug, Default)]
 pub struct NodeOrder {
-    weights: NodeOrderArguments,
-    classes: ConstraintClasses,
-    labels: NodeLabels,
-    resources: Resources,
-    nodes: NodePreferences,
-    pods: PodPreferences,
-    spread: SpreadScores,
-    images: Images,
+    arguments: NodeOrderArguments,
+    /// Scores with a weight other than 0. The framework knows a score by its position.
+    scores: Vec<Weighted>,
+}
+
+#[derive(Debug)]
+struct Weighted {
+    weight: i64,
+    score: Box<dyn Score>,
 }
 
 impl NodeOrder {
     /// The plugin with its weights, before any session.
     pub fn new(arguments: NodeOrderArguments) -> Self {
-        Self { weights: arguments, ..Self::default() }
+        Self { arguments, scores: Vec::new() }
     }
 
-    fn open(weights: NodeOrderArguments, cluster: &Cluster) -> Self {
-        let classes = ConstraintClasses::new(cluster);
-        let mut labels = NodeLabels::default();
-        let mut compiler = Compiler { cluster, labels: &mut labels };
-        let taints = TaintSets::new(cluster);
-        let images_matter = weights.imagelocality != 0;
-        let mut opened = Self {
-            weights,
-            resources: Resources::new(cluster),
-            pods: PodPreferences::new(&mut compiler, &classes),
-            spread: SpreadScores::new(&mut compiler, &classes, &taints),
-            nodes: NodePreferences::new(&mut compiler, &classes, taints),
-            images: if images_matter { Images::new(cluster, &classes) } else { Images::default() },
-            classes,
-            labels,
-        };
-        for change in arrivals(cluster) {
-            opened.on_placement(cluster, &change);
+    fn open(arguments: NodeOrderArguments, opening: Opening<'_>) -> Self {
+        let weighted = SCORES.iter().map(|(weight, build)| (weight(&arguments), build));
+        let scores = weighted
+            .filter(|(weight, _)| *weight != 0)
+            .map(|(weight, build)| Weighted { weight, score: build(opening) })
+            .collect();
+        let mut opened = Self { arguments, scores };
+        for placed in placements(opening.cluster) {
+            opened.follow(&placed);
         }
         opened
     }
 
-    /// Whether a term can tell nodes apart for a class.
-    fn tells_apart(&self, class: ClassIdx, term: Term) -> bool {
-        let constraint_class = self.classes.of(class);
-        match term {
-            Term::NodeAffinity => self.nodes.has_affinity(constraint_class),
-            Term::PodAffinity => self.pods.concerns(constraint_class),
-            Term::LeastRequested | Term::MostRequested => true,
-            Term::BalancedResource => self.resources.are_requested(class),
-            Term::TaintToleration => self.nodes.has_taints(constraint_class),
-            Term::PodTopologySpread => self.spread.concerns(constraint_class),
-            Term::ImageLocality => self.images.concern(constraint_class),
+    fn follow(&mut self, placed: &Placed) {
+        for Weighted { score, .. } in &mut self.scores {
+            score.on_placement(placed);
         }
+    }
+
+    fn score_of(&self, term: u8) -> &dyn Score {
+        &*self.scores[usize::from(term)].score
     }
 }
 
@@ -259,64 +206,39 @@ impl Plugin for NodeOrder {
         Dependencies::NONE
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
-        *self = Self::open(self.weights, cluster);
+    fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
+        let compiled = cache.get::<CompiledCluster>();
+        *self = Self::open(self.arguments, Opening { cluster, compiled: &compiled });
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
-        let class = cluster.tasks.class[change.task];
-        let constraint_class = self.classes.of(class);
-        for (node, change) in deltas(change) {
-            self.resources.moved(class, node, change);
-            self.pods.moved(&self.labels, constraint_class, node, change);
-            self.spread.moved(&self.labels, constraint_class, node, change);
-        }
+        self.follow(&Placed::new(cluster, change));
     }
 
-    fn score_terms(&self, _cluster: &Cluster, class: ClassIdx) -> Vec<ScoreTerm> {
-        let terms = Term::ALL.into_iter().zip(0..);
-        let terms = terms.map(|(term, id)| (term, id, term.weight(&self.weights)));
-        terms
-            .filter(|(term, _, weight)| *weight != 0 && self.tells_apart(class, *term))
-            .map(|(term, id, weight)| {
-                let (dependency, scale) = term.kind();
-                ScoreTerm { id, weight, dependency, scale }
-            })
-            .collect()
+    fn score_terms(&self, cluster: &Cluster, class: ClassIdx) -> Vec<ScoreTerm> {
+        let scores = self.scores.iter().zip(0..);
+        let applicable = scores.filter(|(weighted, _)| weighted.score.applies(cluster, class));
+        let term = |(Weighted { weight, score }, id): (&Weighted, u8)| ScoreTerm {
+            id,
+            weight: *weight,
+            dependency: score.dependency(),
+            scale: score.scale(),
+        };
+        applicable.map(term).collect()
     }
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx, term: u8) -> i64 {
-        match Term::of_id(term) {
-            Term::NodeAffinity => self.nodes.affinity(&self.labels, self.classes.of(class), node),
-            Term::LeastRequested => self.resources.least_requested(cluster, class, node),
-            Term::BalancedResource => self.resources.balanced(cluster, class, node),
-            Term::MostRequested => self.resources.most_requested(cluster, class, node),
-            Term::TaintToleration => self.nodes.taints(self.classes.of(class), node),
-            Term::ImageLocality => self.images.score(self.classes.of(class), node),
-            Term::PodAffinity | Term::PodTopologySpread => 0,
-        }
+        self.score_of(term).score(cluster, class, node)
     }
 
     fn score_all(
         &self,
-        _cluster: &Cluster,
+        cluster: &Cluster,
         class: ClassIdx,
         nodes: &[NodeIdx],
         term: u8,
         scores: &mut [i64],
     ) {
-        let constraint_class = self.classes.of(class);
-        match Term::of_id(term) {
-            Term::PodAffinity => self.pods.score_all(&self.labels, constraint_class, nodes, scores),
-            Term::PodTopologySpread => {
-                self.spread.score_all(&self.labels, constraint_class, nodes, scores);
-            }
-            Term::NodeAffinity
-            | Term::LeastRequested
-            | Term::BalancedResource
-            | Term::MostRequested
-            | Term::TaintToleration
-            | Term::ImageLocality => {}
-        }
+        self.score_of(term).score_all(cluster, class, nodes, scores);
     }
 }

@@ -1,33 +1,42 @@
-//! Kubernetes' filters: where a task may not go.
+//! Kubernetes' filters: on which nodes a task may be placed.
 //!
-//! Room and pod slots are counted by the framework; here is every other rule, in Kubernetes' own
-//! words: node state and cordons, taints, node selectors and affinity, host ports, volumes, topology
-//! spread, inter-pod affinity and anti-affinity. Pods of every scheduler count, those placed earlier
-//! in the cycle too.
+//! Each file implements one of Kubernetes' filter plugins, under its name: node conditions and
+//! cordons, taints, node selectors and affinity, host ports, volumes, topology spread, inter-pod
+//! affinity and anti-affinity. Resources and pod slots are counted by the framework. Pods of every
+//! scheduler count, and those placed earlier in the cycle too.
 //!
-//! What does not change in a cycle is worked out when it opens, for each constraint class
-//! (constraints without the request). What changes is counted and follows the moves one by one;
-//! after a move and its reverse every count is as before.
+//! A filter compiles its rules when the session opens, once for each constraint class. Filters that
+//! count pods follow every placement; after a placement and its reverse, every count is as before.
 //!
-//! A rule asks for no more than it needs: node facts alone (`Class`), the tasks on one node (host
-//! ports, disks, volume limits), or the whole cluster (spread, inter-pod terms, claims in use or
-//! waiting for a volume). A class to which no rule of the last two kinds applies costs one look at
-//! each node in a cycle.
+//! A filter declares for each constraint class what its answers depend on: node facts alone
+//! ([`Dependency::Class`]), the pods on one node (host ports, disks, volume limits), or the whole
+//! cluster (topology spread, inter-pod affinity, claims in use or to be bound). A filter that
+//! declares nothing for a class costs nothing for it, on no node; one that counts pods for no class
+//! is not called for placements.
 //!
-//! Not watched, so not known: Services and their default spreading, CSIDriver, CSIStorageCapacity,
-//! VolumeAttachment, dynamic resources.
+//! To add a filter, write its file and list it in `FILTERS`.
+//!
+//! Not watched, and so not considered: Services and their default spreading, CSIDriver,
+//! CSIStorageCapacity, VolumeAttachment, dynamic resources.
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
 
-mod attachments;
-mod binding;
 mod claims;
-mod holdings;
-mod node_state;
-mod pod_terms;
-mod spread_rules;
-mod zone;
+mod filter;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_conflicts;
+mod node_ports;
+mod node_pressure;
+mod node_ready;
+mod node_unschedulable;
+mod node_volume_limits;
+mod pod_topology_spread;
+mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -39,34 +48,46 @@ use kube_batch_api::{
 use kube_batch_framework::{
     arguments::{ArgumentSpec, Arguments},
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
+    session_cache::SessionCache,
     spec::PluginSpec,
 };
 
-use self::{
-    attachments::Attachments,
-    binding::WaitingClaims,
-    claims::{BoundVolumes, ClaimsInUse, resolve},
-    holdings::Holdings,
-    node_state::NodeStates,
-    pod_terms::PodAffinity,
-    spread_rules::SpreadRules,
-};
+use self::filter::{Build, Filter, FilterSet, Query};
 use crate::{
-    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
-    node_labels::NodeLabels,
-    node_tests::Compiler,
-    taints::TaintSets,
-    topology_counts::{arrivals, deltas},
+    compiled::{CompiledCluster, Opening},
+    constraint_classes::ConstraintClassIdx,
+    pod_count::{Placed, placements},
 };
+
+/// All filters, in the order in which Kubernetes 1.36 runs its plugins, with v0.5.0's node
+/// conditions among them. The first filter that refuses gives the reason, so the order is that of
+/// [`Unfit`].
+const FILTERS: &[Build] = &[
+    node_affinity::build_pre_filter,
+    node_ready::build,
+    node_unschedulable::build,
+    node_pressure::build,
+    taint_toleration::build,
+    node_affinity::build,
+    node_ports::build,
+    volume_restrictions::build,
+    node_volume_limits::build,
+    volume_binding::build,
+    volume_zone::build,
+    pod_topology_spread::build,
+    inter_pod_affinity::build,
+];
+
+const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);
 
 /// The arguments of the plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PredicatesArguments {
     /// `predicate.MemoryPressureEnable`: nodes under memory pressure refuse best-effort pods.
     pub memory_pressure: bool,
-    /// `predicate.DiskPressureEnable`: nodes under disk pressure refuse.
+    /// `predicate.DiskPressureEnable`: nodes under disk pressure refuse every pod.
     pub disk_pressure: bool,
-    /// `predicate.PIDPressureEnable`: nodes short of process ids refuse.
+    /// `predicate.PIDPressureEnable`: nodes short of process ids refuse every pod.
     pub pid_pressure: bool,
 }
 
@@ -74,21 +95,14 @@ pub struct PredicatesArguments {
 #[derive(Debug, Default)]
 pub struct Predicates {
     arguments: PredicatesArguments,
-    classes: ConstraintClasses,
-    labels: NodeLabels,
-    /// Why a constraint class can go nowhere.
+    /// In the order of [`FILTERS`].
+    filters: Vec<Box<dyn Filter>>,
+    /// Which filters apply to a constraint class, for each [`Dependency`].
+    applicable: Column<ConstraintClassIdx, [FilterSet; Dependency::ALL.len()]>,
+    /// Why a constraint class cannot be placed at all.
     refusals: Column<ConstraintClassIdx, Option<Name>>,
-    nodes: NodeStates,
-    bound_volumes: BoundVolumes,
-    ports: Holdings,
-    disks: Holdings,
-    attachments: Attachments,
-    claims_in_use: ClaimsInUse,
-    waiting_claims: WaitingClaims,
-    spread: SpreadRules,
-    pods: PodAffinity,
-    /// Whether any constraint class that is asked about has a rule that counts tasks.
-    counts: bool,
+    /// The filters whose answers placements can change.
+    following: FilterSet,
 }
 
 impl Predicates {
@@ -97,109 +111,37 @@ impl Predicates {
         Self { arguments, ..Self::default() }
     }
 
-    fn open(arguments: PredicatesArguments, cluster: &Cluster) -> Self {
-        let classes = ConstraintClasses::new(cluster);
-        let mut labels = NodeLabels::default();
-        let mut compiler = Compiler { cluster, labels: &mut labels };
-        let taints = TaintSets::new(cluster);
-        let mut opened = Self {
-            arguments,
-            refusals: Column::filled(None, classes.len()),
-            nodes: NodeStates::new(&mut compiler, &classes, &taints, arguments),
-            bound_volumes: BoundVolumes::new(classes.len()),
-            ports: Holdings::of_ports(cluster, &classes),
-            disks: Holdings::of_disks(cluster, &classes),
-            attachments: Attachments::new(cluster, &classes),
-            claims_in_use: ClaimsInUse::new(cluster, &classes),
-            waiting_claims: WaitingClaims::new(classes.len()),
-            spread: SpreadRules::new(&mut compiler, &classes, &taints),
-            pods: PodAffinity::new(&mut compiler, &classes),
-            ..Self::default()
-        };
-        for constraint_class in classes.to_place() {
-            opened.refusals[constraint_class] =
-                opened.admit(&mut compiler, &classes, constraint_class).err();
+    fn open(arguments: PredicatesArguments, opening: Opening<'_>) -> Self {
+        let filters: Vec<Box<dyn Filter>> =
+            FILTERS.iter().map(|build| build(opening, &arguments)).collect();
+        let mut applicable = opening.by_class([FilterSet::default(); Dependency::ALL.len()]);
+        let mut refusals = opening.by_class(None);
+        let mut following = FilterSet::default();
+        for class in opening.classes().to_place() {
+            refusals[class] = filters.iter().find_map(|filter| filter.admit(class).err());
+            for (at, filter) in filters.iter().enumerate() {
+                let dependencies = filter.dependencies(class);
+                for dependency in Dependency::ALL.into_iter().filter(|d| dependencies.has(*d)) {
+                    applicable[class][dependency as usize].insert(at);
+                    if dependency != Dependency::Class {
+                        following.insert(at);
+                    }
+                }
+            }
         }
-        let counts = |constraint_class| {
-            opened.of_one_node(constraint_class) || opened.of_the_cluster(constraint_class)
-        };
-        opened.counts = classes.to_place().any(counts);
-        opened.classes = classes;
-        opened.labels = labels;
-        if opened.counts {
-            for change in arrivals(cluster) {
-                opened.on_placement(cluster, &change);
+        let mut opened = Self { arguments, filters, applicable, refusals, following };
+        if !opened.following.is_empty() {
+            for placed in placements(opening.cluster) {
+                opened.follow(&placed);
             }
         }
         opened
     }
 
-    /// Looks at a constraint class as a whole, in Kubernetes' order, and notes its volumes.
-    fn admit(
-        &mut self,
-        compiler: &mut Compiler<'_>,
-        classes: &ConstraintClasses,
-        constraint_class: ConstraintClassIdx,
-    ) -> Result<(), Name> {
-        let cluster = compiler.cluster;
-        let template = classes.template(cluster, constraint_class);
-        if let Some(reason) = node_state::refusal(template) {
-            return Err(reason);
+    fn follow(&mut self, placed: &Placed) {
+        for at in self.following {
+            self.filters[at].on_placement(placed);
         }
-        let task = &cluster.tasks.facts[classes.first_task(constraint_class)];
-        let resolved = resolve(&cluster.storage, &template.claims, task)?;
-        self.bound_volumes.add(compiler, constraint_class, &resolved);
-        self.waiting_claims.add(compiler, constraint_class, &resolved);
-        pod_terms::refusal(template).map_or(Ok(()), Err)
-    }
-
-    /// Whether rules for the constraint class look at the tasks on a node.
-    fn of_one_node(&self, constraint_class: ConstraintClassIdx) -> bool {
-        self.ports.concerns(constraint_class)
-            || self.disks.concerns(constraint_class)
-            || self.attachments.concerns(constraint_class)
-    }
-
-    /// Whether rules for the constraint class look at tasks anywhere.
-    fn of_the_cluster(&self, constraint_class: ConstraintClassIdx) -> bool {
-        self.claims_in_use.concerns(constraint_class)
-            || self.waiting_claims.concerns(constraint_class)
-            || self.spread.concerns(constraint_class)
-            || self.pods.concerns(constraint_class)
-    }
-
-    fn check_node(&self, constraint_class: ConstraintClassIdx, node: NodeIdx) -> Result<(), Unfit> {
-        self.nodes.check(&self.labels, constraint_class, node)?;
-        self.bound_volumes.check(&self.labels, constraint_class, node)
-    }
-
-    fn check_tasks_there(
-        &self,
-        constraint_class: ConstraintClassIdx,
-        node: NodeIdx,
-        capacity: Capacity,
-    ) -> Result<(), Unfit> {
-        if self.ports.clashes(constraint_class, node, capacity) {
-            Err(Unfit::HostPorts)
-        } else if self.disks.clashes(constraint_class, node, capacity) {
-            Err(Unfit::DiskConflict)
-        } else if !self.attachments.fit(constraint_class, node, capacity) {
-            Err(Unfit::MaxVolumeCount)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn check_cluster(
-        &self,
-        constraint_class: ConstraintClassIdx,
-        node: NodeIdx,
-        capacity: Capacity,
-    ) -> Result<(), Unfit> {
-        self.claims_in_use.check(constraint_class, capacity)?;
-        self.waiting_claims.check(&self.labels, constraint_class, node)?;
-        self.spread.check(&self.labels, constraint_class, node)?;
-        self.pods.check(&self.labels, constraint_class, node, capacity)
     }
 }
 
@@ -242,54 +184,44 @@ impl Plugin for Predicates {
         OrderScope::Own
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
-        *self = Self::open(self.arguments, cluster);
+    fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
+        let compiled = cache.get::<CompiledCluster>();
+        *self = Self::open(self.arguments, Opening { cluster, compiled: &compiled });
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
-        if !self.counts {
-            return;
-        }
-        let constraint_class = self.classes.of_task(cluster, change.task);
-        self.waiting_claims.moved(&self.labels, constraint_class, change.from, change.to);
-        for (node, change) in deltas(change) {
-            self.ports.moved(constraint_class, node, change);
-            self.disks.moved(constraint_class, node, change);
-            self.attachments.moved(constraint_class, node, change);
-            self.claims_in_use.moved(constraint_class, change);
-            self.spread.moved(&self.labels, constraint_class, node, change);
-            self.pods.moved(&self.labels, constraint_class, node, change);
+        if !self.following.is_empty() {
+            self.follow(&Placed::new(cluster, change));
         }
     }
 
-    fn class_admitted(&self, _cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
-        self.refusals[self.classes.of(class)].clone().map_or(Ok(()), Err)
+    fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
+        self.refusals[cluster.classes.constraint_class[class]].clone().map_or(Ok(()), Err)
     }
 
     fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
-        self.waiting_claims.choices(self.classes.of_task(cluster, task))
+        let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
+        self.filters.iter().flat_map(|filter| filter.claim_choices(class)).collect()
     }
 
-    fn dependencies(&self, _cluster: &Cluster, class: ClassIdx) -> Dependencies {
-        let constraint_class = self.classes.of(class);
-        Dependencies::only(Dependency::Class)
-            .with_if(Dependency::Node, self.of_one_node(constraint_class))
-            .with_if(Dependency::Cluster, self.of_the_cluster(constraint_class))
+    fn dependencies(&self, cluster: &Cluster, class: ClassIdx) -> Dependencies {
+        let applicable = &self.applicable[cluster.classes.constraint_class[class]];
+        Dependency::ALL.into_iter().fold(Dependencies::NONE, |all, dependency| {
+            all.with_if(dependency, !applicable[dependency as usize].is_empty())
+        })
     }
 
     fn predicate(
         &self,
-        _cluster: &Cluster,
+        cluster: &Cluster,
         class: ClassIdx,
         node: NodeIdx,
         dependency: Dependency,
         capacity: Capacity,
     ) -> Result<(), Unfit> {
-        let constraint_class = self.classes.of(class);
-        match dependency {
-            Dependency::Class => self.check_node(constraint_class, node),
-            Dependency::Node => self.check_tasks_there(constraint_class, node, capacity),
-            Dependency::Cluster => self.check_cluster(constraint_class, node, capacity),
-        }
+        let class = cluster.classes.constraint_class[class];
+        let query = Query { class, node, dependency, capacity };
+        let mut applicable = self.applicable[class][dependency as usize];
+        applicable.try_for_each(|at| self.filters[at].check(query))
     }
 }

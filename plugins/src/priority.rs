@@ -1,24 +1,25 @@
-//! Priority: the more important goes first, and only the less important may be preempted.
+//! Priority: higher priority goes first, and only lower priority may be preempted.
 //!
-//! Jobs are ranked by the value of their PriorityClass, tasks by their pod's priority. Between jobs
-//! a victim's job must rank strictly lower than the preemptor's; inside one job it is the tasks
-//! that are compared. Reclaim is between queues and none of its business.
+//! Jobs are ordered by the value of their PriorityClass, tasks by the priority of their pod. A task
+//! may be evicted for a task of another job only if its own job has the lower priority, and for a
+//! task of the same job only if it has the lower priority itself. The plugin has no opinion on
+//! reclaim, which is between queues.
 //!
-//! Upstream: `plugins/priority/priority.go`, which has no say in preemption.
+//! Upstream: `plugins/priority/priority.go`, which has no opinion on preemption.
 // Parity: differs, see docs/parity.md#p2 and docs/parity.md#p7.
 
 use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{JobIdx, TaskIdx},
+    column::{ClassIdx, JobIdx, TaskIdx},
 };
 use kube_batch_framework::{
     plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
-/// The plugin.
+/// The plugin `priority`.
 #[derive(Debug, Default)]
 pub struct Priority;
 
@@ -48,7 +49,7 @@ impl Plugin for Priority {
         OrderScope::Own
     }
 
-    fn dependencies(&self, _: &Cluster, _: kube_batch_api::column::ClassIdx) -> Dependencies {
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
         Dependencies::NONE
     }
 

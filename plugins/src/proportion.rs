@@ -1,17 +1,17 @@
 //! Proportion: the cluster is divided between queues by weight.
 //!
-//! What a queue deserves is its weighted max-min fair share, in each resource on its own. With
-//! `cap(q) = min(request(q), capability(q))`, a level L is raised from 0 and each queue holds
-//! `min(cap(q), weight(q) * L)` until nothing is left or nobody wants more: a queue never deserves
-//! more than it can use, and what it does not want goes to the others. The division is exact: units
+//! A queue deserves its weighted max-min fair share, of each resource separately. With
+//! `cap(q) = min(request(q), capability(q))`, a level L rises from 0 and each queue gets
+//! `min(cap(q), weight(q) * L)`, until nothing is left or no queue can use more. So a queue never
+//! deserves more than it can use, and the rest goes to the other queues. The division is exact: units
 //! that do not divide go one each to the largest remainders, ties in queue order.
 //!
-//! A queue's share is the largest part of what it deserves that it holds; the queue with the
-//! smaller share goes first. It is overused when, over the resources its waiting tasks ask for,
-//! that part has reached the whole. What it deserves is fixed for the cycle; what it holds and asks
-//! for follows every placement.
+//! The share of a queue is the largest fraction, over all resources, of what it deserves that it
+//! holds; the queue with the smaller share goes first. A queue is overused if that fraction has
+//! reached 1 for a resource that its waiting tasks request. What a queue deserves does not change
+//! during a cycle; what it holds and requests follows every placement.
 //!
-//! Upstream: `plugins/proportion/proportion.go`, which divides by rounds of floats and looks at all
+//! Upstream: `plugins/proportion/proportion.go`, which divides floats in rounds and considers all
 //! resources together.
 // Parity: differs, see docs/parity.md#d1, docs/parity.md#a6 and docs/parity.md#c3.
 
@@ -25,23 +25,24 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote},
+    session_cache::SessionCache,
     spec::PluginSpec,
 };
 
-/// The plugin.
+/// The plugin `proportion`.
 #[derive(Debug, Default)]
 pub struct Proportion {
-    /// The resources that shares look at.
+    /// The resources that shares consider.
     shared: Vec<Dim>,
     /// What each queue deserves; 0 for queues without jobs.
     deserved: Ledger<QueueIdx>,
     /// What the tasks of each queue hold, pod slots included.
     allocated: Ledger<QueueIdx>,
-    /// What the waiting tasks of each queue ask for.
+    /// What the waiting tasks of each queue request.
     pending: Ledger<QueueIdx>,
-    /// What each queue held and asked for as the cycle began.
+    /// What each queue held and requested when the cycle began.
     request: Ledger<QueueIdx>,
-    /// Follows from `allocated` and `deserved`.
+    /// Computed from `allocated` and `deserved`.
     share: Column<QueueIdx, Share>,
 }
 
@@ -51,7 +52,7 @@ impl Proportion {
         parts.max().unwrap_or(Share::ZERO)
     }
 
-    /// The part of what a queue deserves of a resource that it holds.
+    /// The fraction of what a queue deserves of a resource that it holds.
     fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
         Share::of(self.allocated[queue][dim], self.deserved[queue][dim])
     }
@@ -78,7 +79,7 @@ impl Proportion {
             && cluster.tasks.job[task].is_some_and(|job| cluster.is_schedulable(job))
     }
 
-    /// Divides what there is of one resource; writes into `deserved`.
+    /// Divides the total of one resource between the queues; writes into `deserved`.
     fn divide(&mut self, dim: Dim, total: i64, cluster: &Cluster) {
         let claims: Vec<Claim> = cluster
             .queues
@@ -113,7 +114,7 @@ struct Claim {
 fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
     let mut left = i128::from(total.max(0));
     let mut weights: i128 = claims.iter().map(|claim| i128::from(claim.weight)).sum();
-    // The claim that is met at the lowest level comes first.
+    // The claim that is satisfied at the lowest level comes first.
     claims.sort_by(|l, r| {
         let (level_l, level_r) = (
             i128::from(l.wanted) * i128::from(r.weight),
@@ -133,7 +134,7 @@ fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
         weights -= weight;
         unmet = rest;
     }
-    // What is left is divided by weight alone: nobody here can have all it wants.
+    // The rest is divided by weight: none of the remaining queues gets all it can use.
     let mut rounded: Vec<(QueueIdx, i128, i128)> = unmet
         .iter()
         .map(|claim| {
@@ -165,7 +166,7 @@ impl Plugin for Proportion {
         "proportion"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster) {
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         let width = cluster.dimensions.len();
         let n_queues = cluster.queues.facts.len();
         self.shared = cluster.dimensions.shared().collect();
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_does_not_want_goes_to_the_others() {
+    fn what_one_queue_cannot_use_goes_to_the_others() {
         assert_eq!(divide(&[(1, 10), (1, 200)], 100), [10, 90]);
         assert_eq!(divide(&[(1, 10), (1, 40), (2, 200)], 100), [10, 30, 60]);
         assert_eq!(divide(&[(3, 90), (1, 200)], 100), [75, 25]);
@@ -345,8 +346,8 @@ mod tests {
     }
 
     proptest! {
-        /// The definition of max-min fairness: nothing is left while somebody wants more, and a
-        /// queue that wants more has at least as much for its weight as any other, to the unit.
+        /// The definition of max-min fairness: nothing is left while a queue can use more, and a
+        /// queue that can use more has at least as much for its weight as any other, to the unit.
         #[test]
         fn division_is_max_min_fair(
             claims in prop::collection::vec((1_u32..6, 1_i64..500), 1..7),

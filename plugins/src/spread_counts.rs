@@ -1,34 +1,34 @@
-//! Counting tasks by topology domain, as spread constraints do.
+//! Pod counts by topology domain, as topology spread constraints need them.
 //!
-//! Unlike inter-pod terms, a constraint counts only on nodes that are eligible for it: those that
-//! carry every key of the pod's constraints of that kind and pass its node inclusion policies. The
-//! domains are the values of its key on those nodes, empty ones included. Tasks on their way out
-//! never count.
+//! Unlike inter-pod affinity, a constraint counts pods only on nodes that are eligible for it: nodes
+//! that have the labels of all constraints of that kind of the pod, and that its node inclusion
+//! policies do not exclude. The domains are the values of its key on those nodes, including domains
+//! without pods. Pods that are being terminated never count.
 //!
 //! Source: Kubernetes 1.36, `plugins/podtopologyspread`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
-    cluster::Cluster,
     column::{Column, MatcherIdx, NodeIdx},
-    facts::class::{PodTemplate, SpreadConstraint, Toleration},
+    facts::class::{SpreadConstraint, Toleration},
     name::Name,
     selector::NodeTerm,
 };
 
 use crate::{
-    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
+    compiled::Opening,
+    constraint_classes::ConstraintClassIdx,
     domains::ByDomain,
-    node_labels::{Key, NodeLabels},
-    node_tests::{Compiler, RequiredNodes},
+    node_labels::{Key, LabelColumn},
+    node_tests::RequiredNodes,
+    pod_count::Placed,
     rows::row_type,
-    taints::TaintSets,
-    topology_counts::{PodCountChange, matcher_row},
+    topology_counts::matcher_row,
 };
 
 row_type! {
-    /// Row of a spread topology count.
+    /// Row of a spread count.
     SpreadCountIdx,
     /// Row of a set of eligible nodes.
     EligibleIdx,
@@ -41,7 +41,8 @@ pub(crate) struct SpreadCounts {
     by_content: BTreeMap<(Option<MatcherIdx>, Key, EligibleIdx), SpreadCountIdx>,
     eligible: Column<EligibleIdx, Column<NodeIdx, bool>>,
     by_condition: BTreeMap<Condition, EligibleIdx>,
-    fed_by: Column<ConstraintClassIdx, Vec<SpreadCountIdx>>,
+    /// The counts that the pods of each constraint class belong to.
+    counted_in: Column<ConstraintClassIdx, Vec<SpreadCountIdx>>,
 }
 
 /// What makes nodes eligible.
@@ -50,48 +51,43 @@ struct Condition {
     keys: Vec<Key>,
     selector: Vec<(Name, Name)>,
     affinity: Option<Vec<NodeTerm>>,
-    /// `None` if taints are not looked at.
+    /// `None` if taints are ignored.
     tolerations: Option<Vec<Toleration>>,
 }
 
-/// Number of matching tasks by domain.
+/// The number of matching pods in each domain.
 #[derive(Debug)]
 struct SpreadCount {
     eligible: EligibleIdx,
-    counts: ByDomain<u32>,
-    /// By number of tasks, how many domains have it.
+    by_domain: ByDomain<u32>,
+    /// For each number of pods, how many domains have it.
     n_domains_with: Vec<u32>,
     n_domains: u32,
-    /// The smallest count of a domain.
+    /// The smallest number of pods in a domain.
     lowest: u32,
 }
 
 impl SpreadCount {
-    fn new(
-        labels: &NodeLabels,
-        key: Key,
-        eligible: EligibleIdx,
-        nodes: &Column<NodeIdx, bool>,
-    ) -> Self {
-        let counts = ByDomain::new(key);
+    fn new(labels: Arc<LabelColumn>, eligible: EligibleIdx, nodes: &Column<NodeIdx, bool>) -> Self {
+        let by_domain = ByDomain::new(labels);
         let nodes = nodes.iter().filter(|(_, eligible)| **eligible).map(|(node, _)| node);
-        let n_domains = counts.n_domains(labels, nodes);
+        let n_domains = by_domain.n_domains(nodes);
         let n_domains = u32::try_from(n_domains).expect("a table has fewer than 2^32 rows");
-        Self { eligible, counts, n_domains_with: vec![n_domains], n_domains, lowest: 0 }
+        Self { eligible, by_domain, n_domains_with: vec![n_domains], n_domains, lowest: 0 }
     }
 
-    /// One task more or less on an eligible node.
-    fn change(&mut self, labels: &NodeLabels, node: NodeIdx, by: i32) {
-        let count = self.counts.get_mut(labels, node).expect("an eligible node is in a domain");
+    /// Adds 1 or -1 on an eligible node.
+    fn add(&mut self, node: NodeIdx, change: i32) {
+        let count = self.by_domain.get_mut(node).expect("an eligible node is in a domain");
         let old = *count;
-        let new = old.wrapping_add_signed(by);
+        let new = old.wrapping_add_signed(change);
         *count = new;
         if self.n_domains_with.len() <= new as usize {
             self.n_domains_with.resize(new as usize + 1, 0);
         }
         self.n_domains_with[old as usize] -= 1;
         self.n_domains_with[new as usize] += 1;
-        // Counts change by one, so where the last of the lowest domains goes, there is the minimum.
+        // Counts change by one, so if the last of the lowest domains changes, it is still the lowest.
         if new < self.lowest || self.n_domains_with[self.lowest as usize] == 0 {
             self.lowest = new;
         }
@@ -99,171 +95,155 @@ impl SpreadCount {
 }
 
 impl SpreadCounts {
-    pub(crate) fn new(classes: &ConstraintClasses) -> Self {
-        Self { fed_by: Column::filled(Vec::new(), classes.len()), ..Self::default() }
+    pub(crate) fn new(opening: Opening<'_>) -> Self {
+        Self { counted_in: opening.by_class(Vec::new()), ..Self::default() }
     }
 
-    /// The topology count of a constraint of a pod, over the nodes that carry the keys of all its
+    /// The count of a constraint of a pod, over the nodes that have the labels of all its
     /// constraints of that kind.
     pub(crate) fn constraint(
         &mut self,
-        compiler: &mut Compiler<'_>,
-        taints: &TaintSets,
-        template: &PodTemplate,
+        opening: Opening<'_>,
+        row: ConstraintClassIdx,
         constraint: &SpreadConstraint,
     ) -> SpreadCountIdx {
+        let template = opening.template(row);
         let of_that_kind =
             template.spread.iter().filter(|c| c.do_not_schedule == constraint.do_not_schedule);
+        let labels: Vec<Arc<LabelColumn>> =
+            of_that_kind.map(|c| opening.compiler().column(&c.topology_key)).collect();
         let mut condition = Condition {
-            keys: of_that_kind.map(|c| compiler.key(&c.topology_key)).collect(),
+            keys: labels.iter().map(|labels| labels.key()).collect(),
             ..Condition::default()
         };
         condition.keys.sort_unstable();
         condition.keys.dedup();
+        let mut required = &RequiredNodes::default();
         if constraint.honor_affinity {
             condition.selector.clone_from(&template.node_selector);
             condition.affinity.clone_from(&template.node_affinity);
+            required = &opening.compiled.required_nodes[row];
         }
         condition.tolerations = constraint.honor_taints.then(|| template.tolerations.clone());
-        let eligible = self.eligible(compiler, taints, template, condition);
-        let key = compiler.key(&constraint.topology_key);
-        self.topology_count(compiler, constraint, key, eligible)
+        let eligible = self.eligible(opening, condition, &labels, required);
+        let own = opening.compiler().column(&constraint.topology_key);
+        self.count(opening, constraint, own, eligible)
     }
 
-    /// The topology count of a constraint whose domains are the nodes themselves, whatever their state.
+    /// The count of a constraint whose domains are the nodes themselves, whatever their state.
     pub(crate) fn per_node(
         &mut self,
-        compiler: &mut Compiler<'_>,
-        taints: &TaintSets,
+        opening: Opening<'_>,
         constraint: &SpreadConstraint,
     ) -> SpreadCountIdx {
-        let anyone = PodTemplate::default();
-        let eligible = self.eligible(compiler, taints, &anyone, Condition::default());
-        let key = compiler.labels.node_name(compiler.cluster);
-        self.topology_count(compiler, constraint, key, eligible)
+        let every_node = RequiredNodes::default();
+        let eligible = self.eligible(opening, Condition::default(), &[], &every_node);
+        self.count(opening, constraint, opening.compiler().node_name(), eligible)
     }
 
     fn eligible(
         &mut self,
-        compiler: &mut Compiler<'_>,
-        taints: &TaintSets,
-        template: &PodTemplate,
+        opening: Opening<'_>,
         condition: Condition,
+        labels: &[Arc<LabelColumn>],
+        required: &RequiredNodes,
     ) -> EligibleIdx {
         if let Some(eligible) = self.by_condition.get(&condition) {
             return *eligible;
         }
-        let looks_at_nodes = !condition.selector.is_empty() || condition.affinity.is_some();
-        let required = if looks_at_nodes {
-            compiler.required_nodes(template)
-        } else {
-            RequiredNodes::default()
-        };
+        let taints = &opening.compiled.taints;
         let tolerated = condition.tolerations.as_ref().map(|own| taints.tolerated(own));
-        let labels = &*compiler.labels;
         let is_eligible = |node| {
-            condition.keys.iter().all(|key| labels.has(*key, node))
-                && required.passes(labels, node)
+            labels.iter().all(|labels| labels.has(node))
+                && required.passes(node)
                 && tolerated.as_ref().is_none_or(|tolerated| tolerated[taints.of(node)])
         };
-        let nodes = compiler.cluster.nodes.facts.ids();
+        let nodes = opening.cluster.nodes.facts.ids();
         let eligible = self.eligible.push(nodes.map(is_eligible).collect());
         self.by_condition.insert(condition, eligible);
         eligible
     }
 
-    fn topology_count(
+    fn count(
         &mut self,
-        compiler: &Compiler<'_>,
+        opening: Opening<'_>,
         constraint: &SpreadConstraint,
-        key: Key,
+        labels: Arc<LabelColumn>,
         eligible: EligibleIdx,
     ) -> SpreadCountIdx {
-        let counts = counts_tasks(constraint);
-        let matcher = counts.then(|| matcher_row(compiler.cluster, &constraint.matcher));
+        let matcher =
+            counts_pods(constraint).then(|| matcher_row(opening.cluster, &constraint.matcher));
         let (rows, nodes) = (&mut self.rows, &self.eligible[eligible]);
-        *self
-            .by_content
-            .entry((matcher, key, eligible))
-            .or_insert_with(|| rows.push(SpreadCount::new(compiler.labels, key, eligible, nodes)))
+        let entry = self.by_content.entry((matcher, labels.key(), eligible));
+        *entry.or_insert_with(|| rows.push(SpreadCount::new(labels, eligible, nodes)))
     }
 
-    /// Works out who feeds which topology count. To be called once, when all are there.
-    pub(crate) fn connect(&mut self, cluster: &Cluster, classes: &ConstraintClasses) {
+    /// Computes which pods the counts count. Called once, after all counts are added.
+    pub(crate) fn connect(&mut self, opening: Opening<'_>) {
+        let n_matchers = opening.cluster.matchers.len();
         let mut by_matcher =
-            Column::<MatcherIdx, Vec<SpreadCountIdx>>::filled(Vec::new(), cluster.matchers.len());
-        for ((matcher, _, _), topology_count) in &self.by_content {
+            Column::<MatcherIdx, Vec<SpreadCountIdx>>::filled(Vec::new(), n_matchers);
+        for ((matcher, _, _), count) in &self.by_content {
             if let Some(matcher) = matcher {
-                by_matcher[*matcher].push(*topology_count);
+                by_matcher[*matcher].push(*count);
             }
         }
-        for constraint_class in classes.present() {
-            let matched_by = classes.matched_by(cluster, constraint_class);
-            let topology_counts = matched_by.iter().flat_map(|matcher| &by_matcher[*matcher]);
-            self.fed_by[constraint_class] = topology_counts.copied().collect();
+        for row in opening.classes().present() {
+            let matched_by = opening.matched_by(row).iter();
+            let counts = matched_by.flat_map(|matcher| &by_matcher[*matcher]);
+            self.counted_in[row] = counts.copied().collect();
         }
     }
 
-    /// A task of the constraint class came to a node or left it.
-    pub(crate) fn moved(
-        &mut self,
-        labels: &NodeLabels,
-        constraint_class: ConstraintClassIdx,
-        node: NodeIdx,
-        change: PodCountChange,
-    ) {
-        if change.staying == 0 {
+    pub(crate) fn on_placement(&mut self, placed: &Placed) {
+        let counted_in = &self.counted_in[placed.constraint_class];
+        if counted_in.is_empty() {
             return;
         }
-        for topology_count in &self.fed_by[constraint_class] {
-            let topology_count = &mut self.rows[*topology_count];
-            if self.eligible[topology_count.eligible][node] {
-                topology_count.change(labels, node, change.staying);
+        for (node, change) in placed.counts().filter(|(_, change)| change.staying != 0) {
+            for count in counted_in {
+                let count = &mut self.rows[*count];
+                if self.eligible[count.eligible][node] {
+                    count.add(node, change.staying);
+                }
             }
         }
     }
 
-    /// How many tasks count in the node's domain, 0 if that has no eligible node; `None` if the
-    /// node has no domain.
-    pub(crate) fn count(
-        &self,
-        labels: &NodeLabels,
-        topology_count: SpreadCountIdx,
-        node: NodeIdx,
-    ) -> Option<u32> {
-        self.rows[topology_count].counts.get(labels, node)
+    /// The number of pods in the node's domain, 0 if that has no eligible node; `None` if the node
+    /// has no domain.
+    pub(crate) fn get(&self, count: SpreadCountIdx, node: NodeIdx) -> Option<u32> {
+        self.rows[count].by_domain.get(node)
     }
 
-    /// In how many domains these nodes are, eligible or not.
+    /// Number of domains of these nodes, eligible or not.
     pub(crate) fn n_domains(
         &self,
-        labels: &NodeLabels,
-        topology_count: SpreadCountIdx,
+        count: SpreadCountIdx,
         nodes: impl Iterator<Item = NodeIdx>,
     ) -> usize {
-        self.rows[topology_count].counts.n_domains(labels, nodes)
+        self.rows[count].by_domain.n_domains(nodes)
     }
 
-    /// The smallest count of a domain; 0 if there are fewer domains than `min_domains`.
-    pub(crate) fn lowest(&self, topology_count: SpreadCountIdx, min_domains: i64) -> u32 {
-        let topology_count = &self.rows[topology_count];
-        if i64::from(topology_count.n_domains) < min_domains { 0 } else { topology_count.lowest }
+    /// The smallest number of pods in a domain; 0 if there are fewer domains than `min_domains`.
+    pub(crate) fn lowest(&self, count: SpreadCountIdx, min_domains: i64) -> u32 {
+        let count = &self.rows[count];
+        if i64::from(count.n_domains) < min_domains { 0 } else { count.lowest }
     }
 }
 
-/// Whether a constraint counts tasks at all: an empty selector counts none, though the pod that
+/// Whether a constraint counts pods at all: an empty selector counts none, though the pod that
 /// carries it matches it.
-fn counts_tasks(constraint: &SpreadConstraint) -> bool {
+fn counts_pods(constraint: &SpreadConstraint) -> bool {
     constraint.matcher.selector.as_ref().is_some_and(|selector| !selector.is_empty())
 }
 
-/// Whether a pod of the constraint class matches the selector of its own constraint.
+/// Whether the pods of a constraint class match the selector of their own constraint.
 pub(crate) fn matches_itself(
-    cluster: &Cluster,
-    classes: &ConstraintClasses,
-    constraint_class: ConstraintClassIdx,
+    opening: Opening<'_>,
+    row: ConstraintClassIdx,
     constraint: &SpreadConstraint,
 ) -> bool {
-    let matcher = matcher_row(cluster, &constraint.matcher);
-    classes.matched_by(cluster, constraint_class).binary_search(&matcher).is_ok()
+    let matcher = matcher_row(opening.cluster, &constraint.matcher);
+    opening.matched_by(row).binary_search(&matcher).is_ok()
 }

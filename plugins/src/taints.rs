@@ -1,6 +1,6 @@
-//! Taints, and who tolerates them.
+//! Taints and tolerations.
 //!
-//! Nodes share a few sets of taints, so tolerations are compared with each set once.
+//! Many nodes have the same set of taints, so tolerations are compared with each set once.
 //!
 //! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1`. The numeric operators
 //! `Gt` and `Lt` are behind a gate that is off, so they never match.
@@ -65,11 +65,11 @@ impl TaintSets {
 
     /// For each set, the number of taints that make pods prefer other nodes and are not tolerated.
     /// Only tolerations of that effect, or of every effect, count.
-    pub(crate) fn disliked(&self, tolerations: &[Toleration]) -> Column<TaintSet, i64> {
-        let is_disliked = |taint: &&Taint| {
+    pub(crate) fn intolerable(&self, tolerations: &[Toleration]) -> Column<TaintSet, i64> {
+        let is_intolerable = |taint: &&Taint| {
             *taint.effect == *PREFER_NO_SCHEDULE && !tolerations.iter().any(|t| tolerates(t, taint))
         };
-        let count = |set: &Vec<Taint>| i64::try_from(set.iter().filter(is_disliked).count());
+        let count = |set: &Vec<Taint>| i64::try_from(set.iter().filter(is_intolerable).count());
         self.sets.values().map(|set| count(set).unwrap_or(i64::MAX)).collect()
     }
 }

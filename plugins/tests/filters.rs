@@ -19,6 +19,7 @@ use kube_batch_framework::{
     plugin::{Capacity, Dependency, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
+    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
@@ -97,32 +98,31 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Cases in which every node says something else than the filter of the file alone: file, name,
-/// what is said, and why.
-const SAID_OTHERWISE: &[(&str, &str, &str, &str)] = &[
+/// Cases in which another filter gives the reason on every node: file, name, reason, and why.
+const OTHER_REASON: &[(&str, &str, &str, &str)] = &[
     (
         "volumebinding-filter",
         "bound-pv-missing",
         "prefilter: persistentvolume \"pv1\" not found",
-        "the zone filter looks for the volume before any node is asked",
+        "the PreFilter of VolumeZone looks up the volume",
     ),
     (
         "volumezone-filter",
         "zone-unbound-immediate",
         "prefilter: pod has unbound immediate PersistentVolumeClaims",
-        "volume binding is asked first",
+        "VolumeBinding runs first",
     ),
     (
         "volumezone-filter",
         "zone-class-missing",
         "prefilter: pod has unbound immediate PersistentVolumeClaims",
-        "volume binding is asked first",
+        "VolumeBinding runs first",
     ),
     (
         "interpodaffinity-filter",
         "anti-invalid-selector",
         "prefilter: parsing pod: a label selector of its pod affinity cannot be parsed",
-        "the API server has refused such a selector, so nobody reads the words",
+        "the API server rejects such a selector, so the message is never seen",
     ),
 ];
 
@@ -155,7 +155,7 @@ struct ScoringRequests {
     memory_bytes: i64,
 }
 
-/// What a case gave that it should not have.
+/// The differences between what a case expects and what the plugins answer.
 type Differences = Vec<String>;
 
 fn directory() -> PathBuf {
@@ -194,30 +194,29 @@ fn run(file: &str, check: impl Fn(&str, &Case, &World) -> Differences) {
     assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The pod of the case in its world, with the answers of `predicates`.
-struct Asked {
+/// The pod of a case, and the plugin `predicates` with a session open for it.
+struct Opened {
     cluster: Cluster,
     class: ClassIdx,
     plugin: Predicates,
 }
 
-impl Asked {
+impl Opened {
     /// `None` if the pod does not wait for a node.
     fn new(case: &Case, world: &World) -> Option<Self> {
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster)?;
         let mut plugin = Predicates::new(PredicatesArguments::default());
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         Some(Self { cluster, class, plugin })
     }
 
-    /// Why the pod cannot go to a node, as far as rules of these dependencies say: of several
-    /// reasons the first that Kubernetes would give.
-    fn refusal(&self, node: NodeIdx, asked: &[Dependency]) -> Option<Unfit> {
+    /// Why the filters with these dependencies refuse a node: of several reasons, the one that
+    /// Kubernetes would report.
+    fn refusal(&self, node: NodeIdx, only: &[Dependency]) -> Option<Unfit> {
         let Self { cluster, class, plugin } = self;
         let dependencies = plugin.dependencies(cluster, *class);
-        asked
-            .iter()
+        only.iter()
             .copied()
             .filter(|dependency| dependencies.has(*dependency))
             .filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err())
@@ -225,19 +224,19 @@ impl Asked {
     }
 }
 
-/// Compares refusals by rules of these dependencies: cases ask one filter alone, and a case about
-/// one kind of rule may break one of another kind.
+/// Compares the reasons of the filters with these dependencies: a case is about one filter only, and
+/// filters with other dependencies may refuse its pod too.
 fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Differences {
     move |file, case, world| {
-        let Some(asked) = Asked::new(case, world) else {
+        let Some(opened) = Opened::new(case, world) else {
             return vec!["does not wait for a node".to_owned()];
         };
-        let cluster = &asked.cluster;
+        let cluster = &opened.cluster;
         let n_nodes = cluster.nodes.facts.len();
-        let mut otherwise = SAID_OTHERWISE.iter();
-        let said = otherwise.find(|(of, name, ..)| *of == file && *name == case.name);
-        let said = said.map(|(_, _, said, _)| *said);
-        let everywhere = asked.plugin.class_admitted(cluster, asked.class).err();
+        let mut others = OTHER_REASON.iter();
+        let other = others.find(|(of, name, ..)| *of == file && *name == case.name);
+        let other = other.map(|(_, _, reason, _)| *reason);
+        let everywhere = opened.plugin.class_admitted(cluster, opened.class).err();
         let mut report = match &everywhere {
             Some(reason) => FitReport::everywhere(n_nodes, reason.clone()),
             None => FitReport::new(n_nodes),
@@ -246,28 +245,28 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
                 Some(reason) => Some(format!("prefilter: {reason}")),
-                None => asked.refusal(node(cluster, name), dependencies).map(|reason| {
+                None => opened.refusal(node(cluster, name), dependencies).map(|reason| {
                     let reason = reason.text(&cluster.dimensions);
                     report.add(&reason, 1);
                     reason.into_owned()
                 }),
             };
-            let alone = case.expect.reason.get(name).map(String::as_str).filter(|_| !fits);
-            let expected = said.or(alone);
+            let own = case.expect.reason.get(name).map(String::as_str).filter(|_| !fits);
+            let expected = other.or(own);
             if reason.as_deref() != expected {
-                differences.push(format!("node {name} should say {expected:?}, says {reason:?}"));
+                differences.push(format!("node {name}: expected {expected:?}, got {reason:?}"));
             }
         }
-        if let Some(message) = case.expect.message.as_ref().filter(|_| said.is_none())
+        if let Some(message) = case.expect.message.as_ref().filter(|_| other.is_none())
             && report.to_string() != *message
         {
-            differences.push(format!("the message should be {message:?}, is \"{report}\""));
+            differences.push(format!("expected the message {message:?}, got \"{report}\""));
         }
         differences
     }
 }
 
-fn room(_: &str, case: &Case, world: &World) -> Differences {
+fn resources(_: &str, case: &Case, world: &World) -> Differences {
     let cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
@@ -342,7 +341,7 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster).expect("the pod waits");
         let mut plugin = NodeOrder::new(weights);
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let terms = plugin.score_terms(&cluster, class);
         let Some(term) = terms.first() else {
             let expected = &case.expect.scores;
@@ -392,7 +391,7 @@ fn session(cluster: Cluster) -> Session {
     Session::open(cluster, Policy { tiers: vec![configured.into()] }, Search::default())
 }
 
-/// Compares the sentence for a pod that fits nowhere, all rules and room together.
+/// Compares the message for a pod that fits on no node, with all filters and resources together.
 fn messages(_: &str, case: &Case, world: &World) -> Differences {
     let cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let class = waiting(&cluster).expect("the pod waits");
@@ -406,13 +405,13 @@ fn messages(_: &str, case: &Case, world: &World) -> Differences {
     }
     let message = session.explain(class).to_string();
     if case.expect.message.as_ref() != Some(&message) {
-        differences.push(format!("should say {:?}, says {message:?}", case.expect.message));
+        differences.push(format!("expected {:?}, got {message:?}", case.expect.message));
     }
     differences
 }
 
-/// Compares how far the sums of all scores lie apart: terms that are the same everywhere are left
-/// out, so the sums themselves are smaller.
+/// Compares the differences between the sums of all scores: scores that are equal on all nodes are
+/// left out, so the sums themselves are smaller.
 fn totals(_: &str, case: &Case, world: &World) -> Differences {
     let cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let class = waiting(&cluster).expect("the pod waits");
@@ -428,7 +427,7 @@ fn totals(_: &str, case: &Case, world: &World) -> Differences {
     if scores == wanted {
         Vec::new()
     } else {
-        vec![format!("should lie {wanted:?} above the least, lie {scores:?}")]
+        vec![format!("expected {wanted:?} above the least, got {scores:?}")]
     }
 }
 
@@ -444,36 +443,36 @@ macro_rules! run {
 }
 
 run! {
-    requests_are_effective: "effective-requests", requests;
-    room_is_exact: "noderesourcesfit-filter", room;
-    cordons_keep_away: "nodeunschedulable-nodename", filters(&[Dependency::Class]);
-    taints_keep_away: "tainttoleration-filter", filters(&[Dependency::Class]);
-    node_affinity_keeps_away: "nodeaffinity-filter", filters(&[Dependency::Class]);
-    host_ports_keep_away: "nodeports-filter", filters(&[Dependency::Node]);
-    disks_and_sole_claims_keep_away: "volumerestrictions-filter", filters(&Dependency::ALL);
-    volume_limits_keep_away: "nodevolumelimits-filter", filters(&[Dependency::Node]);
-    claims_find_their_volumes: "volumebinding-filter", filters(&Dependency::ALL);
-    volume_zones_keep_away: "volumezone-filter", filters(&[Dependency::Class]);
-    spread_constraints_keep_away: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
-    pod_affinity_keeps_away: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
-    emptier_nodes_score: "noderesources-leastallocated-score",
+    effective_requests: "effective-requests", requests;
+    node_resources_fit_filter: "noderesourcesfit-filter", resources;
+    node_unschedulable_filter: "nodeunschedulable-nodename", filters(&[Dependency::Class]);
+    taint_toleration_filter: "tainttoleration-filter", filters(&[Dependency::Class]);
+    node_affinity_filter: "nodeaffinity-filter", filters(&[Dependency::Class]);
+    node_ports_filter: "nodeports-filter", filters(&[Dependency::Node]);
+    volume_restrictions_filter: "volumerestrictions-filter", filters(&Dependency::ALL);
+    node_volume_limits_filter: "nodevolumelimits-filter", filters(&[Dependency::Node]);
+    volume_binding_filter: "volumebinding-filter", filters(&Dependency::ALL);
+    volume_zone_filter: "volumezone-filter", filters(&[Dependency::Class]);
+    pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
+    inter_pod_affinity_filter: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
+    least_requested_score: "noderesources-leastallocated-score",
         scores(NodeOrderArguments { leastrequested: 1, ..NO_WEIGHTS });
-    fuller_nodes_score: "noderesources-mostallocated-score",
+    most_requested_score: "noderesources-mostallocated-score",
         scores(NodeOrderArguments { mostrequested: 1, ..NO_WEIGHTS });
-    balanced_nodes_score: "noderesources-balancedallocation-score",
+    balanced_allocation_score: "noderesources-balancedallocation-score",
         scores(NodeOrderArguments { balancedresource: 1, ..NO_WEIGHTS });
-    preferred_nodes_score: "nodeaffinity-score",
+    node_affinity_score: "nodeaffinity-score",
         scores(NodeOrderArguments { nodeaffinity: 1, ..NO_WEIGHTS });
-    nodes_without_taints_score: "tainttoleration-score",
+    taint_toleration_score: "tainttoleration-score",
         scores(NodeOrderArguments { tainttoleration: 1, ..NO_WEIGHTS });
-    preferred_company_scores: "interpodaffinity-score",
+    inter_pod_affinity_score: "interpodaffinity-score",
         scores(NodeOrderArguments { podaffinity: 1, ..NO_WEIGHTS });
-    emptier_domains_score: "podtopologyspread-score",
+    pod_topology_spread_score: "podtopologyspread-score",
         scores(NodeOrderArguments { podtopologyspread: 1, ..NO_WEIGHTS });
-    present_images_score: "imagelocality-score",
+    image_locality_score: "imagelocality-score",
         scores(NodeOrderArguments { imagelocality: 1, ..NO_WEIGHTS });
-    refusals_are_worded_together: "messages", messages;
-    scores_add_up: "totals", totals;
+    messages_of_all_filters: "messages", messages;
+    totals_of_all_scores: "totals", totals;
 }
 
 #[test]
@@ -496,8 +495,8 @@ fn listed_cases_exist() {
         assert!(!reason.is_empty());
         names.iter().map(move |name| (*file, *name))
     });
-    let otherwise = SAID_OTHERWISE.iter().map(|(file, name, ..)| (*file, *name));
-    for (file, name) in left_out.chain(otherwise) {
+    let other_reason = OTHER_REASON.iter().map(|(file, name, ..)| (*file, *name));
+    for (file, name) in left_out.chain(other_reason) {
         let exists = cases(file).iter().any(|(case, _)| case.name == name);
         assert!(exists, "{file} has no case {name}");
     }

@@ -1,31 +1,34 @@
 //! What `predicates` and `nodeorder` count follows the moves of a session.
 
-#[path = "common/crowd.rs"]
-mod crowd;
+#[path = "common/random_cluster.rs"]
+mod random_cluster;
 #[path = "common/world.rs"]
 #[expect(dead_code, reason = "only part of it is needed here")]
 mod world;
 
-use crowd::{members, snapshot, steps};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
     name::Name,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm};
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm},
+    session_cache::SessionCache,
+};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
 };
 use proptest::prelude::*;
+use random_cluster::{members, snapshot, steps};
 
 struct Plugins {
     predicates: Predicates,
     nodeorder: NodeOrder,
 }
 
-/// Everything the two plugins say about one class.
+/// All answers of the two plugins about one class.
 #[derive(Debug, PartialEq)]
 struct Answers {
     class: ClassIdx,
@@ -45,8 +48,9 @@ impl Plugins {
             predicates: Predicates::new(PredicatesArguments::default()),
             nodeorder: NodeOrder::new(weights),
         };
-        plugins.predicates.on_session_open(cluster);
-        plugins.nodeorder.on_session_open(cluster);
+        let mut cache = SessionCache::new(cluster);
+        plugins.predicates.on_session_open(cluster, &mut cache);
+        plugins.nodeorder.on_session_open(cluster, &mut cache);
         plugins
     }
 
@@ -66,10 +70,10 @@ impl Plugins {
         let mut refusals = Vec::new();
         for dependency in Dependency::ALL.into_iter().filter(|s| dependencies.has(*s)) {
             for capacity in [Capacity::Idle, Capacity::FutureIdle] {
-                let says = |node: &NodeIdx| {
+                let refusal = |node: &NodeIdx| {
                     self.predicates.predicate(cluster, class, *node, dependency, capacity).err()
                 };
-                refusals.push((dependency, capacity, nodes.iter().map(says).collect()));
+                refusals.push((dependency, capacity, nodes.iter().map(refusal).collect()));
             }
         }
         let score = |term: ScoreTerm| {
@@ -92,7 +96,7 @@ impl Plugins {
     }
 }
 
-fn asked_classes(cluster: &Cluster) -> Vec<ClassIdx> {
+fn waiting_classes(cluster: &Cluster) -> Vec<ClassIdx> {
     let tasks = cluster.tasks.facts.ids().filter(|task| cluster.is_waiting(*task));
     let mut classes: Vec<ClassIdx> = tasks.map(|task| cluster.tasks.class[task]).collect();
     classes.sort_unstable();
@@ -104,9 +108,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_move_and_its_reverse_leave_no_trace(members in members(), steps in steps()) {
+    fn a_placement_and_its_reverse_leave_no_trace(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, true);
-        let classes = asked_classes(&cluster);
+        let classes = waiting_classes(&cluster);
         let mut plugins = Plugins::open(&cluster);
         let mut taken = Vec::new();
         for step in steps {
@@ -123,16 +127,16 @@ proptest! {
     }
 
     #[test]
-    fn following_the_moves_is_as_good_as_starting_anew(members in members(), steps in steps()) {
+    fn following_placements_equals_opening_a_new_session(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, false);
-        let classes = asked_classes(&cluster);
+        let classes = waiting_classes(&cluster);
         let mut plugins = Plugins::open(&cluster);
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.tasks.placement[task];
             plugins.moved(&mut cluster, Change { task, from, to });
         }
-        let anew = Plugins::open(&cluster);
-        prop_assert_eq!(plugins.answers(&cluster, &classes), anew.answers(&cluster, &classes));
+        let opened = Plugins::open(&cluster);
+        prop_assert_eq!(plugins.answers(&cluster, &classes), opened.answers(&cluster, &classes));
     }
 }

@@ -1,14 +1,13 @@
-//! The rules and scores about other pods, asked of the plugins and worked out from the facts.
+//! Rules and scores about other pods: the answers of the plugins, compared with a plain computation.
 
-#[path = "common/crowd.rs"]
-mod crowd;
+#[path = "common/random_cluster.rs"]
+mod random_cluster;
 #[path = "common/world.rs"]
 #[expect(dead_code, reason = "only part of it is needed here")]
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crowd::{N_NODES, members, snapshot, steps};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
@@ -18,16 +17,20 @@ use kube_batch_api::{
     selector::Labels,
     status::TaskStatus,
 };
-use kube_batch_framework::plugin::{Capacity, Change, Dependency, Plugin};
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Plugin},
+    session_cache::SessionCache,
+};
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
     predicates::{Predicates, PredicatesArguments},
 };
 use proptest::prelude::*;
+use random_cluster::{N_NODES, members, snapshot, steps};
 
-/// A pod that waits, and what is asked about it.
+/// A waiting task, and a node on which it may be placed.
 #[derive(Clone, Copy)]
-struct Question<'a> {
+struct Placing<'a> {
     cluster: &'a Cluster,
     task: TaskIdx,
     node: NodeIdx,
@@ -50,13 +53,13 @@ fn matches(cluster: &Cluster, matcher: &PodMatcher, task: TaskIdx) -> bool {
     matcher.matches(&facts.key.namespace, &labels, &facts.labels)
 }
 
-impl<'a> Question<'a> {
+impl<'a> Placing<'a> {
     fn template(self) -> &'a PodTemplate {
         template(self.cluster, self.task)
     }
 
     /// The tasks on nodes that count for this capacity.
-    fn standing(self, capacity: Capacity) -> impl Iterator<Item = (TaskIdx, NodeIdx)> + 'a {
+    fn tasks_on_nodes(self, capacity: Capacity) -> impl Iterator<Item = (TaskIdx, NodeIdx)> + 'a {
         let is_there = move |status: TaskStatus| {
             status.is_on_node() && (capacity == Capacity::Idle || status != TaskStatus::Releasing)
         };
@@ -100,7 +103,7 @@ impl<'a> Question<'a> {
         let mut counts = BTreeMap::new();
         for node in cluster.nodes.facts.ids().filter(is_eligible) {
             let domain = label(cluster, node, &constraint.topology_key).expect("it has all keys");
-            let tasks = self.standing(Capacity::FutureIdle).filter(|(_, at)| *at == node);
+            let tasks = self.tasks_on_nodes(Capacity::FutureIdle).filter(|(_, at)| *at == node);
             let counted = tasks.filter(|(task, _)| matches(cluster, &constraint.matcher, *task));
             *counts.entry(domain).or_default() += counted.count() as i64;
         }
@@ -111,37 +114,37 @@ impl<'a> Question<'a> {
         let (cluster, own) = (self.cluster, &self.template().pod_terms);
         let matches_all =
             |task: TaskIdx| own.required.iter().all(|term| matches(cluster, &term.matcher, task));
-        let company: Vec<NodeIdx> = self
-            .standing(self.capacity)
+        let matching: Vec<NodeIdx> = self
+            .tasks_on_nodes(self.capacity)
             .filter(|(task, _)| matches_all(*task))
             .map(|(_, node)| node)
             .collect();
         let has_key = |term: &PodTerm| label(cluster, self.node, &term.topology_key).is_some();
         let is_met =
-            |term: &PodTerm| company.iter().any(|node| self.shares(&term.topology_key, *node));
-        let nobody = !own.required.iter().any(|term| {
-            company.iter().any(|node| label(cluster, *node, &term.topology_key).is_some())
+            |term: &PodTerm| matching.iter().any(|node| self.shares(&term.topology_key, *node));
+        let is_nowhere = !own.required.iter().any(|term| {
+            matching.iter().any(|node| label(cluster, *node, &term.topology_key).is_some())
         });
-        let first = nobody && matches_all(self.task);
+        let first = is_nowhere && matches_all(self.task);
         if !own.required.iter().all(has_key) || !(first || own.required.iter().all(is_met)) {
             return Some(Unfit::PodAffinity);
         }
         let repels = |term: &PodTerm, one: TaskIdx, at: NodeIdx| {
             matches(cluster, &term.matcher, one) && self.shares(&term.topology_key, at)
         };
-        let mut others = self.standing(self.capacity);
+        let mut others = self.tasks_on_nodes(self.capacity);
         if others.any(|(task, at)| own.required_anti.iter().any(|term| repels(term, task, at))) {
             return Some(Unfit::PodAntiAffinity);
         }
         let of_others = |task| template(cluster, task).pod_terms.required_anti.iter();
-        let mut others = self.standing(self.capacity);
+        let mut others = self.tasks_on_nodes(self.capacity);
         let repelled =
             others.any(|(task, at)| of_others(task).any(|term| repels(term, self.task, at)));
         repelled.then_some(Unfit::ExistingAntiAffinity)
     }
 
-    /// What the preferences of all pods are worth on the node.
-    fn company(self) -> i64 {
+    /// The sum of the preferences of all pods for the node.
+    fn inter_pod_preference(self) -> i64 {
         let own = &self.template().pod_terms;
         let likes = |terms: &[(i64, PodTerm)], one: TaskIdx, at: NodeIdx| {
             let met = terms.iter().filter(|(_, term)| {
@@ -149,7 +152,7 @@ impl<'a> Question<'a> {
             });
             met.map(|(weight, _)| weight).sum::<i64>()
         };
-        let worth = |(task, at): (TaskIdx, NodeIdx)| {
+        let preference = |(task, at): (TaskIdx, NodeIdx)| {
             let its = &template(self.cluster, task).pod_terms;
             let required: Vec<(i64, PodTerm)> =
                 its.required.iter().map(|term| (1, term.clone())).collect();
@@ -158,7 +161,7 @@ impl<'a> Question<'a> {
                 - likes(&its.preferred_anti, self.task, at)
                 + likes(&required, self.task, at)
         };
-        self.standing(Capacity::Idle).map(worth).sum()
+        self.tasks_on_nodes(Capacity::Idle).map(preference).sum()
     }
 }
 
@@ -166,10 +169,11 @@ fn soft(template: &PodTemplate) -> impl Iterator<Item = &SpreadConstraint> + Clo
     template.spread.iter().filter(|constraint| !constraint.do_not_schedule)
 }
 
-/// The scores of inter-pod preferences, over the candidates.
-fn company_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
-    let asked = |node: &NodeIdx| Question { cluster, task, node: *node, capacity: Capacity::Idle };
-    let raw: Vec<i64> = candidates.iter().map(|node| asked(node).company()).collect();
+/// The scores of preferred inter-pod affinity, over the candidates.
+fn inter_pod_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
+    let placing = |node: &NodeIdx| Placing { cluster, task, node: *node, capacity: Capacity::Idle };
+    let raw: Vec<i64> =
+        candidates.iter().map(|node| placing(node).inter_pod_preference()).collect();
     let least = raw.iter().min().copied().unwrap_or(0);
     let span = raw.iter().max().copied().unwrap_or(0) - least;
     // Floats, as Kubernetes has them: 29 of 100 is 28.
@@ -177,23 +181,24 @@ fn company_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> V
     raw.iter().map(|raw| if span == 0 { 0 } else { part(raw) }).collect()
 }
 
-/// The scores of spread constraints that only prefer, over the candidates.
+/// The scores of soft spread constraints, over the candidates.
 fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Vec<i64> {
     let constraints = soft(template(cluster, task));
     let keys: Vec<&Name> = constraints.clone().map(|c| &c.topology_key).collect();
     let takes_part = |node: &NodeIdx| keys.iter().all(|key| label(cluster, *node, key).is_some());
-    let crowd = |node: &NodeIdx| {
-        let asked = Question { cluster, task, node: *node, capacity: Capacity::FutureIdle };
+    let raw_score = |node: &NodeIdx| {
+        let placing = Placing { cluster, task, node: *node, capacity: Capacity::FutureIdle };
         let parts = constraints.clone().map(|constraint| {
             let key = &constraint.topology_key;
             let own = label(cluster, *node, key).expect("it takes part");
             let by_node = **key == *"kubernetes.io/hostname";
             let count = if by_node {
-                let there = asked.standing(Capacity::FutureIdle).filter(|(_, at)| at == node);
+                let there =
+                    placing.tasks_on_nodes(Capacity::FutureIdle).filter(|(_, at)| at == node);
                 there.filter(|(task, _)| matches(cluster, &constraint.matcher, *task)).count()
                     as i64
             } else {
-                asked.domains(constraint, &keys).get(own).copied().unwrap_or(0)
+                placing.domains(constraint, &keys).get(own).copied().unwrap_or(0)
             };
             let domains: BTreeSet<Option<&Name>> = candidates
                 .iter()
@@ -206,7 +211,7 @@ fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Ve
         parts.sum::<f64>().round() as i64
     };
     let raw: Vec<Option<i64>> =
-        candidates.iter().map(|node| takes_part(node).then(|| crowd(node))).collect();
+        candidates.iter().map(|node| takes_part(node).then(|| raw_score(node))).collect();
     let least = raw.iter().flatten().min().copied().unwrap_or(0);
     let most = raw.iter().flatten().max().copied().unwrap_or(0);
     let score = |raw: &Option<i64>| match raw {
@@ -217,7 +222,7 @@ fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Ve
     raw.iter().map(score).collect()
 }
 
-/// What the plugin says, with one term only; 0 for all if it leaves the term out.
+/// The scores of a plugin with one term only; 0 for all if it leaves the term out.
 fn scores(
     plugin: &NodeOrder,
     cluster: &Cluster,
@@ -240,10 +245,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn counting_agrees_with_the_facts(members in members(), steps in steps()) {
+    fn filters_agree_with_a_plain_computation(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, false);
         let mut plugin = Predicates::new(PredicatesArguments::default());
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
@@ -253,8 +258,8 @@ proptest! {
             let rules = plugin.dependencies(&cluster, class);
             for node in cluster.nodes.facts.ids() {
                 for capacity in [Capacity::Idle, Capacity::FutureIdle] {
-                    let asked = Question { cluster: &cluster, task, node, capacity };
-                    let expected = asked.spread().or_else(|| asked.pod_terms());
+                    let placing = Placing { cluster: &cluster, task, node, capacity };
+                    let expected = placing.spread().or_else(|| placing.pod_terms());
                     let rule = Dependency::Cluster;
                     let refused = plugin.predicate(&cluster, class, node, rule, capacity).err();
                     if refused != Some(Unfit::ClaimInUse) {
@@ -267,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn scores_agree_with_the_facts(
+    fn scores_agree_with_a_plain_computation(
         members in members(),
         steps in steps(),
         candidates in prop::sample::subsequence((0..N_NODES).collect::<Vec<_>>(), 1..=N_NODES),
@@ -277,21 +282,21 @@ proptest! {
             nodeaffinity: 0, podaffinity: 0, leastrequested: 0, balancedresource: 0,
             mostrequested: 0, tainttoleration: 0, podtopologyspread: 0, imagelocality: 0,
         };
-        let mut company = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none });
+        let mut affinity = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none });
         let mut spread = NodeOrder::new(NodeOrderArguments { podtopologyspread: 1, ..none });
-        company.on_session_open(&cluster);
-        spread.on_session_open(&cluster);
+        affinity.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        spread.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
-            company.on_placement(&cluster, &Change { task, from, to });
+            affinity.on_placement(&cluster, &Change { task, from, to });
             spread.on_placement(&cluster, &Change { task, from, to });
         }
         let candidates: Vec<NodeIdx> = candidates.into_iter().map(NodeIdx::new).collect();
         for (task, class) in waiting(&cluster) {
             prop_assert_eq!(
-                scores(&company, &cluster, class, &candidates),
-                company_scores(&cluster, task, &candidates)
+                scores(&affinity, &cluster, class, &candidates),
+                inter_pod_scores(&cluster, task, &candidates)
             );
             if soft(template(&cluster, task)).next().is_some() {
                 prop_assert_eq!(

@@ -1,4 +1,4 @@
-//! What the cases of `filters/` do not show: conditions, views, dependencies, terms left out.
+//! What the cases of `filters/` do not show: conditions, capacity, dependencies, terms left out.
 
 #[path = "common/world.rs"]
 #[expect(dead_code, reason = "only part of it is needed here")]
@@ -17,6 +17,7 @@ use kube_batch_framework::{
     plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
+    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     conformance, drf, gang,
@@ -48,17 +49,17 @@ fn class(cluster: &Cluster, name: &str) -> ClassIdx {
 
 fn predicates(cluster: &Cluster, arguments: PredicatesArguments) -> Predicates {
     let mut plugin = Predicates::new(arguments);
-    plugin.on_session_open(cluster);
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
     plugin
 }
 
 fn nodeorder(cluster: &Cluster, arguments: NodeOrderArguments) -> NodeOrder {
     let mut plugin = NodeOrder::new(arguments);
-    plugin.on_session_open(cluster);
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
     plugin
 }
 
-/// Moves a task and tells the plugin.
+/// Changes a placement and informs the plugin.
 fn place(cluster: &mut Cluster, plugin: &mut dyn Plugin, name: &str, to: Placement) {
     let task = task(cluster, name);
     let from = cluster.set_placement(task, to);
@@ -83,10 +84,10 @@ fn node_conditions_refuse_as_the_arguments_say() {
         json!({"metadata": {"name": name}, "status": {"conditions": conditions}})
     };
     let world = read(json!({"nodes": [
-        with("deaf", "NetworkUnavailable", "True"), with("disk", "DiskPressure", "True"),
+        with("no-network", "NetworkUnavailable", "True"), with("disk", "DiskPressure", "True"),
         with("memory", "MemoryPressure", "True"), with("pid", "PIDPressure", "True"),
-        with("lost", "Ready", "Unknown"), with("fine", "Ready", "True"),
-        {"metadata": {"name": "silent"}},
+        with("not-ready", "Ready", "Unknown"), with("ready", "Ready", "True"),
+        {"metadata": {"name": "no-conditions"}},
     ]}));
     let requests = json!({"requests": {"memory": "1"}});
     let cluster = world.snapshot(&[
@@ -96,27 +97,27 @@ fn node_conditions_refuse_as_the_arguments_say() {
     let off = predicates(&cluster, PredicatesArguments::default());
     let on = PredicatesArguments { memory_pressure: true, disk_pressure: true, pid_pressure: true };
     let on = predicates(&cluster, on);
-    let says = |plugin: &Predicates, pod: &str, name: &str| {
+    let refusal = |plugin: &Predicates, pod: &str, name: &str| {
         let (class, node) = (class(&cluster, pod), node(&cluster, name));
         plugin.predicate(&cluster, class, node, Dependency::Class, Capacity::Idle).err()
     };
     for plugin in [&off, &on] {
-        assert_eq!(says(plugin, "burstable", "deaf"), Some(Unfit::NetworkUnavailable));
-        assert_eq!(says(plugin, "burstable", "lost"), Some(Unfit::NotReady));
-        assert_eq!(says(plugin, "burstable", "fine"), None);
-        assert_eq!(says(plugin, "burstable", "silent"), None);
+        assert_eq!(refusal(plugin, "burstable", "no-network"), Some(Unfit::NetworkUnavailable));
+        assert_eq!(refusal(plugin, "burstable", "not-ready"), Some(Unfit::NotReady));
+        assert_eq!(refusal(plugin, "burstable", "ready"), None);
+        assert_eq!(refusal(plugin, "burstable", "no-conditions"), None);
     }
     for name in ["disk", "memory", "pid"] {
-        assert_eq!(says(&off, "best-effort", name), None);
+        assert_eq!(refusal(&off, "best-effort", name), None);
     }
-    assert_eq!(says(&on, "best-effort", "memory"), Some(Unfit::MemoryPressure));
-    assert_eq!(says(&on, "burstable", "memory"), None);
-    assert_eq!(says(&on, "burstable", "disk"), Some(Unfit::DiskPressure));
-    assert_eq!(says(&on, "burstable", "pid"), Some(Unfit::PidPressure));
+    assert_eq!(refusal(&on, "best-effort", "memory"), Some(Unfit::MemoryPressure));
+    assert_eq!(refusal(&on, "burstable", "memory"), None);
+    assert_eq!(refusal(&on, "burstable", "disk"), Some(Unfit::DiskPressure));
+    assert_eq!(refusal(&on, "burstable", "pid"), Some(Unfit::PidPressure));
 }
 
 #[test]
-fn a_class_asks_for_no_more_than_its_rules_need() {
+fn dependencies_are_those_of_the_filters_that_apply() {
     let class_alone = Dependencies::only(Dependency::Class);
     let of = |pods: &[Pod], name: &str| {
         let cluster = read(json!({"nodes": [{"metadata": {"name": "n"}}]})).snapshot(pods);
@@ -128,14 +129,14 @@ fn a_class_asks_for_no_more_than_its_rules_need() {
         json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]}]});
     assert_eq!(of(std::slice::from_ref(&plain), "plain"), class_alone);
     assert_eq!(of(&[pod("port", port)], "port"), class_alone.with_if(Dependency::Node, true));
-    let lonely = pod("lonely", anti_affinity("zone"));
+    let anti_affine = pod("anti-affine", anti_affinity("zone"));
     let cluster = class_alone.with_if(Dependency::Cluster, true);
-    assert_eq!(of(&[plain.clone(), lonely.clone()], "lonely"), cluster);
-    assert_eq!(of(&[plain, lonely], "plain"), cluster);
+    assert_eq!(of(&[plain.clone(), anti_affine.clone()], "anti-affine"), cluster);
+    assert_eq!(of(&[plain, anti_affine], "plain"), cluster);
 }
 
 #[test]
-fn terms_that_cannot_tell_nodes_apart_are_left_out() {
+fn scores_that_prefer_no_node_are_left_out() {
     let terms = |nodes: Value, pods: &[Pod], name: &str| {
         let cluster = read(json!({"nodes": nodes})).snapshot(pods);
         let every = NodeOrderArguments { imagelocality: 1, ..NodeOrderArguments::default() };
@@ -157,7 +158,7 @@ fn terms_that_cannot_tell_nodes_apart_are_left_out() {
 }
 
 #[test]
-fn what_is_on_its_way_out_counts_until_it_is_gone() {
+fn terminating_pods_count_for_idle_but_not_for_future_idle() {
     let claim = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     let mut user = anti_affinity("zone");
     user["volumes"] = claim.clone();
@@ -171,23 +172,23 @@ fn what_is_on_its_way_out_counts_until_it_is_gone() {
             "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"},
         }],
     }));
-    let mut cluster =
-        world.snapshot(&[pod("heir", json!({"volumes": claim})), pod("shy", json!({}))]);
+    let mut cluster = world
+        .snapshot(&[pod("same-claim", json!({"volumes": claim})), pod("anti-affine", json!({}))]);
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let releasing = on(TaskStatus::Releasing, &cluster, "n");
     place(&mut cluster, &mut plugin, "user", releasing);
-    let says = |name: &str, capacity: Capacity| {
+    let refusal = |name: &str, capacity: Capacity| {
         let (class, node) = (class(&cluster, name), node(&cluster, "n"));
         plugin.predicate(&cluster, class, node, Dependency::Cluster, capacity).err()
     };
-    assert_eq!(says("heir", Capacity::Idle), Some(Unfit::ClaimInUse));
-    assert_eq!(says("heir", Capacity::FutureIdle), None);
-    assert_eq!(says("shy", Capacity::Idle), Some(Unfit::ExistingAntiAffinity));
-    assert_eq!(says("shy", Capacity::FutureIdle), None);
+    assert_eq!(refusal("same-claim", Capacity::Idle), Some(Unfit::ClaimInUse));
+    assert_eq!(refusal("same-claim", Capacity::FutureIdle), None);
+    assert_eq!(refusal("anti-affine", Capacity::Idle), Some(Unfit::ExistingAntiAffinity));
+    assert_eq!(refusal("anti-affine", Capacity::FutureIdle), None);
 }
 
 #[test]
-fn what_is_on_its_way_out_counts_in_scores() {
+fn terminating_pods_count_in_scores() {
     let requests = json!({"requests": {"cpu": "1"}});
     let containers = json!([{"name": "c", "resources": requests}]);
     let running = json!({"nodeName": "n", "containers": containers});
@@ -255,27 +256,27 @@ fn a_volume_is_chosen_once() {
     }));
     let mut cluster = world.snapshot(&[user("first"), user("second")]);
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
-    let says = |plugin: &Predicates, cluster: &Cluster, name: &str| {
+    let refusal = |plugin: &Predicates, cluster: &Cluster, name: &str| {
         let (class, node) = (class(cluster, name), node(cluster, "n"));
         plugin.predicate(cluster, class, node, Dependency::Cluster, Capacity::Idle).err()
     };
-    assert_eq!(says(&plugin, &cluster, "second"), None);
+    assert_eq!(refusal(&plugin, &cluster, "second"), None);
     let allocated = on(TaskStatus::Allocated, &cluster, "n");
     place(&mut cluster, &mut plugin, "first", allocated);
-    assert_eq!(says(&plugin, &cluster, "second"), Some(Unfit::NoVolume));
+    assert_eq!(refusal(&plugin, &cluster, "second"), Some(Unfit::NoVolume));
     place(&mut cluster, &mut plugin, "first", Placement::PENDING);
-    assert_eq!(says(&plugin, &cluster, "second"), None);
+    assert_eq!(refusal(&plugin, &cluster, "second"), None);
 }
 
 #[test]
-fn only_predicates_has_rules_about_nodes() {
+fn only_predicates_declares_dependencies() {
     let world = read(json!({"nodes": [{"metadata": {"name": "n"}}]}));
     let cluster = world.snapshot(&[pod("plain", json!({}))]);
     let class = class(&cluster, "plain");
     let others = [priority::SPEC, gang::SPEC, conformance::SPEC, drf::SPEC, proportion::SPEC];
     for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC]) {
         let mut plugin = (spec.new)(&Arguments::default());
-        plugin.on_session_open(&cluster);
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let expected = match spec.name {
             "predicates" => Dependencies::only(Dependency::Class),
             _ => Dependencies::NONE,
@@ -284,39 +285,39 @@ fn only_predicates_has_rules_about_nodes() {
     }
 }
 
-/// Says nothing, not even that it has nothing to say.
-struct Silent;
+/// Implements no method, so that every default applies.
+struct Defaults;
 
-impl Plugin for Silent {
+impl Plugin for Defaults {
     fn name(&self) -> &'static str {
-        "silent"
+        "defaults"
     }
 }
 
 #[test]
-fn a_plugin_that_says_nothing_is_slow_and_right() {
+fn a_plugin_with_defaults_changes_no_decision() {
     let allocatable = |cpu: &str| json!({"allocatable": {"cpu": cpu, "pods": "9"}});
     let world = read(json!({"nodes": [
         {"metadata": {"name": "full"}, "status": allocatable("1")},
-        {"metadata": {"name": "roomy"}, "status": allocatable("4")},
+        {"metadata": {"name": "idle"}, "status": allocatable("4")},
     ]}));
     let requests = json!({"requests": {"cpu": "2"}});
     let pod = pod("p", json!({"containers": [{"name": "c", "resources": requests}]}));
     let cluster = world.snapshot(&[pod]);
     let class = class(&cluster, "p");
-    let best = |silent: bool| {
+    let best = |with_defaults: bool| {
         let mut plugins: Vec<Box<dyn Plugin>> =
             vec![Box::new(Predicates::new(PredicatesArguments::default()))];
-        if silent {
-            plugins.push(Box::new(Silent));
+        if with_defaults {
+            plugins.push(Box::new(Defaults));
         }
         let configured =
             |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
         let policy = Policy { tiers: vec![plugins.into_iter().map(configured).collect()] };
         let mut session = Session::open(cluster.clone(), policy, Search::Index);
-        assert_eq!(session.is_indexable(class), !silent);
+        assert_eq!(session.is_indexable(class), !with_defaults);
         session.best_node(class).map(|best| best.node)
     };
-    assert_eq!(best(false), Some(node(&cluster, "roomy")));
+    assert_eq!(best(false), Some(node(&cluster, "idle")));
     assert_eq!(best(true), best(false));
 }

@@ -1,4 +1,4 @@
-//! Every case file, played with the index and with the naive search.
+//! Every case file, run with the index and with the naive search.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::suite::{Outcome, play_all};
 
 #[test]
-fn every_case_holds() {
+fn every_case_passes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let mut paths: Vec<_> =
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

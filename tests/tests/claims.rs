@@ -1,4 +1,4 @@
-//! Claims between the binding of their pod and the word of the volume controller.
+//! Claims whose pod is bound, before the volume controller confirms the volume.
 
 use kube_batch_api::{
     decision::{ClaimChoice, Decision},
@@ -70,7 +70,7 @@ fn world(case: &Case) -> World {
     world
 }
 
-/// What a cycle decides that sees the facts of the world and these decisions in flight.
+/// The decisions of a cycle, given the facts of the cluster and these decisions in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
     let cluster = take_snapshot(&world.store, assumed, world.options()).cluster;
     case.conf.run_cycle(cluster, Search::Index, &mut |_| {}).decisions

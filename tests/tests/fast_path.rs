@@ -1,4 +1,4 @@
-//! The shapes that speed is measured on take the fast path.
+//! The bench shapes are placed through the index.
 
 use kube_batch_cache::{
     assumed::Assumed,

@@ -1,9 +1,9 @@
-//! Whom Kubernetes preempts, as executed cases, and whom we preempt; see
+//! The victims that Kubernetes selects, as executed cases, compared with those selected here; see
 //! `plugins/tests/filters/README.md`.
 //!
-//! A pod that Kubernetes looks at alone is here a job of one, so the priorities of jobs are those of
-//! their pods. What Kubernetes goes by, when a pod started, we go by when it was created. A pod of
-//! which the case says no phase is taken to run: only such pods are evicted.
+//! Every pod of a case is a job with one task, so the priorities of jobs are those of their pods.
+//! Kubernetes compares when pods started, this scheduler when they were created. A pod without a
+//! phase counts as running: only running pods are evicted.
 
 use std::{fs, path::Path};
 
@@ -31,7 +31,8 @@ use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 use serde::Deserialize;
 
-/// Cases in which we choose otherwise: name, the node, its victims, and why. All else must agree.
+/// Cases in which this scheduler chooses otherwise: name, node, victims, and why. All other cases
+/// must agree.
 const CHOSEN_OTHERWISE: &[(&str, &str, &[&str], &str)] = &[
     (
         "sum-favours-fewer-for-any-sign",
@@ -80,7 +81,7 @@ struct Expect {
     choice: Choice,
 }
 
-/// Where room was made, and who had to leave; no node if nowhere.
+/// The nominated node and its victims; no node if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Choice {
@@ -133,7 +134,7 @@ impl Case {
         conf.run_cycle(self.cluster(), search, &mut |_| {})
     }
 
-    /// What should have come of it.
+    /// The expected choice.
     fn wanted(&self) -> Choice {
         let mut otherwise = CHOSEN_OTHERWISE.iter();
         match otherwise.find(|(name, ..)| *name == self.name) {
@@ -179,14 +180,14 @@ fn choice(cycle: &Cycle) -> Choice {
     choice
 }
 
-/// Why the pod did not fit before anybody had to leave. The words about preemption itself are
-/// Kubernetes' own.
+/// Why the pod does not fit without preemption. Kubernetes appends a message about preemption
+/// itself.
 fn refusal(message: &str) -> &str {
     message.split_once(" preemption: ").map_or(message, |(refusal, _)| refusal)
 }
 
 #[test]
-fn room_is_made_where_and_as_kubernetes_makes_it() {
+fn victims_are_those_of_kubernetes() {
     let mut failures = Vec::new();
     for case in cases() {
         let wanted = case.wanted();

@@ -7,7 +7,7 @@ use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_yaml::{Limits, parse};
 
-/// One node, full of a pod that is worth less than the one that waits.
+/// One node, occupied by a pod of lower priority than the one that waits.
 const CASE: &str = "
 name: nomination
 environment: {terminationCycles: 3}

@@ -1,4 +1,4 @@
-//! Laws, over random worlds.
+//! Properties, over random clusters.
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -33,7 +33,7 @@ fn world(case: &Case, order: &[usize]) -> World {
 }
 
 #[test]
-fn the_fold_ignores_the_order_of_events() {
+fn the_snapshot_does_not_depend_on_the_order_of_events() {
     for seed in 0..N_WORLDS {
         let case = case(seed);
         let mut order: Vec<usize> = (0..case.objects.len()).collect();
@@ -42,7 +42,7 @@ fn the_fold_ignores_the_order_of_events() {
         for at in (1..order.len()).rev() {
             order.swap(at, dice.below(at as u64 + 1) as usize);
         }
-        // Some objects are told of twice.
+        // Some events arrive twice.
         order.extend_from_within(..order.len() / 2);
         let shuffled = world(&case, &order).snapshot().cluster;
         assert!(straight == shuffled, "seed {seed}");
@@ -50,7 +50,7 @@ fn the_fold_ignores_the_order_of_events() {
 }
 
 #[test]
-fn a_dump_is_the_same_picture() {
+fn a_dump_gives_the_same_snapshot() {
     for seed in 0..N_WORLDS {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
@@ -64,7 +64,7 @@ fn a_dump_is_the_same_picture() {
     }
 }
 
-/// Everything an action can ask that a move can change.
+/// Every query of an action whose answer a move can change.
 #[derive(Debug, PartialEq)]
 struct Answers {
     cluster: Cluster,
@@ -165,7 +165,7 @@ fn a_dropped_statement_leaves_no_trace() {
 }
 
 #[test]
-fn a_world_left_alone_comes_to_rest() {
+fn decisions_cease_in_an_unchanged_cluster() {
     // Each pod can be bound and evicted once, with some cycles to wait in between.
     const PATIENCE: u32 = 200;
     for seed in 0..N_WORLDS {

@@ -1,8 +1,8 @@
-//! Seeded random worlds, played cycle by cycle; what must hold is checked after each.
+//! Seeded random clusters, simulated cycle by cycle; properties are checked after each cycle.
 //!
-//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test simulation` plays so many worlds,
-//! `KUBE_BATCH_SEED=7` just that one. A world that fails is made smaller as long as it goes on
-//! failing, and printed as a case that `kube-batch test` plays.
+//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test simulation` runs 5000
+//! clusters, `KUBE_BATCH_SEED=7` only that one. A cluster that fails is made smaller as long as it
+//! still fails, and printed as a case that `kube-batch test` runs.
 
 use std::{collections::BTreeMap, panic};
 
@@ -22,22 +22,22 @@ use kube_batch_sim::{
 use kube_batch_tests::worlds::RandomWorld;
 
 #[test]
-fn worlds_keep_the_rules() {
+fn properties_hold_after_every_cycle() {
     let seeds = seeds();
-    let mut tally = Tally::default();
+    let mut totals = Totals::default();
     for seed in &seeds {
         let seed = *seed;
         let world = RandomWorld::draw(seed);
         match try_world(&world) {
-            Ok(played) => tally.add(&played),
+            Ok(played) => totals.add(&played),
             Err(why) => fail(world, why, &|world| try_world(world).err()),
         }
     }
-    println!("{tally:?}");
+    println!("{totals:?}");
     // Worlds in which nothing happens would hold whatever the scheduler does.
-    assert!(seeds.len() < 100 || tally.binds > seeds.len(), "{tally:?}");
-    assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 20, "{tally:?}");
-    assert!(seeds.len() < 100 || tally.nominations > seeds.len() / 20, "{tally:?}");
+    assert!(seeds.len() < 100 || totals.binds > seeds.len(), "{totals:?}");
+    assert!(seeds.len() < 100 || totals.evictions > seeds.len() / 20, "{totals:?}");
+    assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 20, "{totals:?}");
 }
 
 fn seeds() -> Vec<u64> {
@@ -53,7 +53,7 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn evictions_lead_to_bindings() {
     let seeds = seeds();
-    let mut tally = Tally::default();
+    let mut totals = Totals::default();
     for seed in &seeds {
         let world = RandomWorld::draw_contended(*seed);
         match try_world(&world) {
@@ -62,14 +62,14 @@ fn evictions_lead_to_bindings() {
                     let fault = |world: &RandomWorld| useless_eviction(&try_world(world).ok()?);
                     fail(world, why, &fault);
                 }
-                tally.add(&played);
+                totals.add(&played);
             }
             Err(why) => fail(world, why, &|world| try_world(world).err()),
         }
     }
-    println!("{tally:?}");
-    assert!(seeds.len() < 100 || tally.evictions > seeds.len() / 4, "{tally:?}");
-    assert!(seeds.len() < 100 || tally.nominations > seeds.len() / 4, "{tally:?}");
+    println!("{totals:?}");
+    assert!(seeds.len() < 100 || totals.evictions > seeds.len() / 4, "{totals:?}");
+    assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 4, "{totals:?}");
 }
 
 /// The first nomination that was dropped, or the decisions that go on although nothing changes.
@@ -97,9 +97,9 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
     (!last.decisions.is_empty()).then(|| format!("decisions do not cease: {:?}", last.decisions))
 }
 
-/// How much has happened.
+/// Number of decisions, to check that the clusters are not idle.
 #[derive(Debug, Default)]
-struct Tally {
+struct Totals {
     cycles: usize,
     binds: usize,
     evictions: usize,
@@ -107,7 +107,7 @@ struct Tally {
     withdrawals: usize,
 }
 
-impl Tally {
+impl Totals {
     fn add(&mut self, cycles: &[Cycle]) {
         self.cycles += cycles.len();
         for decision in cycles.iter().flat_map(|cycle| &cycle.decisions) {
@@ -121,7 +121,7 @@ impl Tally {
     }
 }
 
-/// Shows the smallest part of a world that fails.
+/// Panics with the smallest part of the cluster that still fails.
 fn fail(world: RandomWorld, why: String, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> ! {
     let seed = world.seed;
     let small = shrink(world, fault);
@@ -129,7 +129,7 @@ fn fail(world: RandomWorld, why: String, fault: &dyn Fn(&RandomWorld) -> Option<
     panic!("SEED={seed}: {why}\n\n{}", small.case());
 }
 
-/// Leaves out parts as long as the world goes on failing.
+/// Leaves out parts as long as the cluster still fails.
 fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> RandomWorld {
     loop {
         let mut smaller = Vec::new();
@@ -150,7 +150,7 @@ fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>
     }
 }
 
-/// Plays a world; its cycles, or what went wrong.
+/// Simulates a cluster. Returns its cycles, or what went wrong.
 fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
     let text = world.case();
     let limits = kube_batch_yaml::Limits::default();
@@ -161,7 +161,7 @@ fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
         let mut cycles = Vec::new();
         let mut broken = None;
         play_observed(&case, Search::Index, &mut |simulation| {
-            broken = broken.take().or_else(|| breach(&case.conf, simulation));
+            broken = broken.take().or_else(|| violation(&case.conf, simulation));
             cycles.push(last(simulation).clone());
         })
         .map_err(|problem| problem.to_string())?;
@@ -191,8 +191,8 @@ fn last(simulation: &Simulation) -> &Cycle {
     &simulation.last().expect("a cycle was run").cycle
 }
 
-/// The first rule that the last cycle broke.
-fn breach(conf: &Conf, simulation: &Simulation) -> Option<String> {
+/// The first property that the last cycle violates.
+fn violation(conf: &Conf, simulation: &Simulation) -> Option<String> {
     let last = simulation.last()?;
     let checker = Checker::new(conf, &last.picture, &last.cycle);
     checker
@@ -202,19 +202,19 @@ fn breach(conf: &Conf, simulation: &Simulation) -> Option<String> {
         .or_else(|| checker.capabilities())
 }
 
-/// A picture, and what a cycle made of it.
+/// A snapshot, and what a cycle decided.
 struct Checker<'a> {
     conf: &'a Conf,
-    picture: &'a Cluster,
+    snapshot: &'a Cluster,
     cycle: &'a Cycle,
     tasks: BTreeMap<&'a ObjectKey, TaskIdx>,
     after: Cluster,
 }
 
 impl<'a> Checker<'a> {
-    fn new(conf: &'a Conf, picture: &'a Cluster, cycle: &'a Cycle) -> Self {
-        let tasks = picture.tasks.facts.iter().map(|(row, facts)| (&facts.key, row)).collect();
-        let mut checker = Self { conf, picture, cycle, tasks, after: picture.clone() };
+    fn new(conf: &'a Conf, snapshot: &'a Cluster, cycle: &'a Cycle) -> Self {
+        let tasks = snapshot.tasks.facts.iter().map(|(row, facts)| (&facts.key, row)).collect();
+        let mut checker = Self { conf, snapshot, cycle, tasks, after: snapshot.clone() };
         for decision in &cycle.decisions {
             let (pod, node, status) = match decision {
                 Decision::Bind { pod, node, .. } => (pod, node, TaskStatus::Allocated),
@@ -223,7 +223,7 @@ impl<'a> Checker<'a> {
                 Decision::Withdraw { .. } => continue,
             };
             let task = checker.tasks[&pod.key];
-            let nodes = &picture.nodes.facts;
+            let nodes = &snapshot.nodes.facts;
             let node = nodes.iter().find(|(_, facts)| facts.name == *node).map(|(row, _)| row);
             checker.after.set_placement(task, kube_batch_api::status::Placement { status, node });
         }
@@ -234,8 +234,8 @@ impl<'a> Checker<'a> {
         self.conf.tiers.iter().flatten().any(|conf| conf.spec.name == plugin)
     }
 
-    /// Decisions are about our own pods in the right state, each pod at most once, and the ledgers
-    /// hold.
+    /// Decisions are about pods of kube-batch in the right state, each pod at most once, and the
+    /// ledgers agree with the placements.
     fn sane(&self) -> Option<String> {
         let mut seen = Vec::new();
         for decision in &self.cycle.decisions {
@@ -250,10 +250,10 @@ impl<'a> Checker<'a> {
                 return Some(format!("{} is decided about twice", pod.key));
             }
             seen.push(task);
-            if self.picture.status(task) != from || !self.picture.tasks.ours[task] {
+            if self.snapshot.status(task) != from || !self.snapshot.tasks.ours[task] {
                 return Some(format!(
                     "{decision:?} of a task that is {}",
-                    self.picture.status(task)
+                    self.snapshot.status(task)
                 ));
             }
         }
@@ -268,7 +268,7 @@ impl<'a> Checker<'a> {
         }
         self.cycle.decisions.iter().find_map(|decision| {
             let Decision::Bind { pod, .. } = decision else { return None };
-            let job = self.picture.tasks.job[self.tasks[&pod.key]]?;
+            let job = self.snapshot.tasks.job[self.tasks[&pod.key]]?;
             let (ready, min) = self.readiness(job);
             (ready < min).then(|| format!("{} is bound, its job has {ready} of {min}", pod.key))
         })
@@ -278,11 +278,11 @@ impl<'a> Checker<'a> {
         (self.after.jobs.counts[job].ready(), self.after.jobs.min_available[job])
     }
 
-    /// Whoever is evicted makes room for a job that gets its place, and no gang is broken.
+    /// Tasks are evicted only for a job that is then placed, and gangs keep their minimum.
     fn evictions(&self) -> Option<String> {
         for decision in &self.cycle.decisions {
             let Decision::Evict { pod, by, .. } = decision else { continue };
-            let jobs = &self.picture.jobs.key;
+            let jobs = &self.snapshot.jobs.key;
             let (preemptor, _) = jobs.iter().find(|(_, key)| *key == by)?;
             let counts = &self.after.jobs.counts[preemptor];
             let nominated = counts.pipelined();
@@ -290,8 +290,8 @@ impl<'a> Checker<'a> {
             if nominated == 0 || (self.loads("gang") && !enough) {
                 return Some(format!("{} is evicted in vain for {by}", pod.key));
             }
-            let victim = self.picture.tasks.job[self.tasks[&pod.key]]?;
-            let was = self.picture.jobs.counts[victim].ready();
+            let victim = self.snapshot.tasks.job[self.tasks[&pod.key]]?;
+            let was = self.snapshot.jobs.counts[victim].ready();
             let (ready, min) = self.readiness(victim);
             if self.loads("gang") && min > 1 && was >= min && ready < min {
                 return Some(format!(
@@ -303,12 +303,12 @@ impl<'a> Checker<'a> {
         None
     }
 
-    /// Nothing is given to a queue beyond its capability.
+    /// No queue exceeds its capability.
     fn capabilities(&self) -> Option<String> {
         if !self.loads("proportion") {
             return None;
         }
-        for (queue, limits) in self.picture.queues.capability.iter() {
+        for (queue, limits) in self.snapshot.queues.capability.iter() {
             for (dim, limit) in limits {
                 let held = |cluster: &Cluster| -> i64 {
                     cluster
@@ -321,9 +321,9 @@ impl<'a> Checker<'a> {
                         .map(|(task, _)| cluster.request(task).get(*dim))
                         .sum()
                 };
-                let (before, after) = (held(self.picture), held(&self.after));
+                let (before, after) = (held(self.snapshot), held(&self.after));
                 if after > *limit && after > before {
-                    let name = &self.picture.queues.facts[queue].name;
+                    let name = &self.snapshot.queues.facts[queue].name;
                     return Some(format!(
                         "queue {name} holds {after} of {limit} in dimension {}",
                         dim.at()

@@ -1,7 +1,7 @@
-//! The part of a pod that decides where it may go: everything but its name.
+//! The part of a pod on which its placement depends.
 //!
-//! Pods made from one template share one [`PodTemplate`]; its identity is its content, so that ten
-//! thousand identical pods are asked about once.
+//! Pods created from one template share one [`PodTemplate`]. Templates are compared by content, so
+//! that predicates and scores are evaluated once for ten thousand identical pods.
 
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, Toleration as ApiToleration,
@@ -20,19 +20,19 @@ use crate::{
     selector::{LabelSelector, Labels, NodeTerm, Requirement},
 };
 
-/// What placement rules can see of a pod, apart from its labels.
+/// What predicates and scores read of a pod, apart from its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodTemplate {
     /// The effective request, `pods: 1` included.
     pub request: ResourceList,
-    /// What scores count for the pod where it stands.
+    /// What resource scores count for the pod once it is on a node.
     pub scoring: ScoringAmounts,
-    /// What scores count for the pod before it is placed: Kubernetes 1.36 leaves its pod-level
-    /// requests out.
+    /// What resource scores count for the pod before it is placed: Kubernetes 1.36 omits its
+    /// pod-level requests.
     pub arriving: ScoringAmounts,
     /// Whether the pod has neither requests nor limits for CPU and memory (QoS class BestEffort).
     pub qos_best_effort: bool,
-    /// The namespace, where a rule can see it (inter-pod terms, spread constraints, claims).
+    /// The namespace, if placement depends on it (inter-pod terms, spread constraints, claims).
     pub namespace: Option<Name>,
     /// `spec.nodeSelector`: label and value.
     pub node_selector: Vec<(Name, Name)>,
@@ -77,11 +77,11 @@ pub struct PodTerms {
     pub required: Vec<PodTerm>,
     /// Must not share a domain with matching pods.
     pub required_anti: Vec<PodTerm>,
-    /// Likes to share a domain: weight and term.
+    /// Prefers to share a domain with matching pods: weight and term.
     pub preferred: Vec<(i64, PodTerm)>,
-    /// Dislikes to share a domain: weight and term.
+    /// Prefers not to share a domain with matching pods: weight and term.
     pub preferred_anti: Vec<(i64, PodTerm)>,
-    /// Why the own selectors cannot be parsed; such a pod fits nowhere.
+    /// Why the selectors cannot be parsed; such a pod fits on no node.
     pub broken: Option<Name>,
 }
 
@@ -110,7 +110,7 @@ pub struct PodTerm {
     pub topology_key: Name,
 }
 
-/// Which pods a term speaks of.
+/// The pods that a term selects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodMatcher {
     /// Namespaces by name.
@@ -141,7 +141,7 @@ pub struct SpreadConstraint {
     pub min_domains: i64,
     /// Which pods are counted; the selector with the pod's own `matchLabelKeys` merged in.
     pub matcher: PodMatcher,
-    /// Whether nodes that would exceed the skew are refused, or only scored lower.
+    /// Whether nodes that would exceed the skew are refused, and not only scored lower.
     pub do_not_schedule: bool,
     /// Whether only nodes that match the pod's node affinity are counted.
     pub honor_affinity: bool,
@@ -162,7 +162,7 @@ pub struct Toleration {
     pub effect: Option<Name>,
 }
 
-/// How a toleration looks at a taint's value.
+/// How a toleration compares the value of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// The value must be equal.
@@ -296,7 +296,7 @@ impl PodTemplate {
         })
     }
 
-    /// The constraints alone: this template, asking for nothing.
+    /// This template without its request.
     #[must_use]
     pub fn without_request(&self) -> Self {
         Self {

@@ -16,7 +16,7 @@ use crate::{
     name::{Name, ObjectKey},
 };
 
-/// What the scheduler knows of a PodGroup.
+/// The fields of a PodGroup that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupFacts {
     /// Namespace and name.

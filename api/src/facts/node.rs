@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{FactError, class::normalized_image, created, object_key};
 use crate::{name::Name, resource::ResourceList, selector::Labels};
 
-/// What the scheduler knows of a node.
+/// The fields of a node that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// Its name.
@@ -80,7 +80,7 @@ impl NodeFacts {
         })
     }
 
-    /// Whether the node takes new tasks at all, as far as its own state says.
+    /// Whether the node takes new tasks, according to its conditions and whether it is cordoned.
     pub fn is_usable(&self) -> bool {
         !self.unschedulable && !self.conditions.not_ready && !self.conditions.network_unavailable
     }
@@ -123,7 +123,7 @@ fn images(status: &NodeStatus) -> Vec<(Name, i64)> {
     .collect()
 }
 
-/// What the scheduler knows of a namespace.
+/// The fields of a namespace that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceFacts {
     /// Its name.

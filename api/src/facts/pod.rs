@@ -32,7 +32,7 @@ const SCORING_CPU_MILLI: i64 = 100;
 /// Memory that scores count for a container that names none, in bytes. Kubernetes' own default.
 const SCORING_MEMORY_BYTES: i64 = 200 << 20;
 
-/// What the scheduler knows of a pod.
+/// The fields of a pod that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFacts {
     /// The pod's uid.
@@ -56,7 +56,7 @@ pub struct TaskFacts {
     pub never_preempts: bool,
     /// Whether the pod has scheduling gates.
     pub gated: bool,
-    /// Where the pod stands as far as the API server knows.
+    /// The status of the pod according to the API server.
     pub status: TaskStatus,
     /// `spec.nodeName`.
     pub node: Option<Name>,
@@ -164,7 +164,7 @@ impl TaskFacts {
     }
 }
 
-/// Where a pod stands as far as the API server knows.
+/// The status of a pod according to the API server.
 // Parity: a terminating pod is Releasing whatever its phase, see docs/parity.md#s2.
 fn observed_status(pod: &Pod) -> TaskStatus {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -282,8 +282,8 @@ impl RequestReader<'_> {
         Ok(together)
     }
 
-    /// The request of one container; for one that is being resized in place, the largest of what
-    /// it wants, has, and was given.
+    /// The request of one container. While it is resized in place, the largest of what is desired,
+    /// allocated and actual.
     fn container(&self, container: &Container, path: &str) -> Result<ResourceList, FactError> {
         let desired = self.list(
             container.resources.as_ref().and_then(|r| r.requests.as_ref()),

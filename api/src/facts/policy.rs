@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::{Controller, FactError, created, object_key};
 use crate::name::{Name, ObjectKey};
 
-/// What the scheduler knows of a PriorityClass.
+/// The fields of a PriorityClass that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriorityClassFacts {
     /// Its name.
     pub name: Name,
     /// Its value.
     pub value: i32,
-    /// Whether it stands for groups that name none.
+    /// Whether it applies to groups that name no class.
     pub global_default: bool,
 }
 
@@ -37,14 +37,15 @@ impl PriorityClassFacts {
     }
 }
 
-/// What the scheduler knows of a PodDisruptionBudget: a legacy gang, if it has a controller.
+/// The fields of a PodDisruptionBudget that the scheduler uses: a legacy gang, if it has a
+/// controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetFacts {
     /// Namespace and name.
     pub key: ObjectKey,
     /// Creation time.
     pub created: Timestamp,
-    /// The owner whose pods it speaks of.
+    /// The owner of the pods it selects.
     pub controller: Option<Controller>,
     /// How many of them belong together.
     pub min_available: Option<MinAvailable>,

@@ -11,7 +11,7 @@ use crate::{
     resource::ResourceList,
 };
 
-/// What the scheduler knows of a queue.
+/// The fields of a queue that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueFacts {
     /// Its name.

@@ -22,7 +22,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// The storage class annotation from before the field existed.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What the scheduler knows of a PersistentVolume.
+/// The fields of a PersistentVolume that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeFacts {
     /// Its name.
@@ -47,7 +47,7 @@ pub struct VolumeFacts {
     pub csi: Option<(Name, Name)>,
 }
 
-/// What the scheduler knows of a PersistentVolumeClaim.
+/// The fields of a PersistentVolumeClaim that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimFacts {
     /// Namespace and name.
@@ -56,19 +56,19 @@ pub struct ClaimFacts {
     pub uid: Name,
     /// The pod that owns it, for generic ephemeral volumes.
     pub controller: Option<Controller>,
-    /// The volume it is bound to, or asks for.
+    /// The volume it is bound to, or requests by name.
     pub volume: Option<Name>,
     /// Whether the binding is complete.
     pub bind_completed: bool,
-    /// Phase Lost: the volume is gone.
+    /// Phase Lost: the volume does not exist any more.
     pub lost: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// Storage class; `None` where not even the default was filled in.
     pub class: Option<Name>,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub request_bytes: i64,
-    /// Access modes asked for.
+    /// Requested access modes.
     pub access_modes: Vec<Name>,
     /// `Filesystem` or `Block`.
     pub volume_mode: Name,
@@ -78,7 +78,7 @@ pub struct ClaimFacts {
     pub selected_node: Option<Name>,
 }
 
-/// What the scheduler knows of a StorageClass.
+/// The fields of a StorageClass that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageClassFacts {
     /// Its name.
@@ -91,7 +91,7 @@ pub struct StorageClassFacts {
     pub topologies: Vec<LabelSelector>,
 }
 
-/// What the scheduler knows of a CSINode: how many volumes of a driver the node can attach.
+/// The fields of a CSINode that the scheduler uses: how many volumes of a driver the node can attach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiNodeFacts {
     /// The node's name.

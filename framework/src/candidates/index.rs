@@ -1,9 +1,9 @@
-//! The candidate index of one class for one capacity.
+//! The index of the candidate nodes of one class for one capacity.
 //!
 //! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
 //! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
 //! so a placement costs O(log nodes) for the class in hand. Other classes catch up from the log of
-//! touched nodes when they are asked.
+//! touched nodes when they are searched.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use crate::{
 pub(crate) struct ClassIndex {
     class: ClassIdx,
     capacity: Capacity,
-    /// The terms that are normalised over the candidates; they are the same for a whole group.
+    /// The terms that are normalised over the candidates. Nodes of a group have equal raw scores.
     normalised: Vec<ScoreTerm>,
     groups: Vec<Group>,
     /// Group and position of each node; empty if there is one group of all nodes.
     places: Vec<Option<(u32, u32)>>,
-    /// How much of the log of touched nodes is reflected.
+    /// How much of the log of touched nodes the index reflects.
     seen: usize,
 }
 
@@ -83,7 +83,7 @@ impl ClassIndex {
         Self { class, capacity, normalised, groups, places, seen: inputs.touched.len() }
     }
 
-    /// Reflects what has changed since the last look.
+    /// Updates the nodes that have changed since the last search.
     pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
         let touched = &inputs.touched[self.seen..];
         self.seen = inputs.touched.len();
@@ -134,7 +134,7 @@ impl ClassIndex {
     }
 }
 
-/// What a node's own state gives the class there: `None` if it does not fit.
+/// The part of a node's score that is not normalised; `None` if the class does not fit there.
 fn score(
     inputs: Inputs<'_>,
     class: ClassIdx,

@@ -1,4 +1,4 @@
-//! What applies to one class: which plugins refuse, which score, and what never changes.
+//! The predicates and scores that apply to one class, and the nodes that are eligible for it.
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -11,13 +11,13 @@ use super::Inputs;
 use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 
-/// The rules of one class, collected once in a cycle.
+/// The predicates and scores of one class, collected once in a cycle.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassRules {
     pub(super) admission: Result<(), Name>,
-    /// The plugins that have rules, with the dependencies of those.
+    /// The plugins that have predicates for the class, and what those depend on.
     predicates: Vec<(Position, Dependencies)>,
-    /// The plugins that score, with their terms.
+    /// The plugins that score nodes for the class, and their terms.
     terms: Vec<(Position, ScoreTerm)>,
 }
 
@@ -30,7 +30,7 @@ impl ClassRules {
         }
     }
 
-    /// Whether the class can go anywhere at all.
+    /// Whether the class can be placed at all.
     pub(super) const fn admitted(&self) -> bool {
         self.admission.is_ok()
     }
@@ -43,7 +43,7 @@ impl ClassRules {
         self.predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own)
     }
 
-    /// Whether an index can follow every answer: nothing depends on the cluster as a whole.
+    /// Whether the index supports every predicate and score: none depends on [`Dependency::Cluster`].
     pub(super) fn is_indexable(&self) -> bool {
         !self.dependencies().has(Dependency::Cluster)
             && self.terms.iter().all(|(_, term)| match term.scale {
@@ -53,7 +53,8 @@ impl ClassRules {
             })
     }
 
-    /// The rules of one dependency; of several refusals the one Kubernetes would meet first.
+    /// Evaluates the predicates of one dependency. Of several reasons, returns the one Kubernetes
+    /// would report.
     pub(super) fn predicate(
         &self,
         policy: &Policy,

@@ -1,79 +1,63 @@
-//! Volume claims: what can be said of them before any node is looked at, where bound volumes can be
-//! reached from, and claims that only one pod may use.
+//! The claims of a pod, looked up before any node is considered.
 //!
-//! Source: Kubernetes 1.36, `plugins/volumebinding` and `pkg/controller/volume`,
-//! `plugins/volumezone`, `plugins/volumerestrictions`. Refusals are asked for in the order in which
-//! Kubernetes runs these plugins; where two would refuse, the first speaks.
-
-use std::{collections::BTreeMap, sync::Arc};
+//! Source: Kubernetes 1.36, the PreFilters of `plugins/volumerestrictions`, `plugins/volumebinding`
+//! and `plugins/volumezone`, in this order: of several messages, the first is reported.
 
 use kube_batch_api::{
-    cluster::{Cluster, Storage},
-    column::{Column, NodeIdx},
+    cluster::Storage,
     facts::{
         class::ClaimRef,
         pod::TaskFacts,
         storage::{ClaimFacts, VolumeFacts},
     },
-    name::{Name, ObjectKey},
-    reason::Unfit,
-};
-use kube_batch_framework::plugin::Capacity;
-
-use super::zone::ZoneTest;
-use crate::{
-    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
-    node_labels::NodeLabels,
-    node_tests::{AnyOf, Compiler},
-    rows::row_type,
-    topology_counts::{PodCount, PodCountChange},
+    name::Name,
 };
 
-/// The claims of a pod, as far as they could be looked up.
+/// The claims of a pod.
 #[derive(Debug, Default)]
-pub(super) struct Resolved<'a> {
+pub(super) struct ResolvedClaims<'a> {
     /// Bound claims and their volumes; `None` if the volume does not exist.
     pub(super) bound: Vec<(&'a ClaimRef, Option<&'a VolumeFacts>)>,
-    /// Claims that are bound when a pod is placed.
-    pub(super) waiting: Vec<&'a ClaimFacts>,
+    /// Claims that are bound when a pod is placed, because their class waits for the first consumer.
+    pub(super) unbound: Vec<&'a ClaimFacts>,
 }
 
-/// Looks up the claims of a constraint class, for all of whose tasks `task` stands.
+/// Looks up the claims of a constraint class, of which `task` is the first task.
 ///
 /// # Errors
 ///
-/// Why no node will do, in Kubernetes' words.
+/// Why no node is eligible, as Kubernetes puts it.
 pub(super) fn resolve<'a>(
     storage: &'a Storage,
     claims: &'a [ClaimRef],
     task: &TaskFacts,
-) -> Result<Resolved<'a>, Name> {
+) -> Result<ResolvedClaims<'a>, Name> {
     let mut facts = Vec::with_capacity(claims.len());
     for claim in claims.iter().filter(|claim| claim.ephemeral.is_none()) {
         find(storage, claim)?;
     }
     for claim in claims {
         let found = find(storage, claim)?;
-        usable(found, claim, task)?;
+        check_usable(found, claim, task)?;
         facts.push((claim, found));
     }
-    let mut resolved = Resolved::default();
-    let mut unbound_immediate = false;
+    let mut resolved = ResolvedClaims::default();
+    let mut has_unbound_immediate = false;
     for (claim, found) in facts {
         if let Some(volume) = found.volume.as_ref().filter(|_| found.bind_completed) {
             resolved.bound.push((claim, storage.volumes.get(volume).map(|volume| &**volume)));
         } else if found.volume.is_none() && waits_for_consumer(storage, found)? {
-            if !resolved.waiting.iter().any(|other| other.key == found.key) {
-                resolved.waiting.push(found);
+            if !resolved.unbound.iter().any(|other| other.key == found.key) {
+                resolved.unbound.push(found);
             }
         } else {
-            unbound_immediate = true;
+            has_unbound_immediate = true;
         }
     }
-    if unbound_immediate {
+    if has_unbound_immediate {
         return Err(Name::from("pod has unbound immediate PersistentVolumeClaims"));
     }
-    volumes_exist(&resolved, storage)?;
+    check_volumes_exist(&resolved, storage)?;
     Ok(resolved)
 }
 
@@ -90,7 +74,7 @@ fn find<'a>(storage: &'a Storage, claim: &ClaimRef) -> Result<&'a ClaimFacts, Na
     })
 }
 
-fn usable(found: &ClaimFacts, claim: &ClaimRef, task: &TaskFacts) -> Result<(), Name> {
+fn check_usable(found: &ClaimFacts, claim: &ClaimRef, task: &TaskFacts) -> Result<(), Name> {
     let name = &found.key.name;
     if found.lost {
         let volume = found.volume.as_deref().unwrap_or_default();
@@ -112,7 +96,7 @@ fn usable(found: &ClaimFacts, claim: &ClaimRef, task: &TaskFacts) -> Result<(), 
 }
 
 /// Whether an unbound claim is bound when a pod that uses it is placed. A claim without a class, or
-/// of one that does not exist, should have been bound already.
+/// with a class that does not exist, should have been bound already.
 fn waits_for_consumer(storage: &Storage, claim: &ClaimFacts) -> Result<bool, Name> {
     let class = claim.class.as_ref().and_then(|class| storage.classes.get(class));
     let Some(class) = class else { return Ok(false) };
@@ -121,8 +105,8 @@ fn waits_for_consumer(storage: &Storage, claim: &ClaimFacts) -> Result<bool, Nam
     })
 }
 
-/// The zone rule wants to see the volume of every bound claim, those of ephemeral volumes aside.
-fn volumes_exist(resolved: &Resolved<'_>, storage: &Storage) -> Result<(), Name> {
+/// VolumeZone requires the volume of every bound claim to exist, except of ephemeral volumes.
+fn check_volumes_exist(resolved: &ResolvedClaims<'_>, storage: &Storage) -> Result<(), Name> {
     let mut missing = resolved.bound.iter().filter(|(_, volume)| volume.is_none());
     let Some((claim, _)) = missing.find(|(claim, _)| claim.ephemeral.is_none()) else {
         return Ok(());
@@ -130,124 +114,4 @@ fn volumes_exist(resolved: &Resolved<'_>, storage: &Storage) -> Result<(), Name>
     let volume = storage.claims.get(&claim.claim).and_then(|found| found.volume.clone());
     let volume = volume.unwrap_or_default();
     Err(Name::from(format!("persistentvolume \"{volume}\" not found")))
-}
-
-/// From where the bound volumes of each constraint class can be reached.
-#[derive(Debug, Default)]
-pub(super) struct BoundVolumes {
-    rules: Column<ConstraintClassIdx, Vec<BoundVolume>>,
-}
-
-#[derive(Clone, Debug)]
-struct BoundVolume {
-    affinity: Option<AnyOf>,
-    exists: bool,
-    zone: Option<ZoneTest>,
-}
-
-impl BoundVolumes {
-    pub(super) fn new(n_classes: usize) -> Self {
-        Self { rules: Column::filled(Vec::new(), n_classes) }
-    }
-
-    /// Sets the volumes of a constraint class.
-    pub(super) fn add(
-        &mut self,
-        compiler: &mut Compiler<'_>,
-        constraint_class: ConstraintClassIdx,
-        resolved: &Resolved<'_>,
-    ) {
-        for (claim, volume) in &resolved.bound {
-            let affinity = volume.and_then(|volume| volume.node_affinity.as_ref());
-            // Kubernetes' zone rule does not look at ephemeral volumes.
-            let zoned = volume.filter(|_| claim.ephemeral.is_none());
-            self.rules[constraint_class].push(BoundVolume {
-                affinity: affinity.map(|terms| compiler.any_of(terms)),
-                exists: volume.is_some(),
-                zone: zoned.and_then(|volume| ZoneTest::new(compiler, &volume.labels)),
-            });
-        }
-    }
-
-    pub(super) fn check(
-        &self,
-        labels: &NodeLabels,
-        constraint_class: ConstraintClassIdx,
-        node: NodeIdx,
-    ) -> Result<(), Unfit> {
-        let volumes = &self.rules[constraint_class];
-        let reaches = |volume: &BoundVolume| {
-            volume.affinity.as_ref().is_none_or(|any| any.passes(labels, node))
-        };
-        if !volumes.iter().all(reaches) {
-            return Err(Unfit::VolumeAffinity);
-        }
-        if !volumes.iter().all(|volume| volume.exists) {
-            return Err(Unfit::VolumeMissing);
-        }
-        let mut zones = volumes.iter().filter_map(|volume| volume.zone.as_ref());
-        if zones.all(|zone| zone.passes(labels, node)) { Ok(()) } else { Err(Unfit::VolumeZone) }
-    }
-}
-
-row_type! {
-    /// Row of a claim that only one pod may use.
-    Sole,
-}
-
-/// Who uses the claims of access mode ReadWriteOncePod. One in use keeps its pods from every node.
-#[derive(Debug, Default)]
-pub(super) struct ClaimsInUse {
-    uses: Column<ConstraintClassIdx, Vec<Sole>>,
-    users: Column<Sole, PodCount>,
-}
-
-impl ClaimsInUse {
-    pub(super) fn new(cluster: &Cluster, classes: &ConstraintClasses) -> Self {
-        let is_sole = |claim: &Arc<ClaimFacts>| {
-            claim.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod")
-        };
-        let mut users = Column::new();
-        let soles: BTreeMap<&ObjectKey, Sole> = cluster
-            .storage
-            .claims
-            .iter()
-            .filter(|(_, claim)| is_sole(claim))
-            .map(|(key, _)| (key, users.push(PodCount::default())))
-            .collect();
-        let mut uses = Column::filled(Vec::new(), classes.len());
-        if !soles.is_empty() {
-            for constraint_class in classes.present() {
-                let claims = classes.template(cluster, constraint_class).claims.iter();
-                let own = claims.filter_map(|claim| soles.get(&claim.claim).copied());
-                uses[constraint_class] = own.collect();
-            }
-        }
-        Self { uses, users }
-    }
-
-    /// Whether the constraint class uses such claims.
-    pub(super) fn concerns(&self, constraint_class: ConstraintClassIdx) -> bool {
-        !self.uses[constraint_class].is_empty()
-    }
-
-    pub(super) fn check(
-        &self,
-        constraint_class: ConstraintClassIdx,
-        capacity: Capacity,
-    ) -> Result<(), Unfit> {
-        let is_used = |sole: &Sole| self.users[*sole].of(capacity) > 0;
-        if self.uses[constraint_class].iter().any(is_used) {
-            Err(Unfit::ClaimInUse)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// A task of the constraint class came to a node or left it.
-    pub(super) fn moved(&mut self, constraint_class: ConstraintClassIdx, change: PodCountChange) {
-        for sole in &self.uses[constraint_class] {
-            self.users[*sole].apply(change);
-        }
-    }
 }

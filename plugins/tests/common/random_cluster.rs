@@ -1,4 +1,4 @@
-//! Random small worlds in which every rule has something to say.
+//! Random small clusters in which every filter and score applies.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
@@ -14,7 +14,7 @@ use crate::world::World;
 pub(crate) const N_NODES: usize = 6;
 const N_KINDS: usize = 17;
 
-/// A pod: what it asks for, its labels and namespace, and the node it runs on.
+/// A pod: its kind, labels and namespace, and the node it runs on.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     kind: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Step {
     waits: bool,
 }
 
-/// Pods of a few kinds, so that they have to do with one another.
+/// Pods of a few kinds, so that their rules concern one another.
 pub(crate) fn members() -> impl Strategy<Value = Vec<Member>> {
     prop::collection::vec(0..N_KINDS, 1..4).prop_flat_map(|kinds| {
         let kind = prop::sample::select(kinds);
@@ -48,7 +48,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl Step {
-    /// The task and where it goes, if the step can be taken.
+    /// The task and its new placement, if the step is possible.
     pub(crate) fn target(self, cluster: &Cluster) -> Option<(TaskIdx, Placement)> {
         let task = TaskIdx::new(self.task);
         let from = *cluster.tasks.placement.get(task)?;
@@ -69,8 +69,8 @@ impl Step {
     }
 }
 
-/// The snapshot of a crowd. Claims that wait for a volume are there only if asked for: which volume
-/// such a claim gets depends on who came first.
+/// The snapshot of a random cluster. Unbound claims are optional: which volume such a claim gets
+/// depends on the order of placements.
 pub(crate) fn snapshot(members: &[Member], with_waiting_claims: bool) -> Cluster {
     let pods = members.iter().enumerate();
     let pods: Vec<Pod> = pods.map(|(at, member)| pod(at, member, with_waiting_claims)).collect();

@@ -1,0 +1,90 @@
+//! What the rules of `predicates` and `nodeorder` read of the cluster and no placement changes.
+//!
+//! Both plugins need the same tables: which constraint classes there are, the sets of taints, node
+//! labels as numbers, and which nodes a pod's node selector and affinity match. The session computes
+//! them once ([`kube_batch_framework::session_cache`]), and both plugins hold the same copy.
+
+use std::sync::Arc;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, MatcherIdx},
+    facts::class::PodTemplate,
+};
+use kube_batch_framework::session_cache::FromCluster;
+
+use crate::{
+    constraint_classes::{ConstraintClassIdx, ConstraintClasses},
+    node_labels::NodeLabels,
+    node_tests::{Compiler, RequiredNodes},
+    taints::TaintSets,
+};
+
+/// The tables of one session.
+#[derive(Debug, Default)]
+pub(crate) struct CompiledCluster {
+    pub(crate) classes: ConstraintClasses,
+    pub(crate) taints: TaintSets,
+    labels: NodeLabels,
+    /// Node selector and required node affinity; empty for constraint classes without tasks to
+    /// place.
+    pub(crate) required_nodes: Column<ConstraintClassIdx, RequiredNodes>,
+}
+
+impl FromCluster for CompiledCluster {
+    fn from_cluster(cluster: &Cluster) -> Self {
+        let classes = ConstraintClasses::new(cluster);
+        let labels = NodeLabels::default();
+        let compiler = Compiler::new(cluster, &labels);
+        let mut required_nodes = Column::filled(RequiredNodes::default(), classes.len());
+        for row in classes.to_place() {
+            required_nodes[row] = compiler.required_nodes(classes.template(cluster, row));
+        }
+        Self { taints: TaintSets::new(cluster), classes, labels, required_nodes }
+    }
+}
+
+/// What a rule is built from when a session opens.
+#[derive(Clone, Copy)]
+pub(crate) struct Opening<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) compiled: &'a Arc<CompiledCluster>,
+}
+
+impl<'a> Opening<'a> {
+    pub(crate) fn compiler(self) -> Compiler<'a> {
+        Compiler::new(self.cluster, &self.compiled.labels)
+    }
+
+    pub(crate) fn classes(self) -> &'a ConstraintClasses {
+        &self.compiled.classes
+    }
+
+    /// A column with one value for each constraint class.
+    pub(crate) fn by_class<T: Clone>(self, value: T) -> Column<ConstraintClassIdx, T> {
+        Column::filled(value, self.classes().len())
+    }
+
+    /// The template that the tasks of a constraint class share.
+    pub(crate) fn template(self, row: ConstraintClassIdx) -> &'a PodTemplate {
+        self.classes().template(self.cluster, row)
+    }
+
+    /// The selectors that match the tasks of a constraint class, ascending.
+    pub(crate) fn matched_by(self, row: ConstraintClassIdx) -> &'a [MatcherIdx] {
+        self.classes().matched_by(self.cluster, row)
+    }
+
+    /// A column with a value for each constraint class with tasks to place, and the default for the
+    /// others.
+    pub(crate) fn to_place<T: Clone + Default>(
+        self,
+        value: impl Fn(&PodTemplate) -> T,
+    ) -> Column<ConstraintClassIdx, T> {
+        let mut column = self.by_class(T::default());
+        for row in self.classes().to_place() {
+            column[row] = value(self.template(row));
+        }
+        column
+    }
+}

@@ -1,0 +1,45 @@
+//! The interface of one score.
+
+use std::fmt;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, NodeIdx},
+};
+use kube_batch_framework::plugin::{Dependency, Scale};
+
+use crate::{compiled::Opening, pod_count::Placed};
+
+/// One score. Built anew for each session, unless its weight is 0.
+pub(super) trait Score: fmt::Debug + Send {
+    /// What the raw score depends on.
+    fn dependency(&self) -> Dependency;
+
+    /// How raw scores are normalised.
+    fn scale(&self) -> Scale;
+
+    /// Whether the score can prefer one node to another for a class. If not, it is left out, which
+    /// changes no decision and keeps the class on the fast path.
+    fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool;
+
+    /// The raw score of one node, for every scale but [`Scale::Joint`].
+    fn score(&self, _cluster: &Cluster, _class: ClassIdx, _node: NodeIdx) -> i64 {
+        0
+    }
+
+    /// The scores of all candidate nodes, for [`Scale::Joint`]. `scores` is all 0.
+    fn score_all(
+        &self,
+        _cluster: &Cluster,
+        _class: ClassIdx,
+        _nodes: &[NodeIdx],
+        _scores: &mut [i64],
+    ) {
+    }
+
+    /// Follows a placement.
+    fn on_placement(&mut self, _placed: &Placed) {}
+}
+
+/// Builds a score when a session opens.
+pub(super) type Build = fn(Opening<'_>) -> Box<dyn Score>;

@@ -1,0 +1,77 @@
+//! The interface of one filter, and sets of filters.
+
+use std::fmt;
+
+use kube_batch_api::{column::NodeIdx, decision::ClaimChoice, name::Name, reason::Unfit};
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
+
+use super::PredicatesArguments;
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
+
+/// One filter. Built anew for each session.
+///
+/// A filter declares for each constraint class what its answers depend on. It is not called for a
+/// class or a dependency that it does not declare, and if it declares only [`Dependency::Class`],
+/// not for placements either.
+pub(super) trait Filter: fmt::Debug + Send {
+    /// What the answers of [`Filter::check`] for a constraint class depend on;
+    /// [`Dependencies::NONE`] if the filter refuses no node to it.
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies;
+
+    /// Whether a constraint class can be placed at all. The message is Kubernetes'.
+    fn admit(&self, _class: ConstraintClassIdx) -> Result<(), Name> {
+        Ok(())
+    }
+
+    /// Whether a task may be placed on a node, as far as the rules of one dependency decide.
+    fn check(&self, query: Query) -> Result<(), Unfit>;
+
+    /// Follows a placement.
+    fn on_placement(&mut self, _placed: &Placed) {}
+
+    /// The volumes chosen for the claims of a task that has been placed.
+    fn claim_choices(&self, _class: ConstraintClassIdx) -> Vec<ClaimChoice> {
+        Vec::new()
+    }
+}
+
+/// The arguments of [`Filter::check`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Query {
+    pub(super) class: ConstraintClassIdx,
+    pub(super) node: NodeIdx,
+    pub(super) dependency: Dependency,
+    pub(super) capacity: Capacity,
+}
+
+/// Builds a filter when a session opens.
+pub(super) type Build = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
+
+/// A set of positions in [`FILTERS`](super::FILTERS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FilterSet(u32);
+
+impl FilterSet {
+    /// The largest number of filters.
+    pub(super) const CAPACITY: usize = u32::BITS as usize;
+
+    pub(super) const fn insert(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Iterator for FilterSet {
+    type Item = usize;
+
+    /// Removes the first filter of the set.
+    fn next(&mut self) -> Option<usize> {
+        let at = self.0.trailing_zeros() as usize;
+        let is_some = self.0 != 0;
+        self.0 &= self.0.wrapping_sub(1);
+        is_some.then_some(at)
+    }
+}

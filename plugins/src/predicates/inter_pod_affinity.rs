@@ -1,0 +1,144 @@
+//! Required inter-pod affinity and anti-affinity.
+//!
+//! The rules run in this order, and the first that refuses gives the reason:
+//!
+//! 1. The pod's own affinity: for every term, the node's domain has a pod that matches all terms.
+//!    The first pod of a group may go to any node that has all the labels: no domain has a pod that
+//!    matches all terms, and the pod matches its own terms.
+//! 2. The pod's own anti-affinity: for no term, the node's domain has a pod that matches it.
+//! 3. The anti-affinity of the pods on the nodes, in the domains of their nodes.
+//!
+//! Source: Kubernetes 1.36, `plugins/interpodaffinity/filtering.go`.
+
+use kube_batch_api::{
+    column::{Column, MatcherIdx},
+    name::Name,
+    reason::Unfit,
+};
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+
+use super::{
+    PredicatesArguments,
+    filter::{Filter, Query},
+};
+use crate::{
+    compiled::Opening,
+    constraint_classes::ConstraintClassIdx,
+    pod_count::Placed,
+    topology_counts::{TopologyCountIdx, TopologyCounts, matcher_row},
+};
+
+#[derive(Debug)]
+struct InterPodAffinity {
+    counts: TopologyCounts,
+    terms: Column<ConstraintClassIdx, Terms>,
+    /// Why the terms of a class cannot be parsed.
+    refusals: Column<ConstraintClassIdx, Option<Name>>,
+}
+
+/// The counts to look up for a constraint class.
+#[derive(Clone, Debug, Default)]
+struct Terms {
+    /// Pods that match all own affinity terms, for the key of each term.
+    affinity: Vec<TopologyCountIdx>,
+    /// Whether the pod matches all its own affinity terms.
+    matches_itself: bool,
+    /// Pods that match an own anti-affinity term, for each term.
+    anti_affinity: Vec<TopologyCountIdx>,
+    /// Pods that carry an anti-affinity term which matches the pod.
+    anti_affinity_of_others: Vec<TopologyCountIdx>,
+}
+
+pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    let mut counts = TopologyCounts::new(opening);
+    let mut terms = opening.by_class(Terms::default());
+    for class in opening.classes().to_place() {
+        terms[class] = own_terms(opening, class, &mut counts);
+    }
+    counts.add_carried_terms(opening, |terms| terms.required_anti.iter().map(|term| (1, term)));
+    for class in opening.classes().to_place() {
+        let carried = counts.carried_terms(opening, class);
+        terms[class].anti_affinity_of_others = carried.map(|(count, _)| count).collect();
+    }
+    counts.connect(opening);
+    let refusals = opening.to_place(|template| {
+        let broken = template.pod_terms.broken.as_ref()?;
+        Some(Name::from(format!("parsing pod: {broken}")))
+    });
+    Box::new(InterPodAffinity { counts, terms, refusals })
+}
+
+fn own_terms(
+    opening: Opening<'_>,
+    class: ConstraintClassIdx,
+    counts: &mut TopologyCounts,
+) -> Terms {
+    let terms = &opening.template(class).pod_terms;
+    let required = terms.required.iter();
+    let matcher = |matcher| matcher_row(opening.cluster, matcher);
+    let mut all: Vec<MatcherIdx> = required.clone().map(|term| matcher(&term.matcher)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let own = opening.matched_by(class);
+    let anti = terms.required_anti.iter();
+    let compiler = opening.compiler();
+    Terms {
+        matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
+        affinity: required
+            .map(|term| counts.matching(all.clone(), compiler.column(&term.topology_key)))
+            .collect(),
+        anti_affinity: anti.map(|term| counts.matching_term(opening, term)).collect(),
+        anti_affinity_of_others: Vec::new(),
+    }
+}
+
+impl InterPodAffinity {
+    fn affinity_is_met(&self, query: Query) -> bool {
+        let terms = &self.terms[query.class];
+        let mut is_everywhere = true;
+        for count in &terms.affinity {
+            match self.counts.get(*count, query.node, query.capacity) {
+                None => return false,
+                Some(n_pods) => is_everywhere &= n_pods > 0,
+            }
+        }
+        let is_nowhere = |count: &TopologyCountIdx| self.counts.total(*count, query.capacity) == 0;
+        is_everywhere || (terms.matches_itself && terms.affinity.iter().all(is_nowhere))
+    }
+}
+
+impl Filter for InterPodAffinity {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        let Terms { affinity, anti_affinity, anti_affinity_of_others, matches_itself: _ } =
+            &self.terms[class];
+        let lists = [affinity, anti_affinity, anti_affinity_of_others];
+        let has_terms = lists.into_iter().any(|list| !list.is_empty());
+        Dependencies::NONE.with_if(Dependency::Cluster, has_terms)
+    }
+
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
+        self.refusals[class].clone().map_or(Ok(()), Err)
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        if !self.affinity_is_met(query) {
+            return Err(Unfit::PodAffinity);
+        }
+        let terms = &self.terms[query.class];
+        let has_pods = |count: &TopologyCountIdx| {
+            let n_pods = self.counts.get(*count, query.node, query.capacity);
+            n_pods.is_some_and(|n_pods| n_pods > 0)
+        };
+        if terms.anti_affinity.iter().any(has_pods) {
+            return Err(Unfit::PodAntiAffinity);
+        }
+        if terms.anti_affinity_of_others.iter().any(has_pods) {
+            return Err(Unfit::ExistingAntiAffinity);
+        }
+        Ok(())
+    }
+
+    fn on_placement(&mut self, placed: &Placed) {
+        self.counts.on_placement(placed);
+    }
+}

@@ -1,0 +1,108 @@
+//! Node selector and required node affinity.
+//!
+//! If every term of the affinity lists node names, no other nodes are considered: Kubernetes' plugin
+//! excludes them in its PreFilter, before any other filter runs, and with another message. So there
+//! are two filters here, [`build_pre_filter`] and [`build`].
+//!
+//! Source: Kubernetes 1.36, `plugins/nodeaffinity`.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, NodeIdx},
+    facts::class::PodTemplate,
+    name::Name,
+    reason::Unfit,
+    selector::NodeTerm,
+};
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+
+use super::{
+    PredicatesArguments,
+    filter::{Filter, Query},
+};
+use crate::{
+    compiled::{CompiledCluster, Opening},
+    constraint_classes::ConstraintClassIdx,
+};
+
+/// The filter on listed node names.
+#[derive(Debug)]
+struct PreFilter {
+    /// The only nodes to consider, ascending; `None` for all.
+    only: Column<ConstraintClassIdx, Option<Vec<NodeIdx>>>,
+    /// Whether the terms list names of which none is in every list.
+    is_contradictory: Column<ConstraintClassIdx, bool>,
+}
+
+pub(super) fn build_pre_filter(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    Box::new(PreFilter {
+        only: opening.to_place(|template| {
+            listed_names(template).map(|names| nodes_of(opening.cluster, &names))
+        }),
+        is_contradictory: opening
+            .to_place(|template| listed_names(template).is_some_and(|names| names.is_empty())),
+    })
+}
+
+impl Filter for PreFilter {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        Dependencies::NONE.with_if(Dependency::Class, self.only[class].is_some())
+    }
+
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
+        if self.is_contradictory[class] {
+            return Err(Name::from("pod affinity terms conflict"));
+        }
+        Ok(())
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        let only = self.only[query.class].as_ref();
+        let is_cut = only.is_some_and(|only| only.binary_search(&query.node).is_err());
+        if is_cut { Err(Unfit::CutByAffinity) } else { Ok(()) }
+    }
+}
+
+/// The names that the required node affinity lists, if every term lists some: the union over all
+/// terms of the names that every list of a term has.
+fn listed_names(template: &PodTemplate) -> Option<BTreeSet<&Name>> {
+    let terms = template.node_affinity.as_ref().filter(|terms| !terms.is_empty())?;
+    terms.iter().map(names_of_term).try_fold(BTreeSet::new(), |mut all, names| {
+        all.append(&mut names?);
+        Some(all)
+    })
+}
+
+fn names_of_term(term: &NodeTerm) -> Option<BTreeSet<&Name>> {
+    let lists = term.listed_names().iter().map(|names| names.iter().collect::<BTreeSet<&Name>>());
+    lists.reduce(|all, names| all.intersection(&names).copied().collect())
+}
+
+fn nodes_of(cluster: &Cluster, names: &BTreeSet<&Name>) -> Vec<NodeIdx> {
+    let nodes = cluster.nodes.facts.iter().filter(|(_, facts)| names.contains(&facts.name));
+    nodes.map(|(node, _)| node).collect()
+}
+
+/// The filter on labels and fields.
+#[derive(Debug)]
+struct NodeAffinity {
+    compiled: Arc<CompiledCluster>,
+}
+
+pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    Box::new(NodeAffinity { compiled: Arc::clone(opening.compiled) })
+}
+
+impl Filter for NodeAffinity {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        let required = &self.compiled.required_nodes[class];
+        Dependencies::NONE.with_if(Dependency::Class, !required.is_empty())
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        let required = &self.compiled.required_nodes[query.class];
+        if required.passes(query.node) { Ok(()) } else { Err(Unfit::NodeAffinity) }
+    }
+}

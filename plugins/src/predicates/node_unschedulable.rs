@@ -1,0 +1,39 @@
+//! Cordoned nodes take only pods that tolerate it.
+//!
+//! Source: Kubernetes 1.36, `plugins/nodeunschedulable`.
+
+use kube_batch_api::{
+    column::{Column, NodeIdx},
+    reason::Unfit,
+};
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+
+use super::{
+    PredicatesArguments,
+    filter::{Filter, Query},
+};
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, taints::tolerates_cordon};
+
+#[derive(Debug)]
+struct NodeUnschedulable {
+    is_cordoned: Column<NodeIdx, bool>,
+    tolerates: Column<ConstraintClassIdx, bool>,
+}
+
+pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    let nodes = opening.cluster.nodes.facts.values();
+    Box::new(NodeUnschedulable {
+        is_cordoned: nodes.map(|facts| facts.unschedulable).collect(),
+        tolerates: opening.to_place(|template| tolerates_cordon(&template.tolerations)),
+    })
+}
+
+impl Filter for NodeUnschedulable {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        Dependencies::NONE.with_if(Dependency::Class, !self.tolerates[class])
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        if self.is_cordoned[query.node] { Err(Unfit::Unschedulable) } else { Ok(()) }
+    }
+}

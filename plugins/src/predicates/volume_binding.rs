@@ -1,0 +1,277 @@
+//! Volumes: bound volumes must be reachable, and unbound claims must find a volume.
+//!
+//! A node is refused if a bound volume cannot be reached from it. Claims whose class waits for the
+//! first consumer are bound when the pod is placed: on the node each such claim of the pod, the
+//! smallest first, must find a volume of its own. That is the smallest available volume of its class
+//! that is large enough, has its modes, matches its selector and can be reached from the node; or
+//! else the provisioner of the class must be able to create one there. A claim for which a node was
+//! selected can only be provisioned there. Of volumes of one size, the first by name is chosen.
+//!
+//! The volumes of a task that is placed in the cycle are assumed to be taken, as in Kubernetes'
+//! volume binder: other claims do not get them, and a claim that several pods share is decided by
+//! the first.
+//!
+//! Source: Kubernetes 1.36, `plugins/volumebinding/binder.go`,
+//! `component-helpers/storage/volume/pv_helpers.go`. Storage capacity is not watched.
+
+mod available;
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    column::{Column, NodeIdx},
+    decision::ClaimChoice,
+    facts::storage::{ClaimFacts, VolumeFacts},
+    name::{Name, ObjectKey},
+    reason::Unfit,
+    status::Placement,
+};
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+
+use self::available::{AvailableVolume, AvailableVolumes, ClaimToBind, VolumeChoice};
+use super::{
+    PredicatesArguments,
+    claims::{ResolvedClaims, resolve},
+    filter::{Filter, Query},
+};
+use crate::{
+    compiled::Opening,
+    constraint_classes::{ConstraintClassIdx, is_being_placed},
+    node_tests::AnyOf,
+    pod_count::Placed,
+    rows::row_type,
+};
+
+row_type! {
+    /// Row of a claim that is bound when a pod is placed.
+    UnboundClaim,
+}
+
+#[derive(Debug)]
+struct VolumeBinding {
+    refusals: Column<ConstraintClassIdx, Option<Name>>,
+    bound: Column<ConstraintClassIdx, BoundVolumes>,
+    unbound: UnboundClaims,
+}
+
+/// The bound volumes of a constraint class.
+#[derive(Clone, Debug, Default)]
+struct BoundVolumes {
+    affinities: Vec<AnyOf>,
+    /// Whether a volume does not exist.
+    is_missing: bool,
+}
+
+impl BoundVolumes {
+    fn new(opening: Opening<'_>, resolved: &ResolvedClaims<'_>) -> Self {
+        let volumes = resolved.bound.iter().filter_map(|(_, volume)| *volume);
+        let affinity = |volume: &VolumeFacts| {
+            let terms = volume.node_affinity.as_ref()?;
+            Some(opening.compiler().any_of(terms))
+        };
+        Self {
+            affinities: volumes.filter_map(affinity).collect(),
+            is_missing: resolved.bound.iter().any(|(_, volume)| volume.is_none()),
+        }
+    }
+
+    fn check(&self, node: NodeIdx) -> Result<(), Unfit> {
+        if !self.affinities.iter().all(|affinity| affinity.passes(node)) {
+            return Err(Unfit::VolumeAffinity);
+        }
+        if self.is_missing { Err(Unfit::VolumeMissing) } else { Ok(()) }
+    }
+}
+
+pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    let cluster = opening.cluster;
+    let mut built = VolumeBinding {
+        refusals: opening.by_class(None),
+        bound: opening.by_class(BoundVolumes::default()),
+        unbound: UnboundClaims::new(opening),
+    };
+    for class in opening.classes().to_place() {
+        let claims = &opening.template(class).claims;
+        let task = &cluster.tasks.facts[opening.classes().first_task(class)];
+        match resolve(&cluster.storage, claims, task) {
+            Ok(resolved) => {
+                built.bound[class] = BoundVolumes::new(opening, &resolved);
+                built.unbound.add(opening, class, resolved.unbound);
+            }
+            Err(reason) => built.refusals[class] = Some(reason),
+        }
+    }
+    Box::new(built)
+}
+
+impl Filter for VolumeBinding {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        let bound = &self.bound[class];
+        Dependencies::NONE
+            .with_if(Dependency::Class, bound.is_missing || !bound.affinities.is_empty())
+            .with_if(Dependency::Cluster, !self.unbound.of_class[class].is_empty())
+    }
+
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
+        self.refusals[class].clone().map_or(Ok(()), Err)
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        match query.dependency {
+            Dependency::Class => self.bound[query.class].check(query.node),
+            Dependency::Node => Ok(()),
+            Dependency::Cluster => self.unbound.check(query.class, query.node),
+        }
+    }
+
+    fn on_placement(&mut self, placed: &Placed) {
+        self.unbound.on_placement(placed);
+    }
+
+    fn claim_choices(&self, class: ConstraintClassIdx) -> Vec<ClaimChoice> {
+        self.unbound.choices(class)
+    }
+}
+
+/// The claims that are bound when a pod is placed, and the volumes they can get.
+#[derive(Debug)]
+struct UnboundClaims {
+    /// The smallest first.
+    of_class: Column<ConstraintClassIdx, Vec<UnboundClaim>>,
+    claims: Column<UnboundClaim, ClaimToBind>,
+    keys: Column<UnboundClaim, ObjectKey>,
+    rows: BTreeMap<ObjectKey, UnboundClaim>,
+    volumes: AvailableVolumes,
+    /// What the tasks placed so far have decided.
+    assumed: Column<UnboundClaim, Option<Assumed>>,
+}
+
+/// The volume a claim is assumed to get.
+#[derive(Clone, Copy, Debug)]
+struct Assumed {
+    /// The node of the first task that uses the claim.
+    node: NodeIdx,
+    /// `None` if one is created on that node.
+    volume: Option<AvailableVolume>,
+    n_tasks: u32,
+}
+
+impl UnboundClaims {
+    fn new(opening: Opening<'_>) -> Self {
+        Self {
+            of_class: opening.by_class(Vec::new()),
+            claims: Column::new(),
+            keys: Column::new(),
+            rows: BTreeMap::new(),
+            volumes: AvailableVolumes::default(),
+            assumed: Column::new(),
+        }
+    }
+
+    /// Adds the claims of a constraint class.
+    fn add(
+        &mut self,
+        opening: Opening<'_>,
+        class: ConstraintClassIdx,
+        mut claims: Vec<&ClaimFacts>,
+    ) {
+        claims.sort_by_key(|claim| claim.request_bytes);
+        for claim in claims {
+            let row = match self.rows.get(&claim.key) {
+                Some(row) => *row,
+                None => {
+                    let row = self.claims.push(self.volumes.claim_to_bind(opening, claim));
+                    self.assumed.push(None);
+                    self.keys.push(claim.key.clone());
+                    self.rows.insert(claim.key.clone(), row);
+                    row
+                }
+            };
+            self.of_class[class].push(row);
+        }
+    }
+
+    fn check(&self, class: ConstraintClassIdx, node: NodeIdx) -> Result<(), Unfit> {
+        let mut chosen = Vec::new();
+        for claim in &self.of_class[class] {
+            if let Some(assumed) = self.assumed[*claim] {
+                self.check_assumed(assumed, node)?;
+                continue;
+            }
+            match self.volumes.choose(&self.claims[*claim], node, &chosen) {
+                VolumeChoice::Existing(volume) => chosen.push(volume),
+                VolumeChoice::Provision => {}
+                VolumeChoice::Unavailable => return Err(Unfit::NoVolume),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the volume that a claim is assumed to get can be reached from a node.
+    fn check_assumed(&self, assumed: Assumed, node: NodeIdx) -> Result<(), Unfit> {
+        let is_reachable = match assumed.volume {
+            Some(volume) => self.volumes.is_reachable(volume, node),
+            None => node == assumed.node,
+        };
+        if is_reachable { Ok(()) } else { Err(Unfit::NoVolume) }
+    }
+
+    /// The choices for the claims of a task that has been placed.
+    fn choices(&self, class: ConstraintClassIdx) -> Vec<ClaimChoice> {
+        let claims = self.of_class[class].iter();
+        let choices = claims.filter_map(|claim| {
+            let assumed = self.assumed[*claim]?;
+            let volume = assumed.volume.map(|volume| self.volumes.name(volume).clone());
+            Some(ClaimChoice { claim: self.keys[*claim].clone(), volume })
+        });
+        choices.collect()
+    }
+
+    fn on_placement(&mut self, placed: &Placed) {
+        let class = placed.constraint_class;
+        let node = |at: Placement| at.node.filter(|_| is_being_placed(at.status));
+        let (from, to) = (node(placed.from), node(placed.to));
+        if self.of_class[class].is_empty() || from == to {
+            return;
+        }
+        if from.is_some() {
+            self.forget(class);
+        }
+        if let Some(node) = to {
+            self.assume(class, node);
+        }
+    }
+
+    /// A task of the class has been placed on a node.
+    fn assume(&mut self, class: ConstraintClassIdx, node: NodeIdx) {
+        for claim in &self.of_class[class] {
+            if let Some(assumed) = &mut self.assumed[*claim] {
+                assumed.n_tasks += 1;
+                continue;
+            }
+            let volume = match self.volumes.choose(&self.claims[*claim], node, &[]) {
+                VolumeChoice::Existing(volume) => {
+                    self.volumes.set_taken(volume, true);
+                    Some(volume)
+                }
+                VolumeChoice::Provision | VolumeChoice::Unavailable => None,
+            };
+            self.assumed[*claim] = Some(Assumed { node, volume, n_tasks: 1 });
+        }
+    }
+
+    /// The placement of a task of the class has been rolled back, or confirmed.
+    fn forget(&mut self, class: ConstraintClassIdx) {
+        for claim in &self.of_class[class] {
+            let Some(assumed) = &mut self.assumed[*claim] else { continue };
+            assumed.n_tasks -= 1;
+            if assumed.n_tasks > 0 {
+                continue;
+            }
+            if let Some(volume) = assumed.volume {
+                self.volumes.set_taken(volume, false);
+            }
+            self.assumed[*claim] = None;
+        }
+    }
+}
