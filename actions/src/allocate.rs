@@ -1,24 +1,38 @@
-//! Allocate: places waiting tasks on idle resources, by fair share and whole gangs at a time.
+//! Allocate: waiting tasks get room, fairly and whole gangs at a time.
 //!
-//! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by
-//! job order. An overused queue gets no turn. A turn is one statement: a gang that cannot start
-//! leaves no trace. The lending pass then gives turns to the overused queues, on the idle resources
-//! that are not reserved: those that the other queues are entitled to and could use stay idle.
+//! The fair pass gives turns to the queue that has least of what it deserves, and in it to the job
+//! that comes first; an overused queue gets none. A turn is one statement: a gang that cannot start
+//! leaves no trace. The lending pass then gives the overused queues turns on what is left idle, down
+//! to what the others are entitled to and could use.
 //!
-//! Upstream: `actions/allocate/allocate.go`, which keeps the resources of a gang that is not ready,
-//! and leaves idle what no queue's share covers.
+//! Upstream: `actions/allocate/allocate.go`, which keeps what an unready gang was given and leaves
+//! room idle that shares do not cover.
 // Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
 
-use std::collections::BTreeMap;
+use kube_batch_api::column::JobIdx;
+use kube_batch_framework::{
+    cycle::Action,
+    order::{NextTurn, Turns},
+    session::Session,
+    spec::ActionSpec,
+};
 
-use kube_batch_api::column::{JobIdx, QueueIdx};
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
-
-use crate::gang::{Budget, Lending, Waiting, settle, start_sooner};
+use crate::{
+    budget::{Budget, Lending},
+    gang::{Settled, place_tasks, settle, start_sooner},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
 pub struct Allocate;
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "allocate",
+    about: "place waiting tasks, whole gangs at a time, queues by share",
+    new: || Box::new(Allocate),
+};
 
 impl Action for Allocate {
     fn name(&self) -> &'static str {
@@ -26,82 +40,51 @@ impl Action for Allocate {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut waiting = BTreeMap::new();
+        let mut waiting = WaitingByJob::new();
         let mut turns = Turns::new(session, |job| {
             session.has_waiting_tasks(job) || session.has_nominations(job)
         });
-        let overused = fair_pass(session, &mut turns, &mut waiting);
-        if !overused.is_empty() {
-            for queue in overused {
-                turns.put_back_queue(session, queue);
-            }
-            lending_pass(session, &mut turns, &mut waiting);
+        let overused = turns.run_unless_overused(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::All)
+        });
+        if overused.is_empty() {
+            return;
         }
-    }
-}
-
-/// The tasks left to place, for jobs that had a turn.
-type WaitingByJob = BTreeMap<JobIdx, Waiting>;
-
-/// Returns the queues that were overused when their turn came.
-fn fair_pass(
-    session: &mut Session,
-    turns: &mut Turns,
-    waiting: &mut WaitingByJob,
-) -> Vec<QueueIdx> {
-    let mut overused = Vec::new();
-    while let Some(queue) = turns.next_queue(session) {
-        if session.overused(queue) {
-            overused.push(queue);
-            continue;
-        }
-        if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Budget::All) {
-                turns.put_back_job(session, job);
-            }
+        for queue in overused {
             turns.put_back_queue(session, queue);
         }
-    }
-    overused
-}
-
-fn lending_pass(session: &mut Session, turns: &mut Turns, waiting: &mut WaitingByJob) {
-    let reserved = session.reserved();
-    let mut lending = Lending { idle: session.cluster().total_idle(), reserved };
-    while let Some(queue) = turns.next_queue(session) {
-        if let Some(job) = turns.next_job(session, queue) {
-            if turn(session, job, waiting, &mut Budget::Lent(&mut lending)) {
-                turns.put_back_job(session, job);
-            }
-            turns.put_back_queue(session, queue);
-        }
+        let mut lending =
+            Lending { reserved: session.reserved(), idle: session.cluster().total_idle() };
+        turns.run(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
+        });
     }
 }
 
-/// One turn of a job. Returns whether it may have another.
+/// One turn of a job: one statement. Returns whether the job may have another turn.
 fn turn(
     session: &mut Session,
     job: JobIdx,
     waiting: &mut WaitingByJob,
     budget: &mut Budget<'_>,
-) -> bool {
+) -> NextTurn {
     session.record_turn(job);
     let tasks = waiting.entry(job).or_insert_with(|| {
         let mut tasks = session.waiting_tasks(job);
         tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
-        Waiting::new(tasks)
+        tasks.into()
     });
     let idle_before = budget.idle();
     let mut statement = session.statement(job);
     start_sooner(&mut statement, budget);
-    tasks.place(&mut statement, budget);
-    let was_ready = statement.is_ready();
-    if !settle(statement) {
+    place_tasks(tasks, &mut statement, budget);
+    let was_ready = statement.job_ready();
+    if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);
     }
-    let again = was_ready && !tasks.is_empty();
-    if !again {
-        waiting.remove(&job);
+    if was_ready && !tasks.is_empty() {
+        return NextTurn::Wanted;
     }
-    again
+    waiting.remove(&job);
+    NextTurn::None
 }

@@ -1,21 +1,37 @@
-//! Backfill: places tasks that request nothing.
+//! Backfill: tasks that ask for nothing go where they may.
 //!
-//! Queues, jobs and tasks go in their order, and predicates and scores apply as in allocate; it makes
-//! no difference whether a queue is overused. A job is one statement, so a gang with such tasks
-//! starts whole or not at all, too: the moves that allocate kept for it are rolled back here if it
-//! still cannot start.
+//! Queues, jobs and tasks in their order, predicates and scores as in allocate; whether a queue is
+//! overused does not matter. A job is one statement, so a gang with such members is all or nothing
+//! too: places that allocate held for it stand until here and go if it still cannot start.
 //!
-//! Upstream: `actions/backfill/backfill.go`, which has neither order nor gangs.
+//! Upstream: `actions/backfill/backfill.go`, which knows neither order nor gangs.
 // Parity: differs, see docs/parity.md#b1 and docs/parity.md#b2.
 
-use kube_batch_api::column::JobIdx;
-use kube_batch_framework::{cycle::Action, order::Turns, session::Session};
+use std::collections::VecDeque;
 
-use crate::gang::{Budget, Waiting, settle};
+use kube_batch_api::column::JobIdx;
+use kube_batch_framework::{
+    cycle::Action,
+    order::{NextTurn, Turns},
+    session::Session,
+    spec::ActionSpec,
+};
+
+use crate::{
+    budget::Budget,
+    gang::{place_tasks, settle},
+};
 
 /// The action.
 #[derive(Debug)]
 pub struct Backfill;
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "backfill",
+    about: "place tasks that request nothing",
+    new: || Box::new(Backfill),
+};
 
 impl Action for Backfill {
     fn name(&self) -> &'static str {
@@ -24,29 +40,27 @@ impl Action for Backfill {
 
     fn execute(&self, session: &mut Session) {
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
-        while let Some(queue) = turns.next_queue(session) {
-            if let Some(job) = turns.next_job(session, queue) {
-                fill(session, job);
-                turns.put_back_queue(session, queue);
-            }
-        }
+        turns.run(session, |session, job| {
+            turn(session, job);
+            NextTurn::None
+        });
         for job in session.jobs_with_kept_moves() {
             settle(session.statement(job));
         }
     }
 }
 
-fn fill(session: &mut Session, job: JobIdx) {
+fn turn(session: &mut Session, job: JobIdx) {
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().request(*task).is_best_effort());
     if tasks.is_empty() {
         return;
     }
     session.record_turn(job);
-    let mut waiting = Waiting::new(tasks);
-    while !waiting.is_empty() {
+    let mut tasks = tasks.into();
+    while !VecDeque::is_empty(&tasks) {
         let mut statement = session.statement(job);
-        waiting.place(&mut statement, &mut Budget::All);
+        place_tasks(&mut tasks, &mut statement, &mut Budget::All);
         settle(statement);
     }
 }

@@ -1,12 +1,14 @@
-//! Placing the tasks of one job in one turn: what allocate and backfill have in common.
+//! How the tasks of one job are placed in one turn: what allocate and backfill have in common.
 //!
-//! The tasks are placed one after another until the job is ready. A task that fits on no node is
-//! skipped as long as the job can reach its minimum without it. A job that is already ready gets one
-//! task placed in each turn.
+//! The tasks of a job that is not ready are placed one after another until it is. A task that fits
+//! nowhere is skipped as long as the minimum can be reached without it. A job that is ready gets one
+//! more task a turn.
+
+use std::collections::VecDeque;
 
 use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
-    resource::{Request, ResourceVector},
+    resource::ResourceVector,
 };
 use kube_batch_framework::{
     candidates::Choice,
@@ -15,151 +17,137 @@ use kube_batch_framework::{
     statement::{Savepoint, Statement},
 };
 
-/// The resources a turn may use.
-#[derive(Debug)]
-pub(crate) enum Budget<'a> {
-    /// What is idle, and what is being released.
-    All,
-    /// What is idle, as long as the idle total stays above what is reserved.
-    Lent(&'a mut Lending),
+use crate::{budget::Budget, waiting::Unplaceable};
+
+/// What the rest of a turn is for.
+enum Goal {
+    /// The job is ready: one more task.
+    OneMoreTask,
+    /// The job is not ready: tasks, until it is.
+    Minimum,
+    /// The job is pipelined: tasks that fit into what is idle. They stay only if they make it ready,
+    /// because until then its places are enough.
+    StartNow(Enough),
 }
 
-impl Budget<'_> {
-    /// What is left to lend, for [`Budget::restore`].
-    pub(crate) fn idle(&self) -> Option<ResourceVector> {
-        match self {
-            Budget::All => None,
-            Budget::Lent(lending) => Some(lending.idle.clone()),
-        }
-    }
-
-    /// Whether the request fits into what is idle, but not without using reserved resources.
-    fn would_use_reserved(&self, request: &Request) -> bool {
-        match self {
-            Budget::All => false,
-            Budget::Lent(lending) => lending.would_use_reserved(request),
-        }
-    }
-
-    /// Subtracts the request of a task that was given idle resources.
-    fn take(&mut self, request: &Request) {
-        if let Budget::Lent(lending) = self {
-            lending.take(request);
-        }
-    }
-
-    /// Restores what was left to lend.
-    pub(crate) fn restore(&mut self, idle: Option<ResourceVector>) {
-        if let (Budget::Lent(lending), Some(idle)) = (self, idle) {
-            lending.idle = idle;
-        }
-    }
-}
-
-/// What is left to lend.
-#[derive(Debug)]
-pub(crate) struct Lending {
-    /// What is idle in the whole cluster and not nominated, after the moves of this pass.
-    pub(crate) idle: ResourceVector,
-    /// What must stay idle, by dimension.
-    pub(crate) reserved: ResourceVector,
-}
-
-/// The waiting tasks of a job in one action, in task order.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    tasks: Vec<TaskIdx>,
-    /// Position of the next task to try.
-    next: usize,
-}
-
-/// The point at which the job was pipelined: later moves stay only if the job becomes ready.
+/// The point at which the job was pipelined.
 struct Enough {
     places: Savepoint,
     /// What was left to lend.
     idle: Option<ResourceVector>,
 }
 
-impl Enough {
+impl Goal {
     fn of(statement: &Statement<'_>, budget: &Budget<'_>) -> Self {
-        Self { places: statement.savepoint(), idle: budget.idle() }
-    }
-}
-
-/// The result of placing one task.
-enum Placed {
-    Yes(Capacity),
-    No(Failure),
-}
-
-impl Waiting {
-    pub(crate) const fn new(tasks: Vec<TaskIdx>) -> Self {
-        Self { tasks, next: 0 }
+        if statement.job_ready() {
+            Self::OneMoreTask
+        } else {
+            Self::Minimum.unless_pipelined(statement, budget)
+        }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.next == self.tasks.len()
-    }
-
-    /// Places tasks until the job is ready, or one task if it is ready already.
-    pub(crate) fn place(&mut self, statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
-        let one_task = statement.is_ready();
-        let mut unfit: Vec<ClassIdx> = Vec::new();
-        // A job that is pipelined already keeps its places, and no more.
-        let mut enough =
-            (!one_task && statement.is_pipelined()).then(|| Enough::of(statement, budget));
-        let start = self.next;
-        while let Some(task) = self.tasks.get(self.next).copied() {
-            self.next += 1;
-            let class = statement.session().cluster().tasks.class[task];
-            if unfit.contains(&class) || !statement.session().cluster().is_waiting(task) {
-                continue;
+    /// The goal of a job that is not ready, once it may have become pipelined.
+    fn unless_pipelined(self, statement: &Statement<'_>, budget: &Budget<'_>) -> Self {
+        match self {
+            Self::Minimum if statement.job_pipelined() => {
+                Self::StartNow(Enough { places: statement.savepoint(), idle: budget.idle() })
             }
-            // Only allocated tasks make a job ready, so once it is pipelined, only what is idle
-            // helps.
-            match place_one(statement, task, class, budget, enough.is_some()) {
-                Placed::Yes(capacity) => {
-                    let n_unfit = unfit.len();
-                    unfit.retain(|class| !statement.session_mut().is_open_to_change(*class));
-                    if unfit.len() < n_unfit {
-                        self.next = start;
-                    }
-                    if one_task || (capacity == Capacity::Idle && statement.is_ready()) {
+            Self::OneMoreTask | Self::Minimum | Self::StartNow(_) => self,
+        }
+    }
+
+    /// Whether the turn ends after a task was placed on capacity of this kind.
+    fn is_reached(&self, statement: &Statement<'_>, capacity: Capacity) -> bool {
+        match self {
+            Self::OneMoreTask => true,
+            Self::Minimum | Self::StartNow(_) => {
+                capacity == Capacity::Idle && statement.job_ready()
+            }
+        }
+    }
+
+    /// Whether capacity that is being released helps.
+    const fn accepts_future_idle(&self) -> bool {
+        match self {
+            Self::OneMoreTask | Self::Minimum => true,
+            // Only allocated tasks make a job ready.
+            Self::StartNow(_) => false,
+        }
+    }
+}
+
+/// Places tasks until the job is ready, or one task if it is ready already. The tasks that were
+/// tried are removed from `tasks`.
+pub(crate) fn place_tasks(
+    tasks: &mut VecDeque<TaskIdx>,
+    statement: &mut Statement<'_>,
+    budget: &mut Budget<'_>,
+) {
+    let mut goal = Goal::of(statement, budget);
+    let mut unplaceable = Unplaceable::<ClassIdx>::default();
+    while let Some(task) = unplaceable.next(statement, tasks) {
+        match place_task(statement, task, budget, &goal) {
+            Ok(capacity) => {
+                unplaceable.retry(statement, tasks);
+                if goal.is_reached(statement, capacity) {
+                    return;
+                }
+                goal = goal.unless_pipelined(statement, budget);
+            }
+            Err(failure) => {
+                let job = statement.job();
+                statement.session_mut().record_failure(job, |_| failure);
+                unplaceable.add(statement, task);
+                if matches!(goal, Goal::Minimum) {
+                    let n_hopeful = unplaceable.n_hopeful(statement, tasks);
+                    if !can_reach_minimum(statement, n_hopeful) {
                         return;
                     }
-                    if enough.is_none() && statement.is_pipelined() {
-                        enough = Some(Enough::of(statement, budget));
-                    }
-                }
-                Placed::No(failure) => {
-                    let job = statement.job();
-                    statement.session_mut().record_failure(job, |_| failure);
-                    unfit.push(class);
-                    if !one_task && enough.is_none() && !self.can_reach_minimum(statement, &unfit) {
-                        break;
-                    }
                 }
             }
         }
-        if let Some(Enough { places, idle }) = enough {
-            statement.rollback_to(places);
-            budget.restore(idle);
-        }
     }
+    if let Goal::StartNow(Enough { places, idle }) = goal {
+        statement.rollback_to(places);
+        budget.restore(idle);
+    }
+}
 
-    /// Whether the job can reach its minimum without the classes that fit on no node.
-    // Parity: see docs/parity.md#a2.
-    fn can_reach_minimum(&self, statement: &mut Statement<'_>, unfit: &[ClassIdx]) -> bool {
-        let mut excluded = unfit.to_vec();
-        excluded.retain(|class| !statement.session_mut().is_open_to_change(*class));
-        let cluster = statement.session().cluster();
-        let remaining = self.tasks.iter().filter(|task| {
-            cluster.is_waiting(**task) && !excluded.contains(&cluster.tasks.class[**task])
-        });
-        let n_remaining = remaining.count();
-        let missing = statement.session().tasks_missing(statement.job()) as usize;
-        n_remaining >= missing || n_remaining + tasks_for_backfill(statement) >= missing
+/// Whether the job can reach its minimum with this number of its tasks, and those that backfill may
+/// place.
+// Parity: see docs/parity.md#a2.
+fn can_reach_minimum(statement: &mut Statement<'_>, n_hopeful: usize) -> bool {
+    let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
+    n_hopeful >= missing || n_hopeful + tasks_for_backfill(statement) >= missing
+}
+
+/// Places one task on the best node that the budget and the goal admit. Returns what it fits into.
+fn place_task(
+    statement: &mut Statement<'_>,
+    task: TaskIdx,
+    budget: &mut Budget<'_>,
+    goal: &Goal,
+) -> Result<Capacity, Failure> {
+    let session = statement.session_mut();
+    let class = session.cluster().tasks.class[task];
+    session.plugins().within_capability(task, &[]).map_err(Failure::Capability)?;
+    if budget.would_use_reserved(session.cluster().request(task)) {
+        return Err(Failure::Reserved);
     }
+    let choice = match budget {
+        Budget::All if goal.accepts_future_idle() => session.best_node(class),
+        Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
+    };
+    let Some(choice @ Choice { capacity, .. }) = choice else {
+        return Err(Failure::Unfit(session.explain(class)));
+    };
+    if capacity == Capacity::FutureIdle {
+        let job = statement.job();
+        statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
+    }
+    statement.place(task, choice).expect("a task that waits may be placed");
+    budget.take(statement.session().cluster().request(task));
+    Ok(capacity)
 }
 
 /// Allocates tasks that were nominated in an earlier cycle, if they fit into what is idle now.
@@ -180,8 +168,8 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     }
 }
 
-/// The number of tasks that a later backfill may place: tasks that fit on a node now, or may fit once
-/// another task is placed.
+/// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may
+/// once another task has its place.
 // Parity: see docs/parity.md#b2.
 fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
     let job = statement.job();
@@ -201,66 +189,28 @@ fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
     classes.iter().filter(fits).count()
 }
 
-/// Ends a turn: commits the moves of a job that is ready, keeps those of a job that will be ready,
-/// and rolls back all others. Returns whether the moves stay.
-pub(crate) fn settle(mut statement: Statement<'_>) -> bool {
-    if statement.is_ready() {
+/// What became of the moves of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// They are committed, or kept for the rest of the cycle.
+    Stand,
+    /// They are rolled back.
+    RolledBack,
+}
+
+/// Ends a turn: commits if the job is ready, keeps the places of a job that is pipelined or that
+/// backfill can complete, and rolls back anything else.
+pub(crate) fn settle(mut statement: Statement<'_>) -> Settled {
+    if statement.job_ready() {
         statement.commit();
-        return true;
+        return Settled::Stand;
     }
-    let missing = statement.session().tasks_missing(statement.job()) as usize;
-    let stays = statement.is_pipelined() || missing <= tasks_for_backfill(&mut statement);
-    if stays {
+    let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
+    if statement.job_pipelined() || missing <= tasks_for_backfill(&mut statement) {
         statement.keep();
+        Settled::Stand
     } else {
         statement.release();
-    }
-    stays
-}
-
-fn place_one(
-    statement: &mut Statement<'_>,
-    task: TaskIdx,
-    class: ClassIdx,
-    budget: &mut Budget<'_>,
-    only_now: bool,
-) -> Placed {
-    let session = statement.session_mut();
-    if let Err(dim) = session.within_capability(task, &[]) {
-        return Placed::No(Failure::Capability(dim));
-    }
-    if budget.would_use_reserved(session.cluster().request(task)) {
-        return Placed::No(Failure::Reserved);
-    }
-    let choice = match budget {
-        Budget::All if !only_now => session.best_node(class),
-        Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
-    };
-    let Some(choice @ Choice { capacity, .. }) = choice else {
-        return Placed::No(Failure::Unfit(session.explain(class)));
-    };
-    if capacity == Capacity::FutureIdle {
-        let job = statement.job();
-        statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
-    }
-    statement.place(task, choice).expect("a task that waits may be placed");
-    budget.take(statement.session().cluster().request(task));
-    Placed::Yes(capacity)
-}
-
-impl Lending {
-    /// Whether the request fits into what is idle, but would use resources that are reserved. A
-    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
-    fn would_use_reserved(&self, request: &Request) -> bool {
-        request.shared().any(|(dim, amount)| {
-            let left = self.idle[dim] - amount;
-            (0..self.reserved[dim]).contains(&left)
-        })
-    }
-
-    fn take(&mut self, request: &Request) {
-        for (dim, amount) in request.amounts() {
-            self.idle[*dim] -= amount;
-        }
+        Settled::RolledBack
     }
 }

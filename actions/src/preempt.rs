@@ -9,17 +9,20 @@
 //! commits evictions inside a job whether or not the waiting task is placed.
 // Parity: differs, see docs/parity.md#p1 to docs/parity.md#p9.
 
-use std::collections::BTreeMap;
-
 use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
     resource::ResourceVector,
 };
-use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
+use kube_batch_framework::{
+    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+};
 
-use crate::victims::{NodeTasks, VictimPolicy, turn};
+use crate::{
+    victims::{NodeTasks, VictimPolicy, turn},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -34,6 +37,13 @@ struct BetweenJobs<'a> {
 struct InsideJob<'a> {
     reserved: Option<&'a ResourceVector>,
 }
+
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "preempt",
+    about: "evict tasks of lower priority for tasks of higher priority in the same queue",
+    new: || Box::new(Preempt),
+};
 
 impl Action for Preempt {
     fn name(&self) -> &'static str {
@@ -58,7 +68,7 @@ fn reserved_for_others<'a>(
     reserved: &'a ResourceVector,
 ) -> Option<&'a ResourceVector> {
     let is_any = reserved.iter().any(|amount| *amount > 0);
-    (is_any && session.overused(queue)).then_some(reserved)
+    (is_any && session.plugins().overused(queue)).then_some(reserved)
 }
 
 fn between_jobs(
@@ -68,13 +78,11 @@ fn between_jobs(
     queue: QueueIdx,
     reserved: &ResourceVector,
 ) {
-    let mut waiting = BTreeMap::new();
-    while let Some(job) = turns.next_job(session, queue) {
+    let mut waiting = WaitingByJob::new();
+    turns.run_queue(session, queue, |session, job| {
         let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
-        if turn(&policy, session, node_tasks, job, &mut waiting) {
-            turns.put_back_job(session, job);
-        }
-    }
+        turn(&policy, session, node_tasks, job, &mut waiting)
+    });
 }
 
 // Parity: see docs/parity.md#p7.
@@ -86,10 +94,10 @@ fn inside_jobs(
 ) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
-    jobs.sort_by(|l, r| session.job_order(*l, *r));
+    jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
-        turn(&policy, session, node_tasks, job, &mut BTreeMap::new());
+        turn(&policy, session, node_tasks, job, &mut WaitingByJob::new());
     }
 }
 
@@ -108,7 +116,7 @@ impl VictimPolicy for BetweenJobs<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.preemptable(proposal)
+        session.plugins().preemptable(proposal)
     }
 }
 
@@ -126,6 +134,6 @@ impl VictimPolicy for InsideJob<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.preemptable(proposal)
+        session.plugins().preemptable(proposal)
     }
 }

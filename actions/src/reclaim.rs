@@ -8,14 +8,17 @@
 //! waiting task is not placed, and skips a queue after its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
-use std::collections::BTreeMap;
-
 use kube_batch_api::{
     cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
 };
-use kube_batch_framework::{cycle::Action, order::Turns, plugin::Proposal, session::Session};
+use kube_batch_framework::{
+    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+};
 
-use crate::victims::{NodeTasks, VictimPolicy, turn};
+use crate::{
+    victims::{NodeTasks, VictimPolicy, turn},
+    waiting::WaitingByJob,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -24,6 +27,13 @@ pub struct Reclaim;
 /// Victims of other queues.
 struct AcrossQueues;
 
+/// How a configuration names the action.
+pub const SPEC: ActionSpec = ActionSpec {
+    name: "reclaim",
+    about: "evict tasks of queues above their share for queues below theirs",
+    new: || Box::new(Reclaim),
+};
+
 impl Action for Reclaim {
     fn name(&self) -> &'static str {
         "reclaim"
@@ -31,19 +41,11 @@ impl Action for Reclaim {
 
     fn execute(&self, session: &mut Session) {
         let mut node_tasks = NodeTasks::new(session.cluster());
-        let mut waiting = BTreeMap::new();
+        let mut waiting = WaitingByJob::new();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
-        while let Some(queue) = turns.next_queue(session) {
-            if session.overused(queue) {
-                continue;
-            }
-            if let Some(job) = turns.next_job(session, queue) {
-                if turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting) {
-                    turns.put_back_job(session, job);
-                }
-                turns.put_back_queue(session, queue);
-            }
-        }
+        turns.run_unless_overused(session, |session, job| {
+            turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting)
+        });
     }
 }
 
@@ -61,6 +63,6 @@ impl VictimPolicy for AcrossQueues {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.reclaimable(proposal)
+        session.plugins().reclaimable(proposal)
     }
 }

@@ -93,7 +93,7 @@ impl Assumed {
     }
 
     /// Notes what is in flight for a pod, since when.
-    pub(crate) fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
+    pub fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
         self.by_uid.insert(pod.uid, Entry { pod: pod.key, in_flight, since });
     }
 

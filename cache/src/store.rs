@@ -111,7 +111,7 @@ impl<K: Ord, F: Fact> Table<K, F> {
 
 impl<K: Ord, F> Table<K, F> {
     /// Stores facts that are shared already.
-    pub(crate) fn share(&mut self, key: K, facts: Arc<F>) {
+    pub fn share(&mut self, key: K, facts: Arc<F>) {
         self.rows.insert(key, facts);
     }
 
@@ -282,7 +282,7 @@ impl Store {
     }
 
     /// Takes over labels and templates, so that pods to come share them.
-    pub(crate) fn adopt(
+    pub fn adopt(
         &mut self,
         labels: impl IntoIterator<Item = Arc<Labels>>,
         templates: impl IntoIterator<Item = Arc<PodTemplate>>,

@@ -2,8 +2,8 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod arguments;
 pub mod candidates;
-pub mod conf;
 pub mod cycle;
 pub mod milestone;
 mod nominations;
@@ -13,5 +13,6 @@ pub mod policy;
 pub mod report;
 pub mod session;
 pub mod session_cache;
+pub mod spec;
 pub mod statement;
 mod tournament;

@@ -15,7 +15,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    order::Turns,
+    order::{NextTurn, Turns},
     plugin::Capacity,
     report::Failure,
     session::Session,
@@ -31,12 +31,10 @@ pub(crate) fn renew(session: &mut Session) {
         return;
     }
     let mut turns = Turns::new(session, |job| nominated.binary_search(&job).is_ok());
-    while let Some(queue) = turns.next_queue(session) {
-        if let Some(job) = turns.next_job(session, queue) {
-            renew_job(session, job);
-            turns.put_back_queue(session, queue);
-        }
-    }
+    turns.run(session, |session, job| {
+        renew_job(session, job);
+        NextTurn::None
+    });
 }
 
 /// Jobs that are scheduled in this cycle and have nominated tasks, ascending.
@@ -66,7 +64,7 @@ fn renew_job(session: &mut Session, job: JobIdx) {
             break;
         }
     }
-    let (is_ready, is_pipelined) = (statement.is_ready(), statement.is_pipelined());
+    let (is_ready, is_pipelined) = (statement.job_ready(), statement.job_pipelined());
     if is_ready {
         statement.commit();
     } else if is_pipelined {
@@ -86,7 +84,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     let node = session.cluster().tasks.nominated[task].expect("the task is nominated");
-    if session.within_capability(task, &[]).is_err() {
+    if session.plugins().within_capability(task, &[]).is_err() {
         return false;
     }
     let placed = if session.fits(class, node, Capacity::Idle) {
@@ -106,7 +104,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
 // Parity: see docs/parity.md#a4.
 pub(crate) fn settle(session: &mut Session) {
     for job in session.jobs_with_kept_moves() {
-        if !session.job_pipelined(job) {
+        if !session.plugins().job_pipelined(job) {
             session.statement(job).release();
         }
     }

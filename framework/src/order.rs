@@ -137,7 +137,16 @@ impl<I: Ordinal> Heap<I> {
     }
 }
 
-/// Queues and their jobs in their current order: which one gets the next turn.
+/// Whether a job that had a turn gets another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextTurn {
+    /// It goes back into the order.
+    Wanted,
+    /// That was its last turn in this action.
+    None,
+}
+
+/// The queues and their jobs in their order as it is now: who gets the next turn.
 #[derive(Debug)]
 pub struct Turns {
     scope: OrderScope,
@@ -155,7 +164,7 @@ impl Turns {
         let cluster = session.cluster();
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
         let mut queue_at = Column::filled(ABSENT, cluster.queues.facts.len());
-        let job_cmp = |l, r| session.job_order(l, r);
+        let job_cmp = |l, r| session.plugins().job_order(l, r);
         let jobs: Column<QueueIdx, Heap<JobIdx>> = cluster
             .queues
             .jobs
@@ -167,37 +176,85 @@ impl Turns {
             .collect();
         let with_jobs =
             jobs.iter().filter(|(_, heap)| !heap.members.is_empty()).map(|(queue, _)| queue);
-        let queues =
-            Heap::new(with_jobs.collect(), &mut queue_at, &|l, r| session.queue_order(l, r));
+        let queues = Heap::new(with_jobs.collect(), &mut queue_at, &|l, r| {
+            session.plugins().queue_order(l, r)
+        });
         let seen = session.moves_logged();
         Self { scope: session.order_scope(), queues, queue_at, jobs, job_at, seen }
     }
 
-    /// Removes and returns the first queue.
+    /// Gives turns until no job is left, each to the first job of the first queue.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) {
+        self.run_unless(session, |_, _| false, turn);
+    }
+
+    /// Gives turns as [`Turns::run`]. A queue that is overused when it comes first gets no more
+    /// turns; returns those queues, in the order in which they came.
+    pub fn run_unless_overused(
+        &mut self,
+        session: &mut Session,
+        turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) -> Vec<QueueIdx> {
+        self.run_unless(session, |session, queue| session.plugins().overused(queue), turn)
+    }
+
+    fn run_unless(
+        &mut self,
+        session: &mut Session,
+        skips: impl Fn(&Session, QueueIdx) -> bool,
+        mut turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) -> Vec<QueueIdx> {
+        let mut skipped = Vec::new();
+        while let Some(queue) = self.next_queue(session) {
+            if skips(session, queue) {
+                skipped.push(queue);
+            } else if let Some(job) = self.next_job(session, queue) {
+                if turn(session, job) == NextTurn::Wanted {
+                    self.put_back_job(session, queue, job);
+                }
+                self.put_back_queue(session, queue);
+            }
+        }
+        skipped
+    }
+
+    /// Gives turns to the jobs of one queue, the first one first, until none is left.
+    pub fn run_queue(
+        &mut self,
+        session: &mut Session,
+        queue: QueueIdx,
+        mut turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
+    ) {
+        while let Some(job) = self.next_job(session, queue) {
+            if turn(session, job) == NextTurn::Wanted {
+                self.put_back_job(session, queue, job);
+            }
+        }
+    }
+
+    /// Removes the first queue.
     pub fn next_queue(&mut self, session: &mut Session) -> Option<QueueIdx> {
         self.catch_up(session);
-        self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.queue_order(l, r))
+        self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r))
     }
 
-    /// Puts a queue back.
+    /// Adds a queue that was removed.
     pub fn put_back_queue(&mut self, session: &Session, queue: QueueIdx) {
-        self.queues.push(queue, &mut self.queue_at, &|l, r| session.queue_order(l, r));
+        self.queues.push(queue, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 
-    /// Removes and returns the first job of a queue.
-    pub fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
+    fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
         self.catch_up(session);
-        self.jobs[queue].pop(self.scope, &mut self.job_at, &|l, r| session.job_order(l, r))
+        self.jobs[queue]
+            .pop(self.scope, &mut self.job_at, &|l, r| session.plugins().job_order(l, r))
     }
 
-    /// Puts a job back.
-    ///
-    /// # Panics
-    ///
-    /// If the job has no queue: such a job never gets a turn.
-    pub fn put_back_job(&mut self, session: &Session, job: JobIdx) {
-        let queue = session.cluster().jobs.queue[job].expect("a job that had a turn has a queue");
-        self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.job_order(l, r));
+    fn put_back_job(&mut self, session: &Session, queue: QueueIdx, job: JobIdx) {
+        self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
     }
 
     /// Moves the queues and jobs that have changed since the last turn to their new positions.
@@ -219,12 +276,12 @@ impl Turns {
         moved.sort_by_key(queue_of);
         for of_one_queue in moved.chunk_by(|l, r| queue_of(l) == queue_of(r)) {
             if let Some(queue) = queue_of(&of_one_queue[0]) {
-                let job_cmp = |l, r| session.job_order(l, r);
+                let job_cmp = |l, r| session.plugins().job_order(l, r);
                 self.jobs[queue].rekey(of_one_queue, &mut self.job_at, &job_cmp);
             }
         }
         queues.retain(|queue| self.queue_at[*queue] != ABSENT);
-        self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.queue_order(l, r));
+        self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 }
 

@@ -327,8 +327,7 @@ pub struct QueueShares {
 /// assert_eq!(why, "0/3 nodes are available: 3 node(s) were too dear.");
 /// ```
 ///
-/// To configure it by name, list it in a [`Catalog`](crate::conf::Catalog) and build it where the
-/// plugins of a configuration are built.
+/// To configure it by name, give it a [`PluginSpec`](crate::spec::PluginSpec) and register that.
 pub trait Plugin: Send {
     /// The name of the plugin in the configuration.
     fn name(&self) -> &'static str;

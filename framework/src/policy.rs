@@ -152,21 +152,6 @@ impl Policy {
         }
     }
 
-    pub(crate) fn queue_order(&self, cluster: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
-        self.first_decision(ExtensionPoint::QueueOrder, |p| p.queue_order(cluster, l, r))
-            .then(l.cmp(&r))
-    }
-
-    pub(crate) fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
-        self.first_decision(ExtensionPoint::JobOrder, |p| p.job_order(cluster, l, r))
-            .then(l.cmp(&r))
-    }
-
-    pub(crate) fn task_order(&self, cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
-        self.first_decision(ExtensionPoint::TaskOrder, |p| p.task_order(cluster, l, r))
-            .then(l.cmp(&r))
-    }
-
     /// [`OrderScope::Own`] if no plugin needs more.
     pub(crate) fn order_scope(&self) -> OrderScope {
         let orders = |configured: &&ConfiguredPlugin| {
@@ -179,66 +164,6 @@ impl Policy {
         } else {
             OrderScope::Anything
         }
-    }
-
-    /// Every plugin must agree. Returns the first error. Cannot be disabled.
-    pub(crate) fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
-        self.all().try_for_each(|plugin| plugin.job_valid(cluster, job))
-    }
-
-    /// Every plugin must agree.
-    pub(crate) fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        self.enabled(ExtensionPoint::JobReady).all(|plugin| plugin.job_ready(cluster, job))
-    }
-
-    /// Every plugin must agree.
-    pub(crate) fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        self.enabled(ExtensionPoint::JobPipelined).all(|plugin| plugin.job_pipelined(cluster, job))
-    }
-
-    /// The largest answer.
-    pub(crate) fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
-        let plugins = self.enabled(ExtensionPoint::JobReady);
-        plugins.map(|plugin| plugin.tasks_missing(cluster, job)).max().unwrap_or(0)
-    }
-
-    /// Every plugin must agree. Returns the first error.
-    pub(crate) fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
-        self.enabled(ExtensionPoint::Predicate).try_for_each(|p| p.class_admitted(cluster, class))
-    }
-
-    /// The plugins that have rules for the class, and what those depend on.
-    pub(crate) fn dependencies(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-    ) -> Vec<(Position, Dependencies)> {
-        self.positions(ExtensionPoint::Predicate)
-            .map(|at| (at, self.plugin(at).dependencies(cluster, class)))
-            .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
-            .collect()
-    }
-
-    /// The answer of the first plugin that has one.
-    pub(crate) fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
-        let answers =
-            self.enabled(ExtensionPoint::Predicate).map(|p| p.claim_choices(cluster, task));
-        answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
-    }
-
-    /// The score terms of all plugins.
-    pub(crate) fn score_terms(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-    ) -> Vec<(Position, ScoreTerm)> {
-        self.positions(ExtensionPoint::NodeOrder)
-            .flat_map(|at| {
-                let terms = self.plugin(at).score_terms(cluster, class);
-                terms.into_iter().map(move |term| (at, term))
-            })
-            .filter(|(_, term)| term.weight != 0)
-            .collect()
     }
 
     fn positions(&self, point: ExtensionPoint) -> impl Iterator<Item = Position> + '_ {
@@ -255,15 +180,119 @@ impl Policy {
         &*self.tiers[at.tier][at.place].plugin
     }
 
+    pub(crate) fn reports_unready_jobs(&self) -> bool {
+        self.all().any(Plugin::reports_unready_jobs)
+    }
+
+    /// The plugins, to be called about a cluster.
+    pub(crate) const fn about<'a>(&'a self, cluster: &'a Cluster) -> Plugins<'a> {
+        Plugins { policy: self, cluster }
+    }
+}
+
+/// The plugins of a cycle and the cluster they are called about: what they answer together.
+///
+/// Each method is an extension point of [`Plugin`]; its documentation says how the answers of
+/// several plugins are combined.
+#[derive(Clone, Copy)]
+pub struct Plugins<'a> {
+    policy: &'a Policy,
+    cluster: &'a Cluster,
+}
+
+impl Plugins<'_> {
+    /// The order of two queues. Ties: creation time, then name.
+    pub fn queue_order(self, l: QueueIdx, r: QueueIdx) -> Ordering {
+        self.policy
+            .first_decision(ExtensionPoint::QueueOrder, |p| p.queue_order(self.cluster, l, r))
+            .then(l.cmp(&r))
+    }
+
+    /// The order of two jobs. Ties: creation time, then namespace and name.
+    pub fn job_order(self, l: JobIdx, r: JobIdx) -> Ordering {
+        self.policy
+            .first_decision(ExtensionPoint::JobOrder, |p| p.job_order(self.cluster, l, r))
+            .then(l.cmp(&r))
+    }
+
+    /// The order of two tasks. Ties: creation time, then namespace and name.
+    pub fn task_order(self, l: TaskIdx, r: TaskIdx) -> Ordering {
+        self.policy
+            .first_decision(ExtensionPoint::TaskOrder, |p| p.task_order(self.cluster, l, r))
+            .then(l.cmp(&r))
+    }
+
+    /// Every plugin must agree. Returns the first error. Cannot be disabled.
+    pub fn job_valid(self, job: JobIdx) -> Result<(), JobProblem> {
+        self.policy.all().try_for_each(|plugin| plugin.job_valid(self.cluster, job))
+    }
+
+    /// Every plugin must agree.
+    pub fn job_ready(self, job: JobIdx) -> bool {
+        self.policy
+            .enabled(ExtensionPoint::JobReady)
+            .all(|plugin| plugin.job_ready(self.cluster, job))
+    }
+
+    /// Every plugin must agree.
+    pub fn job_pipelined(self, job: JobIdx) -> bool {
+        self.policy
+            .enabled(ExtensionPoint::JobPipelined)
+            .all(|plugin| plugin.job_pipelined(self.cluster, job))
+    }
+
+    /// The largest answer.
+    pub fn tasks_missing(self, job: JobIdx) -> u32 {
+        let plugins = self.policy.enabled(ExtensionPoint::JobReady);
+        plugins.map(|plugin| plugin.tasks_missing(self.cluster, job)).max().unwrap_or(0)
+    }
+
+    /// Every plugin must agree. Returns the first error.
+    pub fn class_admitted(self, class: ClassIdx) -> Result<(), Name> {
+        self.policy
+            .enabled(ExtensionPoint::Predicate)
+            .try_for_each(|p| p.class_admitted(self.cluster, class))
+    }
+
+    /// The plugins that have rules for the class, and what those depend on.
+    pub(crate) fn dependencies(self, class: ClassIdx) -> Vec<(Position, Dependencies)> {
+        self.policy
+            .positions(ExtensionPoint::Predicate)
+            .map(|at| (at, self.policy.plugin(at).dependencies(self.cluster, class)))
+            .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
+            .collect()
+    }
+
+    /// The answer of the first plugin that has one.
+    pub fn claim_choices(self, task: TaskIdx) -> Vec<ClaimChoice> {
+        let answers = self
+            .policy
+            .enabled(ExtensionPoint::Predicate)
+            .map(|p| p.claim_choices(self.cluster, task));
+        answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
+    }
+
+    /// The score terms of all plugins.
+    pub(crate) fn score_terms(self, class: ClassIdx) -> Vec<(Position, ScoreTerm)> {
+        self.policy
+            .positions(ExtensionPoint::NodeOrder)
+            .flat_map(|at| {
+                let terms = self.policy.plugin(at).score_terms(self.cluster, class);
+                terms.into_iter().map(move |term| (at, term))
+            })
+            .filter(|(_, term)| term.weight != 0)
+            .collect()
+    }
+
     /// The first tier in which a plugin does not abstain decides. In that tier every plugin that does
     /// not abstain must allow it.
     // Parity: an empty answer is final, see docs/parity.md#p8.
-    pub(crate) fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
-        let votes = self.tiers.iter().map(|tier| {
+    pub fn preemptable(self, proposal: &Proposal<'_>) -> bool {
+        let votes = self.policy.tiers.iter().map(|tier| {
             unanimous(
                 tier.iter()
                     .filter(|configured| configured.is_enabled_at(ExtensionPoint::Preemptable))
-                    .map(|configured| configured.plugin.preemptable(cluster, proposal)),
+                    .map(|configured| configured.plugin.preemptable(self.cluster, proposal)),
             )
         });
         let decided = |vote: &Vote| *vote != Vote::Abstain;
@@ -272,61 +301,51 @@ impl Policy {
 
     /// Every plugin of every tier that does not abstain must allow it.
     // Parity: differs, see docs/parity.md#c1.
-    pub(crate) fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> bool {
-        let plugins = self.enabled(ExtensionPoint::Reclaimable);
-        unanimous(plugins.map(|plugin| plugin.reclaimable(cluster, proposal))) == Vote::Permit
+    pub fn reclaimable(self, proposal: &Proposal<'_>) -> bool {
+        let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
+        unanimous(plugins.map(|plugin| plugin.reclaimable(self.cluster, proposal))) == Vote::Permit
     }
 
     /// One plugin suffices. Cannot be disabled.
-    pub(crate) fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
-        self.all().any(|plugin| plugin.overused(cluster, queue))
+    pub fn overused(self, queue: QueueIdx) -> bool {
+        self.policy.all().any(|plugin| plugin.overused(self.cluster, queue))
     }
 
     /// Every plugin must agree. Cannot be disabled.
-    pub(crate) fn within_capability(
-        &self,
-        cluster: &Cluster,
-        task: TaskIdx,
-        evicted: &[TaskIdx],
-    ) -> Result<(), Dim> {
-        self.all().try_for_each(|plugin| plugin.within_capability(cluster, task, evicted))
+    pub fn within_capability(self, task: TaskIdx, evicted: &[TaskIdx]) -> Result<(), Dim> {
+        self.policy
+            .all()
+            .try_for_each(|plugin| plugin.within_capability(self.cluster, task, evicted))
     }
 
     /// The largest answer in each dimension.
-    pub(crate) fn reserved(
-        &self,
-        cluster: &Cluster,
-        placeable: &Column<QueueIdx, ResourceVector>,
-    ) -> ResourceVector {
-        let mut most = ResourceVector::zero(cluster.dimensions.len());
-        for reserved in self.all().filter_map(|plugin| plugin.reserved(cluster, placeable)) {
-            for dim in cluster.dimensions.ids() {
+    pub fn reserved(self, placeable: &Column<QueueIdx, ResourceVector>) -> ResourceVector {
+        let mut most = ResourceVector::zero(self.cluster.dimensions.len());
+        for reserved in
+            self.policy.all().filter_map(|plugin| plugin.reserved(self.cluster, placeable))
+        {
+            for dim in self.cluster.dimensions.ids() {
                 most[dim] = most[dim].max(reserved[dim]);
             }
         }
         most
     }
 
-    pub(crate) fn queue_share(
-        &self,
-        cluster: &Cluster,
-        queue: QueueIdx,
-        evicted: &[TaskIdx],
-    ) -> Share {
-        let known = self.all().find_map(|plugin| plugin.queue_share(cluster, queue, evicted));
+    /// The answer of the first plugin that has one, or zero.
+    pub fn queue_share(self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
+        let known =
+            self.policy.all().find_map(|plugin| plugin.queue_share(self.cluster, queue, evicted));
         known.unwrap_or(Share::ZERO)
     }
 
-    pub(crate) fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {
-        self.all().find_map(|plugin| plugin.queue_shares(cluster, queue))
+    /// The answer of the first plugin that has one.
+    pub fn queue_shares(self, queue: QueueIdx) -> Option<QueueShares> {
+        self.policy.all().find_map(|plugin| plugin.queue_shares(self.cluster, queue))
     }
 
-    pub(crate) fn job_share(&self, cluster: &Cluster, job: JobIdx) -> Option<Share> {
-        self.all().find_map(|plugin| plugin.job_share(cluster, job))
-    }
-
-    pub(crate) fn reports_unready_jobs(&self) -> bool {
-        self.all().any(Plugin::reports_unready_jobs)
+    /// The answer of the first plugin that has one.
+    pub fn job_share(self, job: JobIdx) -> Option<Share> {
+        self.policy.all().find_map(|plugin| plugin.job_share(self.cluster, job))
     }
 }
 

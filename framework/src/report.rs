@@ -148,8 +148,8 @@ impl Opening {
         let queues = cluster.queues.facts.ids();
         let jobs = cluster.jobs.key.ids();
         Self {
-            queues: queues.map(|queue| session.policy.queue_shares(cluster, queue)).collect(),
-            jobs: jobs.map(|job| session.policy.job_share(cluster, job)).collect(),
+            queues: queues.map(|queue| session.plugins().queue_shares(queue)).collect(),
+            jobs: jobs.map(|job| session.plugins().job_share(job)).collect(),
         }
     }
 }
@@ -190,7 +190,7 @@ fn queue_report(
     groups: BTreeMap<Phase, u32>,
 ) -> QueueReport {
     let cluster = session.cluster();
-    let closing = session.policy.queue_shares(cluster, queue);
+    let closing = session.plugins().queue_shares(queue);
     let display = |vector: Option<&ResourceVector>| {
         vector.map(|v| cluster.dimensions.display(v)).unwrap_or_default()
     };
@@ -335,7 +335,7 @@ fn failure_text(session: &Session, job: JobIdx) -> String {
             format!("{n_leaving} pod(s) are being terminated")
         }
         None if !session.was_tried(job)
-            && session.overused(
+            && session.plugins().overused(
                 cluster.jobs.queue[job].expect("a job that is scheduled has a queue"),
             ) =>
         {

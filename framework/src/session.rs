@@ -3,23 +3,23 @@
 //! A session has no access to the API server. Actions read it freely and change it only through
 //! [`Statement`]s; its results are data.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, Decision, PodRef},
     name::Name,
     reason::FitReport,
-    resource::{ResourceVector, Share},
+    resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
 
 use crate::{
     candidates::{Candidates, Choice, Inputs, Search},
     milestone::Milestone,
-    plugin::{Capacity, Change, OrderScope, Proposal},
-    policy::Policy,
+    plugin::{Capacity, Change, OrderScope},
+    policy::{Plugins, Policy},
     report::Failure,
     statement::{Move, Statement},
 };
@@ -86,7 +86,7 @@ impl Session {
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
             if cluster.jobs.problem[job].is_none() {
-                cluster.jobs.problem[job] = policy.job_valid(&cluster, job).err();
+                cluster.jobs.problem[job] = policy.about(&cluster).job_valid(job).err();
             }
         }
         reached(Milestone::Validated);
@@ -116,14 +116,9 @@ impl Session {
         Statement::new(self, job, moves)
     }
 
-    /// Compares two queues; ties go by creation time, then name.
-    pub fn queue_order(&self, l: QueueIdx, r: QueueIdx) -> Ordering {
-        self.policy.queue_order(&self.cluster, l, r)
-    }
-
-    /// Compares two jobs; ties go by creation time, then namespace and name.
-    pub fn job_order(&self, l: JobIdx, r: JobIdx) -> Ordering {
-        self.policy.job_order(&self.cluster, l, r)
+    /// The plugins, to be called about the cluster as it is now.
+    pub const fn plugins(&self) -> Plugins<'_> {
+        self.policy.about(&self.cluster)
     }
 
     pub(crate) fn order_scope(&self) -> OrderScope {
@@ -134,7 +129,7 @@ impl Session {
     pub fn waiting_tasks(&self, job: JobIdx) -> Vec<TaskIdx> {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
-        waiting.sort_by(|l, r| self.policy.task_order(&self.cluster, *l, *r));
+        waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
         waiting
     }
 
@@ -142,51 +137,6 @@ impl Session {
     pub fn has_waiting_tasks(&self, job: JobIdx) -> bool {
         self.cluster.is_schedulable(job)
             && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
-    }
-
-    /// Whether the job's allocated tasks may start.
-    pub fn job_ready(&self, job: JobIdx) -> bool {
-        self.policy.job_ready(&self.cluster, job)
-    }
-
-    /// Whether the job will be ready once the resources of its pipelined tasks are released.
-    pub fn job_pipelined(&self, job: JobIdx) -> bool {
-        self.policy.job_pipelined(&self.cluster, job)
-    }
-
-    /// The number of waiting tasks that must still be placed before the job is pipelined.
-    pub fn tasks_missing(&self, job: JobIdx) -> u32 {
-        self.policy.tasks_missing(&self.cluster, job)
-    }
-
-    /// Whether the queue is at or above its fair share.
-    pub fn overused(&self, queue: QueueIdx) -> bool {
-        self.policy.overused(&self.cluster, queue)
-    }
-
-    /// The share of a queue, without the tasks in `evicted`.
-    pub fn queue_share(&self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
-        self.policy.queue_share(&self.cluster, queue, evicted)
-    }
-
-    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
-    /// `evicted` are evicted.
-    ///
-    /// # Errors
-    ///
-    /// The dimension whose hard limit would be exceeded.
-    pub fn within_capability(&self, task: TaskIdx, evicted: &[TaskIdx]) -> Result<(), Dim> {
-        self.policy.within_capability(&self.cluster, task, evicted)
-    }
-
-    /// Whether the victim may be evicted for a task of the same queue.
-    pub fn preemptable(&self, proposal: &Proposal<'_>) -> bool {
-        self.policy.preemptable(&self.cluster, proposal)
-    }
-
-    /// Whether the victim may be evicted for a task of another queue.
-    pub fn reclaimable(&self, proposal: &Proposal<'_>) -> bool {
-        self.policy.reclaimable(&self.cluster, proposal)
     }
 
     /// Whether free resources alone decide where the class may go, once the rules of
@@ -219,7 +169,7 @@ impl Session {
                 }
             }
         }
-        self.policy.reserved(&self.cluster, &placeable)
+        self.plugins().reserved(&placeable)
     }
 
     /// The best node for a task of the class, a node where it fits now before one where it must wait.
@@ -351,7 +301,7 @@ impl Session {
         if self.cluster.classes.template[class].claims.is_empty() {
             return Vec::new();
         }
-        self.policy.claim_choices(&self.cluster, task)
+        self.plugins().claim_choices(task)
     }
 
     /// Number of moves of jobs so far.

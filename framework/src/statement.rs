@@ -91,13 +91,13 @@ impl<'s> Statement<'s> {
     }
 
     /// Whether the job's allocated tasks may start.
-    pub fn is_ready(&self) -> bool {
-        self.session.job_ready(self.job)
+    pub fn job_ready(&self) -> bool {
+        self.session.plugins().job_ready(self.job)
     }
 
     /// Whether the job will be ready once the resources of its pipelined tasks are released.
-    pub fn is_pipelined(&self) -> bool {
-        self.session.job_pipelined(self.job)
+    pub fn job_pipelined(&self) -> bool {
+        self.session.plugins().job_pipelined(self.job)
     }
 
     /// The best node for a task of the class, one where it fits now before one where it must wait.
@@ -209,7 +209,7 @@ impl<'s> Statement<'s> {
     /// Turns the moves into decisions, in order. The moves of tasks that wait for resources, or for
     /// the rest of the job, are kept as by [`Statement::keep`].
     pub fn commit(mut self) {
-        let is_ready = self.is_ready();
+        let is_ready = self.job_ready();
         let mut kept = Vec::new();
         for made in std::mem::take(&mut self.moves) {
             let (pod, node) = self.session.place_of(made.task);

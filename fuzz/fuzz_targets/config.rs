@@ -3,17 +3,14 @@
 
 #![no_main]
 
-use kube_batch_actions::action;
-use kube_batch_framework::conf;
-use kube_batch_plugins::{CATALOG, policy};
+use kube_batch_scheduler::{conf, registry::Registry};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let n_lines = text.chars().filter(|letter| matches!(letter, '\n' | '\r')).count() + 2;
-    let problems = match conf::parse(text, &CATALOG) {
+    let problems = match conf::parse(text, &Registry::builtin()) {
         Ok(read) => {
-            assert!(read.conf.actions.iter().all(|name| action(name).is_some()));
-            let _ = policy(&read.conf);
+            let _ = read.conf.policy();
             read.warnings
         }
         Err(problems) => {

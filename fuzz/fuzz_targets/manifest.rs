@@ -4,17 +4,18 @@
 
 #![no_main]
 
-use kube_batch_api::{
-    facts::FactError,
-    yaml::{Limits, Stream, parse},
-};
-use kube_batch_cache::{
+use kube_batch_api::facts::FactError;
+use kube_batch_cache::fold::{SnapshotOptions, snapshot};
+use kube_batch_manifest::{
     defaults,
+    diagnostic::Diagnostic,
     dump::Dump,
-    fold::{SnapshotOptions, snapshot},
-    manifest::{Diagnostic, Paint, Place, Reader, Sink, render},
     object::Object,
+    place::Place,
+    reader::{Reader, Sink},
+    render::{Paint, render},
 };
+use kube_batch_yaml::{Limits, Stream, parse};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value as Json;
 

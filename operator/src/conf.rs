@@ -3,9 +3,11 @@
 use std::{fs, path::Path};
 
 use anyhow::Context;
-use kube_batch_cache::manifest::{Diagnostic, Severity};
-use kube_batch_framework::conf::{self, Conf};
-use kube_batch_plugins::CATALOG;
+use kube_batch_manifest::diagnostic::{Diagnostic, Severity};
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
+};
 
 use crate::terminal;
 
@@ -19,7 +21,10 @@ pub(crate) struct ReadConf {
 }
 
 /// Reads the configuration; `None` if it was refused and every problem has been shown.
-pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<ReadConf>> {
+pub(crate) fn read_conf(
+    path: Option<&Path>,
+    registry: &Registry,
+) -> anyhow::Result<Option<ReadConf>> {
     let Some(path) = path else { return Ok(Some(ReadConf::default())) };
     let name = path.display().to_string();
     let text =
@@ -28,7 +33,7 @@ pub(crate) fn read_conf(path: Option<&Path>) -> anyhow::Result<Option<ReadConf>>
         let diagnostic = Diagnostic::from_problem(&name, &text, problem);
         terminal::diagnostic(&Diagnostic { severity, ..diagnostic });
     };
-    match conf::parse(&text, &CATALOG) {
+    match conf::parse(&text, registry) {
         Ok(read) => {
             let n_warnings = read.warnings.len();
             read.warnings.into_iter().for_each(|problem| show(Severity::Warning, problem));

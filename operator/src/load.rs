@@ -9,10 +9,13 @@ use kube_batch_api::{
     facts::FactError,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::{
+use kube_batch_manifest::{
+    diagnostic::{Diagnostic, Severity},
     dump::Dump,
-    manifest::{Diagnostic, Place, Reader, Severity, Sink, collect_sources},
     object::{Kind, Object},
+    place::Place,
+    reader::{Reader, Sink},
+    source::collect_sources,
 };
 use kube_batch_sim::world::World;
 
@@ -175,7 +178,10 @@ impl WorldSink<'_> {
 fn with_default_namespace(object: &Object) -> ObjectKey {
     let key = object.key();
     if key.namespace.is_empty() && object.kind() != Kind::Queue {
-        return ObjectKey { namespace: Name::from(kube_batch_cache::defaults::NAMESPACE), ..key };
+        return ObjectKey {
+            namespace: Name::from(kube_batch_manifest::defaults::NAMESPACE),
+            ..key
+        };
     }
     key
 }

@@ -1,30 +1,39 @@
-//! `kube-batch run`: the scheduler of a cluster.
+//! `kube-batch run`: schedules the pods of a cluster.
 //!
-//! Watches fill the mirror, cycles read it and decide, effects send what was decided and answer to
-//! the mirror. Each of these is a task of its own; the only thing they share is the mirror.
+//! Watches fill the scheduler cache, cycles read it and decide, effects send what was decided and
+//! store the answers in the cache. Each of these is a task of its own; the cache is all they share.
 
 mod conf_file;
 mod connect;
 mod cycle;
+mod decision_writer;
 mod default_queue;
 mod effects;
+mod error;
+#[cfg(test)]
+mod fake_api;
 mod guard;
 mod health;
 mod http;
 mod lease;
 mod logging;
 mod metrics;
-mod mirror;
-mod outcome;
+mod report_metrics;
+mod scheduler_cache;
+mod status_writer;
+mod supervisor;
 mod throttle;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use kube::{Client, runtime::events::Reporter};
 use kube_batch_api::name::Name;
 use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch as channel,
     task::JoinSet,
@@ -33,106 +42,188 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    conf_file::ConfFile, connect::Clients, cycle::Scheduler, effects::Effects, health::Health,
-    http::Answers, lease::Election, metrics::Metrics, mirror::Mirror, outcome::Outbox,
+    conf_file::ConfFile,
+    connect::Clients,
+    cycle::Scheduler,
+    decision_writer::DecisionWriter,
+    effects::Effects,
+    health::Health,
+    http::Answers,
+    lease::{Election, Elector},
+    metrics::Metrics,
+    report_metrics::ReportMetrics,
+    scheduler_cache::SchedulerCache,
+    status_writer::StatusWriter,
+    supervisor::Supervisor,
 };
 use crate::{
-    Ending,
     args::RunArgs,
     conf::{ReadConf, read_conf},
+    exit::Exit,
 };
 
-/// Threads that speak with the API server; cycles run on one of their own. One is enough for
-/// thousands of calls a second, and needs no waking of one by another for each of them.
-const N_TALKERS: usize = 1;
+/// Threads for calls to the API server; cycles run on a thread of their own. One is enough for
+/// thousands of calls a second, and spares the wake-ups between threads.
+const N_ASYNC_THREADS: usize = 1;
 
-/// How long decisions that were taken before the end may still be sent. Below the 30 s that
-/// Kubernetes gives a pod to end.
+/// How long pending writes may take after a signal to stop. Shorter than the 30 s that Kubernetes
+/// gives a pod to terminate.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs the command.
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Ending> {
+pub(crate) fn run(args: &RunArgs, registry: &Registry) -> anyhow::Result<Exit> {
     logging::start(args);
     let problems = args.problems();
     if !problems.is_empty() {
         problems.iter().for_each(|problem| crate::terminal::error(problem));
-        return Ok(Ending::Wrong);
+        return Ok(Exit::Usage);
     }
-    let Some(conf) = read_conf(args.config.as_deref())? else { return Ok(Ending::Wrong) };
+    let Some(conf) = read_conf(args.config.as_deref(), registry)? else { return Ok(Exit::Usage) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(N_TALKERS)
+        .worker_threads(N_ASYNC_THREADS)
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(serve(args, conf))
+    runtime.block_on(serve(args, conf, registry))
 }
 
-async fn serve(args: &RunArgs, read: ReadConf) -> anyhow::Result<Ending> {
+/// What the parts of the process share.
+struct Shared {
+    metrics: Arc<Metrics>,
+    cache: Arc<SchedulerCache>,
+    health: Arc<Health>,
+    effects: Arc<Effects>,
+    /// Who this process is, in the lease, in events and in transition ids.
+    identity: String,
+}
+
+async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
     let metrics = Arc::new(Metrics::new());
     let listener = match args.listen_address.as_str() {
         "" => None,
         address => Some(http::listen(address).await?),
     };
     let Clients { steady, writes } = Clients::new(args).await?;
-    let identity = identity();
-    let mirror = Arc::new(Mirror::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
-    let health = Arc::new(Health::default());
-    let effects =
-        Effects::new(writes.clone(), args, &identity, Arc::clone(&mirror), Arc::clone(&metrics));
-    let election = Election::start(args, &steady, &identity, &metrics);
-
-    let mut tasks = watch::start(&steady, &mirror, &metrics, args.priority_class);
+    let mut tasks = Supervisor::new(Arc::clone(&metrics));
+    let shared = Shared::new(args, writes.clone(), metrics);
+    watch::start(&steady, &shared.cache, &shared.metrics, args.priority_class, &mut tasks);
     if let Some(listener) = listener {
-        let answers = Answers {
-            metrics: Arc::clone(&metrics),
-            mirror: Arc::clone(&mirror),
-            health: Arc::clone(&health),
-            debug: args.debug_snapshot,
-        };
-        tasks.spawn(http::serve(listener, answers));
+        start_http(args, &shared, listener, &mut tasks);
     }
-    let confs = channel::Sender::new(Arc::new(read.conf));
-    metrics.config_valid.set(1);
-    if let Some(path) = &args.config {
-        let file = ConfFile::new(path.clone(), read.text);
-        tasks.spawn(file.follow(confs.clone(), Arc::clone(&metrics)));
-    }
-    tasks.spawn(work_while_leading(
-        Arc::clone(&effects),
-        election.leads(),
-        args.max_concurrent_writes,
-        Arc::clone(&metrics),
-    ));
+    let conf = follow_conf(args, read, registry, &shared, &mut tasks);
+    let elector = Elector::from_args(args, &steady, &shared.identity, &shared.metrics);
+    let election = Election::start(elector, &mut tasks);
+    start_writers(args, &shared, &election, &mut tasks);
     if args.create_default_queue {
-        tasks.spawn(default_queue::provide(
-            writes,
-            args.default_queue.clone(),
-            Arc::clone(&mirror),
-            Arc::clone(&metrics),
-            election.leads(),
-        ));
+        start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
-    let scheduler = Scheduler {
-        outbox: Outbox::new(
-            Arc::clone(&mirror),
-            Arc::clone(&effects),
-            Arc::clone(&metrics),
-            identity,
-        ),
-        mirror,
-        metrics,
-        health,
-        options: snapshot_options(args),
-        conf: confs.subscribe(),
-        leads: election.leads(),
-        period: args.schedule_period,
-    };
-    let ended = run_until_told(scheduler, &effects).await;
+    let (options, period) = (snapshot_options(args), args.schedule_period);
+    let scheduler = shared.scheduler(options, period, conf, election.leads());
+    let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
     ended?;
     info!("stopped");
-    Ok(Ending::Good)
+    Ok(Exit::Ok)
+}
+
+impl Shared {
+    fn new(args: &RunArgs, writes: Client, metrics: Arc<Metrics>) -> Self {
+        let identity = identity();
+        let cache =
+            Arc::new(SchedulerCache::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
+        let reporter =
+            Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
+        let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        Self { metrics, cache, health: Arc::default(), effects, identity }
+    }
+
+    fn scheduler(
+        &self,
+        options: SnapshotOptions,
+        period: Duration,
+        conf: channel::Receiver<Arc<Conf>>,
+        leads: channel::Receiver<bool>,
+    ) -> Scheduler {
+        let (cache, effects) = (Arc::clone(&self.cache), Arc::clone(&self.effects));
+        let (metrics, identity) = (Arc::clone(&self.metrics), self.identity.clone());
+        Scheduler {
+            decisions: DecisionWriter::new(
+                Arc::clone(&cache),
+                Arc::clone(&effects),
+                Arc::clone(&metrics),
+            ),
+            statuses: StatusWriter::new(cache, Arc::clone(&effects), metrics, identity),
+            report: ReportMetrics::new(Arc::clone(&self.metrics)),
+            effects,
+            cache: Arc::clone(&self.cache),
+            metrics: Arc::clone(&self.metrics),
+            health: Arc::clone(&self.health),
+            options,
+            conf,
+            leads,
+            period,
+        }
+    }
+}
+
+fn start_http(args: &RunArgs, shared: &Shared, listener: TcpListener, tasks: &mut Supervisor) {
+    let answers = Answers {
+        metrics: Arc::clone(&shared.metrics),
+        cache: Arc::clone(&shared.cache),
+        health: Arc::clone(&shared.health),
+        debug: args.debug_snapshot,
+    };
+    // Required: without it the kubelet's probes fail and it restarts the process, only later.
+    tasks.spawn_required("http", http::serve(listener, answers));
+}
+
+/// The configuration that was read, and whatever its file holds later.
+fn follow_conf(
+    args: &RunArgs,
+    read: ReadConf,
+    registry: &Registry,
+    shared: &Shared,
+    tasks: &mut Supervisor,
+) -> channel::Receiver<Arc<Conf>> {
+    let (confs, conf) = channel::channel(Arc::new(read.conf));
+    shared.metrics.config_valid.set(1);
+    if let Some(path) = args.config.clone() {
+        let (metrics, mut text) = (Arc::clone(&shared.metrics), Some(read.text));
+        let registry = registry.clone();
+        // Restarted: a file that breaks its reader leaves the configuration in force, as any faulty
+        // one does. The text is that of the start only once; later it is not known which is used.
+        tasks.spawn_restarted("config", move || {
+            let file = ConfFile::new(path.clone(), text.take(), registry.clone());
+            file.follow(confs.clone(), Arc::clone(&metrics))
+        });
+    }
+    conf
+}
+
+fn start_writers(args: &RunArgs, shared: &Shared, election: &Election, tasks: &mut Supervisor) {
+    let (effects, metrics) = (Arc::clone(&shared.effects), Arc::clone(&shared.metrics));
+    let (leads, n_workers) = (election.leads(), args.max_concurrent_writes);
+    // Restarted: what is queued is kept, and what was in flight is settled by the watch or expires.
+    tasks.spawn_restarted("writers", move || {
+        write_while_leading(Arc::clone(&effects), leads.clone(), n_workers, Arc::clone(&metrics))
+    });
+}
+
+fn start_default_queue(
+    args: &RunArgs,
+    shared: &Shared,
+    election: &Election,
+    client: Client,
+    tasks: &mut Supervisor,
+) {
+    let (name, leads) = (args.default_queue.clone(), election.leads());
+    let (cache, metrics) = (Arc::clone(&shared.cache), Arc::clone(&shared.metrics));
+    // It returns when the queue exists; restarted if it panics before that.
+    tasks.spawn_until_done("default-queue", move || {
+        let (cache, metrics) = (Arc::clone(&cache), Arc::clone(&metrics));
+        default_queue::provide(client.clone(), name.clone(), cache, metrics, leads.clone())
+    });
 }
 
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
@@ -144,48 +235,70 @@ fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
 }
 
 /// Runs cycles until a signal comes, and then sends what was decided.
-async fn run_until_told(scheduler: Scheduler, effects: &Effects) -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// If the scheduling loop or a required background task ends by itself: the process must end.
+async fn run_until_stopped(
+    scheduler: Scheduler,
+    effects: &Effects,
+    tasks: &mut Supervisor,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
     let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
     tokio::select! {
-        ended = &mut cycles => return ended.context("the scheduling loop has panicked")?,
-        () = told_to_stop() => {}
+        ended = &mut cycles => {
+            ended.context("the scheduling loop panicked")??;
+            bail!("the scheduling loop ended unexpectedly");
+        }
+        error = tasks.failed() => return Err(error),
+        () = stop_signal() => {}
     }
-    info!("told to stop: what was decided is still sent");
+    info!("received a signal to stop, draining pending writes");
     stop.cancel();
-    cycles.await.context("the scheduling loop has panicked")??;
-    if !effects.drain(DRAIN).await {
-        warn!("not everything that was decided could be sent");
+    let drain = async {
+        cycles.await.context("the scheduling loop panicked")??;
+        if !effects.drain(DRAIN).await {
+            warn!("could not send all pending writes in time");
+        }
+        Ok(())
+    };
+    tokio::select! {
+        drained = drain => drained,
+        error = tasks.failed() => Err(error),
     }
-    Ok(())
 }
 
-/// Sends decisions while this replica leads, and not a moment longer.
-async fn work_while_leading(
+/// Runs the workers while this replica leads, and no longer. Returns if a worker does.
+async fn write_while_leading(
     effects: Arc<Effects>,
-    mut leading: channel::Receiver<bool>,
+    mut leads: channel::Receiver<bool>,
     n_workers: usize,
     metrics: Arc<Metrics>,
 ) {
-    loop {
-        if leading.wait_for(|leads| *leads).await.map(drop).is_err() {
-            return;
-        }
+    while leads.wait_for(|leads| *leads).await.map(drop).is_ok() {
         metrics.leader.set(1);
         let term = CancellationToken::new();
         let mut workers: JoinSet<()> = effects.start(n_workers, &term);
-        let _ = leading.wait_for(|leads| !*leads).await.map(drop);
+        let is_worker_lost = tokio::select! {
+            _ = leads.wait_for(|leads| !*leads) => false,
+            _ = workers.join_next() => true,
+        };
         term.cancel();
         workers.shutdown().await;
+        if is_worker_lost {
+            return;
+        }
         effects.clear();
         metrics.leader.set(0);
     }
 }
 
-async fn told_to_stop() {
+async fn stop_signal() {
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        // Without handlers the signals end the process by themselves.
+        // Without handlers the signals end the process.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -194,9 +307,85 @@ async fn told_to_stop() {
     }
 }
 
-/// Who this process is: the pod's name where there is one, and a part that no other process has.
+/// The identity of this process: the host name, which is the pod's name, and a unique part.
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     format!("{}_{}", host.unwrap_or_default().trim(), uuid::Uuid::new_v4())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+
+    use super::*;
+    use crate::run::{effects::events::PendingEvent, fake_api::FakeApi};
+
+    /// A scheduler whose lists are never complete, so that it waits.
+    fn waiting(
+        conf: channel::Receiver<Arc<Conf>>,
+        leads: channel::Receiver<bool>,
+    ) -> (Scheduler, Arc<Effects>, Supervisor) {
+        let metrics = Arc::new(Metrics::new());
+        let cache = Arc::new(SchedulerCache::new(&["nodes"], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let client = FakeApi::default().client();
+        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        let shared = Shared {
+            metrics: Arc::clone(&metrics),
+            cache,
+            health: Arc::default(),
+            effects: Arc::clone(&effects),
+            identity: "me".to_owned(),
+        };
+        let options = SnapshotOptions {
+            scheduler_name: "kube-batch".into(),
+            default_queue: "default".into(),
+            priority_class: true,
+        };
+        let scheduler = shared.scheduler(options, Duration::from_secs(1), conf, leads);
+        (scheduler, effects, Supervisor::new(metrics))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_are_sent_only_while_this_replica_leads() {
+        let metrics = Arc::new(Metrics::new());
+        let api = FakeApi::default();
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let effects = Effects::new(api.client(), reporter, cache, Arc::clone(&metrics));
+        let leads = channel::Sender::new(false);
+        let (writes, receiver) = (Arc::clone(&effects), leads.subscribe());
+        tokio::spawn(write_while_leading(writes, receiver, 2, Arc::clone(&metrics)));
+        let event = || {
+            let pod = ObjectReference { namespace: Some("ns".to_owned()), ..<_>::default() };
+            PendingEvent::normal(pod, "Reason", "Acting", "text".to_owned())
+        };
+        let mut n_sent = Vec::new();
+        for is_leader in [false, true, false, true] {
+            effects.enqueue_event(event());
+            leads.send_replace(is_leader);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(metrics.leader.get(), i64::from(is_leader));
+            n_sent.push(api.sent().len());
+        }
+        // The first event waits for the first term; the third may be sent before the term ends.
+        assert_eq!((n_sent[0], n_sent[1]), (0, 2));
+        effects.enqueue_event(event());
+        leads.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(effects.drain(Duration::ZERO).await, "nothing is left to the next term");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_required_task_that_ends_ends_the_process_with_an_error() {
+        let (confs, leads) = (channel::Sender::default(), channel::Sender::new(true));
+        let (scheduler, effects, mut tasks) = waiting(confs.subscribe(), leads.subscribe());
+        tasks.spawn_required("http", tokio::time::sleep(Duration::from_secs(60)));
+        let started = tokio::time::Instant::now();
+        let ended = run_until_stopped(scheduler, &effects, &mut tasks).await;
+        let error = ended.expect_err("the task has ended").to_string();
+        assert_eq!(error, "the background task http ended unexpectedly");
+        assert_eq!(started.elapsed().as_secs(), 60);
+    }
 }

@@ -11,6 +11,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::fold::SnapshotOptions;
 use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, GroupOutcome, NodeOutcome, Outcome},
     runner::Simulation,
@@ -18,9 +19,9 @@ use kube_batch_sim::{
 };
 
 use crate::{
-    Ending,
     args::{Format, SimulateArgs},
     conf::{ReadConf, read_conf},
+    exit::Exit,
     load::{Loaded, load},
     table::{Align, Cell, Table},
     terminal::{self, BAD, FAINT, GOOD, HEADING, Progress, WAITING, styled},
@@ -34,9 +35,10 @@ const MAX_ROWS: usize = 50;
 const BAR: usize = 20;
 
 /// Runs the command.
-pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
-    let Some(ReadConf { conf, n_warnings, .. }) = read_conf(args.config.as_deref())? else {
-        return Ok(Ending::Wrong);
+pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Exit> {
+    let Some(ReadConf { conf, n_warnings, .. }) = read_conf(args.config.as_deref(), registry)?
+    else {
+        return Ok(Exit::Usage);
     };
     let options = SnapshotOptions {
         scheduler_name: Name::from(args.scheduler_name.as_str()),
@@ -50,7 +52,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
         terminal::error(&format!(
             "{n_problems} problems in the input and --strict: nothing was run"
         ));
-        return Ok(Ending::Bad);
+        return Ok(Exit::Failed);
     }
     world.run_controllers();
     for problem in world.controllers.take_problems() {
@@ -62,7 +64,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
         terminal::error(&format!(
             "no nodes and no pods {read} ({n_objects} objects): nothing was run"
         ));
-        return Ok(Ending::Bad);
+        return Ok(Exit::Failed);
     }
     warnings.extend(world.snapshot().ignored.iter().map(ToString::to_string));
     let mut simulation = Simulation::new(world, conf, Search::Index);
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Ending> {
         Format::Yaml => write!(out, "{}", serde_saphyr::to_string(&outcome)?)?,
     }
     out.flush()?;
-    Ok(Ending::Good)
+    Ok(Exit::Ok)
 }
 
 /// Runs cycles; keeps those that decided something.

@@ -8,7 +8,10 @@ use std::{
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kube_batch_cache::manifest::{Diagnostic, Paint, render};
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
+    render::{Paint, render},
+};
 
 /// Work that takes less than this shows no progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -2,16 +2,20 @@
 
 use std::io::{self, Write};
 
-use kube_batch_cache::manifest::{Diagnostic, Source, collect_sources};
 use kube_batch_framework::candidates::Search;
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
+    source::{Source, collect_sources},
+};
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     check::Mismatch,
     suite::{Outcome, play_all},
 };
 
 use crate::{
-    Ending,
     args::TestArgs,
+    exit::Exit,
     terminal::{self, BAD, FAINT, GOOD, Progress, styled},
 };
 
@@ -23,7 +27,7 @@ struct Tally {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TestArgs) -> anyhow::Result<Ending> {
+pub(crate) fn run(args: &TestArgs, registry: &Registry) -> anyhow::Result<Exit> {
     let (sources, problems) = collect_sources(&args.paths);
     let mut tally = Tally { broken: problems.len(), ..Tally::default() };
     problems.iter().for_each(terminal::diagnostic);
@@ -31,7 +35,7 @@ pub(crate) fn run(args: &TestArgs) -> anyhow::Result<Ending> {
     let mut out = anstream::stdout().lock();
     for source in sources {
         match source.load() {
-            Ok(bytes) => play(&mut out, &source, &bytes, &mut tally)?,
+            Ok(bytes) => play(&mut out, &source, &bytes, registry, &mut tally)?,
             Err(error) => {
                 terminal::error(&format!("cannot read {source}: {error}"));
                 tally.broken += 1;
@@ -45,17 +49,23 @@ pub(crate) fn run(args: &TestArgs) -> anyhow::Result<Ending> {
     out.flush()?;
     if passed + failed + broken == 0 {
         terminal::error("there are no cases in these files");
-        return Ok(Ending::Wrong);
+        return Ok(Exit::Usage);
     }
     Ok(match (failed, broken) {
-        (0, 0) => Ending::Good,
-        (_, 0) => Ending::Bad,
-        (_, _) => Ending::Wrong,
+        (0, 0) => Exit::Ok,
+        (_, 0) => Exit::Failed,
+        (_, _) => Exit::Usage,
     })
 }
 
-fn play(out: &mut dyn Write, source: &Source, bytes: &[u8], tally: &mut Tally) -> io::Result<()> {
-    for verdict in play_all(bytes, Search::Index) {
+fn play(
+    out: &mut dyn Write,
+    source: &Source,
+    bytes: &[u8],
+    registry: &Registry,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    for verdict in play_all(bytes, registry, Search::Index) {
         match verdict.outcome {
             Outcome::Pass => {
                 tally.passed += 1;

@@ -6,7 +6,10 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
+use kube_batch_framework::{
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    spec::PluginSpec,
+};
 
 /// Priority classes whose pods are never evicted.
 const PROTECTED_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
@@ -16,6 +19,15 @@ const PROTECTED_NAMESPACE: &str = "kube-system";
 /// The plugin `conformance`.
 #[derive(Debug, Default)]
 pub struct Conformance;
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "conformance",
+    about: "pods that the cluster itself needs are never victims",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::new(Conformance),
+};
 
 impl Plugin for Conformance {
     fn name(&self) -> &'static str {

@@ -19,6 +19,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote},
     session_cache::SessionCache,
+    spec::PluginSpec,
 };
 
 /// The plugin `drf`.
@@ -54,6 +55,15 @@ impl Drf {
         self.share_of(&allocated)
     }
 }
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "drf",
+    about: "dominant resource fairness between the jobs of a queue",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::<Drf>::default(),
+};
 
 impl Plugin for Drf {
     fn name(&self) -> &'static str {

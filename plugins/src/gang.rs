@@ -15,11 +15,23 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
     reason::JobProblem,
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
+use kube_batch_framework::{
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    spec::PluginSpec,
+};
 
 /// The plugin `gang`.
 #[derive(Debug, Default)]
 pub struct Gang;
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "gang",
+    about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::new(Gang),
+};
 
 impl Plugin for Gang {
     fn name(&self) -> &'static str {

@@ -25,8 +25,10 @@ use kube_batch_api::{
     column::{ClassIdx, NodeIdx},
 };
 use kube_batch_framework::{
+    arguments::{ArgumentSpec, Arguments},
     plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm},
     session_cache::SessionCache,
+    spec::PluginSpec,
 };
 
 use self::score::{Build, Score};
@@ -129,6 +131,65 @@ impl NodeOrder {
 
     fn score_of(&self, term: u8) -> &dyn Score {
         &*self.scores[usize::from(term)].score
+    }
+}
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "nodeorder",
+    about: "Kubernetes' scores: where a pod should run",
+    arguments: &[
+        NODE_AFFINITY,
+        POD_AFFINITY,
+        LEAST_REQUESTED,
+        BALANCED_RESOURCE,
+        MOST_REQUESTED,
+        TAINT_TOLERATION,
+        POD_TOPOLOGY_SPREAD,
+        IMAGE_LOCALITY,
+    ],
+    metadata_prefixes: &[],
+    new: |arguments| Box::new(NodeOrder::new(NodeOrderArguments::of(arguments))),
+};
+
+const NODE_AFFINITY: ArgumentSpec =
+    ArgumentSpec::weight("nodeaffinity.weight", 1, "preferred node affinity");
+const POD_AFFINITY: ArgumentSpec = ArgumentSpec::weight(
+    "podaffinity.weight",
+    1,
+    "preferred affinity and anti-affinity to other pods",
+);
+const LEAST_REQUESTED: ArgumentSpec =
+    ArgumentSpec::weight("leastrequested.weight", 1, "nodes with more free resources");
+const BALANCED_RESOURCE: ArgumentSpec = ArgumentSpec::weight(
+    "balancedresource.weight",
+    1,
+    "nodes whose CPU and memory are used evenly",
+);
+const MOST_REQUESTED: ArgumentSpec =
+    ArgumentSpec::weight("mostrequested.weight", 0, "nodes with fewer free resources (packing)");
+const TAINT_TOLERATION: ArgumentSpec =
+    ArgumentSpec::weight("tainttoleration.weight", 1, "nodes with fewer PreferNoSchedule taints");
+const POD_TOPOLOGY_SPREAD: ArgumentSpec = ArgumentSpec::weight(
+    "podtopologyspread.weight",
+    1,
+    "topology spread constraints with whenUnsatisfiable: ScheduleAnyway",
+);
+const IMAGE_LOCALITY: ArgumentSpec =
+    ArgumentSpec::weight("imagelocality.weight", 0, "nodes that already have the images");
+
+impl NodeOrderArguments {
+    fn of(arguments: &Arguments) -> Self {
+        Self {
+            nodeaffinity: arguments.integer(&NODE_AFFINITY),
+            podaffinity: arguments.integer(&POD_AFFINITY),
+            leastrequested: arguments.integer(&LEAST_REQUESTED),
+            balancedresource: arguments.integer(&BALANCED_RESOURCE),
+            mostrequested: arguments.integer(&MOST_REQUESTED),
+            tainttoleration: arguments.integer(&TAINT_TOLERATION),
+            podtopologyspread: arguments.integer(&POD_TOPOLOGY_SPREAD),
+            imagelocality: arguments.integer(&IMAGE_LOCALITY),
+        }
     }
 }
 

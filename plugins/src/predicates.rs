@@ -46,8 +46,10 @@ use kube_batch_api::{
     reason::Unfit,
 };
 use kube_batch_framework::{
+    arguments::{ArgumentSpec, Arguments},
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
     session_cache::SessionCache,
+    spec::PluginSpec,
 };
 
 use self::filter::{Build, Filter, FilterSet, Query};
@@ -139,6 +141,36 @@ impl Predicates {
     fn follow(&mut self, placed: &Placed) {
         for at in self.following {
             self.filters[at].on_placement(placed);
+        }
+    }
+}
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "predicates",
+    about: "Kubernetes' filters: where a pod may run",
+    arguments: &[MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE],
+    metadata_prefixes: &[],
+    new: |arguments| Box::new(Predicates::new(PredicatesArguments::of(arguments))),
+};
+
+const MEMORY_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
+    "predicate.MemoryPressureEnable",
+    "keep pods of QoS class BestEffort off nodes under memory pressure",
+);
+const DISK_PRESSURE: ArgumentSpec =
+    ArgumentSpec::switch("predicate.DiskPressureEnable", "keep pods off nodes under disk pressure");
+const PID_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
+    "predicate.PIDPressureEnable",
+    "keep pods off nodes that are short of process ids",
+);
+
+impl PredicatesArguments {
+    fn of(arguments: &Arguments) -> Self {
+        Self {
+            memory_pressure: arguments.bool(&MEMORY_PRESSURE),
+            disk_pressure: arguments.bool(&DISK_PRESSURE),
+            pid_pressure: arguments.bool(&PID_PRESSURE),
         }
     }
 }

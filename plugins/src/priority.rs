@@ -14,11 +14,23 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, JobIdx, TaskIdx},
 };
-use kube_batch_framework::plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote};
+use kube_batch_framework::{
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    spec::PluginSpec,
+};
 
 /// The plugin `priority`.
 #[derive(Debug, Default)]
 pub struct Priority;
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "priority",
+    about: "the job with the higher priority goes first, and only jobs of lower priority may be preempted",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::new(Priority),
+};
 
 impl Plugin for Priority {
     fn name(&self) -> &'static str {

@@ -26,6 +26,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote},
     session_cache::SessionCache,
+    spec::PluginSpec,
 };
 
 /// The plugin `proportion`.
@@ -150,6 +151,15 @@ fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
     }
     shares
 }
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "proportion",
+    about: "queues share the cluster by weight",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::<Proportion>::default(),
+};
 
 impl Plugin for Proportion {
     fn name(&self) -> &'static str {

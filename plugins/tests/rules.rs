@@ -12,18 +12,18 @@ use kube_batch_api::{
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{
+    arguments::Arguments,
     candidates::Search,
-    conf::Arguments,
     plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
-    CATALOG,
-    nodeorder::{NodeOrder, NodeOrderArguments},
-    plugin,
-    predicates::{Predicates, PredicatesArguments},
+    conformance, drf, gang,
+    nodeorder::{self, NodeOrder, NodeOrderArguments},
+    predicates::{self, Predicates, PredicatesArguments},
+    priority, proportion,
 };
 use serde_json::{Value, json};
 use world::{World, node};
@@ -273,8 +273,9 @@ fn only_predicates_declares_dependencies() {
     let world = read(json!({"nodes": [{"metadata": {"name": "n"}}]}));
     let cluster = world.snapshot(&[pod("plain", json!({}))]);
     let class = class(&cluster, "plain");
-    for spec in CATALOG.plugins {
-        let mut plugin = plugin(spec.name, &Arguments::default()).expect(spec.name);
+    let others = [priority::SPEC, gang::SPEC, conformance::SPEC, drf::SPEC, proportion::SPEC];
+    for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC]) {
+        let mut plugin = (spec.new)(&Arguments::default());
         plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let expected = match spec.name {
             "predicates" => Dependencies::only(Dependency::Class),

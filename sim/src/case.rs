@@ -7,16 +7,14 @@ mod expect;
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
-    name::{Name, ObjectKey},
-    yaml::{Cursor, Located, MapReader, Problem, Problems},
+use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
 };
-use kube_batch_cache::{
-    fold::SnapshotOptions,
-    object::{Kind, Object, Recognised, TypeMeta},
-};
-use kube_batch_framework::conf::{self, Conf};
-use kube_batch_plugins::CATALOG;
+use kube_batch_yaml::{Cursor, Located, MapReader, Problem, Problems, Value};
 
 pub use self::expect::{
     ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, JobMatch, NodeChoice,
@@ -104,14 +102,15 @@ pub struct Eventually {
 }
 
 impl Case {
-    /// Reads a case.
+    /// Reads a case; its configuration names plugins and actions of `registry`.
     ///
     /// # Errors
     ///
     /// Every problem of the document: the case cannot be played.
-    pub fn read(document: &Located<'_>) -> Result<Self, Vec<Problem>> {
+    pub fn read(document: &Located<'_>, registry: &Registry) -> Result<Self, Vec<Problem>> {
         let problems = Problems::default();
-        let case = Cursor::new(document, &problems).mapping().and_then(|map| case(map, &problems));
+        let map = Cursor::new(document, &problems).mapping();
+        let case = map.and_then(|map| case(map, registry, &problems));
         match case {
             Some(case) if problems.is_empty() => Ok(case),
             Some(_) | None => Err(problems.into_sorted()),
@@ -119,7 +118,7 @@ impl Case {
     }
 }
 
-fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
+fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Option<Case> {
     let name = map.require("name").and_then(|name| {
         let text = name.string()?;
         let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -140,7 +139,7 @@ fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
         map.get("environment").and_then(Cursor::mapping).map(environment).unwrap_or_default();
     let conf = match map.get("config") {
         None => Some(Conf::default()),
-        Some(config) => read_conf(&config, problems),
+        Some(config) => read_conf(&config, registry, problems),
     };
     let objects = map.get("objects").map(|list| objects(list, problems)).unwrap_or_default();
     let steps = steps(&mut map, problems);
@@ -148,8 +147,8 @@ fn case(mut map: MapReader<'_>, problems: &Problems) -> Option<Case> {
     Some(Case { name: name?, description, options, environment, conf: conf?, objects, steps })
 }
 
-fn read_conf(config: &Cursor<'_>, problems: &Problems) -> Option<Conf> {
-    match conf::read(config.node(), config.path(), &CATALOG) {
+fn read_conf(config: &Cursor<'_>, registry: &Registry, problems: &Problems) -> Option<Conf> {
+    match conf::read(config.node(), config.path(), registry) {
         // What has no effect is a warning in a configuration, and a case may be about it.
         Ok(read) => Some(read.conf),
         Err(found) => {
@@ -261,7 +260,52 @@ fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
 }
 
 fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
-    list.items().filter_map(|item| object(&item, problems)).collect()
+    list.items().flat_map(|item| copies(&item, problems)).collect()
+}
+
+/// The largest `count` of an object. Guessed: a case that needs more is a benchmark.
+const MAX_COUNT: u32 = 10_000;
+
+/// The objects that an item stands for: with `count: N` they are N, and the number at the end of the
+/// name counts up.
+fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+    let Some(count) = item.node().get("count") else {
+        return object(item, problems).into_iter().collect();
+    };
+    let number = match &count.value {
+        Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+        Value::Null
+        | Value::Bool(_)
+        | Value::String(_)
+        | Value::Sequence(_)
+        | Value::Mapping(_) => None,
+    };
+    let Some(count) = number.filter(|number| (1..=MAX_COUNT).contains(number)) else {
+        let found = count.describe();
+        let message = format!("expected an integer from 1 to {MAX_COUNT}, found {found}");
+        problems.add(count.problem(format!("{}.count", item.path()), message));
+        return Vec::new();
+    };
+    let Some(first) = object(item, problems) else { return Vec::new() };
+    let name = first.value.meta().name.clone().unwrap_or_default();
+    let named = (0..count).map(|step| {
+        let mut copy = first.clone();
+        copy.value.meta_mut().name = Some(counted(&name, step)?);
+        Some(copy)
+    });
+    let copies: Option<Vec<_>> = named.collect();
+    copies.unwrap_or_else(|| {
+        item.problem("an object with a count needs a name that ends in a number, such as p0");
+        Vec::new()
+    })
+}
+
+/// A name whose last number is larger by `step`; leading zeros keep its width.
+fn counted(name: &str, step: u32) -> Option<String> {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let digits = &name[stem.len()..];
+    let number = digits.parse::<u32>().ok()?.checked_add(step)?;
+    Some(format!("{stem}{number:0width$}", width = digits.len()))
 }
 
 fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
@@ -288,12 +332,33 @@ fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
         },
         ..problem
     };
-    unknown.into_sorted().into_iter().for_each(|problem| problems.add(place(problem)));
+    // The one key that is the case's own and not the object's.
+    let unknown = unknown.into_sorted().into_iter().filter(|problem| problem.path != "count");
+    unknown.for_each(|problem| problems.add(place(problem)));
     match read {
         Ok(object) => Some(Placed::at(item, object)),
         Err(problem) => {
             problems.add(place(problem));
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_at_the_end_of_a_name_counts_up() {
+        for (name, step, expected) in [
+            ("p0", 2, Some("p2")),
+            ("node-9", 1, Some("node-10")),
+            ("a00", 3, Some("a03")),
+            ("a", 1, None),
+            ("a1-b", 1, None),
+            ("a4294967295", 1, None),
+        ] {
+            assert_eq!(counted(name, step).as_deref(), expected, "{name}");
         }
     }
 }

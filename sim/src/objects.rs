@@ -13,7 +13,7 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
-use kube_batch_cache::{
+use kube_batch_manifest::{
     defaults,
     object::{Kind, Object},
 };

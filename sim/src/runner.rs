@@ -1,16 +1,11 @@
 //! A scheduler that looks after a simulated world, and cases played with it.
 
-use kube_batch_actions::action;
 use std::sync::Arc;
 
-use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions, yaml::Problem};
-use kube_batch_framework::{
-    candidates::Search,
-    conf::Conf,
-    cycle::{Action, run_cycle},
-    milestone::Milestone,
-    report::Cycle,
-};
+use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions};
+use kube_batch_framework::{candidates::Search, milestone::Milestone, report::Cycle};
+use kube_batch_scheduler::conf::Conf;
+use kube_batch_yaml::Problem;
 
 use crate::{
     case::{Case, Placed, Step},
@@ -23,7 +18,6 @@ pub struct Simulation {
     /// The world.
     pub world: World,
     conf: Conf,
-    actions: Vec<Box<dyn Action>>,
     search: Search,
     last: Option<LastCycle>,
 }
@@ -41,14 +35,8 @@ pub struct LastCycle {
 
 impl Simulation {
     /// A scheduler of this configuration in a world.
-    ///
-    /// # Panics
-    ///
-    /// If the configuration names unknown actions: a [`Conf`] that was read never does.
-    pub fn new(world: World, conf: Conf, search: Search) -> Self {
-        let named = |name: &String| action(name).expect("a configuration names known actions");
-        let actions = conf.actions.iter().map(named).collect();
-        Self { world, conf, actions, search, last: None }
+    pub const fn new(world: World, conf: Conf, search: Search) -> Self {
+        Self { world, conf, search, last: None }
     }
 
     /// Runs one cycle and lets the world answer. `reached` is told of each milestone.
@@ -57,8 +45,7 @@ impl Simulation {
         let picture = Arc::new(self.world.snapshot().cluster);
         let cluster = Cluster::clone(&picture);
         let dimensions = cluster.dimensions.clone();
-        let policy = kube_batch_plugins::policy(&self.conf);
-        let cycle = run_cycle(cluster, policy, &self.actions, self.search, reached);
+        let cycle = self.conf.run_cycle(cluster, self.search, reached);
         self.world.answer(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, picture })
     }

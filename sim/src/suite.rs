@@ -1,7 +1,8 @@
 //! Case files: read, played, and judged.
 
-use kube_batch_api::yaml::{Document, Limits, Problem, Stream, documents};
 use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
+use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
 
 use crate::{case::Case, check::Mismatch, runner::play};
 
@@ -26,10 +27,10 @@ pub enum Outcome {
 }
 
 /// Plays every scenario of a file; each document is one.
-pub fn play_all(bytes: &[u8], search: Search) -> Vec<Verdict> {
+pub fn play_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (number, document) in documents(bytes).enumerate() {
-        let verdict = match read(document) {
+        let verdict = match read(document, registry) {
             Ok(None) => continue,
             Ok(Some(case)) => Verdict { outcome: judge(&case, search), name: case.name },
             Err(problems) => Verdict {
@@ -43,12 +44,12 @@ pub fn play_all(bytes: &[u8], search: Search) -> Vec<Verdict> {
 }
 
 /// Reads one document; an empty one is no case.
-fn read(document: Document<'_>) -> Result<Option<Case>, Vec<Problem>> {
+fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec<Problem>> {
     let text = document.text().map_err(|problem| vec![problem])?;
     let mut stream = Stream::yaml(text, document.line, &Limits::default());
     let value = stream.value().map_err(|problem| vec![problem])?;
     stream.finish().map_err(|problem| vec![problem])?;
-    if value.is_null() { Ok(None) } else { Case::read(&value).map(Some) }
+    if value.is_null() { Ok(None) } else { Case::read(&value, registry).map(Some) }
 }
 
 fn judge(case: &Case, search: Search) -> Outcome {

@@ -19,11 +19,11 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
-    dump::Dump,
     fold::{self, Snapshot, SnapshotOptions},
     store::Store,
 };
 use kube_batch_framework::report::{Cycle, next_group_status, next_queue_status};
+use kube_batch_manifest::dump::Dump;
 
 use crate::controllers::Controllers;
 

@@ -47,10 +47,11 @@ const NAMESPACE: &str = "bench";
 /// Counts the pods bound per second against a real API server.
 #[derive(Parser)]
 struct Args {
-    /// Shapes to run: GANGSxPODS, and GANGSxPODS+PRESENT with so many pods that run already, after
-    /// which the scheduler is also watched idling.
-    #[arg(default_values_t = ["100x100", "10000x1", "1x10000", "10x1+20000"].map(str::to_owned))]
-    shapes: Vec<String>,
+    /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and to
+    /// measure the idle scheduler too.
+    #[arg(value_parser = Shape::parse,
+        default_values = ["100x100", "10000x1", "1x10000", "10x1+20000"])]
+    shapes: Vec<Shape>,
     /// Nodes of the cluster.
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
@@ -114,28 +115,34 @@ impl Runner {
         all
     }
 
-    fn run(&self, shape: &Shape) -> Result {
+    fn run(&self, shape: &Shape, n_nodes: usize) -> Result {
         match self {
-            Self::Loop(http2) => bare_loop(shape, *http2),
-            Self::KubeBatch(binary) => kube_batch(shape, binary),
-            Self::KubeScheduler => kube_scheduler(shape),
+            Self::Loop(http2) => bare_loop(shape, n_nodes, *http2),
+            Self::KubeBatch(binary) => kube_batch(shape, n_nodes, binary),
+            Self::KubeScheduler => kube_scheduler(shape, n_nodes),
         }
     }
 }
 
+#[derive(Clone, Debug)]
 struct Shape {
+    name: String,
     n_gangs: usize,
+    /// Of each gang.
     n_pods: usize,
     n_present: usize,
-    n_nodes: usize,
 }
 
 impl Shape {
-    fn parse(text: &str, n_nodes: usize) -> Option<Self> {
-        let (gangs, pods) = text.split_once('x')?;
-        let (pods, present) = pods.split_once('+').unwrap_or((pods, "0"));
-        let n_present = present.parse().ok()?;
-        Some(Self { n_gangs: gangs.parse().ok()?, n_pods: pods.parse().ok()?, n_present, n_nodes })
+    fn parse(name: &str) -> std::result::Result<Self, String> {
+        let numbers = || {
+            let (gangs, pods) = name.split_once('x')?;
+            let (pods, present) = pods.split_once('+').unwrap_or((pods, "0"));
+            Some((gangs.parse().ok()?, pods.parse().ok()?, present.parse().ok()?))
+        };
+        let (n_gangs, n_pods, n_present) =
+            numbers().ok_or("expected GANGSxPODS or GANGSxPODS+RUNNING, such as 100x100")?;
+        Ok(Self { name: name.to_owned(), n_gangs, n_pods, n_present })
     }
 }
 
@@ -170,21 +177,19 @@ fn main() {
         "writes/pod",
         "idle %"
     );
-    for name in &args.shapes {
-        let shape = Shape::parse(name, args.nodes)
-            .unwrap_or_else(|| panic!("{name} is no shape: GANGSxPODS or GANGSxPODS+PRESENT"));
+    for shape in &args.shapes {
         let mut results: Vec<Vec<Result>> = runners.iter().map(|_| Vec::new()).collect();
         for _ in 0..args.rounds {
             for ((runner_name, runner), results) in runners.iter().zip(&mut results) {
-                let result = runner.run(&shape);
-                show(name, runner_name, &result);
+                let result = runner.run(shape, args.nodes);
+                show(&shape.name, runner_name, &result);
                 results.push(result);
             }
         }
         if args.rounds > 1 {
             println!("medians");
             for ((runner_name, _), results) in runners.iter().zip(&results) {
-                show(name, runner_name, &median(results));
+                show(&shape.name, runner_name, &median(results));
             }
         }
     }
@@ -219,15 +224,14 @@ fn show(shape: &str, contender: &str, result: &Result) {
 }
 
 /// A control plane with nodes and pods for a scheduler of this name.
-fn plane(shape: &Shape, scheduler: &str) -> ControlPlane {
+fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
     let options = Options { kwok: false, audit: true, load: true, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
     let deploy = root().join("deploy");
     plane
         .kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")])
         .unwrap_or_else(|error| panic!("{error}"));
-    let nodes =
-        Nodes { n: shape.n_nodes, cpu: "32".into(), memory: "256Gi".into(), ..Nodes::default() };
+    let nodes = Nodes { n: n_nodes, cpu: "32".into(), memory: "256Gi".into(), ..Nodes::default() };
     plane.create_nodes(&nodes).expect("nodes are made");
     plane.kubectl(["create", "namespace", NAMESPACE]).expect("a namespace");
     let groups: Vec<Value> = (0..shape.n_gangs)
@@ -247,7 +251,7 @@ fn plane(shape: &Shape, scheduler: &str) -> ControlPlane {
         let mut pod = pod_of(shape.n_gangs, nth, scheduler);
         // Small, so that there is room for all.
         pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "100m"});
-        pod["spec"]["nodeName"] = json!(nodes.name(nth % shape.n_nodes));
+        pod["spec"]["nodeName"] = json!(nodes.name(nth % n_nodes));
         pod
     });
     create_pods(&plane.kubeconfig(), pods.chain(present));
@@ -295,11 +299,11 @@ fn pod_of(gang: usize, pod: usize, scheduler: &str) -> Value {
     })
 }
 
-fn bare_loop(shape: &Shape, http2: Option<usize>) -> Result {
-    let plane = plane(shape, "nobody");
+fn bare_loop(shape: &Shape, n_nodes: usize, http2: Option<usize>) -> Result {
+    let plane = plane(shape, n_nodes, "nobody");
     let started = jiff::Timestamp::now();
     let before = cost(std::process::id()).0;
-    on_threads(post_bindings(&plane.kubeconfig(), shape.n_nodes, http2));
+    on_threads(post_bindings(&plane.kubeconfig(), n_nodes, http2));
     let cpu = cost(std::process::id()).0 - before;
     result(&plane, "admin", started, cpu, 0)
 }
@@ -379,8 +383,8 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) 
         .await;
 }
 
-fn kube_batch(shape: &Shape, binary: &Path) -> Result {
-    let plane = plane(shape, "kube-batch");
+fn kube_batch(shape: &Shape, n_nodes: usize, binary: &Path) -> Result {
+    let plane = plane(shape, n_nodes, "kube-batch");
     let kubeconfig = plane
         .service_account_kubeconfig("kube-batch-system", "kube-batch")
         .expect("deploy/ has a service account");
@@ -396,7 +400,7 @@ fn kube_batch(shape: &Shape, binary: &Path) -> Result {
     // Status and events follow the bindings.
     thread::sleep(Duration::from_secs(5));
     let (cpu, peak_mb) = cost(process.id());
-    let idle = (shape.n_present > 0).then(|| idle(&plane, shape.n_nodes, process.id()));
+    let idle = (shape.n_present > 0).then(|| idle(&plane, n_nodes, process.id()));
     Result { idle, ..result(&plane, user, started, cpu, peak_mb) }
 }
 
@@ -422,8 +426,8 @@ fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
     (cost(pid).0 - before) / start.elapsed().as_secs_f64() * 100.0
 }
 
-fn kube_scheduler(shape: &Shape) -> Result {
-    let mut plane = plane(shape, "default-scheduler");
+fn kube_scheduler(shape: &Shape, n_nodes: usize) -> Result {
+    let mut plane = plane(shape, n_nodes, "default-scheduler");
     let started = jiff::Timestamp::now();
     plane.restart(Server::Scheduler).expect("it starts");
     let user = "system:kube-scheduler";

@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use kube_batch_actions::action;
 use kube_batch_api::decision::Decision;
 use kube_batch_cache::{
     assumed::Assumed,
     fold::{SnapshotOptions, snapshot},
 };
-use kube_batch_framework::{candidates::Search, cycle::run_cycle};
+use kube_batch_framework::candidates::Search;
 use kube_batch_tests::shapes::shape;
 
 /// Run without a name.
@@ -54,11 +53,8 @@ fn main() {
             let cluster =
                 snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default()).cluster;
             folds.push(start.elapsed().as_secs_f64() * 1e3);
-            let actions: Vec<_> =
-                shape.conf.actions.iter().map(|name| action(name).expect("known")).collect();
-            let policy = kube_batch_plugins::policy(&shape.conf);
             let start = Instant::now();
-            let cycle = run_cycle(cluster, policy, &actions, Search::Index, &mut |_| {});
+            let cycle = shape.conf.run_cycle(cluster, Search::Index, &mut |_| {});
             cycles.push(start.elapsed().as_secs_f64() * 1e3);
             counts = [0; 3];
             for decision in &cycle.decisions {

@@ -17,9 +17,12 @@ use k8s_openapi::{
         apis::meta::v1::{ObjectMeta, Time},
     },
 };
+use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
 use kube_batch_cache::store::Store;
-use kube_batch_framework::conf::{Conf, PluginConf};
+use kube_batch_framework::spec::{ActionSpec, PluginSpec};
+use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_scheduler::conf::{Conf, PluginConf};
 
 /// A cluster, and how it is to be scheduled.
 pub struct Shape {
@@ -75,21 +78,21 @@ pub fn shape(name: &str) -> Option<Shape> {
         ("IDLE", [nodes]) => {
             build.saturated(*nodes, 32);
             build.queues(&[1, 1, 1, 1]);
-            build.conf = full("reclaim, allocate, backfill, preempt");
+            build.conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
         }
         ("PREEMPT", [nodes, gang]) => {
             build.nodes(*nodes);
             let queues = build.queues(&[1]);
             build.running(*nodes, 32, &queues[0]);
             build.pending(*gang, *gang, &queues, "high", |_| PodKind::default());
-            build.conf = full("allocate, preempt");
+            build.conf = full(&[allocate::SPEC, preempt::SPEC]);
         }
         ("RECLAIM", [nodes, gang]) => {
             build.nodes(*nodes);
             let queues = build.queues(&[1, 1]);
             build.running(*nodes, 32, &queues[0]);
             build.pending(100, *gang, &queues[1..], "low", |_| PodKind::default());
-            build.conf = full("reclaim");
+            build.conf = full(&[reclaim::SPEC]);
         }
         ("SCALE", [nodes]) => {
             build.saturated(*nodes, 10);
@@ -105,7 +108,7 @@ pub fn shape(name: &str) -> Option<Shape> {
             let kind = || PodKind { gpus: 8, cpu: "8".to_owned(), ..PodKind::default() };
             let gang = (nodes / 10).max(1);
             build.pending(gang, gang, &["queue-1".to_owned()], "low", |_| kind());
-            build.conf = full("reclaim");
+            build.conf = full(&[reclaim::SPEC]);
         }
         _ => return None,
     }
@@ -113,15 +116,11 @@ pub fn shape(name: &str) -> Option<Shape> {
 }
 
 /// The sample configuration's tiers, with these actions.
-fn full(actions: &str) -> Conf {
-    let tier = |names: &[&str]| names.iter().map(|name| PluginConf::named(name)).collect();
-    Conf {
-        actions: actions.split(", ").map(str::to_owned).collect(),
-        tiers: vec![
-            tier(&["priority", "gang", "conformance"]),
-            tier(&["drf", "predicates", "proportion", "nodeorder"]),
-        ],
-    }
+fn full(actions: &[ActionSpec]) -> Conf {
+    let first = [priority::SPEC, gang::SPEC, conformance::SPEC];
+    let second = [drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC];
+    let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
+    Conf { actions: actions.to_vec(), tiers: vec![tier(&first), tier(&second)] }
 }
 
 struct PodKind {

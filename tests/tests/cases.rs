@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::suite::{Outcome, play_all};
 
 #[test]
@@ -11,12 +12,13 @@ fn every_case_passes() {
     let mut paths: Vec<_> =
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
+    let registry = Registry::builtin();
     let mut failures = Vec::new();
     let mut n_cases = 0;
     for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
         let bytes = fs::read(path).unwrap();
         for search in [Search::Index, Search::Naive] {
-            for verdict in play_all(&bytes, search) {
+            for verdict in play_all(&bytes, &registry, search) {
                 n_cases += 1;
                 if verdict.outcome != Outcome::Pass {
                     failures.push(format!("{} ({search:?}): {:#?}", verdict.name, verdict.outcome));

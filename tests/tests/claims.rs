@@ -1,15 +1,15 @@
 //! Claims whose pod is bound, before the volume controller confirms the volume.
 
-use kube_batch_actions::action;
 use kube_batch_api::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
     status::TaskStatus,
-    yaml::{Limits, parse},
 };
 use kube_batch_cache::{assumed::Assumed, fold};
-use kube_batch_framework::{candidates::Search, cycle::run_cycle};
+use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
+use kube_batch_yaml::{Limits, parse};
 
 /// Two pods, each with a claim, and one volume.
 const CASE: &str = "
@@ -57,7 +57,8 @@ steps:
 ";
 
 fn case() -> Case {
-    Case::read(&parse(CASE, &Limits::default()).expect("YAML")).expect("a case")
+    let document = parse(CASE, &Limits::default()).expect("YAML");
+    Case::read(&document, &Registry::builtin()).expect("a case")
 }
 
 fn world(case: &Case) -> World {
@@ -71,10 +72,7 @@ fn world(case: &Case) -> World {
 /// The decisions of a cycle, given the facts of the cluster and these decisions in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
     let cluster = fold::snapshot(&world.store, assumed, world.options()).cluster;
-    let actions: Vec<_> =
-        case.conf.actions.iter().map(|name| action(name).expect("known")).collect();
-    let policy = kube_batch_plugins::policy(&case.conf);
-    run_cycle(cluster, policy, &actions, Search::Index, &mut |_| {}).decisions
+    case.conf.run_cycle(cluster, Search::Index, &mut |_| {}).decisions
 }
 
 #[test]

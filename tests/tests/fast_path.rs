@@ -20,7 +20,7 @@ fn plain_pods_are_placed_through_the_index() {
             .filter(|task| cluster.is_waiting(*task))
             .map(|task| cluster.tasks.class[task])
             .collect();
-        let policy = kube_batch_plugins::policy(&shape.conf);
+        let policy = shape.conf.policy();
         let mut session = Session::open(cluster, policy, Search::Index);
         assert!(!waiting.is_empty(), "{name}");
         for class in waiting {

@@ -14,7 +14,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_actions::action;
+use kube_batch_actions::{allocate, preempt};
 use kube_batch_api::{
     cluster::Cluster,
     crd::{ApiVersion, QueueSpec},
@@ -25,13 +25,10 @@ use kube_batch_cache::{
     fold::{SnapshotOptions, snapshot},
     store::Store,
 };
-use kube_batch_framework::{
-    candidates::Search,
-    conf::{Conf, PluginConf},
-    cycle::run_cycle,
-    report::Cycle,
-};
-use kube_batch_plugins::policy;
+use kube_batch_framework::spec::PluginSpec;
+use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_scheduler::conf::{Conf, PluginConf};
 use serde::Deserialize;
 
 /// Cases in which this scheduler chooses otherwise: name, node, victims, and why. All other cases
@@ -129,14 +126,12 @@ impl Case {
 
     /// One cycle with every plugin, in the tiers that are usual with preemption.
     fn play(&self, search: Search) -> Cycle {
-        let tier = |names: &[&str]| names.iter().map(|name| PluginConf::named(name)).collect();
-        let tiers = vec![
-            tier(&["priority", "gang", "conformance"]),
-            tier(&["drf", "predicates", "proportion", "nodeorder"]),
-        ];
-        let policy = policy(&Conf { tiers, ..Conf::default() });
-        let actions = ["allocate", "preempt"].map(|name| action(name).expect("a known action"));
-        run_cycle(self.cluster(), policy, &actions, search, &mut |_| {})
+        let first = [priority::SPEC, gang::SPEC, conformance::SPEC];
+        let second = [drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC];
+        let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
+        let tiers = vec![tier(&first), tier(&second)];
+        let conf = Conf { actions: vec![allocate::SPEC, preempt::SPEC], tiers };
+        conf.run_cycle(self.cluster(), search, &mut |_| {})
     }
 
     /// The expected choice.

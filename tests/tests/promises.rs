@@ -1,13 +1,11 @@
 //! Nominations from one cycle to the next.
 
-use kube_batch_api::{
-    decision::Decision,
-    name::ObjectKey,
-    yaml::{Limits, parse},
-};
+use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+use kube_batch_yaml::{Limits, parse};
 
 /// One node, occupied by a pod of lower priority than the one that waits.
 const CASE: &str = "
@@ -35,7 +33,8 @@ steps:
 
 /// The world after the cycle in which the waiting pod was nominated for the node.
 fn simulation() -> Simulation {
-    let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML")).expect("a case");
+    let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML"), &Registry::builtin())
+        .expect("a case");
     let mut world = World::new(case.environment, case.options.clone());
     for object in &case.objects {
         world.apply(object.value.clone()).expect("a good object");

@@ -6,19 +6,21 @@ use kube_batch_api::{
     decision::EvictReason,
     resource::Share,
     status::TaskStatus,
-    yaml::{Limits, parse},
 };
-use kube_batch_cache::{assumed::Assumed, dump, fold};
+use kube_batch_cache::{assumed::Assumed, fold};
 use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
+use kube_batch_manifest::dump;
+use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
+use kube_batch_yaml::{Limits, parse};
 
 const N_WORLDS: u64 = 300;
 
 fn case(seed: u64) -> Case {
     let text = RandomWorld::draw(seed).case();
     let document = parse(&text, &Limits::default()).expect("a world is YAML");
-    Case::read(&document).expect("a world is a case")
+    Case::read(&document, &Registry::builtin()).expect("a world is a case")
 }
 
 fn world(case: &Case, order: &[usize]) -> World {
@@ -76,9 +78,9 @@ struct Answers {
 fn answers(session: &mut Session) -> Answers {
     let cluster = session.cluster().clone();
     let mut job_order: Vec<JobIdx> = cluster.jobs.key.ids().collect();
-    job_order.sort_by(|l, r| session.job_order(*l, *r));
+    job_order.sort_by(|l, r| session.plugins().job_order(*l, *r));
     let mut queue_order: Vec<QueueIdx> = cluster.queues.facts.ids().collect();
-    queue_order.sort_by(|l, r| session.queue_order(*l, *r));
+    queue_order.sort_by(|l, r| session.plugins().queue_order(*l, *r));
     let waiting: Vec<TaskIdx> =
         cluster.tasks.facts.ids().filter(|task| cluster.is_waiting(*task)).collect();
     let mut fits = Vec::new();
@@ -93,8 +95,12 @@ fn answers(session: &mut Session) -> Answers {
     let jobs = cluster.jobs.key.ids();
     let queues = cluster.queues.facts.ids();
     Answers {
-        ready: jobs.map(|job| (session.job_ready(job), session.job_pipelined(job))).collect(),
-        overused: queues.map(|q| (session.overused(q), session.queue_share(q, &[]))).collect(),
+        ready: jobs
+            .map(|job| (session.plugins().job_ready(job), session.plugins().job_pipelined(job)))
+            .collect(),
+        overused: queues
+            .map(|q| (session.plugins().overused(q), session.plugins().queue_share(q, &[])))
+            .collect(),
         cluster,
         job_order,
         queue_order,
@@ -113,7 +119,7 @@ fn a_dropped_statement_leaves_no_trace() {
         if cluster.jobs.key.is_empty() || cluster.nodes.facts.is_empty() {
             continue;
         }
-        let policy = kube_batch_plugins::policy(&case.conf);
+        let policy = case.conf.policy();
         let mut session = Session::open(cluster, policy, Search::Index);
         let before = answers(&mut session);
         let mut dice = Dice::new(seed);

@@ -13,7 +13,8 @@ use kube_batch_api::{
     name::ObjectKey,
     status::TaskStatus,
 };
-use kube_batch_framework::{candidates::Search, conf::Conf, report::Cycle};
+use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{
     case::Case,
     runner::{Simulation, play_observed},
@@ -152,9 +153,10 @@ fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>
 /// Simulates a cluster. Returns its cycles, or what went wrong.
 fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
     let text = world.case();
-    let limits = kube_batch_api::yaml::Limits::default();
-    let document = kube_batch_api::yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
-    let case = Case::read(&document).map_err(|problems| format!("{problems:?}"))?;
+    let limits = kube_batch_yaml::Limits::default();
+    let document = kube_batch_yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
+    let case =
+        Case::read(&document, &Registry::builtin()).map_err(|problems| format!("{problems:?}"))?;
     let played = panic::catch_unwind(|| {
         let mut cycles = Vec::new();
         let mut broken = None;
@@ -229,7 +231,7 @@ impl<'a> Checker<'a> {
     }
 
     fn loads(&self, plugin: &str) -> bool {
-        self.conf.tiers.iter().flatten().any(|conf| conf.name == plugin)
+        self.conf.tiers.iter().flatten().any(|conf| conf.spec.name == plugin)
     }
 
     /// Decisions are about pods of kube-batch in the right state, each pod at most once, and the

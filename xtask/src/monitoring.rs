@@ -66,7 +66,7 @@ impl Metrics {
             let metric = Metric {
                 type_: type_.to_owned(),
                 labels: labels_of_cell(labels),
-                only_grows: type_ == "counter" || meaning.contains("only grows"),
+                only_grows: type_ == "counter" || meaning.ends_with("(counter)"),
             };
             metrics.insert(name.trim_matches('`').to_owned(), metric);
         }
@@ -325,7 +325,7 @@ mod tests {
 |---|---|---|---|---|---|
 | `kube_batch_writes_total` | counter | `write` (`bind`, `evict`), `result` | | W | |
 | `kube_batch_leader` | gauge | | | L | |
-| `kube_batch_retries` | gauge | | | R; it only grows | |
+| `kube_batch_retries` | gauge | | | R (counter) | |
 | `kube_batch_lag_seconds` | histogram | `kind` | s | H | |
 ";
         Metrics::from_table(table).expect("a table")

@@ -13,31 +13,45 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use crate::{chart, codegen, monitoring, root};
 
 /// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 13] = [
+    ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
+    ("kube-batch-manifest", &["kube-batch-api", "kube-batch-cache", "kube-batch-yaml"]),
     ("kube-batch-framework", &["kube-batch-api"]),
     ("kube-batch-plugins", &["kube-batch-api", "kube-batch-framework"]),
     ("kube-batch-actions", &["kube-batch-api", "kube-batch-framework"]),
     (
-        "kube-batch-sim",
+        "kube-batch-scheduler",
         &[
             "kube-batch-actions",
             "kube-batch-api",
-            "kube-batch-cache",
             "kube-batch-framework",
             "kube-batch-plugins",
+            "kube-batch-yaml",
+        ],
+    ),
+    (
+        "kube-batch-sim",
+        &[
+            "kube-batch-api",
+            "kube-batch-cache",
+            "kube-batch-framework",
+            "kube-batch-manifest",
+            "kube-batch-scheduler",
+            "kube-batch-yaml",
         ],
     ),
     (
         "kube-batch",
         &[
-            "kube-batch-actions",
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
-            "kube-batch-plugins",
+            "kube-batch-manifest",
+            "kube-batch-scheduler",
             "kube-batch-sim",
+            "kube-batch-yaml",
         ],
     ),
     ("kube-batch-testbed", &[]),
@@ -50,15 +64,17 @@ const EDGES: [(&str, &[&str]); 10] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-manifest",
             "kube-batch-plugins",
             "kube-batch-sim",
+            "kube-batch-yaml",
             "kube-batch-testbed",
         ],
     ),
 ];
 
 /// Crates whose code must not see the network, the clock or chance.
-const PURE: [&str; 3] = ["framework", "plugins", "actions"];
+const PURE: [&str; 4] = ["framework", "plugins", "actions", "scheduler"];
 
 /// Crates of the runtime and the network, which only the binary may use.
 const IMPURE_DEPENDENCIES: [&str; 6] =

@@ -11,9 +11,9 @@ use kube_batch_api::{
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
 
 use super::{
-    NodeTasks, VictimPolicy,
     dry_run::{DryRun, ResourceDryRun, SessionDryRun},
-    job_priority,
+    node_tasks::{NodeTasks, job_priority},
+    policy::VictimPolicy,
 };
 
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.
@@ -161,7 +161,8 @@ fn first_by_queue_share(session: &Session, candidates: &[TaskIdx], evicted: &[Ta
         if highest.is_some_and(|(_, highest)| highest == queue) {
             continue;
         }
-        let share = queue.map_or(Share::ZERO, |queue| session.queue_share(queue, evicted));
+        let share =
+            queue.map_or(Share::ZERO, |queue| session.plugins().queue_share(queue, evicted));
         if highest.is_none_or(|highest| (share, queue) > highest) {
             highest = Some((share, queue));
             first = at;

@@ -24,9 +24,9 @@ pub(crate) struct ClassRules {
 impl ClassRules {
     pub(super) fn new(cluster: &Cluster, policy: &Policy, class: ClassIdx) -> Self {
         Self {
-            admission: policy.class_admitted(cluster, class),
-            predicates: policy.dependencies(cluster, class),
-            terms: policy.score_terms(cluster, class),
+            admission: policy.about(cluster).class_admitted(class),
+            predicates: policy.about(cluster).dependencies(class),
+            terms: policy.about(cluster).score_terms(class),
         }
     }
 

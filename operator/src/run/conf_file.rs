@@ -1,8 +1,8 @@
-//! The configuration file: read at the start, and again whenever it changes.
+//! The configuration file: read when the process starts, and again whenever it changes.
 //!
-//! What does not parse is not used: at the start it ends the process, later the configuration that
-//! was in force stays. A mounted ConfigMap changes by a swapped link, so the text is compared and
-//! no file is watched.
+//! A file with errors ends the process at the start; later the scheduler keeps the previous
+//! configuration. A mounted ConfigMap changes by a swapped symbolic link, so the file is polled and
+//! its text compared.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,30 +10,33 @@ use std::{
     time::Duration,
 };
 
-use kube_batch_framework::conf::{self, Conf};
-use kube_batch_plugins::CATALOG;
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
+};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::metrics::{Ended, Metrics};
 
-/// How often the file is looked at.
+/// How often the file is read.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The configuration file as it was read.
 pub(crate) struct ConfFile {
     path: PathBuf,
-    /// What was last read, be it good or not; an error as its message.
-    last: Result<String, String>,
+    registry: Registry,
+    /// What was read last, valid or not, an error as its message; `None` if that is not known.
+    last: Option<Result<String, String>>,
 }
 
-/// Why a configuration is refused: every problem, one a line.
-fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
-    let place = |problem: kube_batch_api::yaml::Problem| format!("{}: {problem}", path.display());
-    match conf::parse(text, &CATALOG) {
+/// The configuration, or every problem of the text.
+fn parse(path: &Path, text: &str, registry: &Registry) -> Result<Conf, Vec<String>> {
+    let place = |problem: kube_batch_yaml::Problem| format!("{}: {problem}", path.display());
+    match conf::parse(text, registry) {
         Ok(read) => {
             for problem in read.warnings.into_iter().map(place) {
-                warn!(problem, "in the configuration");
+                warn!(problem, "problem in the configuration");
             }
             Ok(read.conf)
         }
@@ -42,39 +45,39 @@ fn parse(path: &Path, text: &str) -> Result<Conf, Vec<String>> {
 }
 
 impl ConfFile {
-    /// A file whose text has been used.
-    pub(crate) fn new(path: PathBuf, text: String) -> Self {
-        Self { path, last: Ok(text) }
+    /// A file whose text is in use. Without it, whatever is read first counts as new.
+    pub(crate) fn new(path: PathBuf, text: Option<String>, registry: Registry) -> Self {
+        Self { path, registry, last: text.map(Ok) }
     }
 
-    /// Looks at the file again and again, and hands on each good configuration.
+    /// Reads the file periodically and sends each new valid configuration to `confs`.
     pub(crate) async fn follow(mut self, confs: watch::Sender<Arc<Conf>>, metrics: Arc<Metrics>) {
         loop {
             tokio::time::sleep(PERIOD).await;
-            self.look(&confs, &metrics).await;
+            self.check(&confs, &metrics).await;
         }
     }
 
-    async fn look(&mut self, confs: &watch::Sender<Arc<Conf>>, metrics: &Metrics) {
+    async fn check(&mut self, confs: &watch::Sender<Arc<Conf>>, metrics: &Metrics) {
         let read = tokio::fs::read_to_string(&self.path).await.map_err(|error| error.to_string());
-        if read == self.last {
+        if self.last.as_ref() == Some(&read) {
             return;
         }
         let conf = match &read {
-            Ok(text) => parse(&self.path, text),
+            Ok(text) => parse(&self.path, text, &self.registry),
             Err(error) => Err(vec![format!("cannot read {}: {error}", self.path.display())]),
         };
-        self.last = read;
+        self.last = Some(read);
         let result = match conf {
             Ok(conf) => {
-                info!(path = %self.path.display(), "the configuration has changed and is in force");
+                info!(path = %self.path.display(), "loaded the changed configuration");
                 metrics.config_valid.set(1);
                 confs.send_replace(Arc::new(conf));
                 "done"
             }
             Err(problems) => {
                 for problem in problems {
-                    error!(problem, "the new configuration is refused, the old one stays in force");
+                    error!(problem, "new configuration rejected; keeping the previous one");
                 }
                 metrics.config_valid.set(0);
                 "refused"
@@ -89,20 +92,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_bad_file_leaves_the_old_configuration_in_force() {
+    async fn an_invalid_file_keeps_the_previous_configuration() {
         let path = std::env::temp_dir().join(format!("kube-batch-conf-{}", std::process::id()));
         let metrics = Metrics::new();
         let (confs, in_force) = watch::channel(Arc::new(Conf::default()));
-        let mut file = ConfFile::new(path.clone(), String::new());
+        let mut file = ConfFile::new(path.clone(), Some(String::new()), Registry::builtin());
         let mut given = Vec::new();
         for text in ["actions: allocate", "actions: alocate", "actions: reclaim"] {
             std::fs::write(&path, text).expect("a temporary file");
-            file.look(&confs, &metrics).await;
-            given.push((in_force.borrow().actions.join(","), metrics.config_valid.get()));
+            file.check(&confs, &metrics).await;
+            given.push((in_force.borrow().action_names().join(","), metrics.config_valid.get()));
         }
         std::fs::remove_file(&path).expect("the file is there");
-        file.look(&confs, &metrics).await;
-        given.push((in_force.borrow().actions.join(","), metrics.config_valid.get()));
+        file.check(&confs, &metrics).await;
+        given.push((in_force.borrow().action_names().join(","), metrics.config_valid.get()));
         let expected = [("allocate", 1), ("allocate", 0), ("reclaim", 1), ("reclaim", 0)];
         assert_eq!(given, expected.map(|(actions, valid)| (actions.to_owned(), valid)));
     }

@@ -1,4 +1,4 @@
-//! Where the API server is, who we are, and how it is spoken to.
+//! Clients of the API server: address, credentials and connections.
 
 use std::{path::Path, time::Duration};
 
@@ -17,32 +17,31 @@ use kube::{
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
-use super::watch::cause;
+use super::error;
 use crate::args::RunArgs;
 
-/// After so long without a word from the server, an HTTP/2 connection with calls under way is asked
-/// whether it lives.
+/// How long an HTTP/2 connection with pending calls may be silent before it is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// An HTTP/2 connection that gives no answer for so long is closed: one call lost on it has timed
-/// out by then, and is sent again on a new one.
+/// How long the answer to a ping may take before the HTTP/2 connection is closed. A call on it has
+/// timed out by then and is retried on a new connection.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Clients of one API server.
 pub(crate) struct Clients {
-    /// For the watches and the lease, which must never wait behind a burst of writes: HTTP/1.1, a
-    /// connection for each call under way.
+    /// For watches and the lease, which must never wait behind a burst of writes: HTTP/1.1, with a
+    /// connection for each pending call.
     pub(crate) steady: Client,
-    /// For writes, which come by the thousand: HTTP/2 where the server has it, all on one
+    /// For writes, of which there are thousands: HTTP/2 where the API server supports it, all on one
     /// connection. Measured against HTTP/1.1 in docs/performance.md.
     pub(crate) writes: Client,
 }
 
 impl Clients {
-    /// Clients of the API server that the flags name; the server need not be there yet.
+    /// Clients of the API server that the flags name; it need not be reachable yet.
     ///
     /// # Errors
     ///
-    /// With the way out, if the flags name none, or the file cannot be used.
+    /// If the flags name no API server or the kubeconfig cannot be used, with what to do about it.
     pub(crate) async fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let config = config(args).await?;
         info!(
@@ -51,7 +50,7 @@ impl Clients {
             scheduler_name = args.scheduler_name,
             "starting"
         );
-        // kube's own client knows how to pass a proxy.
+        // Only kube's own client supports a proxy.
         let writes = match &config.proxy_url {
             Some(_) => Client::try_from(config.clone()).map_err(Into::into),
             None => http2(&config),
@@ -61,7 +60,7 @@ impl Clients {
     }
 }
 
-/// A client that speaks HTTP/2 if the server does, and HTTP/1.1 if not.
+/// A client that uses HTTP/2 if the API server supports it, and HTTP/1.1 if not.
 fn http2(config: &Config) -> anyhow::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -89,9 +88,8 @@ fn http2(config: &Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::new(service, &*config.default_namespace).build())
 }
 
-/// The client configuration that the flags ask for: a kubeconfig, else that of the pod this runs
-/// in; `--master` says where the server is, whatever else does, and is enough for one that asks
-/// nobody who they are.
+/// The client configuration from the flags: the kubeconfig, else the service account of this pod.
+/// `--master` overrides the address, and suffices for an API server without authentication.
 async fn config(args: &RunArgs) -> anyhow::Result<Config> {
     let master = args.master.as_deref().map(address).transpose()?;
     let mut config = match (&args.kubeconfig, &master) {
@@ -101,23 +99,23 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             anyhow!(
                 "no --kubeconfig is given and this is not a pod with a service account ({}): \
                  name a kubeconfig with --kubeconfig or KUBECONFIG",
-                cause(&error)
+                error::chain(&error)
             )
         })?,
     };
     if let Some(master) = master {
         config.cluster_url = master;
     }
-    // Each write says itself how long it is worth sending again.
+    // Each call has retries of its own.
     config.default_retry = false;
     Ok(config)
 }
 
-/// Where `--master` says that the server is.
+/// The address that `--master` names.
 fn address(master: &str) -> anyhow::Result<Uri> {
-    // A bare host and port is one without TLS, as client-go has it.
+    // A bare host and port means no TLS, as in client-go.
     let url = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
-    url.parse().with_context(|| format!("--master \"{master}\" is no address"))
+    url.parse().with_context(|| format!("--master \"{master}\" is not an address"))
 }
 
 async fn from_file(path: &Path) -> anyhow::Result<Config> {

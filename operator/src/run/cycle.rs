@@ -1,8 +1,8 @@
-//! Cycles: when one runs, and what becomes of what it decided.
+//! The scheduling loop: when a cycle runs, and what happens with its decisions.
 //!
 //! A cycle starts when something changed that a decision can depend on, and never while another
-//! runs. It runs off the async threads, over a picture of its own; the store is locked only while
-//! that is made.
+//! runs. It runs outside the async threads, over a snapshot of its own; the cache is locked only
+//! while the snapshot is taken.
 
 use std::{
     sync::Arc,
@@ -11,76 +11,84 @@ use std::{
 
 use anyhow::bail;
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_actions::action;
+use kube_batch_api::{cluster::Cluster, decision::Decision};
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{self, Ignored, SnapshotOptions},
+    fold::{self, Ignored, Snapshot, SnapshotOptions},
 };
-use kube_batch_framework::{
-    candidates::Search,
-    conf::Conf,
-    cycle::{Action, run_cycle},
-    milestone::Milestone,
-    report::Cycle,
-};
-use tokio::sync::watch;
+use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_scheduler::conf::Conf;
+use tokio::{sync::watch, task::JoinError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
+    decision_writer::DecisionWriter,
+    effects::Effects,
     health::Health,
-    metrics::{self, Ended, Kind, Metrics, Phase},
-    mirror::Mirror,
-    outcome::Outbox,
+    metrics::{Ended, Metrics},
+    report_metrics::ReportMetrics,
+    scheduler_cache::SchedulerCache,
+    status_writer::StatusWriter,
 };
 
-/// A decision without an answer is given up after so long: longer than calls are sent again and a
-/// penalty lasts.
+/// A decision without an answer expires after this time: longer than retries and back-off last.
 const ANSWER_DEADLINE: SignedDuration = SignedDuration::from_secs(120);
-/// Part of a core that cycles may take while changes keep coming: one ninth is spent deciding, the
-/// rest is left to the API server's answers.
+/// The pause after a cycle, as a multiple of its duration: while changes keep coming, cycles take one
+/// ninth of a core and leave the rest to the answers of the API server.
 const REST_FACTOR: u32 = 8;
-/// The shortest pause between cycles; changes of that time are looked at together.
+/// The shortest pause between cycles; a cycle takes all changes of that time together.
 const SHORTEST_REST: Duration = Duration::from_millis(10);
-/// The longest pause, however long a cycle takes, while changes wait.
+/// The longest pause between cycles while changes wait.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// How long after the last cycle one runs that has nothing to decide and something to tell: bindings
-/// were answered as expected, which counts for statuses, or a status was written a moment ago.
-const TELL_REST: Duration = Duration::from_secs(1);
-/// The same, while decisions wait to be sent: what it would tell waits behind them.
-const BUSY_TELL_REST: Duration = Duration::from_secs(5);
-/// Cycles abandoned in a row after which the process ends.
+/// The shortest pause before a cycle that has only statuses to write: bindings were confirmed as
+/// expected, which changes counts, or the throttle had put off a status.
+const STATUS_REST: Duration = Duration::from_secs(1);
+/// The same while decisions wait to be sent: the statuses would wait behind them.
+const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
+/// The process ends after this many abandoned cycles in a row.
 const MAX_ABANDONED: u32 = 3;
-/// How often labels and templates that no pod has any more are given back.
+/// How often labels and templates that no pod uses any more are freed.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Runs cycles while this replica leads.
 pub(crate) struct Scheduler {
-    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) options: SnapshotOptions,
     pub(crate) conf: watch::Receiver<Arc<Conf>>,
     pub(crate) leads: watch::Receiver<bool>,
-    /// A cycle is due after so long at the latest, if anything changed or waits.
+    /// Maximum time between checks whether a cycle is due.
     pub(crate) period: Duration,
-    pub(crate) outbox: Outbox,
+    pub(crate) decisions: DecisionWriter,
+    pub(crate) statuses: StatusWriter,
+    pub(crate) report: ReportMetrics,
+    pub(crate) effects: Arc<Effects>,
 }
 
-/// What the last cycle looked at.
+/// The last cycle.
 #[derive(Clone, Copy)]
-struct Seen {
+struct LastCycle {
+    /// The version of the cache that its snapshot was taken at.
     version: u64,
-    /// When the cycle ended.
-    at: Instant,
+    ended: Instant,
 }
 
-/// What a cycle leaves.
-struct Done {
+/// What a cycle needs, on its way to a thread of its own.
+struct Inputs {
+    cache: Arc<SchedulerCache>,
+    metrics: Arc<Metrics>,
+    options: SnapshotOptions,
+    conf: Arc<Conf>,
+}
+
+/// What a cycle decided and reported.
+struct Finished {
     cycle: Cycle,
     ignored: Vec<Ignored>,
     version: u64,
-    took: Duration,
+    duration: Duration,
 }
 
 impl Scheduler {
@@ -88,39 +96,35 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// If cycle after cycle had to be abandoned: a rule of the house is broken, and the process
-    /// should start anew.
+    /// If [`MAX_ABANDONED`] cycles in a row panicked: an invariant is broken, and a new process may
+    /// repair it.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
-        let mut seen = None;
+        let mut last = None;
         let mut n_abandoned = 0;
         let mut swept = Instant::now();
-        while stop.run_until_cancelled(self.wait(seen)).await.is_some() {
+        while stop.run_until_cancelled(self.wait(last)).await.is_some() {
             let started = Instant::now();
             self.health.set_cycle(Some(started));
-            let done = self.decide().await;
+            let result = self.decide().await;
             self.health.set_cycle(None);
-            let took = started.elapsed();
-            match done {
-                Ok(done) => {
+            let duration = started.elapsed();
+            match result {
+                Ok(finished) => {
                     n_abandoned = 0;
-                    seen = Some(Seen { version: done.version, at: Instant::now() });
-                    self.hand_on(done);
+                    last = Some(LastCycle { version: finished.version, ended: Instant::now() });
+                    self.dispatch(&finished);
                     self.metrics.cycles.get_or_create(&Ended { result: "done" }).inc();
                 }
                 Err(panic) => {
                     n_abandoned += 1;
-                    error!(panic = %panic, n_abandoned, "a cycle was abandoned");
-                    self.metrics.cycles.get_or_create(&Ended { result: "abandoned" }).inc();
-                    if n_abandoned == MAX_ABANDONED {
-                        bail!("{n_abandoned} cycles in a row had to be abandoned");
-                    }
+                    self.record_abandoned(&panic, n_abandoned)?;
                 }
             }
             if swept.elapsed() > SWEEP_PERIOD {
-                self.mirror.lock().store.sweep();
+                self.cache.lock().store.sweep();
                 swept = Instant::now();
             }
-            let rest = (took * REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
+            let rest = (duration * REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
             if stop.run_until_cancelled(tokio::time::sleep(rest)).await.is_none() {
                 break;
             }
@@ -128,118 +132,134 @@ impl Scheduler {
         Ok(())
     }
 
+    fn record_abandoned(&self, panic: &JoinError, n_abandoned: u32) -> anyhow::Result<()> {
+        error!(%panic, n_abandoned, "abandoned a cycle");
+        self.metrics.cycles.get_or_create(&Ended { result: "abandoned" }).inc();
+        if n_abandoned == MAX_ABANDONED {
+            bail!("abandoned {n_abandoned} cycles in a row");
+        }
+        Ok(())
+    }
+
     /// Waits until a cycle is due: this replica leads, every list is complete, and something
-    /// changed since the version that was last seen.
-    async fn wait(&mut self, seen: Option<Seen>) {
+    /// changed since the last cycle.
+    async fn wait(&mut self, last: Option<LastCycle>) {
         loop {
             if !*self.leads.borrow_and_update() {
-                // Whoever led before knew what was in flight; now the facts are all there is.
-                let _ = self.leads.changed().await;
-                self.mirror.lock().assumed = Assumed::default();
-                self.outbox.forget();
-                self.mirror.wake();
+                // Decisions of an earlier term are not known to this one; it starts from the facts.
+                if self.leads.changed().await.is_err() {
+                    // The elector has ended, and so will the process.
+                    std::future::pending::<()>().await;
+                }
+                self.cache.lock().assumed = Assumed::default();
+                self.statuses.reset();
+                self.cache.wake();
                 continue;
             }
-            if self.mirror.is_synced() && self.is_due(seen) {
+            if self.cache.is_synced() && self.is_due(last) {
                 return;
             }
-            let rested = seen.map(|seen| seen.at + self.tell_rest());
-            let pause = pause(Instant::now(), self.period, self.outbox.due(), rested);
+            let rested = last.map(|last| last.ended + self.status_rest());
+            let pause = pause(Instant::now(), self.period, self.statuses.due(), rested);
             tokio::select! {
-                () = self.mirror.changed() => {}
+                () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-                _ = self.conf.changed() => self.mirror.wake(),
-                _ = self.leads.changed() => {}
+                Ok(()) = self.conf.changed() => self.cache.wake(),
+                Ok(()) = self.leads.changed() => {}
             }
         }
     }
 
-    fn is_due(&self, seen: Option<Seen>) -> bool {
-        let mut state = self.mirror.lock();
+    fn is_due(&self, last: Option<LastCycle>) -> bool {
+        let mut state = self.cache.lock();
         let n_expired = state.settle(Timestamp::now(), ANSWER_DEADLINE, &self.metrics);
         if n_expired > 0 {
-            warn!(n_expired, "decisions were given up, as no answer came");
+            warn!(n_expired, "decisions expired without an answer");
             self.metrics.decisions_expired.inc_by(n_expired as u64);
             return true;
         }
-        let Some(seen) = seen.filter(|seen| seen.version == state.version) else { return true };
-        let has_to_tell =
-            state.has_confirmed || self.outbox.due().is_some_and(|due| due <= Instant::now());
-        has_to_tell && seen.at.elapsed() >= self.tell_rest()
+        let Some(last) = last.filter(|last| last.version == state.version) else { return true };
+        let has_statuses =
+            state.has_confirmed || self.statuses.due().is_some_and(|due| due <= Instant::now());
+        has_statuses && last.ended.elapsed() >= self.status_rest()
     }
 
-    fn tell_rest(&self) -> Duration {
-        if self.outbox.is_sending() { BUSY_TELL_REST } else { TELL_REST }
+    fn status_rest(&self) -> Duration {
+        if self.effects.has_pending_decisions() { BUSY_STATUS_REST } else { STATUS_REST }
     }
 
     /// Runs one cycle on a thread of its own.
-    async fn decide(&self) -> Result<Done, tokio::task::JoinError> {
-        let (mirror, metrics) = (Arc::clone(&self.mirror), Arc::clone(&self.metrics));
-        let (options, conf) = (self.options.clone(), Arc::clone(&self.conf.borrow()));
-        tokio::task::spawn_blocking(move || {
-            let started = Instant::now();
-            let (snapshot, version) = {
-                let mut state = mirror.lock();
-                state.has_confirmed = false;
-                (fold::snapshot(&state.store, &state.assumed, &options), state.version)
-            };
-            let folded = started.elapsed();
-            note_sizes(&metrics, &snapshot.cluster);
-            let actions: Vec<Box<dyn Action>> = conf
-                .actions
-                .iter()
-                .map(|name| action(name).expect("a configuration names known actions"))
-                .collect();
-            let policy = kube_batch_plugins::policy(&conf);
-            let mut reached = Instant::now();
-            let cycle =
-                run_cycle(snapshot.cluster, policy, &actions, Search::Index, &mut |milestone| {
-                    let micros = reached.elapsed().as_secs_f64() * 1e6;
-                    match milestone {
-                        Milestone::PluginOpened(plugin) => {
-                            let plugin = metrics::Plugin { plugin, OnSession: "OnSessionOpen" };
-                            metrics.plugin_latency.get_or_create(&plugin).observe(micros);
-                        }
-                        Milestone::Acted(action) => {
-                            let action = metrics::Action { action };
-                            metrics.action_latency.get_or_create(&action).observe(micros);
-                        }
-                        Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
-                    }
-                    reached = Instant::now();
-                });
-            let took = started.elapsed();
-            metrics.e2e_latency.observe(took.as_secs_f64() * 1e3);
-            for (phase, time) in [("fold", folded), ("decide", took - folded)] {
-                metrics.cycle_phases.get_or_create(&Phase { phase }).observe(time.as_secs_f64());
-            }
-            Done { cycle, ignored: snapshot.ignored, version, took }
-        })
-        .await
+    async fn decide(&self) -> Result<Finished, JoinError> {
+        let inputs = Inputs {
+            cache: Arc::clone(&self.cache),
+            metrics: Arc::clone(&self.metrics),
+            options: self.options.clone(),
+            conf: Arc::clone(&self.conf.borrow()),
+        };
+        tokio::task::spawn_blocking(move || inputs.decide()).await
     }
 
-    fn hand_on(&mut self, done: Done) {
-        // Whoever lost the lease meanwhile has nothing to say.
+    /// Enqueues what a cycle decided, and the statuses that follow from it.
+    fn dispatch(&mut self, finished: &Finished) {
+        // A replica that lost the lease meanwhile must not write.
         if !*self.leads.borrow() {
             return;
         }
         let started = Instant::now();
-        let n_decisions = done.cycle.decisions.len();
-        self.outbox.take(&done.cycle, &done.ignored);
-        let dispatch = Phase { phase: "dispatch" };
-        let took = started.elapsed();
-        self.metrics.cycle_phases.get_or_create(&dispatch).observe(took.as_secs_f64());
-        let cycle_ms = done.took.as_millis();
-        if n_decisions > 0 {
-            info!(n_decisions, cycle_ms, "decided");
+        self.decisions.write(&finished.cycle.decisions);
+        self.decisions.report_ignored(&finished.ignored);
+        self.statuses.write(&finished.cycle, started);
+        self.report.record(&finished.cycle);
+        self.metrics.observe_phase("dispatch", started.elapsed());
+        let decisions = &finished.cycle.decisions;
+        let count = |is_counted: fn(&Decision) -> bool| {
+            decisions.iter().filter(|decision| is_counted(decision)).count()
+        };
+        let bound = count(|decision| matches!(decision, Decision::Bind { .. }));
+        let evicted = count(|decision| matches!(decision, Decision::Evict { .. }));
+        let duration_ms = finished.duration.as_millis();
+        if decisions.is_empty() {
+            debug!(duration_ms, "cycle finished without decisions");
         } else {
-            debug!(cycle_ms, "nothing to decide");
+            info!(bound, evicted, duration_ms, "cycle finished");
         }
     }
 }
 
-/// How long nothing needs to be asked, if nothing changes: until what was put off is due, if a cycle
-/// may tell it by then. What was confirmed and what has expired is looked for all the same.
+impl Inputs {
+    fn decide(&self) -> Finished {
+        let started = Instant::now();
+        let (snapshot, version) = self.take_snapshot();
+        let folded = started.elapsed();
+        self.metrics.observe_sizes(&snapshot.cluster);
+        let cycle = self.run_cycle(snapshot.cluster);
+        let duration = started.elapsed();
+        self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
+        self.metrics.observe_phase("fold", folded);
+        self.metrics.observe_phase("decide", duration - folded);
+        Finished { cycle, ignored: snapshot.ignored, version, duration }
+    }
+
+    /// The snapshot, and the version of the cache it was taken at.
+    fn take_snapshot(&self) -> (Snapshot, u64) {
+        let mut state = self.cache.lock();
+        state.has_confirmed = false;
+        (fold::snapshot(&state.store, &state.assumed, &self.options), state.version)
+    }
+
+    /// Runs the configured actions, and measures the plugins' and the actions' latency.
+    fn run_cycle(&self, cluster: Cluster) -> Cycle {
+        let mut reached = Instant::now();
+        self.conf.run_cycle(cluster, Search::Index, &mut |milestone| {
+            self.metrics.observe_milestone(milestone, reached.elapsed());
+            reached = Instant::now();
+        })
+    }
+}
+
+/// How long to wait before checking again whether a cycle is due, if nothing changes: until a status
+/// that was put off is due and a cycle may write it. Bounded, as confirmed and expired decisions
+/// wake nothing.
 fn pause(
     now: Instant,
     period: Duration,
@@ -248,20 +268,7 @@ fn pause(
 ) -> Duration {
     let until = |moment: Instant| moment.saturating_duration_since(now);
     let due = put_off.map_or(period, until).max(rested.map_or(Duration::ZERO, until));
-    due.min(period).clamp(SHORTEST_REST, TELL_REST)
-}
-
-fn note_sizes(metrics: &Metrics, cluster: &kube_batch_api::cluster::Cluster) {
-    for (kind, n_objects) in [
-        ("nodes", cluster.nodes.facts.len()),
-        ("queues", cluster.queues.facts.len()),
-        ("jobs", cluster.jobs.key.len()),
-        ("tasks", cluster.tasks.facts.len()),
-        ("task_classes", cluster.classes.template.len()),
-    ] {
-        let n_objects = i64::try_from(n_objects).unwrap_or(i64::MAX);
-        metrics.snapshot_objects.get_or_create(&Kind { kind }).set(n_objects);
-    }
+    due.min(period).clamp(SHORTEST_REST, STATUS_REST)
 }
 
 #[cfg(test)]
@@ -269,17 +276,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_overdue_waits_for_the_rest_without_spinning() {
+    fn an_overdue_status_waits_for_the_rest_without_spinning() {
         let now = Instant::now() + Duration::from_secs(60);
         let after = |millis| Some(now + Duration::from_millis(millis));
         let period = Duration::from_millis(800);
         let millis = |put_off, rested| pause(now, period, put_off, rested).as_millis();
         let past = Some(now - Duration::from_secs(1));
-        assert_eq!(millis(None, past), 800, "nothing is to be told");
+        assert_eq!(millis(None, past), 800, "no status is put off");
         assert_eq!(millis(after(300), past), 300);
         assert_eq!(millis(past, after(200)), 200, "overdue, and still to rest");
         assert_eq!(millis(past, past), 10);
         assert_eq!(millis(past, after(5000)), 800);
-        assert_eq!(pause(now, Duration::from_secs(60), None, None), TELL_REST);
+        assert_eq!(pause(now, Duration::from_secs(60), None, None), STATUS_REST);
     }
 }

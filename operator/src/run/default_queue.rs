@@ -1,7 +1,7 @@
-//! The default queue of a cluster that has none.
+//! Creation of the default queue, in a cluster that has none.
 //!
-//! It is made by the leader and not by a manifest: `kubectl apply` looks up every kind before it
-//! sends anything, so that no single call could make the kind Queue and a queue of it.
+//! The leader creates it and not a manifest: `kubectl apply` looks up every kind before it sends
+//! anything, so one call cannot create both the kind Queue and a queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,27 +18,27 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
-    effects::call::{Refusal, call},
+    effects::call::{WriteError, call},
     metrics::{Metrics, Write},
-    mirror::Mirror,
+    scheduler_cache::SchedulerCache,
 };
 
-/// How often it is looked at until all lists are complete.
+/// How often the cache is checked until all lists are complete.
 const PERIOD: Duration = Duration::from_millis(100);
-/// The same, where the server does not know the kind.
+/// Pause while the API server does not serve the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
-/// The same, where it is not for now that the server does not take it.
-const PATIENT_PERIOD: Duration = Duration::from_secs(30);
+/// Pause after the API server rejected the queue.
+const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 
-/// Makes the queue once, when this replica leads and knows that there is none, of either API group.
-/// Whoever deletes it later wants it gone.
+/// Creates the queue once, when this replica leads and there is none, in either API group. If it is
+/// deleted later, it is not created again.
 ///
-/// It is of the older group, if the server knows that: there v0.5.0 looked for it, and `kubectl get
+/// The queue is of the older API group if that is served: v0.5.0 looks for it there, and `kubectl get
 /// queues` shows that group where both are served.
 pub(crate) async fn provide(
     client: Client,
     name: String,
-    mirror: Arc<Mirror>,
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     mut leads: watch::Receiver<bool>,
 ) {
@@ -46,37 +46,37 @@ pub(crate) async fn provide(
         if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
             return;
         }
-        if !mirror.is_synced() {
+        if !cache.is_synced() {
             tokio::time::sleep(PERIOD).await;
             continue;
         }
-        if mirror.lock().store.queue(&Name::from(&*name)).is_some() {
+        if cache.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
-        match make(&client, &name, &metrics).await {
+        match create(&client, &name, &metrics).await {
             Ok(()) => {
-                info!(queue = name, "there was no default queue: it is made");
+                info!(queue = name, "created the default queue");
                 return;
             }
-            // Somebody else was faster, or an answer was lost.
-            Err(Refusal::Conflict(_)) => return,
-            Err(Refusal::Gone) => {
-                debug!("the server does not serve queues yet");
+            // It was created meanwhile, or the answer to our own call was lost.
+            Err(WriteError::Conflict(_)) => return,
+            Err(WriteError::NotFound) => {
+                debug!("the API server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
-            Err(Refusal::Failed(why)) => {
-                warn!(queue = name, why, "cannot make the default queue, trying again");
+            Err(WriteError::Unanswered(why)) => {
+                warn!(queue = name, why, "cannot create the default queue, retrying");
             }
-            Err(Refusal::Refused(why)) => {
-                warn!(queue = name, why, "the server will not have the default queue");
-                tokio::time::sleep(PATIENT_PERIOD).await;
+            Err(WriteError::Rejected(why)) => {
+                warn!(queue = name, why, "the API server rejected the default queue");
+                tokio::time::sleep(REJECTED_PERIOD).await;
             }
         }
     }
 }
 
-/// Makes the queue, of the first kind that the server knows.
-async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refusal> {
+/// Creates the queue, of the first kind that the API server serves.
+async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), WriteError> {
     let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
     for resource in
         [ApiResource::erase::<v1alpha1::Queue>(&()), ApiResource::erase::<v1alpha2::Queue>(&())]
@@ -85,9 +85,103 @@ async fn make(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Refu
         let queue = DynamicObject::new(name, &resource).data(data.clone());
         let params = PostParams::default();
         match call(metrics, Write::Queue, || queues.create(&params, &queue)).await {
-            Err(Refusal::Gone) => {}
-            made => return made.map(drop),
+            Err(WriteError::NotFound) => {}
+            created => return created.map(drop),
         }
     }
-    Err(Refusal::Gone)
+    Err(WriteError::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::{task::JoinHandle, time::Instant};
+
+    use super::*;
+    use crate::run::fake_api::{FakeApi, Fault};
+
+    const OLDER: &str = "/apis/scheduling.incubator.k8s.io/v1alpha1/queues";
+    const NEWER: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues";
+
+    struct World {
+        api: FakeApi,
+        cache: Arc<SchedulerCache>,
+        leads: watch::Sender<bool>,
+        task: JoinHandle<()>,
+    }
+
+    impl World {
+        fn new(kinds: &[&'static str]) -> Self {
+            let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+            let cache = Arc::new(SchedulerCache::new(kinds, Arc::clone(&metrics)));
+            let leads = watch::Sender::new(true);
+            let (shared, receiver) = (Arc::clone(&cache), leads.subscribe());
+            let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
+            Self { api, cache, leads, task: tokio::spawn(task) }
+        }
+
+        /// Waits until the task is done, and returns how many seconds that took and where it sent
+        /// the queue.
+        async fn done(self) -> (u64, Vec<String>) {
+            let started = Instant::now();
+            tokio::time::timeout(Duration::from_secs(300), self.task)
+                .await
+                .expect("it returns in time")
+                .expect("it does not panic");
+            let sent = self.api.sent().into_iter().map(|sent| sent.path).collect();
+            (started.elapsed().as_secs(), sent)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_created_in_the_first_api_group_that_is_served() {
+        assert_eq!(World::new(&[]).done().await, (0, vec![OLDER.to_owned()]));
+        let world = World::new(&[]);
+        world.api.fail_always(Method::POST, OLDER, Fault::Status(404));
+        let api = world.api.clone();
+        assert_eq!(world.done().await, (0, vec![OLDER.to_owned(), NEWER.to_owned()]));
+        let queue = api.object(&format!("{NEWER}/q")).expect("the queue");
+        assert_eq!(queue["spec"]["weight"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_created_before_this_replica_leads_and_every_list_is_complete() {
+        let world = World::new(&["nodes"]);
+        world.leads.send_replace(false);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        world.cache.set_synced("nodes");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(world.api.sent().is_empty());
+        world.leads.send_replace(true);
+        assert_eq!(world.done().await, (0, vec![OLDER.to_owned()]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_exists_is_left_alone() {
+        let world = World::new(&["queues"]);
+        let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+        let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
+        let version = kube_batch_api::crd::ApiVersion::V1Alpha2;
+        let apply = |store: &mut kube_batch_cache::store::Store| {
+            store.apply_queue(version, &queue.metadata, &queue.spec, None)
+        };
+        apply(&mut world.cache.lock().store).expect("facts of a queue");
+        world.cache.set_synced("queues");
+        assert_eq!(world.done().await, (0, vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_retried_and_a_conflict_is_not() {
+        for (faults, seconds, n_sent) in [
+            (vec![Fault::Status(409)], 0, 1),
+            (vec![Fault::Lost], 5, 2),
+            (vec![Fault::Status(403)], 30, 2),
+            (vec![Fault::Status(404), Fault::Status(404)], 5, 3),
+        ] {
+            let world = World::new(&[]);
+            world.api.fail(Method::POST, "/queues", faults.clone());
+            let (took, sent) = world.done().await;
+            assert_eq!((took, sent.len()), (seconds, n_sent), "{faults:?}");
+        }
+    }
 }

@@ -1,99 +1,83 @@
-//! Decisions and reports into API calls.
+//! Writes to the API server: what was decided, statuses, and events.
 //!
-//! Workers take what is queued, bindings first, and answer to the mirror: what the API server says
-//! of an object is what the scheduler believes. The next cycle does not wait for any of it.
+//! Workers take what is queued, decisions first, and store what the API server answers in the
+//! scheduler cache. The next cycle does not wait for any of it.
 
+mod back_off;
 pub(crate) mod call;
+mod context;
 pub(crate) mod events;
 pub(crate) mod patch;
+mod pods;
 pub(crate) mod queue;
+mod status;
+#[cfg(test)]
+mod tests;
 mod volumes;
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use http::{
-    Request,
-    header::{ACCEPT, CONTENT_TYPE},
-};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    runtime::events::Reporter,
-};
+use kube::{Client, runtime::events::Reporter};
 use kube_batch_api::{
-    crd::v1alpha2,
-    decision::{ClaimChoice, EvictReason, PodRef},
-    name::{JobKey, Name, ObjectKey},
+    decision::{ClaimChoice, PodRef},
+    name::Name,
 };
-use kube_batch_cache::store::Change;
-use serde::{de::DeserializeOwned, de::IgnoredAny};
-use serde_json::{Value, json};
-use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::{
-    call::{ANSWER_TIMEOUT, Refusal, call},
-    events::Note,
-    queue::{Deed, Item, Queue, StatusWrite, Target},
+    back_off::BackOff,
+    call::{WriteError, call},
+    context::Context,
+    events::PendingEvent,
+    pods::Settled,
+    queue::{DecisionWrite, PendingWrite, StatusWrite, Target, WriteQueue},
 };
 use super::{
     metrics::{Ended, Metrics, Write},
-    mirror::Mirror,
+    scheduler_cache::SchedulerCache,
+    supervisor::{Panicked, contain},
 };
-use crate::args::RunArgs;
 
-/// How long a decision that the server refused stands before it can be taken again. Doubled with
-/// each refusal of the same pod, up to [`LONGEST_PENALTY`], so that a webhook that says no is not
-/// asked in every cycle.
-const FIRST_PENALTY: Duration = Duration::from_secs(1);
-/// The longest of them.
-const LONGEST_PENALTY: Duration = Duration::from_secs(60);
-/// Sets what is named, removes what is null.
-const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Name under which fields are written.
-const FIELD_MANAGER: &str = "kube-batch";
-
-/// Sends what is decided.
+/// Writes to the API server.
 pub(crate) struct Effects {
-    client: Client,
+    context: Context,
     reporter: Reporter,
-    mirror: Arc<Mirror>,
-    metrics: Arc<Metrics>,
-    queue: Mutex<Queue>,
-    /// One permit for each item that waits.
-    items: Semaphore,
-    /// How often each pod's decision was refused in a row.
-    refusals: Mutex<BTreeMap<Name, u32>>,
+    queue: Mutex<WriteQueue>,
+    /// One permit for each write that waits.
+    waiting: Semaphore,
+    /// Notified when nothing waits and nothing is in flight.
+    idle: Notify,
+    back_off: Mutex<BackOff>,
 }
 
 impl Effects {
     pub(crate) fn new(
         client: Client,
-        args: &RunArgs,
-        identity: &str,
-        mirror: Arc<Mirror>,
+        reporter: Reporter,
+        cache: Arc<SchedulerCache>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let (controller, instance) = (args.scheduler_name.clone(), Some(identity.to_owned()));
         Arc::new(Self {
-            client,
-            reporter: Reporter { controller, instance },
-            mirror,
-            metrics,
+            context: Context { client, cache, metrics },
+            reporter,
             queue: Mutex::default(),
-            items: Semaphore::new(0),
-            refusals: Mutex::default(),
+            waiting: Semaphore::new(0),
+            idle: Notify::new(),
+            back_off: Mutex::default(),
         })
     }
 
-    /// Starts workers, which stop in the middle of a call when `stop` is cancelled.
+    /// Starts workers. When `stop` is cancelled they stop, even in the middle of a call.
     pub(crate) fn start(
         self: &Arc<Self>,
         n_workers: usize,
@@ -109,373 +93,239 @@ impl Effects {
         workers
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Queues a decision.
-    pub(crate) fn carry_out(&self, deed: Deed) {
-        self.queue().push_deed(deed);
-        self.one_more();
+    /// Enqueues a decision.
+    pub(crate) fn enqueue_decision(&self, decision: DecisionWrite) {
+        self.with_queue(|queue| queue.push_decision(decision));
+        self.waiting.add_permits(1);
     }
 
     /// Whether decisions wait that no worker has taken.
-    pub(crate) fn has_deeds(&self) -> bool {
-        self.queue().has_deeds()
+    pub(crate) fn has_pending_decisions(&self) -> bool {
+        self.with_queue(|queue| queue.has_pending_decisions())
     }
 
-    /// Queues a patch of a status, and what is told of it when it is written; the latest for an
-    /// object wins.
-    pub(crate) fn write_status(&self, target: Target, patch: Value, note: Option<Note>) {
-        let write = StatusWrite { patch, note: note.map(Box::new) };
-        if self.queue().push_status(target, write) {
-            self.one_more();
+    /// Enqueues a patch of a status, and the event to send once it is written. It replaces a patch
+    /// of the same object that still waits.
+    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<PendingEvent>) {
+        let write = StatusWrite { patch, event: event.map(Box::new) };
+        if self.with_queue(|queue| queue.push_status(target, write)) {
+            self.waiting.add_permits(1);
         }
     }
 
-    /// Whether a status write of the object is not answered yet; when it is, a cycle is woken to
-    /// look again.
+    /// Whether a status write of the object is in flight. If so, a cycle is woken when it is
+    /// answered.
     pub(crate) fn is_writing(&self, target: &Target) -> bool {
-        self.queue().is_busy(target)
+        self.with_queue(|queue| queue.is_writing(target))
     }
 
-    /// Queues an event.
-    pub(crate) fn tell(&self, note: Note) {
-        self.queue().push_event(note);
-        self.one_more();
+    /// Enqueues an event.
+    pub(crate) fn enqueue_event(&self, event: PendingEvent) {
+        self.with_queue(|queue| queue.push_event(event));
+        self.waiting.add_permits(1);
     }
 
-    fn one_more(&self) {
-        self.metrics.effects_queued.inc();
-        self.items.add_permits(1);
-    }
-
-    /// Waits until everything is sent and answered, or `patience` ends; says whether it was.
-    pub(crate) async fn drain(&self, patience: Duration) -> bool {
-        let is_idle = || self.queue().len() == 0 && self.metrics.effects_in_flight.get() == 0;
-        let wait = async {
-            while !is_idle() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+    /// Waits until everything is sent and answered, or `timeout` ends; returns whether it was.
+    ///
+    /// A binding that waits for its volumes is in flight; a rejected decision that waits before it
+    /// may be taken again is not.
+    pub(crate) async fn drain(&self, timeout: Duration) -> bool {
+        let idle = async {
+            loop {
+                let notified = self.idle.notified();
+                if self.with_queue(|queue| queue.is_idle()) {
+                    return;
+                }
+                notified.await;
             }
         };
-        tokio::time::timeout(patience, wait).await.is_ok()
+        tokio::time::timeout(timeout, idle).await.is_ok()
     }
 
-    /// Forgets everything that was not sent: somebody else decides now.
+    /// Removes everything that was not sent: another replica decides now.
     pub(crate) fn clear(&self) {
-        self.queue().clear();
-        self.items.forget_permits(usize::MAX);
-        self.metrics.effects_queued.set(0);
+        self.with_queue(WriteQueue::clear);
+        self.waiting.forget_permits(usize::MAX);
+    }
+
+    /// Uses the queue. Metrics show what it holds; nothing is ever read from them.
+    fn with_queue<T>(&self, change: impl FnOnce(&mut WriteQueue) -> T) -> T {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut queue);
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let metrics = &self.context.metrics;
+        metrics.effects_queued.set(count(queue.len()));
+        metrics.effects_in_flight.set(count(queue.n_in_flight()));
+        if queue.is_idle() {
+            self.idle.notify_waiters();
+        }
+        result
     }
 
     async fn work(self: &Arc<Self>, stop: &CancellationToken) {
         loop {
-            let item = self.items.acquire().await.expect("the semaphore is never closed");
-            item.forget();
-            let Some(item) = self.queue().pop() else { continue };
-            self.metrics.effects_queued.dec();
-            let _in_flight = InFlight::new(&self.metrics);
-            match item {
-                Item::Deed(Deed::Bind { pod, node, claims, created }) if claims.is_empty() => {
-                    self.bind(&pod, &node, created).await;
-                }
-                // Volumes can take minutes to be made: no worker waits for them.
-                Item::Deed(Deed::Bind { pod, node, claims, created }) => {
-                    let (effects, stop) = (Arc::clone(self), stop.clone());
-                    tokio::spawn(async move {
-                        let bind = effects.bind_with_claims(&pod, &node, &claims, created);
-                        let _ = stop.run_until_cancelled(bind).await;
-                    });
-                }
-                Item::Deed(Deed::Evict { pod, reason, by }) => {
-                    self.evict(&pod, reason, &by).await;
-                }
-                Item::Status(target, write) => {
-                    let _busy = Busy { effects: self, target: &target };
-                    self.send_status(&target, write).await;
-                }
-                Item::Event(note) => self.publish(&note).await,
+            let permit = self.waiting.acquire().await.expect("the semaphore is never closed");
+            permit.forget();
+            let Some((write, in_flight)) = self.take() else { continue };
+            if write.waits_for_volumes() {
+                // Provisioning can take minutes: no worker waits for it.
+                let (effects, stop) = (Arc::clone(self), stop.clone());
+                tokio::spawn(async move {
+                    let _in_flight = in_flight;
+                    let _ =
+                        stop.run_until_cancelled(effects.send_contained("volumes", write)).await;
+                });
+            } else {
+                self.send_contained("write", write).await;
             }
         }
     }
 
-    fn pods(&self, pod: &PodRef) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &pod.key.namespace)
+    /// Takes the next write; it is in flight until the guard is dropped.
+    fn take(self: &Arc<Self>) -> Option<(PendingWrite, InFlight)> {
+        let write = self.with_queue(WriteQueue::pop)?;
+        Some((write, InFlight(Arc::clone(self))))
     }
 
-    async fn bind_with_claims(
-        self: &Arc<Self>,
-        pod: &PodRef,
-        node: &Name,
-        claims: &[ClaimChoice],
-        created: Timestamp,
-    ) {
-        match self.bind_claims(node, claims).await {
-            Ok(()) => self.bind(pod, node, created).await,
-            Err(why) => self.refused(pod, &why),
+    /// Sends a write. A panic costs this write alone: its decision is treated as rejected, and backs
+    /// off before it may be taken again.
+    async fn send_contained(self: &Arc<Self>, task: &'static str, write: PendingWrite) {
+        let pod = write.decided_pod().cloned();
+        let sent = contain(task, &self.context.metrics, self.send(write)).await;
+        if let (Err(Panicked), Some(pod)) = (sent, pod) {
+            self.reject(&pod, "internal error, see the log of the scheduler");
         }
     }
 
-    async fn bind(self: &Arc<Self>, pod: &PodRef, node: &Name, created: Timestamp) {
-        let pods = self.pods(pod);
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {
-                "name": &*pod.key.name,
-                "namespace": &*pod.key.namespace,
-                "uid": &*pod.uid,
-            },
-            "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
-        });
-        let params = PostParams::default();
-        let answer = call(&self.metrics, Write::Bind, || {
-            pods.create_subresource::<_, IgnoredAny>("binding", &pod.key.name, &params, &binding)
-        });
-        let bound = match answer.await {
-            Ok(_) => true,
-            // It may be our own binding that it collides with, its answer lost.
-            Err(refusal @ (Refusal::Gone | Refusal::Conflict(_) | Refusal::Failed(_))) => {
-                debug!(%pod.key, %node, why = %refusal, "not bound");
-                self.look_again(pod).await.is_some_and(|found| found == *node)
+    /// Sends a write and does what follows from the answer.
+    async fn send(self: &Arc<Self>, write: PendingWrite) {
+        match write {
+            PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, created }) => {
+                let settled = self.bind(&pod, &node, &claims).await;
+                if let Settled::Done = settled {
+                    self.record_binding(&pod, &node, created);
+                }
+                self.settle(&pod, settled);
             }
-            Err(refusal @ Refusal::Refused(_)) => {
-                self.refused(pod, &format!("cannot bind to {node}: {refusal}"));
-                return;
+            PendingWrite::Decision(DecisionWrite::Evict { pod, reason, by }) => {
+                let settled = pods::evict(&self.context, &pod, reason, &by).await;
+                self.settle(&pod, settled);
             }
-        };
-        if !bound {
-            self.mirror.give_up(pod);
-            return;
+            PendingWrite::Status(target, write) => {
+                let _writing = Writing { effects: self, target: &target };
+                self.send_status(&target, write).await;
+            }
+            PendingWrite::Event(event) => self.send_event(&event).await,
         }
-        self.mirror.bound(pod);
-        self.forgive(pod);
-        self.metrics.pods_placed.inc();
-        self.metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
+    }
+
+    async fn bind(&self, pod: &PodRef, node: &Name, claims: &[ClaimChoice]) -> Settled {
+        match volumes::bind_claims(&self.context, node, claims).await {
+            Ok(()) => pods::bind(&self.context, pod, node).await,
+            Err(why) => Settled::Rejected(why),
+        }
+    }
+
+    fn record_binding(&self, pod: &PodRef, node: &Name, created: Timestamp) {
+        self.context.cache.record_binding(pod);
+        let metrics = &self.context.metrics;
+        metrics.pods_placed.inc();
+        metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
         let waited = Timestamp::now().duration_since(created);
-        self.metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
+        metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
         let text = format!("Successfully assigned {} to {node}", pod.key);
-        self.tell(Note::normal(events::pod_reference(pod), "Scheduled", "Binding", text));
+        let pod = events::pod_reference(pod);
+        self.enqueue_event(PendingEvent::normal(pod, "Scheduled", "Binding", text));
     }
 
-    /// Condition first, so that whoever sees the pod go can see why; then the deletion.
-    // Parity: differs, see docs/parity.md#e6.
-    async fn evict(self: &Arc<Self>, pod: &PodRef, reason: EvictReason, by: &JobKey) {
-        let pods = self.pods(pod);
-        let patch = Patch::Strategic(json!({
-            "metadata": {"uid": &*pod.uid},
-            "status": {"conditions": [{
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "PreemptionByScheduler",
-                "message": format!("kube-batch: {reason} for {by}"),
-                "lastTransitionTime": Timestamp::now().to_string(),
-            }]},
-        }));
-        let params =
-            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        let marked = call(&self.metrics, Write::Evict, || {
-            pods.patch_subresource("status", &pod.key.name, &params, &patch)
-        });
-        let deleted = match marked.await {
-            Ok(_) => {
-                let uid = Some(pod.uid.to_string());
-                let preconditions = Some(Preconditions { uid, resource_version: None });
-                let params = DeleteParams { preconditions, ..DeleteParams::default() };
-                call(&self.metrics, Write::Evict, || pods.delete(&pod.key.name, &params))
-                    .await
-                    .map(drop)
+    /// Does what follows from what became of a decision. One that was done stays in flight until
+    /// the watch shows it.
+    fn settle(self: &Arc<Self>, pod: &PodRef, settled: Settled) {
+        match settled {
+            Settled::Done => self.reset_back_off(pod),
+            Settled::NotDone => {
+                self.context.cache.drop_decision(pod);
             }
-            Err(refusal) => Err(refusal),
-        };
-        match deleted {
-            Ok(()) => self.forgive(pod),
-            Err(Refusal::Refused(why)) => {
-                self.refused(pod, &format!("cannot evict: {why}"));
-            }
-            Err(refusal) => {
-                debug!(%pod.key, why = %refusal, "not evicted");
-                self.look_again(pod).await;
-                self.mirror.give_up(pod);
-            }
+            Settled::Rejected(why) => self.reject(pod, &why),
         }
     }
 
-    /// Reads a pod anew and stores what it is; returns its node.
-    async fn look_again(&self, pod: &PodRef) -> Option<Name> {
-        let pods = self.pods(pod);
-        match timeout(ANSWER_TIMEOUT, pods.get_opt(&pod.key.name)).await {
-            Ok(Ok(Some(found))) => {
-                let is_same = found.metadata.uid.as_deref() == Some(&*pod.uid);
-                let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-                let node = node.filter(|node| is_same && !node.is_empty()).map(Name::from);
-                self.store(|store| store.apply_pod(&found));
-                node
-            }
-            Ok(Ok(None)) => {
-                let mut state = self.mirror.lock();
-                let known = state.store.pods.get(&pod.key);
-                if known.is_some_and(|facts| facts.uid == pod.uid) {
-                    state.store.pods.delete(&pod.key);
-                    self.mirror.note(&mut state, Change::Facts);
-                }
-                None
-            }
-            // The watch will tell.
-            Ok(Err(_)) | Err(_) => None,
-        }
-    }
-
-    fn store(
-        &self,
-        apply: impl FnOnce(
-            &mut kube_batch_cache::store::Store,
-        ) -> Result<Change, kube_batch_api::facts::FactError>,
-    ) {
-        let mut state = self.mirror.lock();
-        if let Ok(change) = apply(&mut state.store) {
-            self.mirror.note(&mut state, change);
-        }
-    }
-
-    /// The server will not have it: say so, and let the decision stand for a while, so that it is
-    /// not taken again at once.
-    fn refused(self: &Arc<Self>, pod: &PodRef, why: &str) {
-        warn!(%pod.key, why, "the API server refuses");
-        self.metrics.schedule_attempts.get_or_create(&Ended { result: "error" }).inc();
-        let note = Note::warning(
+    /// Reports a rejected decision, and keeps it in flight for a while, so that it is not taken
+    /// again at once.
+    fn reject(self: &Arc<Self>, pod: &PodRef, why: &str) {
+        warn!(%pod.key, why, "the API server rejected a write");
+        let attempts = &self.context.metrics.schedule_attempts;
+        attempts.get_or_create(&Ended { result: "error" }).inc();
+        self.enqueue_event(PendingEvent::warning(
             events::pod_reference(pod),
             "FailedScheduling",
             "Scheduling",
             why.to_owned(),
-        );
-        self.tell(note);
-        let penalty = {
-            let mut refusals =
-                self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let n_refusals = refusals.entry(pod.uid.clone()).or_insert(0);
-            *n_refusals += 1;
-            FIRST_PENALTY.saturating_mul(1 << (*n_refusals - 1).min(10)).min(LONGEST_PENALTY)
-        };
+        ));
+        let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
         let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(penalty).await;
-            if !effects.mirror.give_up(&pod) {
-                effects.forgive(&pod);
+            tokio::time::sleep(back_off).await;
+            let is_known = effects.context.cache.drop_decision(&pod);
+            if !is_known {
+                effects.reset_back_off(&pod);
             }
         });
     }
 
-    /// What was refused before no longer counts: it went well, or the pod is gone.
-    fn forgive(&self, pod: &PodRef) {
-        self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&pod.uid);
+    fn reset_back_off(&self, pod: &PodRef) {
+        self.back_off.lock().unwrap_or_else(PoisonError::into_inner).reset(&pod.uid);
     }
 
     async fn send_status(&self, target: &Target, write: StatusWrite) {
-        // Why a pod waited is not to be written over its binding.
+        // Why a pod waited must not be written over its binding.
         if let Target::Pod(pod) = target
-            && self.mirror.lock().waiting(pod).is_none()
+            && self.context.cache.lock().waiting(pod).is_none()
         {
             return;
         }
-        match self.patch_status(target, &write.patch).await {
+        match status::patch(&self.context, target, &write.patch).await {
             Ok(()) => {
-                if let Some(note) = write.note {
-                    self.tell(*note);
+                if let Some(event) = write.event {
+                    self.enqueue_event(*event);
                 }
             }
-            Err(Refusal::Gone) => debug!(%target, "gone before its status was written"),
-            Err(refusal) => warn!(%target, why = %refusal, "cannot write the status"),
+            Err(WriteError::NotFound) => debug!(%target, "deleted before its status was written"),
+            Err(error) => warn!(%target, %error, "cannot write the status"),
         }
     }
 
-    async fn patch_status(&self, target: &Target, patch: &Value) -> Result<(), Refusal> {
-        match target {
-            Target::Pod(pod) => {
-                let path =
-                    format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
-                // Merges conditions by type, where a merge patch would replace them all.
-                let kind = "application/strategic-merge-patch+json";
-                let answer = self.patch(Write::PodStatus, &path, kind, patch).await;
-                answer.map(|pod: Pod| self.store(|store| store.apply_pod(&pod)))
-            }
-            Target::Group(version, ObjectKey { namespace, name }) => {
-                let path = format!("/apis/{version}/namespaces/{namespace}/podgroups/{name}");
-                let answer = self.patch(Write::GroupStatus, &path, MERGE_PATCH, patch).await;
-                // The two groups are field for field the same.
-                answer.map(|group: v1alpha2::PodGroup| {
-                    let (meta, status) = (&group.metadata, group.status.as_ref());
-                    self.store(|store| store.apply_group(*version, meta, &group.spec, status));
-                })
-            }
-            Target::Queue(version, name) => {
-                let path = format!("/apis/{version}/queues/{name}");
-                let answer = self.patch(Write::QueueStatus, &path, MERGE_PATCH, patch).await;
-                answer.map(|queue: v1alpha2::Queue| {
-                    let (meta, status) = (&queue.metadata, queue.status.as_ref());
-                    self.store(|store| store.apply_queue(*version, meta, &queue.spec, status));
-                })
-            }
-        }
-    }
-
-    async fn patch<T: DeserializeOwned>(
-        &self,
-        write: Write,
-        path: &str,
-        kind: &'static str,
-        patch: &Value,
-    ) -> Result<T, Refusal> {
-        let body = serde_json::to_vec(patch).expect("a value is JSON");
-        call(&self.metrics, write, || {
-            let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
-                .header(CONTENT_TYPE, kind)
-                .header(ACCEPT, "application/json")
-                .body(body.clone())
-                .expect("a path of names is a URI");
-            self.client.request(request)
-        })
-        .await
-    }
-
-    async fn publish(&self, note: &Note) {
-        let told =
-            call(&self.metrics, Write::Event, || events::tell(&self.client, &self.reporter, note));
-        match told.await {
-            // The namespace is going, or somebody told the same at the same nanosecond.
-            Ok(()) | Err(Refusal::Gone | Refusal::Conflict(_)) => {}
-            Err(refusal) => debug!(reason = note.reason, why = %refusal, "cannot tell an event"),
+    async fn send_event(&self, event: &PendingEvent) {
+        let Context { client, metrics, .. } = &self.context;
+        let publish = || events::publish(client, &self.reporter, event);
+        match call(metrics, Write::Event, publish).await {
+            // The namespace is being deleted, or another event has the same name.
+            Ok(()) | Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
+            Err(error) => debug!(reason = event.reason, %error, "cannot send an event"),
         }
     }
 }
 
-/// Counts a call while it is made, also if its worker is stopped.
-struct InFlight<'m>(&'m Metrics);
+/// A write that was taken from the queue; not any more when this is dropped, whatever became of it.
+struct InFlight(Arc<Effects>);
 
-impl<'m> InFlight<'m> {
-    fn new(metrics: &'m Metrics) -> Self {
-        metrics.effects_in_flight.inc();
-        Self(metrics)
-    }
-}
-
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.effects_in_flight.dec();
+        self.0.with_queue(WriteQueue::finish);
     }
 }
 
-/// Holds an object's status for one write.
-struct Busy<'e> {
+/// A status write of an object that is in flight.
+struct Writing<'e> {
     effects: &'e Effects,
     target: &'e Target,
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // What was wanted meanwhile is to be looked at again.
-        if self.effects.queue().answered(self.target) {
-            self.effects.mirror.wake();
+        // A cycle wanted to write meanwhile and could not.
+        if self.effects.with_queue(|queue| queue.answered(self.target)) {
+            self.effects.context.cache.wake();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An object that may be unreadable: one of them must not end the list or the watch it stands in.
+//! An object that may be malformed: one of them must not end its list or watch.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// An object, or what could be read of it.
+/// An object, or the metadata of a malformed one.
 ///
-/// `kube` has the same as `DeserializeGuard`; that one goes through a tree of values, which costs
-/// as much again as reading the object. This one keeps the text for a second look.
+/// `kube` has the same as `DeserializeGuard`, which deserializes into a tree of values first and so
+/// doubles the cost. This one keeps the text, and reads it again only if it is malformed.
 #[derive(Clone, Debug)]
 pub(crate) struct Guarded<K>(pub(crate) Result<K, Broken>);
 
-/// What could be read of a broken object.
+/// What could be read of a malformed object.
 #[derive(Clone, Debug)]
 pub(crate) struct Broken {
     /// What is wrong with it.
@@ -40,13 +40,13 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     }
 }
 
-/// What is wrong with an object, and where: only what is broken is read in the way that keeps
-/// track of the path.
+/// What is wrong with an object, and where. Tracking the path is slow, so only malformed objects are
+/// read in this way.
 fn problem<K: DeserializeOwned>(text: &str) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let error = serde_path_to_error::deserialize::<_, K>(&mut reader).err()?;
     let message = error.inner().to_string();
-    // Positions in a text that nobody sees.
+    // Without the position: the text is not shown.
     let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
     Some(format!("{}: {message}", error.path()))
 }

@@ -1,21 +1,21 @@
-//! Whether the scheduler goes on.
+//! Whether the scheduling loop makes progress.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Since when a cycle has been running, if one is.
+/// When the running cycle started, if one is running.
 #[derive(Debug, Default)]
 pub(crate) struct Health(Mutex<Option<Instant>>);
 
 impl Health {
-    /// A cycle begins or ends.
+    /// Records that a cycle started or ended.
     pub(crate) fn set_cycle(&self, since: Option<Instant>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 
-    /// How long the cycle that is running has been.
+    /// How long the running cycle has taken.
     pub(crate) fn cycle_runs_for(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
     }

@@ -1,4 +1,4 @@
-//! What the scheduler answers: metrics, health, and the store as a file.
+//! The HTTP server: metrics, health, and the scheduler cache as a file.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,19 +11,19 @@ use axum::{
     routing::get,
 };
 use jiff::Timestamp;
-use kube_batch_cache::dump;
+use kube_batch_manifest::dump;
 use tokio::net::TcpListener;
 
-use super::{health::Health, metrics::Metrics, mirror::Mirror};
+use super::{health::Health, metrics::Metrics, scheduler_cache::SchedulerCache};
 
 /// OpenMetrics' media type.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the answers are made of.
+/// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct Answers {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) health: Arc<Health>,
     /// Whether `/debug/snapshot` is served.
     pub(crate) debug: bool,
@@ -33,13 +33,13 @@ pub(crate) struct Answers {
 ///
 /// # Errors
 ///
-/// If the address cannot be had, with what to do about it.
+/// If the address is not available, with what to do about it.
 pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
-    // Go's way to say every address.
+    // Go's notation for all addresses.
     let all = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
     let first = all.as_deref().unwrap_or(address);
     let listener = match TcpListener::bind(first).await {
-        // A machine without IPv6.
+        // Without IPv6 support.
         Err(_) if all.is_some() => TcpListener::bind(format!("0.0.0.0{address}")).await,
         bound => bound,
     };
@@ -48,10 +48,10 @@ pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Answers for ever.
+/// Serves until the listener fails.
 pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "answering HTTP");
+        tracing::info!(%address, "serving HTTP");
     }
     let mut router = Router::new()
         .route("/metrics", get(metrics))
@@ -62,7 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
     }
     let service = router.with_state(answers).into_make_service_with_connect_info::<SocketAddr>();
     if let Err(error) = axum::serve(listener, service).await {
-        tracing::error!(%error, "the HTTP server has ended");
+        tracing::error!(%error, "the HTTP server failed");
     }
 }
 
@@ -70,8 +70,8 @@ async fn metrics(State(answers): State<Answers>) -> Response {
     ([(CONTENT_TYPE, OPENMETRICS)], answers.metrics.text()).into_response()
 }
 
-/// How long a cycle may take before the process is taken for stuck. Guessed: the longest cycle
-/// measured takes half a second.
+/// How long a cycle may take before the process counts as stuck. Guessed: the longest cycle measured
+/// takes half a second.
 const STUCK: Duration = Duration::from_secs(120);
 
 async fn healthz(State(answers): State<Answers>) -> Response {
@@ -85,7 +85,7 @@ async fn healthz(State(answers): State<Answers>) -> Response {
 }
 
 async fn readyz(State(answers): State<Answers>) -> Response {
-    let unsynced = answers.mirror.unsynced();
+    let unsynced = answers.cache.unsynced();
     if unsynced.is_empty() {
         return "ok\n".into_response();
     }
@@ -96,12 +96,12 @@ async fn readyz(State(answers): State<Answers>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
 }
 
-/// The store as `kube-batch simulate -f` reads it. Facts hold no secrets; names and messages of
-/// every namespace they do hold.
+/// The scheduler cache as `kube-batch simulate -f` reads it. It holds no secrets, but names and
+/// messages of every namespace.
 async fn snapshot(State(answers): State<Answers>) -> Response {
     let written = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
-        let state = answers.mirror.lock();
+        let state = answers.cache.lock();
         dump::write(&state.store, &state.assumed, Timestamp::now(), &mut bytes).map(|()| bytes)
     });
     match written.await {

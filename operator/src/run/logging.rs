@@ -6,15 +6,15 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt, prelude::*};
 
 use crate::args::{LogFormat, RunArgs};
 
-/// Starts logging at the verbosity of the flags; `KUBE_BATCH_LOG` goes further, by module.
+/// Starts logging at the verbosity of the flags, or as `KUBE_BATCH_LOG` says by module.
 pub(crate) fn start(args: &RunArgs) {
-    // v0.5.0 counts upward from 0; its deployments say 3.
+    // As glog in v0.5.0, whose deployments use 3.
     let level = match args.verbosity {
         0..=3 => LevelFilter::INFO,
         4..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // The client calls every refused request an error; what it means is for us to say.
+    // The client logs every failed request as an error; here the caller decides what it means.
     let default = format!("{level},kube_client=off,h2=info,hyper=info,rustls=info,tower=info");
     let filter =
         EnvFilter::try_from_env("KUBE_BATCH_LOG").unwrap_or_else(|_| EnvFilter::new(default));

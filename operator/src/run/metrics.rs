@@ -1,14 +1,16 @@
-//! What the scheduler says of itself to Prometheus.
+//! Metrics of the scheduler, for Prometheus.
 //!
-//! Names of kube-batch v0.5.0 are kept, with the prefix its own design promised; all are in
-//! docs/metrics.md. Series of jobs and queues that are gone are removed with the cycle that no
-//! longer sees them.
+//! Names of kube-batch v0.5.0 are kept, with the prefix of its design document; docs/metrics.md
+//! lists all of them.
 
 use std::{
     fmt,
     sync::{Mutex, atomic::AtomicU64},
+    time::Duration,
 };
 
+use kube_batch_api::cluster::Cluster;
+use kube_batch_framework::milestone::Milestone;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -18,7 +20,7 @@ use prometheus_client::{
 /// v0.5.0's buckets, in milliseconds or microseconds, with finer ones below: our cycles are shorter.
 const LATENCY: [f64; 13] =
     [0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0];
-/// v0.5.0's buckets for what it counts in microseconds, and wider ones: tasks wait for seconds.
+/// v0.5.0's buckets in microseconds, and longer ones: tasks wait for seconds.
 const MICROSECONDS: [f64; 12] = [
     5.0,
     20.0,
@@ -52,13 +54,13 @@ labels! {
     Plugin { plugin: &'static str, OnSession: &'static str }
     /// A phase of a cycle.
     Phase { phase: &'static str }
-    /// How something ended.
+    /// A result.
     Ended { result: &'static str }
     /// A kind of objects.
     Kind { kind: &'static str }
     /// A kind of write.
     WriteKind { write: Write }
-    /// A kind of write, and how it ended.
+    /// A kind of write, and its result.
     Written { write: Write, result: &'static str }
     /// A job, as `namespace/name`.
     Job { job_id: String }
@@ -66,6 +68,8 @@ labels! {
     Queue { queue: String }
     /// A resource of a queue.
     QueueResource { queue: String, resource: String }
+    /// A background task.
+    Task { task: &'static str }
     /// The groups of a queue that are in a phase.
     QueuePhase { queue: String, phase: &'static str }
 }
@@ -114,7 +118,7 @@ impl EncodeLabelValue for Write {
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// Everything that is counted.
+/// All metrics.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     pub(crate) e2e_latency: Histogram,
@@ -149,6 +153,7 @@ pub(crate) struct Metrics {
     pub(crate) leader: Gauge,
     pub(crate) config_valid: Gauge,
     pub(crate) config_reloads: Family<Ended, Counter>,
+    pub(crate) task_failures: Family<Task, Counter>,
 }
 
 impl Metrics {
@@ -187,78 +192,114 @@ impl Metrics {
             leader: Gauge::default(),
             config_valid: Gauge::default(),
             config_reloads: Family::default(),
+            task_failures: Family::default(),
         };
         metrics.register();
         metrics
     }
 
     fn register(&self) {
-        let registry = &mut *self.registry.lock().expect("nobody panics while registering");
+        let registry = &mut *self.registry.lock().expect("registering and encoding do not panic");
         macro_rules! register {
             ($($name:literal, $help:literal, $metric:ident;)*) => {
                 $( registry.register($name, $help, self.$metric.clone()); )*
             };
         }
         register! {
-            "e2e_scheduling_latency_milliseconds", "A cycle, from its snapshot to its decisions", e2e_latency;
-            "plugin_scheduling_latency_microseconds", "What a plugin does when a cycle begins", plugin_latency;
-            "action_scheduling_latency_microseconds", "An action of a cycle", action_latency;
-            "task_scheduling_latency_microseconds", "From the creation of a pod to the answer to its binding", task_latency;
-            "schedule_attempts", "Tasks by how a cycle answered them: scheduled, unschedulable, error", schedule_attempts;
+            "e2e_scheduling_latency_milliseconds", "Duration of a cycle, from its snapshot to its decisions", e2e_latency;
+            "plugin_scheduling_latency_microseconds", "Duration of opening a plugin's session", plugin_latency;
+            "action_scheduling_latency_microseconds", "Duration of an action", action_latency;
+            "task_scheduling_latency_microseconds", "Time from the creation of a pod to the answer to its binding", task_latency;
+            "schedule_attempts", "Scheduling attempts by result: scheduled, unschedulable, error", schedule_attempts;
             "pod_preemption_victims", "Victims of the last cycle that evicted any", preemption_victims;
-            "total_preemption_attempts", "Jobs for which pods were evicted; it only grows", preemption_attempts;
-            "unschedule_task_count", "Tasks a job that is not ready lacks to its minimum", unready_tasks;
+            "total_preemption_attempts", "Jobs for which pods were evicted (counter)", preemption_attempts;
+            "unschedule_task_count", "Tasks that a job which is not ready lacks to its minimum", unready_tasks;
             "unschedule_job_count", "Jobs that are not ready", unready_jobs;
-            "job_retry_counts", "Cycles in which a job was not ready; it only grows", job_retries;
-            "cycles", "Cycles by how they ended: done, abandoned", cycles;
-            "snapshot_objects", "Objects in the picture of the last cycle", snapshot_objects;
-            "queue_share", "Largest part of its deserved amount that a queue holds, over all resources", queue_share;
-            "queue_deserved", "What a queue deserves, in cores, bytes or pieces", queue_deserved;
-            "queue_allocated", "What a queue holds, in cores, bytes or pieces", queue_allocated;
+            "job_retry_counts", "Cycles in which a job was not ready (counter)", job_retries;
+            "cycles", "Cycles by result: done, abandoned", cycles;
+            "snapshot_objects", "Objects in the snapshot of the last cycle", snapshot_objects;
+            "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
+            "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
+            "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
-            "watch_synced", "Whether a kind has its complete list: 1 if so", watch_synced;
-            "watch_events", "Events of a watch, listed objects included", watch_events;
-            "watch_failures", "Failures of a watch; it goes on by itself", watch_failures;
-            "malformed_objects", "Objects that could not be read and were skipped", malformed_objects;
-            "effects_queued", "Writes that wait", effects_queued;
-            "effects_in_flight", "Writes that were sent and not answered", effects_in_flight;
-            "writes", "Writes by how they ended: done, gone, conflict, refused, failed", writes;
-            "write_retries", "Writes that were sent again", write_retries;
+            "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
+            "watch_events", "Watch events, including listed objects", watch_events;
+            "watch_failures", "Failures of a watch, which is retried automatically", watch_failures;
+            "malformed_objects", "Malformed objects that were skipped", malformed_objects;
+            "effects_queued", "Writes that wait to be sent", effects_queued;
+            "effects_in_flight", "Writes in flight, including bindings that wait for their volumes", effects_in_flight;
+            "writes", "Writes by result: done, gone, conflict, refused, failed", writes;
+            "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
-            "decisions_expired", "Decisions that were given up because no answer came", decisions_expired;
-            "leader", "Whether this replica decides: 1 if so", leader;
-            "config_valid", "Whether the configuration file as it is now is in force: 1 if so", config_valid;
-            "config_reloads", "Readings of the changed configuration file: done, refused", config_reloads;
+            "decisions_expired", "Decisions that expired without an answer", decisions_expired;
+            "leader", "1 if this replica is the leader, otherwise 0", leader;
+            "config_valid", "1 if the current configuration file is in use, 0 if it was rejected", config_valid;
+            "config_reloads", "Reloads of the configuration file by result: done, refused", config_reloads;
+            "task_failures", "Background tasks that panicked or returned unexpectedly", task_failures;
         }
         let mut seconds = |name, help, metric: Histograms<_>| {
             registry.register_with_unit(name, help, Unit::Seconds, metric);
         };
         seconds(
             "cycle_phase",
-            "A phase of a cycle: fold, decide, dispatch",
+            "Duration of a phase of a cycle: fold, decide, dispatch",
             self.cycle_phases.clone(),
         );
         let registry = &mut *registry;
         registry.register_with_unit(
             "watch_lag",
-            "From the answer to a binding until the watch shows it",
+            "Time from the answer to a binding until the watch shows it",
             Unit::Seconds,
             self.watch_lag.clone(),
         );
         registry.register_with_unit(
             "write_latency",
-            "From sending a write to its answer",
+            "Time from sending a write to its answer",
             Unit::Seconds,
             self.write_latency.clone(),
         );
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "What was built", build);
+        registry.register("build", "Build information", build);
+    }
+
+    /// Records how long a phase of a cycle took.
+    pub(crate) fn observe_phase(&self, phase: &'static str, duration: Duration) {
+        self.cycle_phases.get_or_create(&Phase { phase }).observe(duration.as_secs_f64());
+    }
+
+    /// Records how long it took to reach a milestone of a cycle, if that is measured.
+    pub(crate) fn observe_milestone(&self, milestone: Milestone, duration: Duration) {
+        let micros = duration.as_secs_f64() * 1e6;
+        match milestone {
+            Milestone::PluginOpened(plugin) => {
+                let plugin = Plugin { plugin, OnSession: "OnSessionOpen" };
+                self.plugin_latency.get_or_create(&plugin).observe(micros);
+            }
+            Milestone::Acted(action) => {
+                self.action_latency.get_or_create(&Action { action }).observe(micros);
+            }
+            Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
+        }
+    }
+
+    /// Records how many objects a snapshot has.
+    pub(crate) fn observe_sizes(&self, cluster: &Cluster) {
+        for (kind, n_objects) in [
+            ("nodes", cluster.nodes.facts.len()),
+            ("queues", cluster.queues.facts.len()),
+            ("jobs", cluster.jobs.key.len()),
+            ("tasks", cluster.tasks.facts.len()),
+            ("task_classes", cluster.classes.template.len()),
+        ] {
+            let n_objects = i64::try_from(n_objects).unwrap_or(i64::MAX);
+            self.snapshot_objects.get_or_create(&Kind { kind }).set(n_objects);
+        }
     }
 
     /// All metrics in OpenMetrics' text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        let registry = self.registry.lock().expect("nobody panics while registering");
+        let registry = self.registry.lock().expect("registering and encoding do not panic");
         encode(&mut text, &registry).expect("a text takes all");
         text
     }
@@ -323,6 +364,7 @@ mod tests {
             leader: _,
             config_valid: _,
             config_reloads,
+            task_failures,
         } = &metrics;
         let queue = || "q".to_owned();
         let of = || QueueResource { queue: queue(), resource: "cpu".to_owned() };
@@ -339,6 +381,7 @@ mod tests {
         drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
         drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
         drop(watch_synced.get_or_create(&Kind { kind: "pods" }));
+        drop(task_failures.get_or_create(&Task { task: "http" }));
         for family in [unready_tasks, job_retries] {
             drop(family.get_or_create(&Job { job_id: "ns/g".to_owned() }));
         }
@@ -407,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn documented_metrics_are_those_there_are() {
+    fn documented_metrics_are_those_that_exist() {
         let shown = shown(&sampled().text());
         let documented = documented(include_str!("../../../docs/metrics.md"));
         let only = |some: &[[String; 4]], others: &[[String; 4]]| {

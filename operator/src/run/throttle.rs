@@ -1,21 +1,21 @@
-//! How often the status of an object is written when nothing has happened to it but numbers.
+//! How often the status of an object is written when only numbers change.
 //!
 //! While a gang of ten thousand starts, its count of running pods changes with every cycle; while
 //! a cluster is full, so do the numbers in every message. A change of state is written at once, a
-//! change of numbers a while after the last write. That a gang lacks pods is written when it still
-//! does after a moment: of every Job the pods come one by one.
+//! change of numbers some time after the last write. That a gang lacks pods is written only if it
+//! still does after a second: controllers create the pods of a Job one by one.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// What a change of a status is about, the most urgent first.
+/// What a change of a status is about, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Weight {
-    /// A phase, a condition's status or reason: people and controllers wait for it.
+pub(crate) enum Urgency {
+    /// A phase, or a condition's status or reason: users and controllers wait for it.
     State,
-    /// That a gang lacks pods, which its controller may be about to make.
+    /// That a gang lacks pods, which its controller may be about to create.
     Forming,
     /// A count or an amount.
     Count,
@@ -23,10 +23,10 @@ pub(crate) enum Weight {
     Text,
 }
 
-impl Weight {
-    /// How long after the last write it can wait, or, while a gang forms, after it was first seen.
-    /// Guessed: what a person watching would not miss.
-    const fn patience(self) -> Duration {
+impl Urgency {
+    /// The shortest time since the last write, or, while a gang forms, since it was first seen.
+    /// Guessed: short enough for a user who watches.
+    const fn min_interval(self) -> Duration {
         match self {
             Self::State => Duration::ZERO,
             Self::Forming | Self::Count => Duration::from_secs(1),
@@ -35,7 +35,7 @@ impl Weight {
     }
 }
 
-/// When each object was last written, or seen to form.
+/// When each object was last written, or first seen to form.
 #[derive(Debug)]
 pub(crate) struct Throttle<K>(HashMap<K, Instant>);
 
@@ -46,11 +46,20 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Throttle<K> {
-    /// Whether a change of this weight may be written now; if not, when.
-    pub(crate) fn admit(&mut self, object: K, weight: Weight, now: Instant) -> Result<(), Instant> {
-        let forms = (weight == Weight::Forming).then_some(now);
+    /// Allows a change of this urgency to be written now, or returns when it may be.
+    ///
+    /// # Errors
+    ///
+    /// The moment from which on it may be written.
+    pub(crate) fn admit(
+        &mut self,
+        object: K,
+        urgency: Urgency,
+        now: Instant,
+    ) -> Result<(), Instant> {
+        let forms = (urgency == Urgency::Forming).then_some(now);
         let last = self.0.get(&object).copied().or(forms);
-        if let Some(due) = last.map(|last| last + weight.patience()).filter(|due| *due > now) {
+        if let Some(due) = last.map(|last| last + urgency.min_interval()).filter(|due| *due > now) {
             self.0.entry(object).or_insert(now);
             return Err(due);
         }
@@ -58,9 +67,9 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
         Ok(())
     }
 
-    /// Forgets what no longer matters.
+    /// Removes what delays nothing any more.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        self.0.retain(|_, last| *last + Weight::Text.patience() > now);
+        self.0.retain(|_, last| *last + Urgency::Text.min_interval() > now);
     }
 }
 
@@ -73,13 +82,13 @@ mod tests {
         let mut throttle = Throttle::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit("a", Weight::Text, at(0)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Text, at(1)), Err(at(10)));
-        assert_eq!(throttle.admit("b", Weight::Text, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Count, at(1)), Err(at(2)));
-        assert_eq!(throttle.admit("a", Weight::State, at(1)), Ok(()));
-        assert_eq!(throttle.admit("a", Weight::Text, at(10)), Err(at(11)));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(0)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(1)), Err(at(10)));
+        assert_eq!(throttle.admit("b", Urgency::Text, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Count, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Count, at(1)), Err(at(2)));
+        assert_eq!(throttle.admit("a", Urgency::State, at(1)), Ok(()));
+        assert_eq!(throttle.admit("a", Urgency::Text, at(10)), Err(at(11)));
         throttle.sweep(at(12));
         assert_eq!(throttle.0.len(), 0);
     }
@@ -89,9 +98,9 @@ mod tests {
         let mut throttle = Throttle::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(0)), Err(at(1)));
-        assert_eq!(throttle.admit("lacks pods", Weight::Forming, at(1)), Ok(()));
-        assert_eq!(throttle.admit("starts", Weight::Forming, at(0)), Err(at(1)));
-        assert_eq!(throttle.admit("starts", Weight::State, at(0)), Ok(()));
+        assert_eq!(throttle.admit("lacks pods", Urgency::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("lacks pods", Urgency::Forming, at(1)), Ok(()));
+        assert_eq!(throttle.admit("starts", Urgency::Forming, at(0)), Err(at(1)));
+        assert_eq!(throttle.admit("starts", Urgency::State, at(0)), Ok(()));
     }
 }

@@ -1,8 +1,10 @@
-//! Watches: objects of the API server into facts, parsed at the door.
+//! Watches: parse the objects of the API server into facts, and store them in the scheduler cache.
 //!
-//! Each kind has a watch of its own that never ends. A complete list replaces what was known; an
-//! object that cannot be read costs a warning and a counter, and no watch. Whatever order events
-//! come in, the fold derives the rest.
+//! Each kind has a watch of its own that never ends. A complete list replaces what was known. An
+//! object that cannot be read is logged, counted and skipped; its watch goes on. The order of
+//! events does not matter: the snapshot derives everything else from the facts.
+
+mod failure;
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
@@ -34,36 +36,37 @@ use kube_batch_api::{
 };
 use kube_batch_cache::store::{Change, Store};
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use self::failure::Failure;
 use super::{
     guard::Guarded,
     metrics::{Kind, Metrics},
-    mirror::{Mirror, State},
+    scheduler_cache::{CacheState, SchedulerCache},
+    supervisor::Supervisor,
 };
 
-/// How long until a kind that the server does not know is asked for again.
+/// How often a kind is asked for that the API server does not serve.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
-/// How long until a watch is begun anew that the server no longer knows the past of.
+/// The pause before a new list, when the resource version of a watch is too old.
 const EXPIRED_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause after a failure, doubled with each in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause. A server that is back is wanted at once, and thirteen watches that knock
-/// every ten seconds are no load for it; client-go waits up to thirty.
+/// The longest pause. Thirteen watches that retry every ten seconds are no load for an API server,
+/// and scheduling resumes soon after an outage; client-go waits up to thirty.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A kind of objects that is watched.
+/// A kind of object that is watched.
 trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
-    /// Its key among the facts.
+    /// Its key in the store.
     type Key: Ord + Send;
     /// Plural and group, as RBAC and `kubectl` name it.
     const KIND: &'static str;
 
     fn key(meta: &ObjectMeta) -> Self::Key;
-    fn apply(&self, state: &mut State) -> Result<Change, FactError>;
+    fn apply(&self, state: &mut CacheState) -> Result<Change, FactError>;
     fn forget(store: &mut Store, key: &Self::Key) -> bool;
     fn retain(store: &mut Store, listed: &BTreeSet<Self::Key>) -> bool;
 }
@@ -82,11 +85,11 @@ fn key(meta: &ObjectMeta) -> ObjectKey {
 /// A kind in the table of those that are watched.
 struct Watch {
     kind: &'static str,
-    open: fn(&Door, &Client, &mut JoinSet<()>),
+    open: fn(&WatchHandler, &Client, &mut Supervisor),
 }
 
-/// Where the objects of a kind are kept, under which key, and how they get there. Where a table
-/// holds objects of several kinds, `if` tells which keys are this kind's.
+/// The table, the key and the parser of each kind. Where a table holds objects of several kinds,
+/// `if` selects the keys of this one.
 macro_rules! watched {
     ($($type:ty as $kind:literal:
         $table:ident[$key_type:ty = $key:expr] $(if $is_its:expr)?,
@@ -98,7 +101,7 @@ macro_rules! watched {
             fn key(meta: &ObjectMeta) -> Self::Key {
                 $key(meta)
             }
-            fn apply(&self, $state: &mut State) -> Result<Change, FactError> {
+            fn apply(&self, $state: &mut CacheState) -> Result<Change, FactError> {
                 let $object = self;
                 $apply
             }
@@ -111,7 +114,7 @@ macro_rules! watched {
         } )*
 
         const WATCHES: &[Watch] =
-            &[$(Watch { kind: <$type as Watched>::KIND, open: Door::open::<$type> }),*];
+            &[$(Watch { kind: <$type as Watched>::KIND, open: WatchHandler::open::<$type> }),*];
     };
 }
 
@@ -159,12 +162,12 @@ fn is_in<K>(version: ApiVersion) -> impl Fn(&(K, ApiVersion)) -> bool {
     move |key| key.1 == version
 }
 
-/// The table's kinds; PriorityClasses only where they rank jobs.
+/// The kinds to watch; PriorityClasses only where they rank jobs.
 fn watches(priority_class: bool) -> impl Iterator<Item = &'static Watch> {
     WATCHES.iter().filter(move |watch| priority_class || watch.kind != PriorityClass::KIND)
 }
 
-/// The kinds that are watched.
+/// Names of the kinds to watch.
 pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
     watches(priority_class).map(|watch| watch.kind).collect()
 }
@@ -172,52 +175,61 @@ pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
 /// Starts a watch for each kind.
 pub(crate) fn start(
     client: &Client,
-    mirror: &Arc<Mirror>,
+    cache: &Arc<SchedulerCache>,
     metrics: &Arc<Metrics>,
     priority_class: bool,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    let door = Door { mirror: Arc::clone(mirror), metrics: Arc::clone(metrics) };
+    tasks: &mut Supervisor,
+) {
+    let handler = WatchHandler { cache: Arc::clone(cache), metrics: Arc::clone(metrics) };
     for watch in watches(priority_class) {
-        (watch.open)(&door, client, &mut tasks);
+        (watch.open)(&handler, client, tasks);
     }
-    tasks
 }
 
-/// Where objects come in.
+/// Stores the objects of watches in the scheduler cache.
 #[derive(Clone)]
-struct Door {
-    mirror: Arc<Mirror>,
+struct WatchHandler {
+    cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
 }
 
-/// Why a watch has to begin anew.
-enum Anew {
-    /// The server cannot stream its list: page through it.
-    Paging,
-    /// The server does not know the kind.
-    Absent,
-    /// The server no longer knows what changed since: list again.
-    Expired,
+/// Why a watch has to start again.
+enum Restart {
+    /// The API server cannot stream its list: page through it.
+    WithPaging,
+    /// The API server does not serve the kind: ask again later.
+    WhenServed,
+    /// The API server no longer knows what changed since: list again.
+    WithNewList,
 }
 
-impl Door {
-    fn open<K: Watched>(&self, client: &Client, tasks: &mut JoinSet<()>) {
-        tasks.spawn(self.clone().watch::<K>(client.clone()));
+/// What a watch remembers from one event to the next.
+struct Progress<K: Watched> {
+    /// Keys of the list that is being received.
+    listed: BTreeSet<K::Key>,
+    /// Whether the API server did not serve the kind when it was asked last.
+    is_absent: bool,
+}
+
+impl WatchHandler {
+    fn open<K: Watched>(&self, client: &Client, tasks: &mut Supervisor) {
+        let (handler, client) = (self.clone(), client.clone());
+        // Restarted: it lists again, as after any gap, and no cycle runs until it has.
+        tasks.spawn_restarted("watch", move || handler.clone().watch::<K>(client.clone()));
     }
 
     async fn watch<K: Watched>(self, client: Client) {
+        let _stale = StaleOnDrop { cache: Arc::clone(&self.cache), kind: K::KIND };
         let mut strategy = InitialListStrategy::StreamingList;
-        let mut is_absent = false;
+        let mut progress = Progress::<K> { listed: BTreeSet::new(), is_absent: false };
         loop {
-            match self.follow::<K>(&client, &strategy, &mut is_absent).await {
-                Anew::Paging => strategy = InitialListStrategy::ListWatch,
-                Anew::Expired => tokio::time::sleep(EXPIRED_PAUSE).await,
-                Anew::Absent => {
-                    if !is_absent {
-                        info!(kind = K::KIND, "the server does not serve this kind yet");
+            match self.follow(&client, &strategy, &mut progress).await {
+                Restart::WithPaging => strategy = InitialListStrategy::ListWatch,
+                Restart::WithNewList => tokio::time::sleep(EXPIRED_PAUSE).await,
+                Restart::WhenServed => {
+                    if !std::mem::replace(&mut progress.is_absent, true) {
+                        info!(kind = K::KIND, "the API server does not serve this kind yet");
                     }
-                    is_absent = true;
                     self.end_of_list::<K>(&BTreeSet::new());
                     tokio::time::sleep(ABSENT_PERIOD).await;
                 }
@@ -225,121 +237,101 @@ impl Door {
         }
     }
 
+    /// Handles events until the watch has to start again.
     async fn follow<K: Watched>(
         &self,
         client: &Client,
         strategy: &InitialListStrategy,
-        is_absent: &mut bool,
-    ) -> Anew {
+        progress: &mut Progress<K>,
+    ) -> Restart {
         let config = Config { initial_list_strategy: strategy.clone(), ..Config::default() };
         let api: Api<Guarded<K>> = Api::all(client.clone());
-        let pauses = ExponentialBuilder::new()
-            .with_min_delay(FIRST_PAUSE)
-            .with_max_delay(LONGEST_PAUSE)
-            .without_max_times()
-            .with_jitter();
-        let pauses = ExponentialBackoff::from(pauses);
-        let mut events = watcher::watcher(api, config).backoff(pauses).boxed();
-        let mut listed = BTreeSet::new();
+        let mut events = watcher::watcher(api, config).backoff(pauses()).boxed();
         while let Some(event) = events.next().await {
-            let kind = Kind { kind: K::KIND };
             match event {
-                Ok(Event::Init) => {
-                    listed.clear();
-                    self.mirror.set_unsynced(K::KIND);
-                }
-                Ok(Event::InitApply(object)) => {
-                    self.metrics.watch_events.get_or_create(&kind).inc();
-                    listed.insert(K::key(object.meta()));
-                    self.apply(&object);
-                }
-                Ok(Event::InitDone) => {
-                    if std::mem::take(is_absent) {
-                        info!(kind = K::KIND, "the server serves this kind now");
-                    }
-                    self.end_of_list::<K>(&std::mem::take(&mut listed));
-                }
-                Ok(Event::Apply(object)) => {
-                    self.metrics.watch_events.get_or_create(&kind).inc();
-                    self.apply(&object);
-                }
-                Ok(Event::Delete(object)) => {
-                    self.metrics.watch_events.get_or_create(&kind).inc();
-                    self.forget::<K>(object.meta());
-                }
+                Ok(event) => self.handle(event, progress),
                 Err(error) => {
-                    self.metrics.watch_failures.get_or_create(&kind).inc();
-                    if let Some(anew) = self.judge::<K>(&error, strategy) {
-                        return anew;
+                    if let Some(restart) = self.handle_failure::<K>(&error, strategy) {
+                        return restart;
                     }
                 }
             }
         }
-        unreachable!("a watch goes on for ever")
+        unreachable!("a watch never ends")
     }
 
-    /// What a failure means; most pass by themselves.
-    fn judge<K: Watched>(
+    fn handle<K: Watched>(&self, event: Event<Guarded<K>>, progress: &mut Progress<K>) {
+        let count = || self.metrics.watch_events.get_or_create(&Kind { kind: K::KIND }).inc();
+        match event {
+            Event::Init => {
+                progress.listed.clear();
+                self.cache.set_unsynced(K::KIND);
+            }
+            Event::InitApply(object) => {
+                count();
+                progress.listed.insert(K::key(object.meta()));
+                self.apply(&object);
+            }
+            Event::InitDone => {
+                if std::mem::take(&mut progress.is_absent) {
+                    info!(kind = K::KIND, "the API server serves this kind now");
+                }
+                self.end_of_list::<K>(&std::mem::take(&mut progress.listed));
+            }
+            Event::Apply(object) => {
+                count();
+                self.apply(&object);
+            }
+            Event::Delete(object) => {
+                count();
+                self.forget::<K>(object.meta());
+            }
+        }
+    }
+
+    /// Does what a failure calls for; most watches go on by themselves.
+    fn handle_failure<K: Watched>(
         &self,
         error: &watcher::Error,
         strategy: &InitialListStrategy,
-    ) -> Option<Anew> {
-        use watcher::Error;
-        let api_status = match error {
-            Error::InitialListFailed(kube::Error::Api(status))
-            | Error::WatchStartFailed(kube::Error::Api(status))
-            | Error::WatchFailed(kube::Error::Api(status)) => Some(&**status),
-            Error::WatchError(status) => Some(&**status),
-            Error::InitialListFailed(_)
-            | Error::WatchStartFailed(_)
-            | Error::WatchFailed(_)
-            | Error::NoResourceVersion => None,
-        };
-        let code = api_status.map(|status| status.code);
-        match code {
-            Some(404) => return Some(Anew::Absent),
-            // Servers without streaming lists call the request invalid.
-            Some(400 | 422) if *strategy == InitialListStrategy::StreamingList => {
-                debug!(kind = K::KIND, "the server does not stream lists, paging through them");
-                return Some(Anew::Paging);
+    ) -> Option<Restart> {
+        let kind = K::KIND;
+        self.metrics.watch_failures.get_or_create(&Kind { kind }).inc();
+        match Failure::of(error, strategy) {
+            Failure::Absent => return Some(Restart::WhenServed),
+            Failure::CannotStream => {
+                debug!(kind, "the API server does not stream lists, paging through them");
+                return Some(Restart::WithPaging);
             }
-            Some(410) => {
-                debug!(kind = K::KIND, "the watch is too old, listing again");
-                self.mirror.set_unsynced(K::KIND);
-                // `kube` lists again by itself where the stream says so, not where its start does.
-                let is_refused = matches!(error, Error::WatchStartFailed(_));
-                return is_refused.then_some(Anew::Expired);
+            Failure::ExpiredAtStart => {
+                debug!(kind, "the resource version of the watch is too old, listing again");
+                self.cache.set_unsynced(kind);
+                return Some(Restart::WithNewList);
             }
-            Some(429) => {
-                // As from a server that has only just learnt of the kind.
-                debug!(kind = K::KIND, "the server asks for patience");
-                return None;
+            Failure::Expired => {
+                debug!(kind, "the resource version of the watch is too old, listing again");
+                self.cache.set_unsynced(kind);
             }
-            Some(403) => {
-                let status = api_status.map(|status| status.message.clone()).unwrap_or_default();
-                warn!(
-                    kind = K::KIND,
-                    reason = status,
-                    "not allowed to watch: give the role of deploy/ to this service account"
-                );
-                self.mirror.set_obstacle(K::KIND, status);
-                return None;
+            Failure::Busy => debug!(kind, "the API server is busy, retrying"),
+            Failure::Forbidden(reason) => {
+                warn!(kind, reason, "missing permission to watch; apply deploy/rbac.yaml");
+                self.cache.set_list_error(kind, reason);
             }
-            Some(_) | None => {}
+            Failure::Other(error) => {
+                warn!(kind, error, "cannot watch, retrying");
+                self.cache.set_list_error(kind, error);
+            }
         }
-        let cause = api_status.map_or_else(|| cause(error), |status| status.message.clone());
-        warn!(kind = K::KIND, error = cause, "cannot watch, trying again");
-        self.mirror.set_obstacle(K::KIND, cause);
         None
     }
 
     fn apply<K: Watched>(&self, object: &Guarded<K>) {
         let read = match &object.0 {
             Ok(object) => {
-                let mut state = self.mirror.lock();
+                let mut state = self.cache.lock();
                 object
                     .apply(&mut state)
-                    .map(|change| self.mirror.note(&mut state, change))
+                    .map(|change| self.cache.record_change(&mut state, change))
                     .map_err(|error| error.to_string())
             }
             Err(broken) => {
@@ -349,41 +341,48 @@ impl Door {
         };
         if let Err(problem) = read {
             self.metrics.malformed_objects.get_or_create(&Kind { kind: K::KIND }).inc();
-            warn!(problem, "an object cannot be read and is skipped");
+            warn!(problem, "skipped an object that cannot be read");
         }
     }
 
     fn forget<K: Watched>(&self, meta: &ObjectMeta) {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         if K::forget(&mut state.store, &K::key(meta)) {
-            self.mirror.note(&mut state, Change::Facts);
+            self.cache.record_change(&mut state, Change::Facts);
         }
     }
 
     fn end_of_list<K: Watched>(&self, listed: &BTreeSet<K::Key>) {
-        let mut state = self.mirror.lock();
+        let mut state = self.cache.lock();
         if K::retain(&mut state.store, listed) {
-            self.mirror.note(&mut state, Change::Facts);
+            self.cache.record_change(&mut state, Change::Facts);
         }
         drop(state);
-        self.mirror.set_synced(K::KIND);
+        self.cache.set_synced(K::KIND);
     }
 }
 
-/// An error with its causes, each said once.
-pub(crate) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-        // Its own text has the whole status in it.
-        return status.message.clone();
-    }
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
+/// Pauses after failures in a row.
+fn pauses() -> ExponentialBackoff {
+    let pauses = ExponentialBuilder::new()
+        .with_min_delay(FIRST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .without_max_times()
+        .with_jitter();
+    ExponentialBackoff::from(pauses)
 }
+
+/// Marks a kind as not listed when its watch is gone, however it ended.
+struct StaleOnDrop {
+    cache: Arc<SchedulerCache>,
+    kind: &'static str,
+}
+
+impl Drop for StaleOnDrop {
+    fn drop(&mut self) {
+        self.cache.set_unsynced(self.kind);
+    }
+}
+
+#[cfg(test)]
+mod tests;

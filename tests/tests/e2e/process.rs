@@ -38,7 +38,7 @@ fn what_keeps_it_from_working_is_told_and_waited_for() {
         });
         assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "a new start would not help");
     }
-    assert!(bed.scheduler(0).log().contains("give the role of deploy/ to this service account"));
+    assert!(bed.scheduler(0).log().contains("apply deploy/rbac.yaml"));
     let (role, user) = ("--clusterrole=kube-batch", "--user=somebody");
     bed.kubectl(["create", "clusterrolebinding", "somebody", role, user]).expect("a binding");
     bed.is_ready(0);

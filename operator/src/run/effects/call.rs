@@ -1,4 +1,4 @@
-//! One call to the API server, sent again while that can help.
+//! One call to the API server, with retries.
 
 use std::time::Duration;
 
@@ -6,114 +6,115 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::run::{
+    error,
     metrics::{Metrics, Write, WriteKind, Written},
-    watch::cause,
 };
 
-/// How long one answer may take. client-go's default for a scheduler's calls is longer; a lease is
-/// 15 s, and an answer that takes longer than this is lost.
+/// How long one answer may take. client-go's default is longer; here a lease is 15 s, and an answer
+/// that takes longer than this counts as lost.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call is sent again.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The first pause; each one is twice the last.
+/// How long a call is retried.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
+/// The first pause between attempts, doubled with each one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why a call came to nothing.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum WriteError {
     /// The object does not exist.
-    Gone,
-    /// The object is not as the call supposes.
+    NotFound,
+    /// The object is not as the write presupposes.
     Conflict(String),
-    /// The server will not do it, now or later.
-    Refused(String),
-    /// No answer, or none that helps, for as long as it was tried.
-    Failed(String),
+    /// The API server rejected it; a retry would not help.
+    Rejected(String),
+    /// No answer, or only errors that pass, until the retries ended.
+    Unanswered(String),
 }
 
-impl Refusal {
+impl WriteError {
+    /// The value of the label `result`.
     pub(crate) const fn result(&self) -> &'static str {
         match self {
-            Self::Gone => "gone",
+            Self::NotFound => "gone",
             Self::Conflict(_) => "conflict",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
+            Self::Rejected(_) => "refused",
+            Self::Unanswered(_) => "failed",
         }
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone => f.write_str("it does not exist any more"),
-            Self::Conflict(why) | Self::Refused(why) | Self::Failed(why) => f.write_str(why),
+            Self::NotFound => f.write_str("it does not exist any more"),
+            Self::Conflict(why) | Self::Rejected(why) | Self::Unanswered(why) => f.write_str(why),
         }
     }
 }
 
-/// What an error calls for.
+/// What to do about an error.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Refusal(Refusal),
-    /// Send it again, at the earliest after this pause.
-    Again(Duration, String),
+enum Reaction {
+    Fail(WriteError),
+    /// Retry, at the earliest after this pause; and why.
+    Retry(Duration, String),
 }
 
-fn judge(error: &kube::Error) -> Verdict {
+fn reaction(error: &kube::Error) -> Reaction {
     let kube::Error::Api(status) = error else {
-        return Verdict::Again(Duration::ZERO, cause(error));
+        return Reaction::Retry(Duration::ZERO, error::chain(error));
     };
     let message = || status.message.clone();
     match status.code {
-        404 => Verdict::Refusal(Refusal::Gone),
-        409 => Verdict::Refusal(Refusal::Conflict(message())),
+        404 => Reaction::Fail(WriteError::NotFound),
+        409 => Reaction::Fail(WriteError::Conflict(message())),
         429 | 500..=599 => {
-            let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Verdict::Again(Duration::from_secs(asked.into()), message())
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Reaction::Retry(Duration::from_secs(seconds.into()), message())
         }
-        _ => Verdict::Refusal(Refusal::Refused(message())),
+        _ => Reaction::Fail(WriteError::Rejected(message())),
     }
 }
 
-/// Makes a call, again and again while that can help.
+/// Makes a call, and retries it while an error may pass.
 ///
 /// # Errors
 ///
-/// [`Refusal`]. After `Failed`, and after `Conflict` or `Gone` of a call that was sent again, the
-/// server may have done what was asked all the same.
+/// [`WriteError`]. After `Unanswered`, and after `Conflict` or `NotFound` of a call that was retried,
+/// the API server may have done what was asked all the same.
 pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
     metrics: &Metrics,
     write: Write,
     mut send: impl FnMut() -> F,
-) -> Result<T, Refusal> {
+) -> Result<T, WriteError> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     let answer = loop {
         let sent = Instant::now();
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, send()).await;
-        let (asked, why) = match answer {
+        let (retry_after, why) = match answer {
             Ok(Ok(answer)) => {
                 let latency = metrics.write_latency.get_or_create(&WriteKind { write });
                 latency.observe(sent.elapsed().as_secs_f64());
                 break Ok(answer);
             }
-            Ok(Err(error)) => match judge(&error) {
-                Verdict::Refusal(refusal) => break Err(refusal),
-                Verdict::Again(asked, why) => (asked, why),
+            Ok(Err(error)) => match reaction(&error) {
+                Reaction::Fail(error) => break Err(error),
+                Reaction::Retry(retry_after, why) => (retry_after, why),
             },
             Err(_) => (Duration::ZERO, format!("no answer for {ANSWER_TIMEOUT:?}")),
         };
-        if started.elapsed() + pause > PATIENCE {
-            break Err(Refusal::Failed(why));
+        if started.elapsed() + pause > RETRY_TIMEOUT {
+            break Err(WriteError::Unanswered(why));
         }
-        debug!(?write, why, "sending again");
+        debug!(?write, why, "retrying");
         metrics.write_retries.get_or_create(&WriteKind { write }).inc();
-        tokio::time::sleep(pause.max(asked.min(PATIENCE))).await;
+        tokio::time::sleep(pause.max(retry_after.min(RETRY_TIMEOUT))).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     };
-    let result = answer.as_ref().err().map_or("done", Refusal::result);
+    let result = answer.as_ref().err().map_or("done", WriteError::result);
     metrics.writes.get_or_create(&Written { write, result }).inc();
     answer
 }
@@ -129,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_sent_again() {
-        assert_eq!(judge(&error(404)), Verdict::Refusal(Refusal::Gone));
-        assert_eq!(judge(&error(409)), Verdict::Refusal(Refusal::Conflict("why".into())));
+    fn only_errors_that_may_pass_are_retried() {
+        assert_eq!(reaction(&error(404)), Reaction::Fail(WriteError::NotFound));
+        assert_eq!(reaction(&error(409)), Reaction::Fail(WriteError::Conflict("why".into())));
         for code in [400, 403, 422] {
-            let refused = Verdict::Refusal(Refusal::Refused("why".into()));
-            assert_eq!(judge(&error(code)), refused);
+            let refused = Reaction::Fail(WriteError::Rejected("why".into()));
+            assert_eq!(reaction(&error(code)), refused);
         }
         for code in [429, 500, 503, 504] {
-            assert_eq!(judge(&error(code)), Verdict::Again(Duration::ZERO, "why".into()));
+            assert_eq!(reaction(&error(code)), Reaction::Retry(Duration::ZERO, "why".into()));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_sent_until_it_is_answered() {
+    async fn a_call_is_retried_until_it_is_answered() {
         let metrics = Metrics::new();
         let mut n_sent = 0;
         let answer = call(&metrics, Write::Bind, || {
@@ -155,11 +156,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends() {
+    async fn retries_end() {
         let metrics = Metrics::new();
         let started = Instant::now();
         let answer = call::<(), _>(&metrics, Write::Bind, std::future::pending);
-        assert_eq!(answer.await, Err(Refusal::Failed("no answer for 5s".into())));
-        assert!(started.elapsed() < PATIENCE + ANSWER_TIMEOUT);
+        assert_eq!(answer.await, Err(WriteError::Unanswered("no answer for 5s".into())));
+        assert!(started.elapsed() < RETRY_TIMEOUT + ANSWER_TIMEOUT);
     }
 }

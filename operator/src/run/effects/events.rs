@@ -1,8 +1,8 @@
-//! Events: told once when something happens, never as long as it stays so.
+//! Events: sent once when something happens, not while it stays so.
 //!
-//! Whoever makes a note does so only on change, and a message that only counts differently is not
-//! told again at once; so there is nothing to aggregate, and kube's own aggregation, which keeps
-//! the first text of a series, is not used.
+//! An event is made only when something changes, and not again at once when only numbers in its
+//! text change. So there is nothing to aggregate, and kube's own aggregation, which keeps the first
+//! text of a series, is not used.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -15,12 +15,12 @@ use kube_batch_api::{
     facts::{group::GroupFacts, queue::QueueFacts},
 };
 
-/// Longest text of an event, in bytes; the API server refuses longer ones.
-const MAX_NOTE: usize = 1024;
+/// Longest text of an event, in bytes; the API server rejects longer ones.
+const MAX_TEXT_BYTES: usize = 1024;
 
-/// An event to be told.
+/// An event that waits to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct PendingEvent {
     pub(crate) regarding: ObjectReference,
     pub(crate) type_: EventType,
     pub(crate) reason: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-impl Note {
+impl PendingEvent {
     pub(crate) fn normal(
         regarding: ObjectReference,
         reason: &'static str,
@@ -48,27 +48,31 @@ impl Note {
     }
 }
 
-/// Tells a note to the API server.
-pub(crate) async fn tell(client: &Client, reporter: &Reporter, note: &Note) -> kube::Result<()> {
+/// Sends an event to the API server.
+pub(crate) async fn publish(
+    client: &Client,
+    reporter: &Reporter,
+    pending: &PendingEvent,
+) -> kube::Result<()> {
     let event = Event {
-        type_: note.type_,
-        reason: note.reason.to_owned(),
-        note: Some(cut(&note.text).to_owned()),
-        action: note.action.to_owned(),
+        type_: pending.type_,
+        reason: pending.reason.to_owned(),
+        note: Some(cut(&pending.text).to_owned()),
+        action: pending.action.to_owned(),
         secondary: None,
     };
-    Recorder::new(client.clone(), reporter.clone()).publish(&event, &note.regarding).await
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &pending.regarding).await
 }
 
 fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_NOTE);
+    let mut end = text.len().min(MAX_TEXT_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     &text[..end]
 }
 
-/// What an event about a pod refers to.
+/// A reference to a pod.
 pub(crate) fn pod_reference(pod: &PodRef) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -80,7 +84,7 @@ pub(crate) fn pod_reference(pod: &PodRef) -> ObjectReference {
     }
 }
 
-/// What an event about a PodGroup refers to.
+/// A reference to a PodGroup.
 pub(crate) fn group_reference(group: &GroupFacts) -> ObjectReference {
     ObjectReference {
         namespace: Some(group.key.namespace.to_string()),
@@ -88,7 +92,7 @@ pub(crate) fn group_reference(group: &GroupFacts) -> ObjectReference {
     }
 }
 
-/// What an event about a queue refers to.
+/// A reference to a queue.
 pub(crate) fn queue_reference(queue: &QueueFacts) -> ObjectReference {
     custom(queue.version, "Queue", &queue.name, &queue.uid)
 }
@@ -111,8 +115,8 @@ mod tests {
     fn long_texts_are_cut_between_letters() {
         assert_eq!(cut("short"), "short");
         let long = "ä".repeat(1000);
-        assert_eq!(cut(&long).len(), MAX_NOTE);
+        assert_eq!(cut(&long).len(), MAX_TEXT_BYTES);
         let odd = format!("x{long}");
-        assert_eq!(cut(&odd).len(), MAX_NOTE - 1);
+        assert_eq!(cut(&odd).len(), MAX_TEXT_BYTES - 1);
     }
 }

@@ -1,8 +1,8 @@
-//! Which write goes next: bindings and evictions, then status, then events.
+//! Which write is sent next: bindings and evictions, then statuses, then events.
 //!
-//! Status writes of one object are coalesced, the latest wins; and none of it is sent while an
-//! earlier one is not answered, as the answer may make it needless. The event that tells of a status
-//! goes with it: what is written once is told once.
+//! Status writes of one object are coalesced: the latest replaces one that waits, and none is sent
+//! while an earlier one is in flight, as its answer may make the next one needless. An event about
+//! a status is kept with it, so it is sent only if the status is written.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,16 +17,16 @@ use kube_batch_api::{
 };
 use serde_json::Value;
 
-use super::events::Note;
+use super::events::PendingEvent;
 
-/// A decision to be carried out.
+/// A decision to be sent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum DecisionWrite {
     /// Bind a pod to a node.
     Bind {
         pod: PodRef,
         node: Name,
-        /// What its claims get first.
+        /// What its claims get before it is bound.
         claims: Vec<ClaimChoice>,
         /// When the pod was created.
         created: Timestamp,
@@ -58,39 +58,65 @@ impl fmt::Display for Target {
 pub(crate) struct StatusWrite {
     /// The patch, as JSON.
     pub(crate) patch: Value,
-    /// What is told of it when it is written.
-    pub(crate) note: Option<Box<Note>>,
+    /// The event to send once it is written.
+    pub(crate) event: Option<Box<PendingEvent>>,
 }
 
-/// Something to be written.
+/// A write that waits to be sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Deed(Deed),
+pub(crate) enum PendingWrite {
+    Decision(DecisionWrite),
     Status(Target, StatusWrite),
-    Event(Box<Note>),
+    Event(Box<PendingEvent>),
 }
 
-/// Writes that wait.
+impl PendingWrite {
+    /// The pod of a decision.
+    pub(crate) const fn decided_pod(&self) -> Option<&PodRef> {
+        match self {
+            Self::Decision(DecisionWrite::Bind { pod, .. } | DecisionWrite::Evict { pod, .. }) => {
+                Some(pod)
+            }
+            Self::Status(..) | Self::Event(_) => None,
+        }
+    }
+
+    /// Whether claims are to be bound before the pod is.
+    pub(crate) const fn waits_for_volumes(&self) -> bool {
+        matches!(self, Self::Decision(DecisionWrite::Bind { claims, .. }) if !claims.is_empty())
+    }
+}
+
+/// Whether a cycle wanted to write a status while an earlier write of it was in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Nothing,
+    Another,
+}
+
+/// Writes that wait, and how many are in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    deeds: VecDeque<Deed>,
+pub(crate) struct WriteQueue {
+    decisions: VecDeque<DecisionWrite>,
     status_order: VecDeque<Target>,
     status: BTreeMap<Target, StatusWrite>,
-    /// Objects with a status write that is sent and not answered, and whether somebody asked since.
-    busy: BTreeMap<Target, bool>,
-    events: VecDeque<Box<Note>>,
+    /// Objects with a status write in flight, and whether a cycle wanted to write another.
+    writing: BTreeMap<Target, Wanted>,
+    events: VecDeque<Box<PendingEvent>>,
+    /// Number of writes that were taken and are not finished.
+    n_in_flight: usize,
 }
 
-impl Queue {
-    pub(crate) fn push_deed(&mut self, deed: Deed) {
-        self.deeds.push_back(deed);
+impl WriteQueue {
+    pub(crate) fn push_decision(&mut self, decision: DecisionWrite) {
+        self.decisions.push_back(decision);
     }
 
-    pub(crate) fn has_deeds(&self) -> bool {
-        !self.deeds.is_empty()
+    pub(crate) fn has_pending_decisions(&self) -> bool {
+        !self.decisions.is_empty()
     }
 
-    /// Notes a status write, in place of one that waits; says whether there is one more item now.
+    /// Adds a status write, in place of one that waits; returns whether there is one more now.
     pub(crate) fn push_status(&mut self, target: Target, write: StatusWrite) -> bool {
         if self.status.insert(target.clone(), write).is_some() {
             return false;
@@ -99,44 +125,67 @@ impl Queue {
         true
     }
 
-    pub(crate) fn push_event(&mut self, note: Note) {
-        self.events.push_back(Box::new(note));
+    pub(crate) fn push_event(&mut self, event: PendingEvent) {
+        self.events.push_back(Box::new(event));
     }
 
-    /// Whether a status write of the object is sent and not answered; that somebody asked is noted.
-    pub(crate) fn is_busy(&mut self, target: &Target) -> bool {
-        let Some(asked) = self.busy.get_mut(target) else { return false };
-        *asked = true;
+    /// Whether a status write of the object is in flight. If so, [`Self::answered`] will say that
+    /// another was wanted.
+    pub(crate) fn is_writing(&mut self, target: &Target) -> bool {
+        let Some(wanted) = self.writing.get_mut(target) else { return false };
+        *wanted = Wanted::Another;
         true
     }
 
-    /// Takes the next item; a status is to be given back with [`Self::answered`].
-    pub(crate) fn pop(&mut self) -> Option<Item> {
-        if let Some(deed) = self.deeds.pop_front() {
-            return Some(Item::Deed(deed));
+    /// Takes the next write, which is in flight until [`Self::finish`]. For a status write
+    /// [`Self::answered`] is called before that.
+    pub(crate) fn pop(&mut self) -> Option<PendingWrite> {
+        let write = self.next()?;
+        self.n_in_flight += 1;
+        Some(write)
+    }
+
+    fn next(&mut self) -> Option<PendingWrite> {
+        if let Some(decision) = self.decisions.pop_front() {
+            return Some(PendingWrite::Decision(decision));
         }
         if let Some(target) = self.status_order.pop_front() {
             let write = self.status.remove(&target).expect("what is in the order is there");
-            self.busy.insert(target.clone(), false);
-            return Some(Item::Status(target, write));
+            self.writing.insert(target.clone(), Wanted::Nothing);
+            return Some(PendingWrite::Status(target, write));
         }
-        self.events.pop_front().map(Item::Event)
+        self.events.pop_front().map(PendingWrite::Event)
     }
 
-    /// A status write was answered; says whether somebody asked for it meanwhile.
+    /// Records that a write that was taken is answered or abandoned.
+    pub(crate) const fn finish(&mut self) {
+        self.n_in_flight -= 1;
+    }
+
+    /// Records that a status write was answered; returns whether another was wanted meanwhile.
     pub(crate) fn answered(&mut self, target: &Target) -> bool {
-        self.busy.remove(target).unwrap_or_default()
+        self.writing.remove(target) == Some(Wanted::Another)
     }
 
-    /// Number of items.
+    /// Number of writes that wait.
     pub(crate) fn len(&self) -> usize {
-        self.deeds.len() + self.status.len() + self.events.len()
+        self.decisions.len() + self.status.len() + self.events.len()
     }
 
-    /// Forgets everything that was not taken.
+    /// Number of writes that were taken and are not finished.
+    pub(crate) const fn n_in_flight(&self) -> usize {
+        self.n_in_flight
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.len() == 0 && self.n_in_flight == 0
+    }
+
+    /// Removes everything that was not taken.
     pub(crate) fn clear(&mut self) {
-        let busy = std::mem::take(&mut self.busy);
-        *self = Self { busy, ..Self::default() };
+        let writing = std::mem::take(&mut self.writing);
+        *self = Self { writing, n_in_flight: self.n_in_flight, ..Self::default() };
     }
 }
 
@@ -152,50 +201,59 @@ mod tests {
     }
 
     fn write(n: u32) -> StatusWrite {
-        let note = Note::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
-        StatusWrite { patch: json!(n), note: Some(Box::new(note)) }
+        let event =
+            PendingEvent::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
+        StatusWrite { patch: json!(n), event: Some(Box::new(event)) }
     }
 
-    fn bind(name: &str) -> Deed {
+    fn bind(name: &str) -> DecisionWrite {
         let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        Deed::Bind { pod, node: "n".into(), claims: vec![], created: Timestamp::UNIX_EPOCH }
+        DecisionWrite::Bind {
+            pod,
+            node: "n".into(),
+            claims: vec![],
+            created: Timestamp::UNIX_EPOCH,
+        }
     }
 
     #[test]
     fn bindings_go_first() {
-        let mut queue = Queue::default();
+        let mut queue = WriteQueue::default();
         queue.push_status(target("q"), write(1));
-        queue.push_deed(bind("a"));
-        assert!(matches!(queue.pop(), Some(Item::Deed(_))));
-        assert!(matches!(queue.pop(), Some(Item::Status(..))));
+        queue.push_decision(bind("a"));
+        assert!(matches!(queue.pop(), Some(PendingWrite::Decision(_))));
+        assert!(matches!(queue.pop(), Some(PendingWrite::Status(..))));
         assert!(queue.pop().is_none());
     }
 
     #[test]
     fn the_latest_status_wins() {
-        let mut queue = Queue::default();
+        let mut queue = WriteQueue::default();
         assert!(queue.push_status(target("q"), write(1)));
         assert!(!queue.push_status(target("q"), write(2)));
         assert!(queue.push_status(target("r"), write(3)));
         assert_eq!(queue.len(), 2);
-        let Some(Item::Status(taken, write)) = queue.pop() else { panic!("a status") };
+        let Some(PendingWrite::Status(taken, write)) = queue.pop() else { panic!("a status") };
         assert_eq!((taken, write.patch), (target("q"), json!(2)));
-        assert!(queue.events.is_empty(), "nothing is told of what was not written");
-        assert_eq!(write.note.map(|note| note.text), Some("2".to_owned()));
-        assert!(queue.is_busy(&target("q")));
-        assert!(!queue.is_busy(&target("r")));
-        assert!(queue.answered(&target("q")), "somebody asked");
-        assert!(!queue.is_busy(&target("q")));
+        assert!(queue.events.is_empty(), "the event waits with its status");
+        assert_eq!(write.event.map(|event| event.text), Some("2".to_owned()));
+        assert!(queue.is_writing(&target("q")));
+        assert!(!queue.is_writing(&target("r")));
+        assert!(queue.answered(&target("q")), "another was wanted");
+        assert!(!queue.is_writing(&target("q")));
     }
 
     #[test]
-    fn what_was_taken_stays_busy_when_the_rest_is_forgotten() {
-        let mut queue = Queue::default();
+    fn what_was_taken_stays_in_flight_when_the_rest_is_removed() {
+        let mut queue = WriteQueue::default();
         queue.push_status(target("q"), write(1));
         queue.pop();
-        queue.push_deed(bind("a"));
+        queue.push_decision(bind("a"));
         queue.clear();
         assert_eq!(queue.len(), 0);
-        assert!(queue.is_busy(&target("q")));
+        assert!(queue.is_writing(&target("q")));
+        assert!(!queue.is_idle());
+        queue.finish();
+        assert!(queue.is_idle());
     }
 }

@@ -1,0 +1,70 @@
+//! The resources that a turn may use: all, or what one queue may borrow of another's share.
+
+use kube_batch_api::resource::{Request, ResourceVector};
+
+/// The resources a turn may use.
+#[derive(Debug)]
+pub(crate) enum Budget<'a> {
+    /// What is idle, and what is being released.
+    All,
+    /// What is idle, as long as the idle total stays above what is reserved.
+    Lent(&'a mut Lending),
+}
+
+impl Budget<'_> {
+    /// What is left to lend, to come back to.
+    pub(crate) fn idle(&self) -> Option<ResourceVector> {
+        match self {
+            Budget::All => None,
+            Budget::Lent(lending) => Some(lending.idle.clone()),
+        }
+    }
+
+    /// Whether the request fits into what is idle, but not without using reserved resources.
+    pub(crate) fn would_use_reserved(&self, request: &Request) -> bool {
+        match self {
+            Budget::All => false,
+            Budget::Lent(lending) => lending.would_use_reserved(request),
+        }
+    }
+
+    /// Subtracts the request of a task that was given idle resources.
+    pub(crate) fn take(&mut self, request: &Request) {
+        if let Budget::Lent(lending) = self {
+            lending.take(request);
+        }
+    }
+
+    /// Comes back to what was left.
+    pub(crate) fn restore(&mut self, idle: Option<ResourceVector>) {
+        if let (Budget::Lent(lending), Some(idle)) = (self, idle) {
+            lending.idle = idle;
+        }
+    }
+}
+
+/// What may still be lent.
+#[derive(Debug)]
+pub(crate) struct Lending {
+    /// What is idle in the whole cluster and not nominated, after the moves of this pass.
+    pub(crate) idle: ResourceVector,
+    /// What must stay idle, by dimension.
+    pub(crate) reserved: ResourceVector,
+}
+
+impl Lending {
+    /// Whether the request fits into what is idle, but would use resources that are reserved. A
+    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
+    fn would_use_reserved(&self, request: &Request) -> bool {
+        request.shared().any(|(dim, amount)| {
+            let left = self.idle[dim] - amount;
+            (0..self.reserved[dim]).contains(&left)
+        })
+    }
+
+    fn take(&mut self, request: &Request) {
+        for (dim, amount) in request.amounts() {
+            self.idle[*dim] -= amount;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The order in which the tasks on a node are evicted.
+
+use std::cmp::{Ordering, Reverse};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, NodeIdx, TaskIdx},
+    status::TaskStatus,
+};
+
+/// The running tasks on each node, the first victim first. Sorted when first used.
+#[derive(Debug)]
+pub(crate) struct NodeTasks {
+    sorted: Column<NodeIdx, Option<Vec<TaskIdx>>>,
+}
+
+impl NodeTasks {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        Self { sorted: Column::filled(None, cluster.nodes.facts.len()) }
+    }
+
+    pub(super) fn on(&mut self, cluster: &Cluster, node: NodeIdx) -> &[TaskIdx] {
+        self.sorted[node].get_or_insert_with(|| {
+            let all = cluster.nodes.tasks[node].iter().copied();
+            let mut running: Vec<TaskIdx> = all
+                .filter(|task| cluster.tasks.ours[*task])
+                .filter(|task| cluster.status(*task) == TaskStatus::Running)
+                .collect();
+            running.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
+            running
+        })
+    }
+}
+
+/// Lowest job priority, then lowest task priority, then youngest, then largest namespace and name.
+fn by_victim_cost(cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
+    let rank = |task: TaskIdx| {
+        let facts = &cluster.tasks.facts[task];
+        let job_priority = job_priority(cluster, task);
+        (job_priority, cluster.tasks.priority[task], Reverse((facts.created, &facts.key)))
+    };
+    rank(l).cmp(&rank(r))
+}
+
+pub(super) fn job_priority(cluster: &Cluster, task: TaskIdx) -> i32 {
+    cluster.tasks.job[task].map_or(0, |job| cluster.jobs.priority[job])
+}

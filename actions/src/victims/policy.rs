@@ -1,0 +1,28 @@
+//! Which tasks an action may evict.
+
+use kube_batch_api::{
+    cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
+};
+use kube_batch_framework::{plugin::Proposal, session::Session};
+
+/// Which tasks an action may evict, and in which order.
+pub(crate) trait VictimPolicy {
+    /// The reason that is given for an eviction.
+    const REASON: EvictReason;
+
+    /// Whether the victims are of the task's own queue.
+    ///
+    /// If so, evicting them makes up for the task in the capability of the queue. If not, the
+    /// victims of the queue with the highest share, as shares are now, are evicted first.
+    const SAME_QUEUE: bool;
+
+    /// Whether a task is a candidate at all, before plugins are called.
+    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool;
+
+    /// Whether the plugins permit the eviction.
+    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
+
+    /// The resources that must stay idle for other queues, by dimension, if the queue is overused.
+    /// `None` otherwise: the queue may use what it finds.
+    fn reserved(&self) -> Option<&ResourceVector>;
+}

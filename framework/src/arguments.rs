@@ -1,0 +1,241 @@
+//! The arguments of a plugin: what it declares, and the values a configuration gives them.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use kube_batch_api::duration;
+
+/// An argument that a plugin takes.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgumentSpec {
+    /// Its key in the configuration.
+    pub key: &'static str,
+    /// Its type, default and range.
+    pub kind: ArgumentKind,
+    /// What it does, in one line.
+    pub about: &'static str,
+}
+
+/// The type of an argument, with the value it has when it is not set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ArgumentKind {
+    /// `true` or `false`; Go's other spellings are accepted.
+    Bool {
+        /// The default.
+        default: bool,
+    },
+    /// A whole number.
+    Integer {
+        /// The default.
+        default: i64,
+        /// The smallest and the largest value accepted.
+        range: (i64, i64),
+    },
+    /// A finite decimal number.
+    ///
+    /// A plugin that compares it must not let rounding decide: see the rules of
+    /// [`Plugin`](crate::plugin::Plugin).
+    Number {
+        /// The default.
+        default: f64,
+        /// The smallest and the largest value accepted.
+        range: (f64, f64),
+    },
+    /// Any text.
+    Text {
+        /// The default.
+        default: &'static str,
+    },
+    /// A duration as Go writes it, such as `1m30s`.
+    Duration {
+        /// The default.
+        default: Duration,
+    },
+    /// Texts: a YAML sequence, or one text separated by commas.
+    List {
+        /// The default.
+        default: &'static [&'static str],
+    },
+}
+
+/// The value of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgumentValue {
+    /// Of [`ArgumentKind::Bool`].
+    Bool(bool),
+    /// Of [`ArgumentKind::Integer`].
+    Integer(i64),
+    /// Of [`ArgumentKind::Number`].
+    Number(f64),
+    /// Of [`ArgumentKind::Text`].
+    Text(String),
+    /// Of [`ArgumentKind::Duration`].
+    Duration(Duration),
+    /// Of [`ArgumentKind::List`].
+    List(Vec<String>),
+}
+
+impl ArgumentSpec {
+    /// A boolean argument that is off by default.
+    pub const fn switch(key: &'static str, about: &'static str) -> Self {
+        Self { key, kind: ArgumentKind::Bool { default: false }, about }
+    }
+
+    /// A weight of scores: a whole number from -1 000 000 to 1 000 000, so that no sum overflows.
+    pub const fn weight(key: &'static str, default: i64, about: &'static str) -> Self {
+        Self { key, kind: ArgumentKind::Integer { default, range: (-1_000_000, 1_000_000) }, about }
+    }
+}
+
+impl ArgumentKind {
+    /// The value of a text; `None` if it has none.
+    pub fn parse(self, text: &str) -> Option<ArgumentValue> {
+        Some(match self {
+            Self::Bool { .. } => ArgumentValue::Bool(match text {
+                "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+                "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+                _ => return None,
+            }),
+            Self::Integer { range: (least, most), .. } => {
+                let value = text.parse().ok().filter(|value| (least..=most).contains(value));
+                ArgumentValue::Integer(value?)
+            }
+            Self::Number { range: (least, most), .. } => {
+                let value = text.parse().ok().filter(|value| (least..=most).contains(value));
+                ArgumentValue::Number(value?)
+            }
+            Self::Text { .. } => ArgumentValue::Text(text.to_owned()),
+            Self::Duration { .. } => ArgumentValue::Duration(duration::parse(text).ok()?),
+            Self::List { .. } => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                ArgumentValue::List(items.map(str::to_owned).collect())
+            }
+        })
+    }
+
+    /// What its values are, for messages: `true or false`.
+    pub fn expected(self) -> String {
+        match self {
+            Self::Bool { .. } => "true or false".to_owned(),
+            Self::Integer { range: (least, most), .. } => {
+                format!("a whole number from {least} to {most}")
+            }
+            Self::Number { range: (least, most), .. } => format!("a number from {least} to {most}"),
+            Self::Text { .. } => "text".to_owned(),
+            Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
+            Self::List { .. } => "a list of texts".to_owned(),
+        }
+    }
+
+    /// The value it has when it is not set.
+    pub fn default_value(self) -> ArgumentValue {
+        match self {
+            Self::Bool { default } => ArgumentValue::Bool(default),
+            Self::Integer { default, .. } => ArgumentValue::Integer(default),
+            Self::Number { default, .. } => ArgumentValue::Number(default),
+            Self::Text { default } => ArgumentValue::Text(default.to_owned()),
+            Self::Duration { default } => ArgumentValue::Duration(default),
+            Self::List { default } => {
+                ArgumentValue::List(default.iter().map(|item| (*item).to_owned()).collect())
+            }
+        }
+    }
+}
+
+impl fmt::Display for ArgumentValue {
+    /// As it would be written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::Number(value) => value.fmt(f),
+            Self::Text(value) => f.write_str(value),
+            Self::Duration(value) => fmt::Debug::fmt(value, f),
+            Self::List(items) => f.write_str(&items.join(",")),
+        }
+    }
+}
+
+/// The arguments a configuration gives to a plugin; those it does not set have their default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arguments(BTreeMap<&'static str, ArgumentValue>);
+
+/// Defines how the value of one type is read.
+macro_rules! getter {
+    ($(#[doc = $about:literal] $name:ident: $variant:ident -> $type:ty;)*) => { $(
+        #[doc = $about]
+        ///
+        /// # Panics
+        ///
+        /// If the argument is declared with another type: a mistake in the plugin's own file.
+        pub fn $name(&self, spec: &ArgumentSpec) -> $type {
+            match self.get(spec) {
+                ArgumentValue::$variant(value) => value,
+                other => panic!("argument {} is {other:?}", spec.key),
+            }
+        }
+    )* };
+}
+
+impl Arguments {
+    /// Sets the value of an argument.
+    pub fn set(&mut self, spec: &ArgumentSpec, value: ArgumentValue) {
+        self.0.insert(spec.key, value);
+    }
+
+    /// The value of an argument, or its default.
+    pub fn get(&self, spec: &ArgumentSpec) -> ArgumentValue {
+        self.0.get(spec.key).cloned().unwrap_or_else(|| spec.kind.default_value())
+    }
+
+    getter! {
+        /// The value of a boolean argument.
+        bool: Bool -> bool;
+        /// The value of an integer argument.
+        integer: Integer -> i64;
+        /// The value of a number argument.
+        number: Number -> f64;
+        /// The value of a text argument.
+        text: Text -> String;
+        /// The value of a duration argument.
+        duration: Duration -> Duration;
+        /// The value of a list argument.
+        list: List -> Vec<String>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_parsed_by_kind_and_written_back() {
+        let kinds = [
+            (ArgumentKind::Bool { default: false }, "true", Some("true")),
+            (ArgumentKind::Bool { default: false }, "T", Some("true")),
+            (ArgumentKind::Bool { default: false }, "yes", None),
+            (ArgumentKind::Integer { default: 1, range: (-5, 5) }, "-5", Some("-5")),
+            (ArgumentKind::Integer { default: 1, range: (-5, 5) }, "6", None),
+            (ArgumentKind::Integer { default: 1, range: (-5, 5) }, "1.5", None),
+            (ArgumentKind::Number { default: 1.0, range: (0.0, 1.0) }, "0.25", Some("0.25")),
+            (ArgumentKind::Number { default: 1.0, range: (0.0, 1.0) }, "NaN", None),
+            (ArgumentKind::Number { default: 1.0, range: (0.0, 1.0) }, "inf", None),
+            (ArgumentKind::Text { default: "" }, "a b", Some("a b")),
+            (ArgumentKind::Duration { default: Duration::ZERO }, "1m30s", Some("90s")),
+            (ArgumentKind::Duration { default: Duration::ZERO }, "soon", None),
+            (ArgumentKind::List { default: &[] }, "a, b,,c", Some("a,b,c")),
+        ];
+        for (kind, text, expected) in kinds {
+            let value = kind.parse(text).map(|value| value.to_string());
+            assert_eq!(value.as_deref(), expected, "{kind:?} of {text:?}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_is_not_set_has_its_default() {
+        let spec = ArgumentSpec::weight("w", 7, "");
+        let mut arguments = Arguments::default();
+        assert_eq!(arguments.integer(&spec), 7);
+        arguments.set(&spec, ArgumentValue::Integer(0));
+        assert_eq!(arguments.integer(&spec), 0);
+    }
+}

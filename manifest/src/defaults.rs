@@ -1,0 +1,132 @@
+//! What an API server fills in, for objects that never met one.
+//!
+//! Little on purpose: a manifest without a priority has none, a node without conditions has none.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use crate::object::Object;
+
+/// The namespace of objects that name none.
+pub const NAMESPACE: &str = "default";
+
+/// Label by which pods choose nodes by name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Fills in what is absent, as created at `created`: namespace, uid, creation time, the phase of a
+/// pod, the hostname label and the capacity of a node.
+///
+/// The uid is `namespace/name`, so that equal manifests give equal runs.
+pub fn fill(object: &mut Object, created: Timestamp) {
+    let is_namespaced = object.kind().is_namespaced();
+    let meta = object.meta_mut();
+    if is_namespaced {
+        meta.namespace = meta.namespace.take().filter(|namespace| !namespace.is_empty());
+        meta.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+    }
+    meta.creation_timestamp.get_or_insert(Time(created));
+    let key = object.key().to_string();
+    object.meta_mut().uid.get_or_insert(key);
+    if let Object::Pod(pod) = object {
+        fill_pod(pod);
+    } else if let Object::Node(node) = object {
+        fill_node(node);
+    }
+}
+
+fn fill_pod(pod: &mut Pod) {
+    let status = pod.status.get_or_insert_default();
+    status.phase.get_or_insert_with(|| "Pending".to_owned());
+}
+
+fn fill_node(node: &mut Node) {
+    let labels = node.metadata.labels.get_or_insert_with(BTreeMap::new);
+    if let (Some(name), false) = (&node.metadata.name, labels.contains_key(HOSTNAME)) {
+        labels.insert(HOSTNAME.to_owned(), name.clone());
+    }
+    if let Some(status) = &mut node.status
+        && status.capacity.is_none()
+    {
+        status.capacity.clone_from(&status.allocatable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_yaml::{Limits, Problems, parse};
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::{Kind, Served};
+
+    fn filled(kind: Kind, text: &str) -> Object {
+        let node = parse(text, &Limits::default()).expect("YAML");
+        let mut object =
+            Object::read(kind, Served::BuiltIn, &node, &Problems::default()).expect("an object");
+        fill(&mut object, "2025-01-01T00:00:00Z".parse().expect("a time"));
+        object
+    }
+
+    #[test]
+    fn what_is_absent_is_filled_in() {
+        let Object::Pod(pod) = filled(Kind::Pod, "metadata: {name: a}") else { panic!("a pod") };
+        assert_eq!(
+            serde_json::to_value(pod).expect("JSON"),
+            json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": "a",
+                    "namespace": "default",
+                    "uid": "default/a",
+                    "creationTimestamp": "2025-01-01T00:00:00Z",
+                },
+                "status": {"phase": "Pending"},
+            })
+        );
+        let node = filled(Kind::Node, "metadata: {name: n}\nstatus: {allocatable: {cpu: 2}}");
+        let Object::Node(node) = node else { panic!("a node") };
+        assert_eq!(
+            serde_json::to_value(node).expect("JSON"),
+            json!({
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": "n",
+                    "uid": "n",
+                    "creationTimestamp": "2025-01-01T00:00:00Z",
+                    "labels": {"kubernetes.io/hostname": "n"},
+                },
+                "status": {"allocatable": {"cpu": "2"}, "capacity": {"cpu": "2"}},
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let text = "metadata: {name: n, uid: u, labels: {kubernetes.io/hostname: other}, \
+                    creationTimestamp: 2020-01-01T00:00:00Z}\n\
+                    status: {allocatable: {cpu: 2}, capacity: {cpu: 3}}";
+        let (before, after) = (
+            parse(text, &Limits::default()).expect("YAML").typed::<Node>("").expect("a node"),
+            filled(Kind::Node, text),
+        );
+        assert_eq!(after, Object::Node(Box::new(before)));
+        let text = "metadata: {name: p, namespace: ns, uid: u}\nstatus: {phase: Running}";
+        let Object::Pod(pod) = filled(Kind::Pod, text) else { panic!("a pod") };
+        assert_eq!(pod.metadata.namespace.as_deref(), Some("ns"));
+        assert_eq!(pod.status.and_then(|status| status.phase).as_deref(), Some("Running"));
+    }
+
+    #[test]
+    fn kinds_without_namespaces_get_none() {
+        let queue = filled(Kind::Queue, "metadata: {name: q}");
+        assert_eq!(queue.meta().namespace, None);
+        assert_eq!(queue.meta().uid.as_deref(), Some("q"));
+    }
+}

@@ -1,0 +1,368 @@
+//! A store as a file: every fact and every decision in flight, one record a line.
+//!
+//! A dump is what a scheduler saw, exactly: what was parsed once is not parsed again, so a cycle
+//! over it decides what the scheduler decided. It holds facts only. What is no fact (environment
+//! variables, arguments, annotations, secrets) was never stored and cannot be in it.
+//!
+//! The file is JSON, one value a line, so that tools for text can cut and compare it. Labels and
+//! templates stand before the pods that share them and are named by their position.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    decision::PodRef,
+    facts::{
+        class::PodTemplate,
+        group::GroupFacts,
+        node::{NamespaceFacts, NodeFacts},
+        pod::TaskFacts,
+        policy::{BudgetFacts, PriorityClassFacts},
+        queue::QueueFacts,
+        storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+    },
+    name::{Name, ObjectKey},
+    selector::Labels,
+    status::TaskStatus,
+};
+use kube_batch_cache::{
+    assumed::{Assumed, InFlight},
+    store::Store,
+};
+use serde::{Deserialize, Serialize};
+
+/// The format that is written; another one is refused.
+const FORMAT: &str = "kube-batch store 1";
+/// What every dump begins with.
+const OPENING: &[u8] = br#"{"format":"#;
+
+/// What a scheduler knew at one moment.
+#[derive(Debug)]
+pub struct Dump {
+    /// When it was taken.
+    pub taken: Timestamp,
+    /// The facts.
+    pub store: Store,
+    /// The decisions in flight.
+    pub assumed: Assumed,
+}
+
+/// Why a dump cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct DumpError {
+    /// The line, from 1.
+    pub line: u32,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    format: String,
+    taken: Timestamp,
+}
+
+/// A line after the first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Record {
+    Namespace(Arc<NamespaceFacts>),
+    Node(Arc<NodeFacts>),
+    CsiNode(Arc<CsiNodeFacts>),
+    PriorityClass(Arc<PriorityClassFacts>),
+    PodDisruptionBudget(Arc<BudgetFacts>),
+    PersistentVolume(Arc<VolumeFacts>),
+    PersistentVolumeClaim(Arc<ClaimFacts>),
+    StorageClass(Arc<StorageClassFacts>),
+    Queue(Arc<QueueFacts>),
+    PodGroup(Arc<GroupFacts>),
+    Labels(Arc<Labels>),
+    Template(Arc<PodTemplate>),
+    Pod {
+        /// Positions among the labels and templates so far, from 0.
+        labels: usize,
+        template: usize,
+        facts: Arc<TaskFacts>,
+    },
+    InFlight {
+        uid: Name,
+        pod: ObjectKey,
+        since: Timestamp,
+        decision: InFlight,
+    },
+}
+
+/// Writes a store and the decisions in flight.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(
+    store: &Store,
+    assumed: &Assumed,
+    taken: Timestamp,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    line(out, &Header { format: FORMAT.to_owned(), taken })?;
+    macro_rules! table {
+        ($($table:ident as $record:ident),* $(,)?) => {
+            $( for facts in store.$table.values() {
+                line(out, &Record::$record(Arc::clone(facts)))?;
+            } )*
+        };
+    }
+    table!(
+        namespaces as Namespace,
+        nodes as Node,
+        csi_nodes as CsiNode,
+        priority_classes as PriorityClass,
+        budgets as PodDisruptionBudget,
+        volumes as PersistentVolume,
+        claims as PersistentVolumeClaim,
+        storage_classes as StorageClass,
+        queues as Queue,
+        groups as PodGroup,
+    );
+    let mut labels = Positions::default();
+    let mut templates = Positions::default();
+    for facts in store.pods.values() {
+        let labels = labels.of(&facts.labels, |new| line(out, &Record::Labels(new)))?;
+        let template = templates.of(&facts.template, |new| line(out, &Record::Template(new)))?;
+        line(out, &Record::Pod { labels, template, facts: Arc::clone(facts) })?;
+    }
+    for (PodRef { uid, key: pod }, decision, since) in assumed.iter() {
+        line(out, &Record::InFlight { uid, pod, since, decision: decision.clone() })?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, record)?;
+    out.write_all(b"\n")
+}
+
+/// Positions of what was written once for all that share it.
+struct Positions<T>(HashMap<*const T, usize>);
+
+impl<T> Default for Positions<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Positions<T> {
+    /// The position of `shared`; `write` is called if it is new.
+    fn of(
+        &mut self,
+        shared: &Arc<T>,
+        write: impl FnOnce(Arc<T>) -> io::Result<()>,
+    ) -> io::Result<usize> {
+        let next = self.0.len();
+        if let Some(position) = self.0.get(&Arc::as_ptr(shared)) {
+            return Ok(*position);
+        }
+        write(Arc::clone(shared))?;
+        self.0.insert(Arc::as_ptr(shared), next);
+        Ok(next)
+    }
+}
+
+/// Whether a file is a dump, by how it begins.
+pub fn is_dump(bytes: &[u8]) -> bool {
+    bytes.starts_with(OPENING)
+}
+
+/// Reads a dump.
+///
+/// # Errors
+///
+/// [`DumpError`] at the first line that cannot be read: a dump is one picture, and a part of it
+/// would be another.
+pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
+    let mut lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
+    let (_, first) = lines.next().expect("a split gives at least one part");
+    let header: Header = parse(1, first)?;
+    if header.format != FORMAT {
+        let problem = format!("format \"{}\" is not \"{FORMAT}\"", header.format);
+        return Err(DumpError { line: 1, problem });
+    }
+    let mut loader = Loader::default();
+    for (number, text) in lines.filter(|(_, text)| !text.is_empty()) {
+        loader.take(parse(number, text)?).map_err(|problem| DumpError { line: number, problem })?;
+    }
+    let Loader { mut store, assumed, labels, templates } = loader;
+    store.adopt(labels, templates);
+    Ok(Dump { taken: header.taken, store, assumed })
+}
+
+fn parse<'de, T: Deserialize<'de>>(line: u32, text: &'de [u8]) -> Result<T, DumpError> {
+    serde_json::from_slice(text).map_err(|error| {
+        // Its own line is always the first.
+        let problem = error.to_string().replace("at line 1 column", "at column");
+        DumpError { line, problem }
+    })
+}
+
+#[derive(Default)]
+struct Loader {
+    store: Store,
+    assumed: Assumed,
+    labels: Vec<Arc<Labels>>,
+    templates: Vec<Arc<PodTemplate>>,
+}
+
+impl Loader {
+    fn take(&mut self, record: Record) -> Result<(), String> {
+        let store = &mut self.store;
+        match record {
+            Record::Namespace(f) => store.namespaces.share(f.name.clone(), f),
+            Record::Node(f) => store.nodes.share(f.name.clone(), f),
+            Record::CsiNode(f) => store.csi_nodes.share(f.name.clone(), f),
+            Record::PriorityClass(f) => store.priority_classes.share(f.name.clone(), f),
+            Record::PodDisruptionBudget(f) => store.budgets.share(f.key.clone(), f),
+            Record::PersistentVolume(f) => store.volumes.share(f.name.clone(), f),
+            Record::PersistentVolumeClaim(f) => store.claims.share(f.key.clone(), f),
+            Record::StorageClass(f) => store.storage_classes.share(f.name.clone(), f),
+            Record::Queue(f) => store.queues.share((f.name.clone(), f.version), f),
+            Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
+            Record::Labels(labels) => self.labels.push(labels),
+            Record::Template(template) => self.templates.push(template),
+            Record::InFlight { uid, pod, since, decision } => {
+                self.assumed.insert(PodRef { uid, key: pod }, decision, since);
+            }
+            Record::Pod { labels, template, facts } => {
+                let facts = self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
+                self.store.pods.apply(facts.key.clone(), facts);
+            }
+        }
+        Ok(())
+    }
+
+    fn pod(&self, labels: usize, template: usize, facts: TaskFacts) -> Result<TaskFacts, String> {
+        let key = facts.key.clone();
+        let missing = |what, position| format!("pod {key}: there is no {what} {position}");
+        match facts.status {
+            TaskStatus::Allocated | TaskStatus::Pipelined | TaskStatus::Binding => {
+                return Err(format!("pod {key}: status {} is only for a cycle", facts.status));
+            }
+            TaskStatus::Pending
+            | TaskStatus::Bound
+            | TaskStatus::Running
+            | TaskStatus::Releasing
+            | TaskStatus::Succeeded
+            | TaskStatus::Failed
+            | TaskStatus::Unknown => {}
+        }
+        Ok(TaskFacts {
+            labels: self.labels.get(labels).ok_or_else(|| missing("labels", labels))?.clone(),
+            template: self
+                .templates
+                .get(template)
+                .ok_or_else(|| missing("template", template))?
+                .clone(),
+            ..facts
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_api::decision::ClaimChoice;
+    use serde_json::json;
+
+    use super::*;
+
+    fn store() -> Store {
+        let mut store = Store::default();
+        let object = |value| serde_json::from_value(value).expect("an object");
+        store.apply_node(&object(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}},
+        }))).expect("facts");
+        for name in ["a", "b"] {
+            store
+                .apply_pod(
+                    &serde_json::from_value(json!({
+                        "apiVersion": "v1", "kind": "Pod",
+                        "metadata": {"name": name, "namespace": "ns", "uid": name,
+                                     "labels": {"app": "x"}},
+                        "spec": {"schedulerName": "kube-batch", "containers": [{
+                            "name": "c", "env": [{"name": "PASSWORD", "value": "s3cret"}],
+                            "resources": {"requests": {"cpu": "1500m"}}}]},
+                    }))
+                    .expect("a pod"),
+                )
+                .expect("facts");
+        }
+        store
+    }
+
+    fn assumed() -> Assumed {
+        let mut assumed = Assumed::default();
+        let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
+        let claim = ClaimChoice { claim: ObjectKey::new("ns", "c"), volume: Some("v".into()) };
+        let bind = InFlight::Bind { node: "n".into(), claims: vec![claim] };
+        assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
+        assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
+        assumed.insert(pod("c"), InFlight::Nominate { node: "n".into() }, Timestamp::UNIX_EPOCH);
+        assumed
+    }
+
+    fn written(store: &Store, assumed: &Assumed) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(store, assumed, Timestamp::UNIX_EPOCH, &mut bytes).expect("memory takes all");
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written(&store(), &assumed());
+        assert!(is_dump(&bytes));
+        let dump = read(&bytes).expect("a dump");
+        assert_eq!(dump.store.pods, store().pods);
+        assert_eq!(dump.store.nodes, store().nodes);
+        assert_eq!(dump.assumed, assumed());
+        assert_eq!(written(&dump.store, &dump.assumed), bytes);
+        let templates: Vec<_> = dump.store.pods.values().map(|facts| &facts.template).collect();
+        assert!(Arc::ptr_eq(templates[0], templates[1]), "what was shared is shared");
+    }
+
+    #[test]
+    fn it_holds_no_secrets() {
+        let text = String::from_utf8(written(&store(), &assumed())).expect("text");
+        assert!(text.contains("1500"));
+        assert!(!text.contains("s3cret"));
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let bytes = written(&store(), &assumed());
+        let text = String::from_utf8(bytes).expect("text");
+        for (from, to, problem) in [
+            (
+                "kube-batch store 1",
+                "kube-batch store 9",
+                "line 1: format \"kube-batch store 9\" is not",
+            ),
+            ("\"template\":0", "\"template\":7", "line 5: pod ns/a: there is no template 7"),
+            (
+                "\"Pending\"",
+                "\"Allocated\"",
+                "line 5: pod ns/a: status Allocated is only for a cycle",
+            ),
+            ("1500", "-1500", "line 4: cpu amount \"-1500\" is negative"),
+            ("{\"node\":{\"name\"", "{\"node\":{\"nam\"", "line 2: missing field `name`"),
+        ] {
+            let broken = text.replacen(from, to, 1);
+            assert_ne!(broken, text, "{from}");
+            let error = read(broken.as_bytes()).expect_err("broken").to_string();
+            assert!(error.starts_with(problem), "{error}");
+        }
+    }
+}

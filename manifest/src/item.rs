@@ -1,0 +1,406 @@
+//! One document: what objects are in it, and what is wrong with them.
+
+use kube_batch_yaml::{
+    Document, Key, Limits, Located, MAX_PROBLEMS, Position, Problem, Problems, Shape, Stream, Value,
+};
+
+use crate::{
+    context::{Context, Syntax},
+    diagnostic::{Diagnostic, Severity},
+    object::{Kind, Object, Recognised, TypeMeta},
+    place::Place,
+};
+
+/// What comes out of a document.
+pub(crate) enum Event<'a> {
+    Object(Object, Place<'a>),
+    Problem(Diagnostic),
+    /// A problem of a document that has had enough of them.
+    OneMore,
+    /// A field that objects of this kind do not have.
+    UnknownField(Kind, Diagnostic),
+    NotNeeded(TypeMeta),
+    /// A list without items: not an object, but not an empty file either.
+    Nothing,
+}
+
+impl Event<'_> {
+    /// How much text it was made of.
+    pub(crate) fn n_bytes(&self) -> usize {
+        match self {
+            Self::Object(_, place) => place.n_bytes(),
+            Self::Problem(_)
+            | Self::OneMore
+            | Self::UnknownField(..)
+            | Self::NotNeeded(_)
+            | Self::Nothing => 0,
+        }
+    }
+}
+
+/// Reads one document.
+pub(crate) fn read_document<'a>(
+    source: &'a str,
+    number: usize,
+    document: &Document<'a>,
+    emit: &mut dyn FnMut(Event<'a>),
+) {
+    let first_line = document.line;
+    let context = |text, syntax| Context { source, document: number, text, first_line, syntax };
+    let text = match document.text() {
+        Ok(text) => text,
+        Err(problem) => {
+            let diagnostic = Diagnostic::unplaced(Severity::Error, source, problem);
+            return emit(Event::Problem(Diagnostic { document: number, ..diagnostic }));
+        }
+    };
+    let yaml = |emit: &mut dyn FnMut(Event<'a>)| {
+        let stream = Stream::yaml(text, first_line, &Limits::default());
+        Parser { context: context(text, Syntax::Yaml), n_problems: 0, emit }.read(stream)
+    };
+    if !document.is_like_json() {
+        if let Err(problem) = yaml(emit) {
+            emit(malformed(&context(text, Syntax::Yaml), problem));
+        }
+        return;
+    }
+    let mut n_events = 0;
+    let mut count = |event| {
+        n_events += 1;
+        emit(event);
+    };
+    let stream = Stream::json(text, first_line, &Limits::default());
+    let context_of_json = context(text, Syntax::Json);
+    let json = Parser { context: context_of_json, n_problems: 0, emit: &mut count }.read(stream);
+    let Err(json_problem) = json else { return };
+    // `{a: b}` starts like JSON and is YAML.
+    if n_events == 0 && is_unlike_json(text) {
+        if let Err(problem) = yaml(emit) {
+            emit(malformed(&context(text, Syntax::Yaml), problem));
+        }
+    } else {
+        emit(malformed(&context_of_json, json_problem));
+    }
+}
+
+/// Whether a text that starts with a brace or bracket goes on as JSON would not.
+fn is_unlike_json(text: &str) -> bool {
+    let opened = text.trim_start_matches(['\u{feff}', '-']).trim_start();
+    let inside = opened.trim_start_matches(['[', '{', ' ', '\t', '\r', '\n']);
+    !inside.starts_with(['"', ']', '}'])
+}
+
+fn malformed<'a>(context: &Context<'a>, problem: Problem) -> Event<'a> {
+    let mut diagnostic = context.diagnostic(context.top(), Severity::Error, None, problem);
+    let line = diagnostic.excerpt.as_ref().map_or("", |excerpt| &excerpt.text);
+    if line.contains("{{") {
+        diagnostic.message += "; this looks like a template, render it first";
+    }
+    Event::Problem(diagnostic)
+}
+
+struct Parser<'a, 'e> {
+    context: Context<'a>,
+    /// Problems so far, the malformed end of the document not counted.
+    n_problems: usize,
+    emit: &'e mut dyn FnMut(Event<'a>),
+}
+
+/// `apiVersion` and `kind`, as far as they are known.
+#[derive(Clone, Debug, Default)]
+struct Header {
+    api_version: Option<String>,
+    kind: Option<String>,
+    /// What they stand for, once both are known.
+    recognised: Option<Recognised>,
+}
+
+/// The mapping that a document is, while it is read.
+struct Root {
+    start: Position,
+    header: Header,
+    /// Whether its items have been handed on.
+    has_handed_on: bool,
+}
+
+impl Header {
+    fn of(node: &Located<'_>) -> Self {
+        let mut header = Self::default();
+        for key in ["apiVersion", "kind"] {
+            if let Some(value) = node.get(key) {
+                header.set(key, value);
+            }
+        }
+        header
+    }
+
+    fn set(&mut self, key: &str, value: &Located<'_>) {
+        let text = value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        if key == "kind" {
+            self.kind = text;
+        } else {
+            self.api_version = text;
+        }
+        self.recognised = self.type_meta().map(|type_meta| type_meta.recognise());
+    }
+
+    fn type_meta(&self) -> Option<TypeMeta> {
+        let (api_version, kind) = (self.api_version.clone()?, self.kind.clone()?);
+        Some(TypeMeta { api_version, kind })
+    }
+
+    fn is_list(&self) -> bool {
+        self.kind.as_ref().is_some_and(|kind| kind.ends_with("List"))
+    }
+
+    /// What the items of this list are that do not say it themselves: `NodeList` holds `Node`.
+    fn of_items(&self) -> Option<TypeMeta> {
+        let TypeMeta { api_version, kind } = self.type_meta()?;
+        let kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty())?.to_owned();
+        Some(TypeMeta { api_version, kind })
+    }
+}
+
+impl<'a> Parser<'a, '_> {
+    fn read(&mut self, mut stream: Stream<'a>) -> Result<(), Problem> {
+        loop {
+            match stream.shape()? {
+                Shape::End => return stream.finish(),
+                Shape::Mapping => self.root_mapping(&mut stream)?,
+                Shape::Sequence => {
+                    stream.enter()?;
+                    while stream.next_item()? {
+                        self.item(&mut stream, None)?;
+                    }
+                }
+                Shape::Scalar => {
+                    let start = stream.position()?;
+                    let value = stream.value()?;
+                    if !value.is_null() {
+                        let place = Place::new(self.context, start, stream.end_offset());
+                        self.object(&value, &place, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The mapping that a document is: an object, or a list whose items are handed on as they come.
+    fn root_mapping(&mut self, stream: &mut Stream<'a>) -> Result<(), Problem> {
+        let start = stream.position()?;
+        let mut root = Root { start, header: Header::default(), has_handed_on: false };
+        let node =
+            stream.mapping_with(&mut |stream, key| self.root_value(stream, key, &mut root))?;
+        if !(root.header.is_list() && root.has_handed_on) {
+            let place = Place::new(self.context, start, stream.end_offset());
+            self.object(&node, &place, None);
+        }
+        Ok(())
+    }
+
+    /// Reads the value of a key of the root, unless it is to be part of the object.
+    fn root_value(
+        &mut self,
+        stream: &mut Stream<'a>,
+        key: &Key<'a>,
+        root: &mut Root,
+    ) -> Result<Option<Located<'a>>, Problem> {
+        let name = &*key.text;
+        if name == "apiVersion" || name == "kind" {
+            let value = stream.value()?;
+            root.header.set(name, &value);
+            return Ok(Some(value));
+        }
+        let may_be_list = root.header.is_list() || root.header.kind.is_none();
+        if name == "items" && may_be_list && stream.shape()? == Shape::Sequence {
+            root.has_handed_on |= self.items(stream, root)?;
+        } else if root.header.recognised == Some(Recognised::Other) {
+            stream.skip()?;
+        } else {
+            return Ok(None);
+        }
+        Ok(Some(Located { value: Value::Null, line: key.line, column: key.column }))
+    }
+
+    /// Hands on the items of a list; `false` if it turns out to be none.
+    fn items(&mut self, stream: &mut Stream<'a>, root: &Root) -> Result<bool, Problem> {
+        let mut of_items = root.header.of_items();
+        let mut is_first = true;
+        stream.enter()?;
+        while stream.next_item()? {
+            let start = stream.position()?;
+            let value = stream.value()?;
+            if is_first && root.header.kind.is_none() && Header::of(&value).type_meta().is_none() {
+                // Items that do not say what they are, and the list has yet to say it.
+                let ahead = self.look_ahead(root.start).unwrap_or_default();
+                if !ahead.is_list() {
+                    while stream.next_item()? {
+                        stream.skip()?;
+                    }
+                    return Ok(false);
+                }
+                of_items = ahead.of_items();
+            }
+            is_first = false;
+            let place = Place::new(self.context, start, stream.end_offset());
+            self.object(&value, &place, of_items.as_ref());
+        }
+        if is_first {
+            (self.emit)(Event::Nothing);
+        }
+        Ok(true)
+    }
+
+    /// `apiVersion` and `kind` of the mapping at `root`, wherever in it they stand.
+    fn look_ahead(&self, root: Position) -> Result<Header, Problem> {
+        let limits = Limits::default();
+        let mut stream = match self.context.syntax {
+            Syntax::Yaml => Stream::yaml(self.context.text, self.context.first_line, &limits),
+            Syntax::Json => {
+                Stream::json(self.context.text.get(root.offset..).unwrap_or_default(), 1, &limits)
+            }
+        };
+        let mut header = Header::default();
+        stream.enter()?;
+        while let Some(key) = stream.next_key()? {
+            match &*key.text {
+                name @ ("apiVersion" | "kind") => header.set(name, &stream.value()?),
+                _ => stream.skip()?,
+            }
+        }
+        Ok(header)
+    }
+
+    fn item(
+        &mut self,
+        stream: &mut Stream<'a>,
+        of_items: Option<&TypeMeta>,
+    ) -> Result<(), Problem> {
+        let start = stream.position()?;
+        let value = stream.value()?;
+        let place = Place::new(self.context, start, stream.end_offset());
+        self.object(&value, &place, of_items);
+        Ok(())
+    }
+
+    /// Makes an object of a value, or the objects of a list within a list.
+    fn object(&mut self, node: &Located<'a>, place: &Place<'a>, implied: Option<&TypeMeta>) {
+        let Some(type_meta) = self.type_of(node, place, implied) else { return };
+        match type_meta.recognise() {
+            Recognised::List => self.nested_list(node, place),
+            Recognised::Other => (self.emit)(Event::NotNeeded(type_meta)),
+            Recognised::Misspelt(message) => {
+                let problem = node.get("kind").unwrap_or(node).problem("", message);
+                self.problem(Severity::Warning, "", node, place, problem);
+                (self.emit)(Event::NotNeeded(type_meta));
+            }
+            Recognised::Kind(kind, served) => {
+                let unknown = Problems::default();
+                let read = Object::read(kind, served, node, &unknown);
+                for problem in unknown.into_sorted() {
+                    let name = name_of(kind.name(), node);
+                    let diagnostic = place.of_problem(Severity::Warning, name, problem);
+                    (self.emit)(Event::UnknownField(kind, diagnostic));
+                }
+                match read {
+                    Ok(object) => (self.emit)(Event::Object(object, place.clone())),
+                    Err(problem) => {
+                        self.problem(Severity::Error, kind.name(), node, place, problem);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a value says it is, or why that cannot be told.
+    fn type_of(
+        &mut self,
+        node: &Located<'a>,
+        place: &Place<'a>,
+        implied: Option<&TypeMeta>,
+    ) -> Option<TypeMeta> {
+        let problem = if node.as_mapping().is_none() {
+            let found = node.describe();
+            node.problem("", format!("expected an object with apiVersion and kind, found {found}"))
+        } else {
+            let header = Header::of(node);
+            match (header.type_meta(), implied) {
+                (Some(type_meta), _) => return Some(type_meta),
+                (None, Some(implied)) if header.api_version.is_none() && header.kind.is_none() => {
+                    return Some(implied.clone());
+                }
+                (None, _) => missing(node, &header),
+            }
+        };
+        self.problem(Severity::Error, "", node, place, problem);
+        None
+    }
+
+    /// Hands on a problem with an object, by its kind or by what it says it is.
+    fn problem(
+        &mut self,
+        severity: Severity,
+        kind: &str,
+        node: &Located<'a>,
+        place: &Place<'a>,
+        problem: Problem,
+    ) {
+        self.n_problems += 1;
+        (self.emit)(if self.n_problems > MAX_PROBLEMS {
+            Event::OneMore
+        } else {
+            Event::Problem(place.of_problem(severity, name_of(kind, node), problem))
+        });
+    }
+
+    fn nested_list(&mut self, node: &Located<'a>, place: &Place<'a>) {
+        let of_items = Header::of(node).of_items();
+        let problem = match node.get("items") {
+            None => node.problem("items", "is missing"),
+            Some(items) if items.is_null() => return (self.emit)(Event::Nothing),
+            Some(items) => match items.as_sequence() {
+                Some([]) => return (self.emit)(Event::Nothing),
+                Some(items) => {
+                    for item in items {
+                        self.object(item, &place.inside(item), of_items.as_ref());
+                    }
+                    return;
+                }
+                None => {
+                    let found = items.describe();
+                    items.problem("items", format!("expected a sequence, found {found}"))
+                }
+            },
+        };
+        self.problem(Severity::Error, "", node, place, problem);
+    }
+}
+
+fn missing(node: &Located<'_>, header: &Header) -> Problem {
+    let key = if header.api_version.is_none() { "apiVersion" } else { "kind" };
+    match node.get(key) {
+        Some(value) if !value.is_null() => {
+            value.problem(key, format!("expected a name, found {}", value.describe()))
+        }
+        _ if header.api_version.is_none() && header.kind.is_none() => {
+            node.problem("", "apiVersion and kind are missing")
+        }
+        _ => node.problem(key, "is missing"),
+    }
+}
+
+/// Kind, namespace and name of what could not be read as an object, as far as they are known.
+fn name_of(kind: &str, node: &Located<'_>) -> Option<String> {
+    let kind = match kind {
+        "" => node.get("kind").and_then(Located::as_str).filter(|kind| !kind.is_empty()),
+        known => Some(known),
+    };
+    let text = |key| node.get("metadata").and_then(|meta| meta.get(key)).and_then(Located::as_str);
+    match (kind, text("namespace"), text("name")) {
+        (kind, Some(namespace), Some(name)) => {
+            Some(format!("{} {namespace}/{name}", kind.unwrap_or("object")))
+        }
+        (kind, None, Some(name)) => Some(format!("{} {name}", kind.unwrap_or("object"))),
+        (kind, _, None) => kind.map(str::to_owned),
+    }
+}

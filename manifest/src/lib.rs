@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+pub mod defaults;
+pub mod diagnostic;
+pub mod dump;
+pub mod object;
+pub mod place;
+pub mod reader;
+pub mod render;
+pub mod source;
+
+mod context;
+mod item;
+mod pool;

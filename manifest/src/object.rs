@@ -1,0 +1,523 @@
+//! The Kubernetes objects that scheduling looks at, as typed values of one enum.
+//!
+//! Of the built-in kinds any served version is taken as the current one; what the scheduler reads
+//! of them has the same shape in all. Other kinds are told apart from misspelt ones, and left.
+
+use std::fmt;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::ReplicaSet,
+        batch::v1::Job,
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        scheduling::v1::PriorityClass,
+        storage::v1::{CSINode, StorageClass},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube_batch_api::{
+    crd::{ApiVersion, v1alpha2},
+    name::ObjectKey,
+};
+use kube_batch_yaml::{Located, Problem, Problems, suggest};
+use serde::de::DeserializeOwned;
+
+/// An object of a kind that scheduling looks at.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A node.
+    Node(Box<Node>),
+    /// A pod.
+    Pod(Box<Pod>),
+    /// A namespace.
+    Namespace(Box<Namespace>),
+    /// A volume.
+    PersistentVolume(Box<PersistentVolume>),
+    /// A claim to a volume.
+    PersistentVolumeClaim(Box<PersistentVolumeClaim>),
+    /// A class of volumes.
+    StorageClass(Box<StorageClass>),
+    /// The volume limits of a node.
+    CsiNode(Box<CSINode>),
+    /// A named priority.
+    PriorityClass(Box<PriorityClass>),
+    /// A disruption budget; a legacy gang.
+    PodDisruptionBudget(Box<PodDisruptionBudget>),
+    /// A job of `batch`.
+    Job(Box<Job>),
+    /// A replica set.
+    ReplicaSet(Box<ReplicaSet>),
+    /// A gang, in either API group; the two are field for field the same.
+    PodGroup(ApiVersion, Box<v1alpha2::PodGroup>),
+    /// A queue, in either API group.
+    Queue(ApiVersion, Box<v1alpha2::Queue>),
+}
+
+/// The kind of an [`Object`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `Node`.
+    Node,
+    /// `Pod`.
+    Pod,
+    /// `Namespace`.
+    Namespace,
+    /// `PersistentVolume`.
+    PersistentVolume,
+    /// `PersistentVolumeClaim`.
+    PersistentVolumeClaim,
+    /// `StorageClass`.
+    StorageClass,
+    /// `CSINode`.
+    CsiNode,
+    /// `PriorityClass`.
+    PriorityClass,
+    /// `PodDisruptionBudget`.
+    PodDisruptionBudget,
+    /// `Job`.
+    Job,
+    /// `ReplicaSet`.
+    ReplicaSet,
+    /// `PodGroup`.
+    PodGroup,
+    /// `Queue`.
+    Queue,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 13] = [
+        Self::Node,
+        Self::Pod,
+        Self::Namespace,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::CsiNode,
+        Self::PriorityClass,
+        Self::PodDisruptionBudget,
+        Self::Job,
+        Self::ReplicaSet,
+        Self::PodGroup,
+        Self::Queue,
+    ];
+
+    /// The name in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::Namespace => "Namespace",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::StorageClass => "StorageClass",
+            Self::CsiNode => "CSINode",
+            Self::PriorityClass => "PriorityClass",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::Job => "Job",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::PodGroup => "PodGroup",
+            Self::Queue => "Queue",
+        }
+    }
+
+    /// The kind of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether its objects live in a namespace.
+    pub const fn is_namespaced(self) -> bool {
+        match self {
+            Self::Pod
+            | Self::PersistentVolumeClaim
+            | Self::PodDisruptionBudget
+            | Self::Job
+            | Self::ReplicaSet
+            | Self::PodGroup => true,
+            Self::Node
+            | Self::Namespace
+            | Self::PersistentVolume
+            | Self::StorageClass
+            | Self::CsiNode
+            | Self::PriorityClass
+            | Self::Queue => false,
+        }
+    }
+
+    /// The API groups it is served in, past and present; the core group is empty.
+    const fn groups(self) -> &'static [&'static str] {
+        match self {
+            Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::PersistentVolume
+            | Self::PersistentVolumeClaim => &[""],
+            Self::StorageClass | Self::CsiNode => &["storage.k8s.io"],
+            Self::PriorityClass => &["scheduling.k8s.io"],
+            Self::PodDisruptionBudget => &["policy"],
+            Self::Job => &["batch"],
+            Self::ReplicaSet => &["apps", "extensions"],
+            Self::PodGroup | Self::Queue => {
+                const GROUPS: [&str; 2] =
+                    [ApiVersion::V1Alpha1.group(), ApiVersion::V1Alpha2.group()];
+                &GROUPS
+            }
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `apiVersion` and `kind` as they are written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeMeta {
+    /// `v1`, `apps/v1`.
+    pub api_version: String,
+    /// `Pod`, `PodList`.
+    pub kind: String,
+}
+
+impl fmt::Display for TypeMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.kind)
+    }
+}
+
+/// What a [`TypeMeta`] stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recognised {
+    /// A kind that scheduling looks at.
+    Kind(Kind, Served),
+    /// A list of objects.
+    List,
+    /// Likely a slip of the pen; what is wrong, and what may be meant.
+    Misspelt(String),
+    /// Something else.
+    Other,
+}
+
+/// Where the object of a kind is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Served {
+    /// In a group of Kubernetes.
+    BuiltIn,
+    /// In one of the groups of PodGroup and Queue.
+    Custom(ApiVersion),
+}
+
+impl TypeMeta {
+    /// What this stands for.
+    pub fn recognise(&self) -> Recognised {
+        if self.kind.ends_with("List") {
+            return Recognised::List;
+        }
+        let (group, version) = self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version));
+        let is_ours = |kind: &Kind| kind.groups().contains(&group);
+        match Kind::parse(&self.kind) {
+            Some(kind) if is_ours(&kind) => match (kind, ApiVersion::parse(&self.api_version)) {
+                (_, Some(version)) => Recognised::Kind(kind, Served::Custom(version)),
+                (Kind::PodGroup | Kind::Queue, None) => self.unserved(kind),
+                _ if is_version(version) => Recognised::Kind(kind, Served::BuiltIn),
+                _ => self.unserved(kind),
+            },
+            // Other groups have kinds of these names; the core group has not.
+            Some(kind) if group.is_empty() => self.unserved(kind),
+            Some(_) => Recognised::Other,
+            None => {
+                let known = Kind::ALL.iter().filter(|kind| is_ours(kind)).map(|kind| kind.name());
+                suggest(&self.kind, known).map_or(Recognised::Other, |meant| {
+                    Recognised::Misspelt(format!(
+                        "unknown kind {:?} of {}, did you mean {meant}",
+                        self.kind, self.api_version
+                    ))
+                })
+            }
+        }
+    }
+
+    fn unserved(&self, kind: Kind) -> Recognised {
+        let served = match kind {
+            Kind::PodGroup | Kind::Queue => ApiVersion::ALL.map(|v| v.to_string()).join(" and "),
+            Kind::Node
+            | Kind::Pod
+            | Kind::Namespace
+            | Kind::PersistentVolume
+            | Kind::PersistentVolumeClaim => "v1".to_owned(),
+            Kind::StorageClass
+            | Kind::CsiNode
+            | Kind::PriorityClass
+            | Kind::PodDisruptionBudget
+            | Kind::Job
+            | Kind::ReplicaSet => format!("{}/v1", kind.groups()[0]),
+        };
+        Recognised::Misspelt(format!("{kind} is of {served}, not of {:?}", self.api_version))
+    }
+}
+
+/// `v1`, `v1beta1`, `v2alpha3`.
+fn is_version(text: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let Some(version) = text.strip_prefix('v') else { return false };
+    let stages = version.split_once("alpha").or_else(|| version.split_once("beta"));
+    match stages {
+        Some((major, minor)) => number(major) && number(minor),
+        None => number(version),
+    }
+}
+
+/// Evaluates the body with the boxed object of whatever variant.
+macro_rules! with_each {
+    ($object:expr, $inner:ident => $body:expr) => {
+        match $object {
+            Object::Node($inner) => $body,
+            Object::Pod($inner) => $body,
+            Object::Namespace($inner) => $body,
+            Object::PersistentVolume($inner) => $body,
+            Object::PersistentVolumeClaim($inner) => $body,
+            Object::StorageClass($inner) => $body,
+            Object::CsiNode($inner) => $body,
+            Object::PriorityClass($inner) => $body,
+            Object::PodDisruptionBudget($inner) => $body,
+            Object::Job($inner) => $body,
+            Object::ReplicaSet($inner) => $body,
+            Object::PodGroup(_, $inner) => $body,
+            Object::Queue(_, $inner) => $body,
+        }
+    };
+}
+
+impl Object {
+    /// Reads an object whose kind is known; fields that it should not have are noted in `unknown`.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem`] at the first field that does not fit, or if it has no name: skip it.
+    pub fn read(
+        kind: Kind,
+        served: Served,
+        node: &Located<'_>,
+        unknown: &Problems,
+    ) -> Result<Self, Problem> {
+        let version = match served {
+            Served::BuiltIn => ApiVersion::V1Alpha2,
+            Served::Custom(version) => version,
+        };
+        let object = match kind {
+            Kind::Node => Self::Node(typed(node, unknown)?),
+            Kind::Pod => Self::Pod(typed(node, unknown)?),
+            Kind::Namespace => Self::Namespace(typed(node, unknown)?),
+            Kind::PersistentVolume => Self::PersistentVolume(typed(node, unknown)?),
+            Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(typed(node, unknown)?),
+            Kind::StorageClass => Self::StorageClass(typed(node, unknown)?),
+            Kind::CsiNode => Self::CsiNode(typed(node, unknown)?),
+            Kind::PriorityClass => Self::PriorityClass(typed(node, unknown)?),
+            Kind::PodDisruptionBudget => Self::PodDisruptionBudget(typed(node, unknown)?),
+            Kind::Job => Self::Job(typed(node, unknown)?),
+            Kind::ReplicaSet => Self::ReplicaSet(typed(node, unknown)?),
+            Kind::PodGroup => Self::PodGroup(version, typed(node, unknown)?),
+            Kind::Queue => Self::Queue(version, typed(node, unknown)?),
+        };
+        if object.meta().name.as_deref().unwrap_or_default().is_empty() {
+            return Err(node.nearest("metadata").problem("metadata.name", "is missing"));
+        }
+        Ok(object)
+    }
+
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Node(_) => Kind::Node,
+            Self::Pod(_) => Kind::Pod,
+            Self::Namespace(_) => Kind::Namespace,
+            Self::PersistentVolume(_) => Kind::PersistentVolume,
+            Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
+            Self::StorageClass(_) => Kind::StorageClass,
+            Self::CsiNode(_) => Kind::CsiNode,
+            Self::PriorityClass(_) => Kind::PriorityClass,
+            Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::Job(_) => Kind::Job,
+            Self::ReplicaSet(_) => Kind::ReplicaSet,
+            Self::PodGroup(..) => Kind::PodGroup,
+            Self::Queue(..) => Kind::Queue,
+        }
+    }
+
+    /// Where it is served.
+    pub const fn served(&self) -> Served {
+        match self {
+            Self::PodGroup(version, _) | Self::Queue(version, _) => Served::Custom(*version),
+            Self::Node(_)
+            | Self::Pod(_)
+            | Self::Namespace(_)
+            | Self::PersistentVolume(_)
+            | Self::PersistentVolumeClaim(_)
+            | Self::StorageClass(_)
+            | Self::CsiNode(_)
+            | Self::PriorityClass(_)
+            | Self::PodDisruptionBudget(_)
+            | Self::Job(_)
+            | Self::ReplicaSet(_) => Served::BuiltIn,
+        }
+    }
+
+    /// Name, namespace, labels and the like.
+    pub fn meta(&self) -> &ObjectMeta {
+        with_each!(self, inner => &inner.metadata)
+    }
+
+    /// The same, to be changed.
+    pub fn meta_mut(&mut self) -> &mut ObjectMeta {
+        with_each!(self, inner => &mut inner.metadata)
+    }
+
+    /// Namespace and name. A namespace in the manifest of a kind that has none is ignored.
+    pub fn key(&self) -> ObjectKey {
+        let meta = self.meta();
+        let namespace = meta.namespace.as_deref().filter(|_| self.kind().is_namespaced());
+        ObjectKey::new(namespace.unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Object {
+    /// Kind, namespace and name: `Pod ns/a`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.key())
+    }
+}
+
+fn typed<T: DeserializeOwned>(node: &Located<'_>, unknown: &Problems) -> Result<Box<T>, Problem> {
+    // The types check that both are those of the current version, which need not be so here.
+    node.typed_except(&["apiVersion", "kind"], unknown).map(Box::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_yaml::{Limits, parse};
+
+    use super::*;
+
+    fn recognise(api_version: &str, kind: &str) -> Recognised {
+        TypeMeta { api_version: api_version.into(), kind: kind.into() }.recognise()
+    }
+
+    #[test]
+    fn any_served_version_is_recognised() {
+        for (api_version, kind) in [
+            ("v1", Kind::Pod),
+            ("v1", Kind::PersistentVolumeClaim),
+            ("policy/v1", Kind::PodDisruptionBudget),
+            ("policy/v1beta1", Kind::PodDisruptionBudget),
+            ("scheduling.k8s.io/v1beta1", Kind::PriorityClass),
+            ("scheduling.k8s.io/v1alpha1", Kind::PriorityClass),
+            ("storage.k8s.io/v1beta1", Kind::CsiNode),
+            ("storage.k8s.io/v1", Kind::StorageClass),
+            ("batch/v1", Kind::Job),
+            ("apps/v1beta2", Kind::ReplicaSet),
+            ("extensions/v1beta1", Kind::ReplicaSet),
+        ] {
+            assert_eq!(
+                recognise(api_version, kind.name()),
+                Recognised::Kind(kind, Served::BuiltIn),
+                "{api_version}"
+            );
+        }
+        for version in ApiVersion::ALL {
+            for kind in [Kind::PodGroup, Kind::Queue] {
+                let expected = Recognised::Kind(kind, Served::Custom(version));
+                assert_eq!(recognise(&version.to_string(), kind.name()), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn other_kinds_are_left_and_slips_are_told() {
+        for (api_version, kind) in [
+            ("v1", "ConfigMap"),
+            ("v1", "Service"),
+            ("v1", "PodTemplate"),
+            ("apps/v1", "Deployment"),
+            ("apps/v1", "StatefulSet"),
+            ("batch/v1", "CronJob"),
+            ("storage.k8s.io/v1", "CSIDriver"),
+            ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+            ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+            ("batch.volcano.sh/v1alpha1", "Job"),
+            ("longhorn.io/v1beta2", "Node"),
+            ("example.com/v1", "Podd"),
+        ] {
+            assert_eq!(recognise(api_version, kind), Recognised::Other, "{api_version} {kind}");
+        }
+        for (api_version, kind, expected) in [
+            ("v1", "Podd", "unknown kind \"Podd\" of v1, did you mean Pod"),
+            ("v1", "node", "unknown kind \"node\" of v1, did you mean Node"),
+            (
+                "v1",
+                "Queue",
+                "Queue is of scheduling.incubator.k8s.io/v1alpha1 and \
+                             scheduling.sigs.dev/v1alpha2, not of \"v1\"",
+            ),
+            ("v1", "Job", "Job is of batch/v1, not of \"v1\""),
+            ("one", "Pod", "Pod is of v1, not of \"one\""),
+            (
+                "policy/v",
+                "PodDisruptionBudget",
+                "PodDisruptionBudget is of policy/v1, not of \"policy/v\"",
+            ),
+            (
+                "scheduling.sigs.dev/v1alpha1",
+                "PodGroup",
+                "PodGroup is of scheduling.incubator.k8s.io/v1alpha1 and scheduling.sigs.dev/v1alpha2, \
+              not of \"scheduling.sigs.dev/v1alpha1\"",
+            ),
+            (
+                "scheduling.sigs.dev/v1alpha2",
+                "Podgroup",
+                "unknown kind \"Podgroup\" of scheduling.sigs.dev/v1alpha2, did you mean PodGroup",
+            ),
+        ] {
+            assert_eq!(
+                recognise(api_version, kind),
+                Recognised::Misspelt(expected.into()),
+                "{kind}"
+            );
+        }
+        assert_eq!(recognise("v1", "PodList"), Recognised::List);
+        assert_eq!(recognise("v1", "List"), Recognised::List);
+    }
+
+    #[test]
+    fn every_kind_is_read_under_its_name() {
+        for kind in Kind::ALL {
+            let text = "metadata: {name: a, namespace: ns}";
+            let node = parse(text, &Limits::default()).expect("YAML");
+            let served = Served::Custom(ApiVersion::V1Alpha1);
+            let read = Object::read(kind, served, &node, &Problems::default());
+            let mut object = read.expect("an object");
+            assert_eq!(object.kind(), kind);
+            let key = if kind.is_namespaced() { "ns/a" } else { "a" };
+            assert_eq!(object.to_string(), format!("{kind} {key}"));
+            object.meta_mut().name = Some("b".into());
+            assert_eq!(object.meta().name.as_deref(), Some("b"));
+            assert_eq!(Kind::parse(kind.name()), Some(kind));
+        }
+    }
+
+    #[test]
+    fn an_object_needs_a_name() {
+        for (text, line) in [("metadata: {generateName: a-}", 1), ("\nspec: {}", 2)] {
+            let node = parse(text, &Limits::default()).expect("YAML");
+            let read = Object::read(Kind::Pod, Served::BuiltIn, &node, &Problems::default());
+            let problem = read.expect_err("no name");
+            assert_eq!(
+                (problem.line, &*problem.path, &*problem.message),
+                (line, "metadata.name", "is missing")
+            );
+        }
+    }
+}

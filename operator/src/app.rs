@@ -1,0 +1,70 @@
+//! The command line program, for a registry of plugins and actions.
+
+use std::{ffi::OsString, fs, io, process::ExitCode};
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser};
+use kube_batch_scheduler::registry::Registry;
+
+use crate::{
+    args::{self, Cli, Command},
+    exit::Exit,
+    run, simulate, terminal, test,
+};
+
+/// The command `kube-batch` with the plugins and actions of a registry.
+///
+/// A scheduler with plugins of its own is a binary of a few lines, and gets every subcommand:
+///
+/// ```no_run
+/// use kube_batch::{App, Registry};
+///
+/// fn main() -> std::process::ExitCode {
+///     App::new(Registry::builtin()).main()
+/// }
+/// ```
+#[derive(Debug)]
+pub struct App {
+    registry: Registry,
+}
+
+impl App {
+    /// A program with these plugins and actions.
+    pub const fn new(registry: Registry) -> Self {
+        Self { registry }
+    }
+
+    /// Runs the program with the arguments of the process.
+    pub fn main(self) -> ExitCode {
+        match self.run(std::env::args_os()) {
+            Ok(exit) => exit.into(),
+            // The reader of our output has stopped: `kube-batch … | head`.
+            Err(error) if is_broken_pipe(&error) => Exit::Ok.into(),
+            Err(error) => {
+                terminal::error(&format!("{error:#}"));
+                Exit::Usage.into()
+            }
+        }
+    }
+
+    fn run(&self, arguments: impl Iterator<Item = OsString>) -> anyhow::Result<Exit> {
+        match Cli::parse_from(args::legacy_arguments(arguments)).command {
+            Command::Run(args) => run::run(&args, &self.registry),
+            Command::Simulate(args) => simulate::run(&args, &self.registry),
+            Command::Test(args) => test::run(&args, &self.registry),
+            Command::Completions { shell } => {
+                let mut command = Cli::command();
+                clap_complete::generate(shell, &mut command, "kube-batch", &mut io::stdout());
+                Ok(Exit::Ok)
+            }
+            Command::Man { folder } => fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+                .map(|()| Exit::Ok)
+                .with_context(|| format!("cannot write to {}", folder.display())),
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

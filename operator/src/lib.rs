@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod app;
+mod args;
+mod conf;
+mod exit;
+mod load;
+mod run;
+mod simulate;
+mod table;
+mod terminal;
+mod test;
+
+pub use kube_batch_api as api;
+pub use kube_batch_framework as framework;
+pub use kube_batch_scheduler::registry::Registry;
+
+pub use self::app::App;

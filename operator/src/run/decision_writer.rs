@@ -1,0 +1,203 @@
+//! Decisions of a cycle: recorded in the scheduler cache, then sent.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use jiff::Timestamp;
+use kube_batch_api::{crd::ApiVersion, decision::Decision, name::ObjectKey};
+use kube_batch_cache::fold::Ignored;
+use tracing::warn;
+
+use super::{
+    effects::{
+        Effects,
+        events::{PendingEvent, group_reference, pod_reference, queue_reference},
+        queue::DecisionWrite,
+    },
+    metrics::Metrics,
+    scheduler_cache::{CacheState, SchedulerCache},
+};
+
+/// Sends decisions, and reports what a cycle ignored.
+pub(crate) struct DecisionWriter {
+    cache: Arc<SchedulerCache>,
+    effects: Arc<Effects>,
+    metrics: Arc<Metrics>,
+    /// Ignored objects that were reported.
+    reported: BTreeSet<String>,
+}
+
+impl DecisionWriter {
+    pub(crate) const fn new(
+        cache: Arc<SchedulerCache>,
+        effects: Arc<Effects>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { cache, effects, metrics, reported: BTreeSet::new() }
+    }
+
+    /// Records each decision in the cache, then enqueues it.
+    pub(crate) fn write(&self, decisions: &[Decision]) {
+        let mut writes = Vec::with_capacity(decisions.len());
+        let mut state = self.cache.lock();
+        let now = Timestamp::now();
+        let mut preemptors = BTreeSet::new();
+        let mut n_victims = 0;
+        for decision in decisions {
+            state.assumed.note(decision, now);
+            match decision {
+                Decision::Bind { pod, node, claims } => {
+                    let created = state.store.pods.get(&pod.key).map_or(now, |f| f.created);
+                    let (pod, node, claims) = (pod.clone(), node.clone(), claims.clone());
+                    writes.push(DecisionWrite::Bind { pod, node, claims, created });
+                }
+                Decision::Evict { pod, reason, by, .. } => {
+                    preemptors.insert(by);
+                    n_victims += 1;
+                    self.report_eviction(&state, decision);
+                    writes.push(DecisionWrite::Evict {
+                        pod: pod.clone(),
+                        reason: *reason,
+                        by: by.clone(),
+                    });
+                }
+                // Written with the rest of the pod's status.
+                Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
+            }
+        }
+        drop(state);
+        if n_victims > 0 {
+            self.metrics.preemption_victims.set(n_victims);
+            self.metrics.preemption_attempts.inc_by(preemptors.len() as i64);
+        }
+        for write in writes {
+            self.effects.enqueue_decision(write);
+        }
+    }
+
+    fn report_eviction(&self, state: &CacheState, decision: &Decision) {
+        let Decision::Evict { pod, node, reason, by } = decision else { return };
+        let text = format!("{reason} on {node} for {by}");
+        self.effects.enqueue_event(PendingEvent::normal(
+            pod_reference(pod),
+            "Preempted",
+            "Preempting",
+            text,
+        ));
+        let facts = state.store.pods.get(&pod.key);
+        let group = facts.and_then(|facts| facts.group.as_ref());
+        let found = group.and_then(|group| {
+            let key = ObjectKey { namespace: pod.key.namespace.clone(), name: group.clone() };
+            state.store.group(&key)
+        });
+        if let Some(group) = found {
+            let event = PendingEvent::normal(
+                group_reference(group),
+                "Evict",
+                "Evicting",
+                reason.to_string(),
+            );
+            self.effects.enqueue_event(event);
+        }
+    }
+
+    /// Reports objects that are ignored since this cycle.
+    // Parity: differs, see docs/parity.md#j2.
+    pub(crate) fn report_ignored(&mut self, ignored: &[Ignored]) {
+        let now: BTreeSet<String> = ignored.iter().map(ToString::to_string).collect();
+        for ignored in ignored.iter().filter(|one| !self.reported.contains(&one.to_string())) {
+            let text = ignored.to_string();
+            warn!(object = text, "ignored one of two objects with the same name");
+            let state = self.cache.lock();
+            let older = ApiVersion::V1Alpha1;
+            let regarding = match ignored {
+                Ignored::DuplicateGroup(key) => {
+                    let group = state.store.groups.get(&(key.clone(), older));
+                    group.map(|group| group_reference(group))
+                }
+                Ignored::DuplicateQueue(name) => {
+                    let queue = state.store.queues.get(&(name.clone(), older));
+                    queue.map(|queue| queue_reference(queue))
+                }
+            };
+            drop(state);
+            if let Some(regarding) = regarding {
+                self.effects.enqueue_event(PendingEvent::warning(
+                    regarding,
+                    "Duplicate",
+                    "Ignoring",
+                    text,
+                ));
+            }
+        }
+        self.reported = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::events::Reporter;
+    use kube_batch_api::{
+        decision::{EvictReason, PodRef},
+        name::JobKey,
+    };
+
+    use super::*;
+    use crate::run::fake_api::FakeApi;
+
+    /// A writer whose writes stay in the queue, as there are no workers.
+    fn writer() -> DecisionWriter {
+        let metrics = Arc::new(Metrics::new());
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let client = FakeApi::default().client();
+        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        DecisionWriter::new(cache, effects, metrics)
+    }
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { uid: name.into(), key: ObjectKey::new("ns", name) }
+    }
+
+    fn evict(name: &str, by: &str) -> Decision {
+        let by = JobKey::Group(ObjectKey::new("ns", by));
+        Decision::Evict { pod: pod(name), node: "n".into(), reason: EvictReason::Reclaim, by }
+    }
+
+    #[tokio::test]
+    async fn decisions_are_in_flight_before_they_are_sent() {
+        let writer = writer();
+        let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
+        let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
+        writer.write(&[bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")]);
+        assert_eq!(writer.cache.lock().assumed.len(), 5);
+        assert!(writer.effects.has_pending_decisions());
+        // A binding, three evictions, and an event of each eviction.
+        assert_eq!(writer.metrics.effects_queued.get(), 7);
+        assert_eq!(writer.metrics.preemption_victims.get(), 3);
+        assert_eq!(writer.metrics.preemption_attempts.get(), 2);
+        writer.write(&[]);
+        assert_eq!(writer.metrics.preemption_victims.get(), 3, "of the last cycle with victims");
+    }
+
+    #[tokio::test]
+    async fn an_ignored_object_is_reported_once_while_it_is_ignored() {
+        let mut writer = writer();
+        let queue = json_queue();
+        writer
+            .cache
+            .lock()
+            .store
+            .apply_queue(ApiVersion::V1Alpha1, &queue.metadata, &queue.spec, None)
+            .expect("facts of a queue");
+        let ignored = [Ignored::DuplicateQueue("q".into())];
+        for (ignored, n_events) in [(&ignored[..], 1), (&ignored, 1), (&[], 1), (&ignored, 2)] {
+            writer.report_ignored(ignored);
+            assert_eq!(writer.metrics.effects_queued.get(), n_events);
+        }
+    }
+
+    fn json_queue() -> kube_batch_api::crd::v1alpha2::Queue {
+        let queue = serde_json::json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+        serde_json::from_value(queue).expect("a queue")
+    }
+}

@@ -1,0 +1,193 @@
+//! The scheduler cache: what is known of the cluster, shared by watches, cycles and writes.
+//!
+//! Watches store facts, writes store what the API server answered, cycles take snapshots. There is
+//! one lock, and nothing holds it across an `await`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::{
+    decision::PodRef,
+    facts::{FactError, pod::TaskFacts},
+    name::{Name, ObjectKey},
+};
+use kube_batch_cache::{
+    assumed::{Assumed, InFlight},
+    store::{Change, Store},
+};
+use tokio::sync::Notify;
+
+use super::metrics::{Kind, Metrics};
+
+/// Facts and decisions in flight, with a notification of changes.
+pub(crate) struct SchedulerCache {
+    state: Mutex<CacheState>,
+    /// Notified when something changed that a decision can depend on.
+    changed: Notify,
+    metrics: Arc<Metrics>,
+}
+
+/// What the lock guards.
+pub(crate) struct CacheState {
+    pub(crate) store: Store,
+    pub(crate) assumed: Assumed,
+    /// Incremented with every change that a decision can depend on.
+    pub(crate) version: u64,
+    /// Whether decisions were confirmed as expected since the last snapshot: no reason for another
+    /// decision, but statuses may have changed.
+    pub(crate) has_confirmed: bool,
+    /// Kinds without a complete list, with the last error of their watch.
+    unsynced: BTreeMap<&'static str, Option<String>>,
+    /// Bindings that the API server accepted and the watch has not shown yet, and since when.
+    answered: BTreeMap<Name, Instant>,
+}
+
+impl SchedulerCache {
+    /// An empty cache that waits for the lists of these kinds.
+    pub(crate) fn new(kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
+        for kind in kinds {
+            metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
+        }
+        let state = CacheState {
+            store: Store::default(),
+            assumed: Assumed::default(),
+            version: 0,
+            has_confirmed: false,
+            unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
+            answered: BTreeMap::new(),
+        };
+        Self { state: Mutex::new(state), changed: Notify::new(), metrics }
+    }
+
+    /// Locks the state. Never held across an `await`.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CacheState> {
+        // A panic leaves one fact unstored at worst, as facts are replaced whole.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Wakes the scheduler if a decision can depend on `change`.
+    pub(crate) fn record_change(&self, state: &mut CacheState, change: Change) {
+        if change == Change::Facts {
+            state.version += 1;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Makes a cycle run, whatever changed.
+    pub(crate) fn wake(&self) {
+        let mut state = self.lock();
+        self.record_change(&mut state, Change::Facts);
+    }
+
+    /// Waits for a change that a decision can depend on.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Marks a kind as being listed again. No cycle runs until that is done: the other kinds may be
+    /// ahead of this one.
+    pub(crate) fn set_unsynced(&self, kind: &'static str) {
+        let mut state = self.lock();
+        if !state.unsynced.contains_key(kind) {
+            state.unsynced.insert(kind, None);
+            self.metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
+        }
+    }
+
+    /// Marks a kind as completely listed.
+    pub(crate) fn set_synced(&self, kind: &'static str) {
+        let mut state = self.lock();
+        if state.unsynced.remove(kind).is_some() {
+            self.metrics.watch_synced.get_or_create(&Kind { kind }).set(1);
+            self.record_change(&mut state, Change::Facts);
+        }
+    }
+
+    /// Records why a kind has no complete list yet.
+    pub(crate) fn set_list_error(&self, kind: &'static str, why: String) {
+        if let Some(error) = self.lock().unsynced.get_mut(kind) {
+            *error = Some(why);
+        }
+    }
+
+    /// Kinds without a complete list, with the last error of their watch.
+    pub(crate) fn unsynced(&self) -> BTreeMap<&'static str, Option<String>> {
+        self.lock().unsynced.clone()
+    }
+
+    /// Whether every kind has a complete list.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.lock().unsynced.is_empty()
+    }
+
+    /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
+    pub(crate) fn record_binding(&self, pod: &PodRef) {
+        let mut state = self.lock();
+        let shown = state.store.pods.get(&pod.key).is_some_and(|facts| facts.node.is_some());
+        if !shown {
+            state.answered.insert(pod.uid.clone(), Instant::now());
+        }
+    }
+
+    /// Drops the decision about a pod, so that the facts alone count; returns whether the pod is
+    /// still known.
+    pub(crate) fn drop_decision(&self, pod: &PodRef) -> bool {
+        let mut state = self.lock();
+        state.assumed.forget(&pod.uid);
+        self.record_change(&mut state, Change::Facts);
+        state.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
+    }
+}
+
+impl CacheState {
+    /// Stores the facts of a pod.
+    ///
+    /// A binding that the watch confirms as decided is no reason for a cycle: without this a burst
+    /// of a thousand bindings would start cycles that find nothing new.
+    pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
+        let before = self.store.pods.get(key).map(Arc::clone);
+        let change = self.store.apply_pod(pod)?;
+        if let (Change::Facts, Some(before), Some(after)) =
+            (change, before, self.store.pods.get(key))
+            && self.assumed.foresaw(&before, after)
+        {
+            self.has_confirmed = true;
+            return Ok(Change::Written);
+        }
+        Ok(change)
+    }
+
+    /// The facts of a pod, if it is still the same pod and waits for a node.
+    pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
+        let facts = self.store.pods.get(&pod.key)?;
+        let is_bound = facts.node.is_some()
+            || matches!(self.assumed.get(&pod.uid), Some(InFlight::Bind { .. }));
+        (facts.uid == pod.uid && !is_bound).then_some(&**facts)
+    }
+
+    /// Removes decisions that the facts confirm, and those without an answer for longer than
+    /// `after`; returns how many the latter are.
+    pub(crate) fn settle(
+        &mut self,
+        now: Timestamp,
+        after: jiff::SignedDuration,
+        metrics: &Metrics,
+    ) -> usize {
+        self.assumed.settle(&self.store);
+        let expired: BTreeSet<Name> = self.assumed.expire(now, after).into_iter().collect();
+        let assumed = &self.assumed;
+        self.answered.retain(|uid, since| {
+            let waits = assumed.get(uid).is_some();
+            if !waits && !expired.contains(uid) {
+                metrics.watch_lag.observe(since.elapsed().as_secs_f64());
+            }
+            waits
+        });
+        expired.len()
+    }
+}

@@ -1,0 +1,282 @@
+//! Which statuses are written, and when.
+
+use std::time::Duration;
+
+use http::Method;
+use kube::runtime::events::Reporter;
+use kube_batch_api::{
+    crd::ApiVersion,
+    facts::group::GroupFacts,
+    name::{JobKey, ObjectKey},
+};
+use kube_batch_framework::report::Phase;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::run::fake_api::{FakeApi, Fault};
+
+const POD: &str = "/api/v1/namespaces/ns/pods/a";
+const GROUP: &str = "/apis/scheduling.sigs.dev/v1alpha2/namespaces/ns/podgroups/g";
+const QUEUE: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues/q";
+
+/// A status writer, and a server that has a pod, a group and a queue.
+struct World {
+    api: FakeApi,
+    cache: Arc<SchedulerCache>,
+    effects: Arc<Effects>,
+    writer: StatusWriter,
+    start: Instant,
+    _workers: JoinSet<()>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
+        let effects =
+            Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        let workers = effects.start(2, &CancellationToken::new());
+        let writer =
+            StatusWriter::new(Arc::clone(&cache), Arc::clone(&effects), metrics, "me".to_owned());
+        let world = Self { api, cache, effects, writer, start: Instant::now(), _workers: workers };
+        world.store_objects();
+        world
+    }
+
+    fn store_objects(&self) {
+        let (api, kind) = ("scheduling.sigs.dev/v1alpha2", "PodGroup");
+        let meta = |name: &str| json!({"name": name, "namespace": "ns", "uid": name});
+        let group = json!({"apiVersion": api, "kind": kind, "metadata": meta("g"), "spec": {}});
+        let queue = json!({
+            "apiVersion": api, "kind": "Queue", "metadata": {"name": "q", "uid": "q"}, "spec": {},
+        });
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": meta("a"),
+            "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c"}]},
+        });
+        for (path, object) in [(GROUP, &group), (QUEUE, &queue), (POD, &pod)] {
+            self.api.put(path, object.clone());
+        }
+        let mut state = self.cache.lock();
+        let group: kube_batch_api::crd::v1alpha2::PodGroup =
+            serde_json::from_value(group).expect("a group");
+        let queue: kube_batch_api::crd::v1alpha2::Queue =
+            serde_json::from_value(queue).expect("a queue");
+        let store = &mut state.store;
+        store
+            .apply_group(ApiVersion::V1Alpha2, &group.metadata, &group.spec, None)
+            .expect("facts of a group");
+        store
+            .apply_queue(ApiVersion::V1Alpha2, &queue.metadata, &queue.spec, None)
+            .expect("facts of a queue");
+        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
+    }
+
+    /// Writes what follows from a cycle this many milliseconds after the start, waits until it is
+    /// answered, and returns how many patches and which events were sent.
+    async fn write(&mut self, millis: u64, cycle: &Cycle) -> (usize, Vec<String>) {
+        let before = self.api.sent().len();
+        self.writer.write(cycle, self.start + Duration::from_millis(millis));
+        assert!(self.effects.drain(Duration::from_secs(60)).await);
+        let sent = self.api.sent().split_off(before);
+        let n_patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
+        let reasons = sent.iter().filter_map(|sent| sent.body["reason"].as_str());
+        (n_patches, reasons.map(str::to_owned).collect())
+    }
+
+    /// When the next write is due, in milliseconds after the start.
+    fn due(&self) -> Option<u128> {
+        self.writer.due().map(|due| due.duration_since(self.start).as_millis())
+    }
+
+    fn group(&self) -> Arc<GroupFacts> {
+        let state = self.cache.lock();
+        let group = state.store.groups.get(&(ObjectKey::new("ns", "g"), ApiVersion::V1Alpha2));
+        Arc::clone(group.expect("the group"))
+    }
+
+    /// A report of the group as it is stored.
+    fn job(&self, phase: Phase, running: u32, problem: Option<(&'static str, &str)>) -> Cycle {
+        let key = ObjectKey::new("ns", "g");
+        let report = JobReport {
+            key: JobKey::Group(key),
+            group: Some(self.group()),
+            queue: None,
+            phase,
+            min_available: 2,
+            n_tasks: 2,
+            running,
+            succeeded: 0,
+            failed: 0,
+            pending: 0,
+            lacking: 0,
+            unschedulable: problem.map(|(reason, text)| (reason, text.to_owned())),
+            tried: true,
+            unplaced: vec![],
+            unplaced_because: String::new(),
+            share: None,
+        };
+        Cycle { jobs: vec![report], ..nothing() }
+    }
+
+    /// A report that the pod waits, for this reason.
+    fn waits(&self, because: &str) -> Cycle {
+        let mut cycle = self.job(Phase::Pending, 0, None);
+        cycle.jobs[0].group = None;
+        cycle.jobs[0].unplaced = vec![pod()];
+        cycle.jobs[0].unplaced_because = because.to_owned();
+        cycle
+    }
+
+    /// A report of the queue as it is stored, with this many running groups.
+    fn queue(&self, n_running: u32) -> Cycle {
+        let state = self.cache.lock();
+        let queue = state.store.queues.get(&("q".into(), ApiVersion::V1Alpha2));
+        let report = QueueReport {
+            queue: Arc::clone(queue.expect("the queue")),
+            opening: None,
+            closing: None,
+            deserved: BTreeMap::new(),
+            allocated: BTreeMap::new(),
+            groups: BTreeMap::from([(Phase::Running, n_running)]),
+        };
+        Cycle { queues: vec![report], ..nothing() }
+    }
+}
+
+fn nothing() -> Cycle {
+    Cycle { decisions: vec![], jobs: vec![], queues: vec![], total: BTreeMap::new() }
+}
+
+fn pod() -> PodRef {
+    PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") }
+}
+
+const QUIET: (usize, Vec<String>) = (0, vec![]);
+const ONE: (usize, Vec<String>) = (1, vec![]);
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_is_written_at_once_and_a_count_after_a_second() {
+    let mut world = World::new();
+    assert_eq!(world.write(0, &world.job(Phase::Pending, 0, None)).await, ONE);
+    assert_eq!(world.write(10, &world.job(Phase::Pending, 0, None)).await, QUIET, "as it is");
+    assert_eq!(world.due(), None);
+    assert_eq!(world.write(20, &world.job(Phase::Running, 1, None)).await, ONE, "a phase");
+    assert_eq!(world.write(30, &world.job(Phase::Running, 2, None)).await, QUIET, "a count");
+    assert_eq!(world.due(), Some(1020));
+    assert_eq!(world.write(1020, &world.job(Phase::Running, 2, None)).await, ONE);
+    assert_eq!(world.group().status.running, 2);
+    assert_eq!(world.due(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
+    let mut world = World::new();
+    let problem = |text| Some(("NotEnoughResources", text));
+    let event = vec!["Unschedulable".to_owned()];
+    let cycle = world.job(Phase::Pending, 0, problem("3 nodes are full"));
+    assert_eq!(world.write(0, &cycle).await, (1, event.clone()));
+    let cycle = world.job(Phase::Pending, 0, problem("3 nodes are full"));
+    assert_eq!(world.write(5_000, &cycle).await, QUIET, "the same message");
+    let cycle = world.job(Phase::Pending, 0, problem("4 nodes are full"));
+    assert_eq!(world.write(6_000, &cycle).await, QUIET);
+    assert_eq!(world.due(), Some(10_000));
+    assert_eq!(world.write(10_000, &cycle).await, (1, event));
+    let cycle = world.job(Phase::Running, 2, None);
+    assert_eq!(world.write(10_001, &cycle).await, ONE, "that it runs is written at once");
+    assert_eq!(world.group().status.conditions[0].status, "False");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
+    let mut world = World::new();
+    let lacks = world.job(Phase::Pending, 0, Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2")));
+    assert_eq!(world.write(0, &lacks).await, QUIET);
+    assert_eq!(world.due(), Some(1000));
+    let complete = world.job(Phase::Running, 2, None);
+    assert_eq!(world.write(400, &complete).await, ONE, "its pods have come");
+
+    let mut world = World::new();
+    let lacks = world.job(Phase::Pending, 0, Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2")));
+    world.write(0, &lacks).await;
+    assert_eq!(world.write(1000, &lacks).await, (1, vec!["Unschedulable".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_pod_waits_is_written_with_its_event() {
+    let mut world = World::new();
+    let event = vec!["FailedScheduling".to_owned()];
+    assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, (1, event.clone()));
+    let condition = world.api.object(POD).expect("the pod")["status"]["conditions"][0].clone();
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("Unschedulable"))
+    );
+    assert!(condition["lastTransitionTime"].is_string(), "it is new");
+    assert_eq!(world.write(10, &world.waits("3 nodes are full")).await, QUIET);
+    assert_eq!(world.write(20, &world.waits("4 nodes are full")).await, QUIET);
+    assert_eq!(world.due(), Some(10_000));
+    assert_eq!(world.write(10_000, &world.waits("4 nodes are full")).await, (1, event));
+    let patch = &world.api.sent_to(&Method::PATCH, POD)[1].body;
+    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], json!(null));
+    assert_eq!(patch["metadata"]["uid"], "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nomination_is_written_at_once_whatever_waits() {
+    let mut world = World::new();
+    world.write(0, &world.waits("3 nodes are full")).await;
+    let mut cycle = world.waits("4 nodes are full");
+    cycle.decisions = vec![Decision::Nominate { pod: pod(), node: "n".into() }];
+    assert_eq!(world.write(10, &cycle).await, ONE);
+    let patch = &world.api.sent_to(&Method::PATCH, POD)[1].body;
+    assert_eq!(patch["status"], json!({"nominatedNodeName": "n"}), "the text still waits");
+    assert_eq!(world.write(20, &cycle).await, QUIET, "it has this nomination");
+    cycle.decisions = vec![Decision::Withdraw { pod: pod() }];
+    assert_eq!(world.write(30, &cycle).await, ONE);
+    let status = &world.api.object(POD).expect("the pod")["status"];
+    assert_eq!(status["nominatedNodeName"], json!(null));
+    assert_eq!(world.write(40, &cycle).await, QUIET);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_of_a_pod_that_is_bound() {
+    let mut world = World::new();
+    let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] };
+    world.cache.lock().assumed.note(&bind, Timestamp::now());
+    assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_waits_for_the_answer_to_an_earlier_one() {
+    let mut world = World::new();
+    world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
+    let cycle = world.job(Phase::Pending, 0, None);
+    world.writer.write(&cycle, world.start);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let version = world.cache.lock().version;
+    assert_eq!(world.write(1000, &world.job(Phase::Running, 2, None)).await, ONE, "the retry");
+    assert_eq!(world.group().status.phase, "Pending");
+    assert!(world.cache.lock().version > version, "a cycle is woken to write the rest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_status_of_a_queue_is_written_at_once_and_counts_after_a_second() {
+    let mut world = World::new();
+    assert_eq!(world.write(0, &world.queue(1)).await, ONE);
+    assert_eq!(world.write(100, &world.queue(2)).await, QUIET);
+    assert_eq!(world.due(), Some(1000));
+    assert_eq!(world.write(1000, &world.queue(2)).await, ONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_term_knows_nothing_of_earlier_writes() {
+    let mut world = World::new();
+    world.write(0, &world.queue(1)).await;
+    world.write(100, &world.queue(2)).await;
+    world.writer.reset();
+    assert_eq!(world.due(), None);
+    assert_eq!(world.write(200, &world.queue(2)).await, ONE);
+}

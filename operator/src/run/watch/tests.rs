@@ -1,0 +1,250 @@
+//! A watch against a server that lists, streams, refuses and forgets.
+
+use std::time::Duration;
+
+use http::Method;
+use prometheus_client::metrics::{counter::Counter, family::Family};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::run::{
+    fake_api::{FakeApi, Fault, Sent},
+    metrics::Task,
+};
+
+const NODES: &str = "/api/v1/nodes";
+
+/// A watch of nodes that runs.
+struct World {
+    api: FakeApi,
+    cache: Arc<SchedulerCache>,
+    metrics: Arc<Metrics>,
+    tasks: Supervisor,
+}
+
+fn node(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name},
+        "status": {"allocatable": {"cpu": cpu}},
+    })
+}
+
+impl World {
+    /// A server with nodes `a` and `b`, and a watch that has not begun.
+    fn new() -> Self {
+        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
+        let cache = Arc::new(SchedulerCache::new(&[Node::KIND], Arc::clone(&metrics)));
+        let tasks = Supervisor::new(Arc::clone(&metrics));
+        for name in ["a", "b"] {
+            api.put(&format!("{NODES}/{name}"), node(name, "4"));
+        }
+        Self { api, cache, metrics, tasks }
+    }
+
+    /// The same with a server that serves nodes, and a watch that has begun.
+    async fn watching() -> Self {
+        let mut world = Self::new();
+        world.api.serve(NODES);
+        world.start();
+        world.wait(0).await;
+        assert_eq!(world.nodes(), ["a", "b"]);
+        world
+    }
+
+    fn start(&mut self) {
+        let handler =
+            WatchHandler { cache: Arc::clone(&self.cache), metrics: Arc::clone(&self.metrics) };
+        handler.open::<Node>(&self.api.client(), &mut self.tasks);
+    }
+
+    async fn wait(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds) + Duration::from_millis(50)).await;
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let state = self.cache.lock();
+        state.store.nodes.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    fn list_error(&self) -> Option<String> {
+        self.cache.unsynced().remove(Node::KIND).flatten()
+    }
+
+    fn count(&self, family: &Family<Kind, Counter>) -> u64 {
+        family.get_or_create(&Kind { kind: Node::KIND }).get()
+    }
+
+    /// How each request asked: `stream` its list, `page` through it, or `resume` a watch.
+    fn requests(&self) -> Vec<&'static str> {
+        let how = |sent: &Sent| match &*sent.query {
+            query if query.contains("sendInitialEvents=true") => "stream",
+            query if query.contains("watch=true") => "resume",
+            _ => "page",
+        };
+        self.api.sent().iter().map(how).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_change_change_the_cache() {
+    let world = World::watching().await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.requests(), ["stream"]);
+    let version = || world.cache.lock().version;
+    let before = version();
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.api.remove(&format!("{NODES}/a"));
+    world.wait(0).await;
+    assert_eq!(world.nodes(), ["b", "c"]);
+    assert_eq!(version(), before + 2);
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(0).await;
+    assert_eq!(version(), before + 2, "nothing has changed but its version");
+    assert_eq!(world.count(&world.metrics.watch_events), 5);
+    assert_eq!(world.count(&world.metrics.watch_failures), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_stream_lists_is_paged_through() {
+    for code in [400, 422] {
+        let mut world = World::new();
+        world.api.serve(NODES);
+        world.api.fail_always(Method::GET, "sendInitialEvents", Fault::Status(code));
+        world.start();
+        world.wait(0).await;
+        assert!(world.cache.is_synced());
+        assert_eq!(world.nodes(), ["a", "b"]);
+        assert_eq!(world.requests(), ["stream", "page", "resume"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
+    let mut world = World::new();
+    world.start();
+    world.wait(0).await;
+    assert!(world.cache.is_synced(), "there is nothing to wait for");
+    assert!(world.nodes().is_empty());
+    world.wait(20).await;
+    world.api.serve(NODES);
+    world.wait(5).await;
+    assert_eq!(world.nodes(), ["a", "b"]);
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_removes_what_is_gone() {
+    let world = World::watching().await;
+    world.api.end_watches(NODES);
+    world.api.fail_always(Method::GET, NODES, Fault::Status(500));
+    world.wait(5).await;
+    assert_eq!(world.nodes(), ["a", "b"], "an outage removes nothing");
+    world.api.remove(&format!("{NODES}/a"));
+    world.api.recover();
+    world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
+    world.wait(30).await;
+    assert_eq!(world.nodes(), ["b"]);
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_lists_again_and_nothing_is_decided_meanwhile() {
+    let world = World::watching().await;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410});
+    world.api.fail(Method::GET, NODES, [Fault::Status(500)]);
+    world.api.send_event(NODES, &json!({"type": "ERROR", "object": status}));
+    world.wait(0).await;
+    assert!(!world.cache.is_synced(), "other kinds may know more than this one");
+    world.wait(5).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.requests(), ["stream", "stream", "stream"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_be_resumed_lists_again() {
+    let world = World::watching().await;
+    world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
+    world.api.end_watches(NODES);
+    world.wait(0).await;
+    assert!(!world.cache.is_synced());
+    world.wait(2).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.requests(), ["stream", "resume", "stream"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_resumed_and_stays_synced() {
+    let world = World::watching().await;
+    world.api.end_watches(NODES);
+    world.wait(1).await;
+    assert_eq!(world.requests(), ["stream", "resume"]);
+    assert!(world.cache.is_synced());
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(0).await;
+    assert_eq!(world.nodes(), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_why_a_kind_is_not_listed() {
+    for code in [403, 500] {
+        let mut world = World::new();
+        world.api.serve(NODES);
+        world.api.fail_always(Method::GET, NODES, Fault::Status(code));
+        world.start();
+        world.wait(0).await;
+        assert!(!world.cache.is_synced());
+        assert_eq!(world.list_error().as_deref(), Some("injected"), "{code}");
+        assert!(world.count(&world.metrics.watch_failures) >= 1);
+        world.api.recover();
+        world.wait(15).await;
+        assert!(world.cache.is_synced(), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_is_no_error() {
+    let mut world = World::new();
+    world.api.serve(NODES);
+    world.api.fail(Method::GET, NODES, [Fault::Status(429)]);
+    world.start();
+    world.wait(0).await;
+    assert_eq!((world.cache.is_synced(), world.list_error()), (false, None));
+    world.wait(15).await;
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_skipped_and_counted() {
+    let mut world = World::new();
+    world.api.serve(NODES);
+    world.api.put(&format!("{NODES}/broken"), node("broken", "1x"));
+    let mut untyped = node("untyped", "4");
+    untyped["status"] = json!(7);
+    world.api.put(&format!("{NODES}/untyped"), untyped);
+    world.start();
+    world.wait(0).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.nodes(), ["a", "b"]);
+    assert_eq!(world.count(&world.metrics.malformed_objects), 2);
+    world.api.put(&format!("{NODES}/a"), node("a", "much"));
+    world.wait(0).await;
+    assert_eq!(world.nodes(), ["a", "b"], "what was known of it stays");
+    assert_eq!(world.count(&world.metrics.malformed_objects), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_lists_again_and_nothing_is_decided_meanwhile() {
+    let world = World::watching().await;
+    world.api.fail(Method::GET, NODES, [Fault::Panic]);
+    world.api.end_watches(NODES);
+    world.wait(0).await;
+    assert!(!world.cache.is_synced());
+    world.api.remove(&format!("{NODES}/a"));
+    world.wait(1).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.nodes(), ["b"]);
+    assert_eq!(world.requests(), ["stream", "resume", "stream"]);
+    let failures = world.metrics.task_failures.get_or_create(&Task { task: "watch" }).get();
+    assert_eq!(failures, 1);
+}

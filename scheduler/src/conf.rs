@@ -1,0 +1,363 @@
+//! The scheduler configuration: which actions run, and which plugins are asked in which tier.
+//!
+//! The format is that of kube-batch v0.5.0 (`--scheduler-conf`). A file is parsed with the position
+//! of every value and resolved against a [`Registry`] in the same pass, so that all errors are
+//! listed together; a configuration with an error is not used. Keys and argument values that
+//! v0.5.0 ignores are warnings.
+// Parity: differs, see docs/parity.md#x1.
+
+use kube_batch_actions::{allocate, backfill};
+use kube_batch_api::cluster::Cluster;
+use kube_batch_framework::{
+    arguments::{ArgumentKind, ArgumentValue, Arguments},
+    candidates::Search,
+    cycle::{Action, run_cycle},
+    milestone::Milestone,
+    policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
+    report::Cycle,
+    spec::{ActionSpec, PluginSpec},
+};
+use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_yaml::{self as yaml, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
+
+use crate::registry::Registry;
+
+/// A scheduler configuration: everything it names has been found.
+#[derive(Clone, Debug)]
+pub struct Conf {
+    /// The actions, in the order they run.
+    pub actions: Vec<ActionSpec>,
+    /// The plugins, most important tier first.
+    pub tiers: Vec<Vec<PluginConf>>,
+}
+
+/// A plugin in a tier.
+#[derive(Clone, Debug)]
+pub struct PluginConf {
+    /// What the plugin declares about itself.
+    pub spec: PluginSpec,
+    /// The extension points at which it is asked.
+    pub extension_points: ExtensionPoints,
+    /// Its arguments.
+    pub arguments: Arguments,
+}
+
+impl PluginConf {
+    /// A plugin at all its extension points, with no arguments set.
+    pub fn new(spec: PluginSpec) -> Self {
+        Self { spec, extension_points: ExtensionPoints::ALL, arguments: Arguments::default() }
+    }
+}
+
+impl Default for Conf {
+    /// The built-in configuration, as in v0.5.0: allocate and backfill; priority and gang before
+    /// drf, predicates, proportion and nodeorder.
+    fn default() -> Self {
+        let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
+        Self {
+            actions: vec![allocate::SPEC, backfill::SPEC],
+            tiers: vec![
+                tier(&[priority::SPEC, gang::SPEC]),
+                tier(&[drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC]),
+            ],
+        }
+    }
+}
+
+impl Conf {
+    /// Runs one cycle with this configuration: see [`run_cycle`].
+    pub fn run_cycle(
+        &self,
+        cluster: Cluster,
+        search: Search,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> Cycle {
+        let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
+        run_cycle(cluster, self.policy(), &actions, search, reached)
+    }
+
+    /// The plugins of one cycle, in their tiers.
+    pub fn policy(&self) -> Policy {
+        let enabled = |conf: &PluginConf| ConfiguredPlugin {
+            plugin: (conf.spec.new)(&conf.arguments),
+            extension_points: conf.extension_points,
+        };
+        Policy { tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
+    }
+
+    /// The names of the actions, in the order they run.
+    pub fn action_names(&self) -> Vec<&'static str> {
+        self.actions.iter().map(|action| action.name).collect()
+    }
+}
+
+/// A configuration that was read, and what in it has no effect.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The configuration.
+    pub conf: Conf,
+    /// What has no effect.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads a configuration file.
+///
+/// # Errors
+///
+/// Every problem that keeps it from being used, in the order of the text: show them all, and use
+/// nothing of it.
+pub fn parse(text: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
+    let root = yaml::parse(text, &Limits::default()).map_err(|problem| vec![problem])?;
+    read(&root, "", registry)
+}
+
+/// Reads a configuration that stands at `path` inside another document.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn read(root: &Located<'_>, path: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
+    let (problems, warnings) = (Problems::default(), Problems::default());
+    let conf = Reader { registry, warnings: &warnings }.conf(Cursor::new(root, &problems));
+    let under = |mut found: Vec<Problem>| {
+        for problem in found.iter_mut().filter(|_| !path.is_empty()) {
+            let separator = if problem.path.is_empty() { "" } else { "." };
+            problem.path = format!("{path}{separator}{}", problem.path);
+        }
+        found
+    };
+    match conf {
+        Some(conf) if problems.is_empty() => {
+            Ok(Read { conf, warnings: under(warnings.into_sorted()) })
+        }
+        Some(_) | None => Err(under(problems.into_sorted())),
+    }
+}
+
+struct Reader<'c> {
+    registry: &'c Registry,
+    warnings: &'c Problems,
+}
+
+impl Reader<'_> {
+    fn conf(&self, root: Cursor<'_>) -> Option<Conf> {
+        let mut root = root.mapping()?;
+        let actions = root.require("actions").map(|actions| self.actions(&actions));
+        let tiers = root.get("tiers").map(|tiers| tiers.items().map(|t| self.tier(t)).collect());
+        if tiers.is_none() {
+            self.warnings
+                .add(root.cursor().node().problem("tiers", "is missing: no plugin is asked"));
+        }
+        self.warn_of_rest(root, &["actions", "tiers"]);
+        Some(Conf { actions: actions?, tiers: tiers.unwrap_or_default() })
+    }
+
+    fn actions(&self, cursor: &Cursor<'_>) -> Vec<ActionSpec> {
+        let names = cursor.string().into_iter().flat_map(|text| text.split(',')).map(str::trim);
+        let found = names.filter_map(|name| {
+            let found = self.registry.action(name);
+            if found.is_none() {
+                let known = self.registry.actions().iter().map(|action| action.name);
+                cursor.problem(unknown("action", name, known));
+            }
+            found.copied()
+        });
+        found.collect()
+    }
+
+    fn tier(&self, cursor: Cursor<'_>) -> Vec<PluginConf> {
+        let Some(mut tier) = cursor.mapping() else { return Vec::new() };
+        let mut plugins: Vec<PluginConf> = Vec::new();
+        for cursor in tier.require("plugins").into_iter().flat_map(Cursor::items) {
+            let here = cursor.clone();
+            if let Some(plugin) = self.plugin(cursor) {
+                if plugins.iter().any(|other| other.spec.name == plugin.spec.name) {
+                    here.problem(format!(
+                        "plugin {} is listed twice in this tier",
+                        plugin.spec.name
+                    ));
+                }
+                plugins.push(plugin);
+            }
+        }
+        self.warn_of_rest(tier, &["plugins"]);
+        plugins
+    }
+
+    fn plugin(&self, cursor: Cursor<'_>) -> Option<PluginConf> {
+        let mut plugin = cursor.mapping()?;
+        let name = plugin.require("name").and_then(|name| {
+            let text = name.string()?;
+            let found = self.registry.plugin(text);
+            if found.is_none() {
+                let known = self.registry.plugins().iter().map(|spec| spec.name);
+                name.problem(unknown("plugin", text, known));
+            }
+            found
+        });
+        let mut extension_points = ExtensionPoints::ALL;
+        for point in ExtensionPoint::ALL {
+            let enabled = plugin.get(point.key()).and_then(|flag| flag.bool());
+            if enabled == Some(false) {
+                extension_points = extension_points.without(point);
+            }
+        }
+        let arguments = plugin.get("arguments").and_then(Cursor::mapping);
+        let arguments = match (name, arguments) {
+            (Some(spec), Some(arguments)) => self.arguments(spec, arguments),
+            _ => Arguments::default(),
+        };
+        let mut known = vec!["name", "arguments"];
+        known.extend(ExtensionPoint::ALL.map(ExtensionPoint::key));
+        self.warn_of_rest(plugin, &known);
+        Some(PluginConf { spec: *name?, extension_points, arguments })
+    }
+
+    fn arguments(&self, plugin: &PluginSpec, mut map: MapReader<'_>) -> Arguments {
+        let mut arguments = Arguments::default();
+        for spec in plugin.arguments {
+            let Some(cursor) = map.get(spec.key) else { continue };
+            if cursor.node().as_str() == Some("") {
+                continue;
+            }
+            match value(spec.kind, &cursor) {
+                Ok(value) => arguments.set(spec, value),
+                Err(text) => {
+                    let message = format!(
+                        "\"{text}\" is not {}; using the default {}",
+                        spec.kind.expected(),
+                        spec.kind.default_value()
+                    );
+                    self.warnings.add(cursor.node().problem(cursor.path(), message));
+                }
+            }
+        }
+        let known: Vec<&str> = plugin.arguments.iter().map(|spec| spec.key).collect();
+        self.warn_of_rest(map, &known);
+        arguments
+    }
+
+    fn warn_of_rest(&self, mut map: MapReader<'_>, known: &[&str]) {
+        for (key, cursor) in map.rest() {
+            let hint = match yaml::suggest(&key.text, known.iter().copied()) {
+                Some(meant) => format!(", did you mean {meant}"),
+                None => String::new(),
+            };
+            let message = format!("unknown key has no effect{hint}");
+            self.warnings.add(Problem {
+                line: key.line,
+                column: key.column,
+                path: cursor.path().to_owned(),
+                message,
+            });
+        }
+    }
+}
+
+/// The value of an argument; the text that is none, if so.
+fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Result<ArgumentValue, String> {
+    let text = match &cursor.node().value {
+        Value::String(text) => text.to_string(),
+        Value::Number(number) => number.text().to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Sequence(items) if matches!(kind, ArgumentKind::List { .. }) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Located::as_str).collect();
+            return match texts {
+                Some(texts) => {
+                    Ok(ArgumentValue::List(texts.into_iter().map(str::to_owned).collect()))
+                }
+                None => Err(cursor.node().describe()),
+            };
+        }
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => cursor.node().describe(),
+    };
+    kind.parse(&text).ok_or(text)
+}
+
+fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
+    if name.is_empty() {
+        return format!("{kind} without a name");
+    }
+    match yaml::suggest(name, known.clone()) {
+        Some(meant) => format!("unknown {kind} \"{name}\", did you mean {meant}"),
+        None => {
+            let known: Vec<&str> = known.collect();
+            format!("unknown {kind} \"{name}\", known are {}", known.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(problems: &[Problem]) -> Vec<String> {
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_error_is_listed_at_once() {
+        let text = "actions: allocate, evict, \ntiers:\n- plugins:\n  - {name: gnag}\n  - {name: gang, enableJobOrder: maybe}\n  - {name: gang}\n- 7\n";
+        let problems = parse(text, &Registry::builtin()).expect_err("five mistakes");
+        assert_eq!(
+            lines(&problems),
+            [
+                "line 1, column 10: actions: unknown action \"evict\", known are reclaim, allocate, \
+                 backfill, preempt",
+                "line 1, column 10: actions: action without a name",
+                "line 4, column 12: tiers[0].plugins[0].name: unknown plugin \"gnag\", did you mean \
+                 gang",
+                "line 5, column 34: tiers[0].plugins[1].enableJobOrder: expected a boolean, found \
+                 \"maybe\"",
+                "line 6, column 5: tiers[0].plugins[2]: plugin gang is listed twice in this tier",
+                "line 7, column 3: tiers[1]: expected a mapping, found the number 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn keys_and_values_without_effect_are_warnings() {
+        let text = "actions: allocate\nqueues: 1\ntiers:\n- plugins:\n  - name: nodeorder\n    enableJobOder: false\n    arguments: {leastrequested.weight: heavy, mostrequested: 1}\n  - {name: predicates, arguments: {predicate.MemoryPressureEnable: T}}\n";
+        let read = parse(text, &Registry::builtin()).expect("good enough");
+        assert_eq!(
+            lines(&read.warnings),
+            [
+                "line 2, column 1: queues: unknown key has no effect",
+                "line 6, column 5: tiers[0].plugins[0].enableJobOder: unknown key has no effect, did \
+                 you mean enableJobOrder",
+                "line 7, column 40: tiers[0].plugins[0].arguments[leastrequested.weight]: \"heavy\" is \
+                 not a whole number from -1000000 to 1000000; using the default 1",
+                "line 7, column 47: tiers[0].plugins[0].arguments.mostrequested: unknown key has no \
+                 effect",
+            ]
+        );
+        let predicates = &read.conf.tiers[0][1];
+        let memory_pressure = &predicates.spec.arguments[0];
+        assert!(predicates.arguments.bool(memory_pressure));
+    }
+
+    #[test]
+    fn flags_are_on_unless_switched_off() {
+        let text = "actions: ' allocate , backfill'\ntiers: [{plugins: [{name: gang, enableJobReady: false}]}]";
+        let conf = parse(text, &Registry::builtin()).expect("a good configuration").conf;
+        assert_eq!(conf.action_names(), ["allocate", "backfill"]);
+        let extension_points = conf.tiers[0][0].extension_points;
+        assert!(!extension_points.has(ExtensionPoint::JobReady));
+        assert!(extension_points.has(ExtensionPoint::JobOrder));
+    }
+
+    #[test]
+    fn a_file_of_another_shape_is_refused() {
+        for text in [
+            "",
+            "42",
+            "[]",
+            "actions: [allocate]",
+            "actions: allocate\ntiers: {}",
+            "a: &a [*a]",
+            "\u{0}",
+        ] {
+            assert!(parse(text, &Registry::builtin()).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Which plugins and actions a configuration can name.
+
+use kube_batch_actions::{allocate, backfill, preempt, reclaim};
+use kube_batch_framework::{
+    arguments::Arguments,
+    spec::{ActionSpec, PluginSpec},
+};
+use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
+
+/// The plugins and actions that a configuration can name.
+///
+/// A registry is a value: a scheduler with further plugins is one that is given another registry.
+///
+/// # Examples
+///
+/// ```
+/// use kube_batch_framework::{plugin::Plugin, spec::PluginSpec};
+/// use kube_batch_scheduler::{conf, registry::Registry};
+///
+/// struct Idle;
+///
+/// impl Plugin for Idle {
+///     fn name(&self) -> &'static str {
+///         "idle"
+///     }
+/// }
+///
+/// const SPEC: PluginSpec = PluginSpec {
+///     name: "idle",
+///     about: "has no opinion",
+///     arguments: &[],
+///     metadata_prefixes: &[],
+///     new: |_| Box::new(Idle),
+/// };
+///
+/// let registry = Registry::builtin().with_plugin(SPEC);
+/// let text = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: idle}]}]";
+/// assert!(conf::parse(text, &registry).is_ok());
+/// assert!(conf::parse(text, &Registry::builtin()).is_err());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    plugins: Vec<PluginSpec>,
+    actions: Vec<ActionSpec>,
+}
+
+impl Registry {
+    /// A registry of nothing.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The plugins and actions of this project.
+    pub fn builtin() -> Self {
+        let plugins = [
+            priority::SPEC,
+            gang::SPEC,
+            conformance::SPEC,
+            drf::SPEC,
+            proportion::SPEC,
+            predicates::SPEC,
+            nodeorder::SPEC,
+        ];
+        let actions = [reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC];
+        let registry = plugins.into_iter().fold(Self::empty(), Self::with_plugin);
+        actions.into_iter().fold(registry, Self::with_action)
+    }
+
+    /// With one more plugin.
+    ///
+    /// # Panics
+    ///
+    /// If there is one of this name already, or if the plugin calls itself otherwise than its spec.
+    #[must_use]
+    pub fn with_plugin(mut self, spec: PluginSpec) -> Self {
+        assert!(self.plugin(spec.name).is_none(), "plugin {} is registered twice", spec.name);
+        let name = (spec.new)(&Arguments::default()).name();
+        assert_eq!(name, spec.name, "a plugin and its spec have the same name");
+        self.plugins.push(spec);
+        self
+    }
+
+    /// With one more action.
+    ///
+    /// # Panics
+    ///
+    /// If there is one of this name already, or if the action calls itself otherwise than its spec.
+    #[must_use]
+    pub fn with_action(mut self, spec: ActionSpec) -> Self {
+        assert!(self.action(spec.name).is_none(), "action {} is registered twice", spec.name);
+        assert_eq!((spec.new)().name(), spec.name, "an action and its spec have the same name");
+        self.actions.push(spec);
+        self
+    }
+
+    /// All plugins, in the order they were registered.
+    pub fn plugins(&self) -> &[PluginSpec] {
+        &self.plugins
+    }
+
+    /// All actions, in the order they were registered.
+    pub fn actions(&self) -> &[ActionSpec] {
+        &self.actions
+    }
+
+    /// The plugin of a name.
+    pub fn plugin(&self, name: &str) -> Option<&PluginSpec> {
+        self.plugins.iter().find(|spec| spec.name == name)
+    }
+
+    /// The action of a name.
+    pub fn action(&self, name: &str) -> Option<&ActionSpec> {
+        self.actions.iter().find(|spec| spec.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_framework::plugin::OrderScope;
+
+    use super::*;
+
+    /// One plugin with a wider scope would make every order a search.
+    #[test]
+    fn orders_of_builtin_plugins_depend_only_on_what_they_compare() {
+        for spec in Registry::builtin().plugins() {
+            let plugin = (spec.new)(&Arguments::default());
+            assert_eq!(plugin.order_scope(), OrderScope::Own, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "plugin gang is registered twice")]
+    fn a_name_is_registered_once() {
+        let _ = Registry::builtin().with_plugin(gang::SPEC);
+    }
+}

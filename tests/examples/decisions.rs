@@ -1,0 +1,77 @@
+//! Prints every decision of case files and of random worlds, to compare two versions:
+//! `cargo run --release -p kube-batch-tests --example decisions -- SEEDS tests/cases > decisions`.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use kube_batch_api::decision::Decision;
+use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_scheduler::registry::Registry;
+use kube_batch_sim::{case::Case, runner::play_observed};
+use kube_batch_tests::worlds::RandomWorld;
+use kube_batch_yaml::{Limits, parse};
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = || io::Error::other("usage: decisions SEEDS [DIRECTORY]");
+    let n_seeds: u64 = arguments.next().and_then(|n| n.parse().ok()).ok_or_else(usage)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if let Some(directory) = arguments.next() {
+        let mut paths: Vec<_> =
+            fs::read_dir(directory)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+        paths.sort();
+        for path in paths {
+            play(&mut out, &name(&path), &fs::read_to_string(&path)?)?;
+        }
+    }
+    for seed in 0..n_seeds {
+        play(&mut out, &format!("seed {seed}"), &RandomWorld::draw(seed).case())?;
+    }
+    out.flush()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().display().to_string()
+}
+
+fn play(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
+    let document = parse(text, &Limits::default()).map_err(io::Error::other)?;
+    let case = Case::read(&document, &Registry::builtin());
+    let case = case.map_err(|problems| io::Error::other(format!("{name}: {problems:?}")))?;
+    let mut n_cycles = 0;
+    let mut written = Ok(());
+    play_observed(&case, Search::Index, &mut |simulation| {
+        n_cycles += 1;
+        if let Some(last) = simulation.last() {
+            let shown = show(out, &format!("{name} cycle {n_cycles}"), &last.cycle);
+            if written.is_ok() {
+                written = shown;
+            }
+        }
+    })
+    .map_err(io::Error::other)?;
+    written
+}
+
+fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
+    for decision in &cycle.decisions {
+        match decision {
+            Decision::Bind { pod, node, claims } => {
+                writeln!(out, "{at}: bind {} {node} {}", pod.key, claims.len())?;
+            }
+            Decision::Evict { pod, node, reason, by } => {
+                writeln!(out, "{at}: evict {} {node} {reason} {by}", pod.key)?;
+            }
+            Decision::Nominate { pod, node } => writeln!(out, "{at}: nominate {} {node}", pod.key)?,
+            Decision::Withdraw { pod } => writeln!(out, "{at}: withdraw {}", pod.key)?,
+        }
+    }
+    for job in &cycle.jobs {
+        let reason = job.unschedulable.as_ref().map_or("-", |(reason, _)| reason);
+        writeln!(out, "{at}: job {} {} {reason} {}", job.key, job.phase, job.unplaced.len())?;
+    }
+    Ok(())
+}
