@@ -1,12 +1,12 @@
-//! Allocate: waiting tasks get room, fairly and whole gangs at a time.
+//! Allocate: places waiting tasks on idle resources, by fair share and whole gangs at a time.
 //!
-//! The fair pass gives turns to the queue that has least of what it deserves, and in it to the job
-//! that comes first; an overused queue gets none. A turn is one statement: a gang that cannot start
-//! leaves no trace. The lending pass then gives the overused queues turns on what is left idle, down
-//! to what the others are entitled to and could use.
+//! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by
+//! job order. An overused queue gets no turn. A turn is one statement: a gang that cannot start
+//! leaves no trace. The lending pass then gives turns to the overused queues, on the idle resources
+//! that are not reserved: those that the other queues are entitled to and could use stay idle.
 //!
-//! Upstream: `actions/allocate/allocate.go`, which keeps what an unready gang was given and leaves
-//! room idle that shares do not cover.
+//! Upstream: `actions/allocate/allocate.go`, which keeps the resources of a gang that is not ready,
+//! and leaves idle what no queue's share covers.
 // Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
 
 use kube_batch_api::column::JobIdx;

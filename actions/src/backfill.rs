@@ -1,10 +1,11 @@
-//! Backfill: tasks that ask for nothing go where they may.
+//! Backfill: places tasks that request nothing.
 //!
-//! Queues, jobs and tasks in their order, predicates and scores as in allocate; whether a queue is
-//! overused does not matter. A job is one statement, so a gang with such members is all or nothing
-//! too: places that allocate held for it stand until here and go if it still cannot start.
+//! Queues, jobs and tasks go in their order, and predicates and scores apply as in allocate; it makes
+//! no difference whether a queue is overused. A job is one statement, so a gang with such tasks
+//! starts whole or not at all, too: the moves that allocate kept for it are rolled back here if it
+//! still cannot start.
 //!
-//! Upstream: `actions/backfill/backfill.go`, which knows neither order nor gangs.
+//! Upstream: `actions/backfill/backfill.go`, which has neither order nor gangs.
 // Parity: differs, see docs/parity.md#b1 and docs/parity.md#b2.
 
 use std::collections::VecDeque;
