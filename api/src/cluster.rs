@@ -17,6 +17,7 @@ use crate::{
     facts::{
         class::{PodMatcher, PodTemplate},
         group::GroupFacts,
+        metadata::Metadata,
         node::NodeFacts,
         pod::TaskFacts,
         queue::QueueFacts,
@@ -227,6 +228,8 @@ pub struct Tasks {
 pub struct Classes {
     /// What predicates and scores read.
     pub template: Column<ClassIdx, Arc<PodTemplate>>,
+    /// The labels and annotations of the PodGroup of its tasks that plugins read.
+    pub group_metadata: Column<ClassIdx, Arc<Metadata>>,
     /// What each of its tasks requests.
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks, ascending.

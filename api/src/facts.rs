@@ -6,6 +6,7 @@
 
 pub mod class;
 pub mod group;
+pub mod metadata;
 pub mod node;
 pub mod pod;
 pub mod policy;

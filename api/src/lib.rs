@@ -8,6 +8,7 @@ pub mod crd;
 pub mod decision;
 pub mod duration;
 pub mod facts;
+pub mod intern;
 pub mod name;
 pub mod quantity;
 pub mod reason;

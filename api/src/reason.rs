@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use crate::{
     column::Dim,
+    crd::ApiVersion,
     name::{Name, ObjectKey},
     resource::Dimensions,
 };
@@ -179,6 +180,13 @@ pub enum JobProblem {
         /// The minimum.
         min: u32,
     },
+    /// A reason of a plugin outside this project.
+    Other {
+        /// The reason of the condition: one word in CamelCase.
+        reason: &'static str,
+        /// The message of the condition: a sentence for people.
+        message: Name,
+    },
 }
 
 impl JobProblem {
@@ -191,6 +199,7 @@ impl JobProblem {
             Self::NoPodGroup(_) => "PodGroupNotFound",
             Self::QueueNotFound(_) => "QueueNotFound",
             Self::NotEnoughTasks { .. } => Self::NOT_ENOUGH_TASKS,
+            Self::Other { reason, .. } => reason,
         }
     }
 }
@@ -203,7 +212,28 @@ impl fmt::Display for JobProblem {
             Self::NotEnoughTasks { valid, min } => {
                 write!(f, "Not enough valid tasks for gang-scheduling, valid: {valid}, min: {min}")
             }
+            Self::Other { message, .. } => f.write_str(message),
         }
+    }
+}
+
+/// An object that is left out of the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// A PodGroup whose name the newer API group has too.
+    DuplicateGroup(ObjectKey),
+    /// A queue whose name the newer API group has too.
+    DuplicateQueue(Name),
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::DuplicateGroup(key) => ("PodGroup", key.to_string()),
+            Self::DuplicateQueue(name) => ("Queue", name.to_string()),
+        };
+        let [older, newer] = ApiVersion::ALL;
+        write!(f, "{kind} {name} of {older} is ignored: {newer} has one of that name")
     }
 }
 

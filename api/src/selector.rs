@@ -21,12 +21,7 @@ pub struct Labels(Box<[(Name, Name)]>);
 impl Labels {
     /// Reads the label map of an object.
     pub fn from_map(map: Option<&BTreeMap<String, String>>) -> Self {
-        Self(
-            map.into_iter()
-                .flatten()
-                .map(|(key, value)| (Name::from(key.as_str()), Name::from(value.as_str())))
-                .collect(),
-        )
+        map.into_iter().flatten().collect()
     }
 
     /// The value of a key.
@@ -43,6 +38,16 @@ impl Labels {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl<'a> FromIterator<(&'a String, &'a String)> for Labels {
+    /// Labels in the order of their keys, as a map gives them.
+    fn from_iter<I: IntoIterator<Item = (&'a String, &'a String)>>(pairs: I) -> Self {
+        let names = |(key, value): (&String, &String)| {
+            (Name::from(key.as_str()), Name::from(value.as_str()))
+        };
+        Self(pairs.into_iter().map(names).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Kept beside the facts and laid over them by the fold, so that no pod update can erase a decision
 //! and no decision can outlive its answer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
@@ -121,7 +121,7 @@ impl Assumed {
         let bound = TaskFacts {
             node: Some(node.clone()),
             status: TaskStatus::Bound,
-            labels: Arc::clone(&after.labels),
+            labels: after.labels.clone(),
             ..before.clone()
         };
         claims.is_empty() && bound.decides_like(after) && own_labels(before).eq(own_labels(after))
@@ -176,6 +176,9 @@ fn own_labels(facts: &TaskFacts) -> impl Iterator<Item = (&Name, &Name)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube_batch_api::intern::InternTable;
     use serde_json::json;
 
     use super::*;
@@ -210,7 +213,7 @@ mod tests {
         assert!(assumed.foresaw(&before, &bound));
         let labelled = |key: &str| {
             let labels = BTreeMap::from([(Name::from(key), Name::from("z"))]);
-            TaskFacts { labels: Arc::new(labels.into()), ..bound.clone() }
+            TaskFacts { labels: InternTable::default().intern(labels.into()), ..bound.clone() }
         };
         assert!(assumed.foresaw(&before, &labelled("topology.kubernetes.io/zone")));
         for other in [

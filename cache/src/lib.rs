@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod assumed;
-pub mod fold;
+
+pub mod snapshot;
 pub mod store;

@@ -22,6 +22,7 @@ use kube_batch_api::{
         FactError,
         class::PodTemplate,
         group::GroupFacts,
+        metadata::MetadataPrefixes,
         node::{NamespaceFacts, NodeFacts},
         pod::{Interner, TaskFacts},
         policy::{BudgetFacts, PriorityClassFacts},
@@ -199,6 +200,11 @@ macro_rules! apply {
 }
 
 impl Store {
+    /// An empty store, which keeps the labels and annotations under these prefixes.
+    pub fn new(prefixes: MetadataPrefixes) -> Self {
+        Self { interner: Interner::new(prefixes), ..Self::default() }
+    }
+
     apply! {
         /// Stores a node.
         apply_node(node: &Node) => nodes[|f: &NodeFacts| f.name.clone()] = NodeFacts::from_node;
@@ -249,7 +255,7 @@ impl Store {
         spec: &PodGroupSpec,
         status: Option<&PodGroupStatus>,
     ) -> Result<Change, FactError> {
-        let facts = GroupFacts::from_parts(version, meta, spec, status)?;
+        let facts = GroupFacts::from_parts(version, meta, spec, status, self.interner.prefixes())?;
         Ok(self.groups.apply((facts.key.clone(), version), facts))
     }
 
@@ -281,20 +287,24 @@ impl Store {
         newest(|version| self.queues.get(&(name.clone(), version)))
     }
 
-    /// Takes over labels and templates, so that pods to come share them.
-    pub fn adopt(
+    /// Stores a pod whose facts, labels and template were read elsewhere.
+    pub fn restore_pod(
         &mut self,
-        labels: impl IntoIterator<Item = Arc<Labels>>,
-        templates: impl IntoIterator<Item = Arc<PodTemplate>>,
+        facts: TaskFacts,
+        labels: Arc<Labels>,
+        template: Arc<PodTemplate>,
     ) {
-        self.interner.adopt(labels, templates);
+        let labels = self.interner.labels(labels);
+        let template = self.interner.template(template);
+        let facts = TaskFacts { labels, template, ..facts };
+        self.pods.share(facts.key.clone(), Arc::new(facts));
     }
 
-    /// Takes over all facts of another store; where both know an object, those of the other.
+    /// Adds all facts of another store; where both know an object, those of the other stay.
     pub fn absorb(&mut self, other: Self) {
         // Every table is named, so that a new one cannot be forgotten.
         let Self {
-            interner,
+            interner: _,
             pods,
             nodes,
             namespaces,
@@ -307,8 +317,10 @@ impl Store {
             storage_classes,
             csi_nodes,
         } = other;
-        self.interner.absorb(interner);
-        self.pods.rows.extend(pods.rows);
+        for facts in pods.rows.into_values() {
+            let (labels, template) = (facts.labels.share(), facts.template.share());
+            self.restore_pod(Arc::unwrap_or_clone(facts), labels, template);
+        }
         self.nodes.rows.extend(nodes.rows);
         self.namespaces.rows.extend(namespaces.rows);
         self.groups.rows.extend(groups.rows);

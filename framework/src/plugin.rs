@@ -305,6 +305,7 @@ pub struct QueueShares {
 /// #         request: [dimensions.request(&template.request)].into_iter().collect(),
 /// #         matched_by: [Vec::new()].into_iter().collect(),
 /// #         constraint_class: [ConstraintClassIdx::new(0)].into_iter().collect(),
+/// #         group_metadata: [Default::default()].into_iter().collect(),
 /// #         template: [template.into()].into_iter().collect(),
 /// #     },
 /// #     matchers: Default::default(),

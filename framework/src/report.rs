@@ -308,7 +308,8 @@ fn problem_text(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String 
         }
         JobProblem::NotEnoughTasks { .. }
         | JobProblem::NoPodGroup(_)
-        | JobProblem::QueueNotFound(_) => problem.to_string(),
+        | JobProblem::QueueNotFound(_)
+        | JobProblem::Other { .. } => problem.to_string(),
     }
 }
 

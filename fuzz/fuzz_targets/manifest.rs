@@ -5,7 +5,7 @@
 #![no_main]
 
 use kube_batch_api::facts::FactError;
-use kube_batch_cache::fold::{SnapshotOptions, snapshot};
+use kube_batch_cache::snapshot::{SnapshotOptions, take_snapshot};
 use kube_batch_manifest::{
     defaults,
     diagnostic::Diagnostic,
@@ -36,7 +36,7 @@ impl Sink for Checked<'_> {
     }
 
     fn dump(&mut self, dump: Dump) {
-        let _ = snapshot(&dump.store, &dump.assumed, &SnapshotOptions::default());
+        let _ = take_snapshot(&dump.store, &dump.assumed, &SnapshotOptions::default());
     }
 
     fn problem(&mut self, diagnostic: Diagnostic) {

@@ -25,6 +25,7 @@ use kube_batch_api::{
         queue::QueueFacts,
         storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
+    intern::{InternId, Interned},
     name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
@@ -146,28 +147,23 @@ fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Positions of what was written once for all that share it.
-struct Positions<T>(HashMap<*const T, usize>);
+/// Positions of the values that are written once for all pods that share them.
+#[derive(Default)]
+struct Positions(HashMap<InternId, usize>);
 
-impl<T> Default for Positions<T> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<T> Positions<T> {
+impl Positions {
     /// The position of `shared`; `write` is called if it is new.
-    fn of(
+    fn of<T>(
         &mut self,
-        shared: &Arc<T>,
+        shared: &Interned<T>,
         write: impl FnOnce(Arc<T>) -> io::Result<()>,
     ) -> io::Result<usize> {
         let next = self.0.len();
-        if let Some(position) = self.0.get(&Arc::as_ptr(shared)) {
+        if let Some(position) = self.0.get(&shared.id()) {
             return Ok(*position);
         }
-        write(Arc::clone(shared))?;
-        self.0.insert(Arc::as_ptr(shared), next);
+        write(shared.share())?;
+        self.0.insert(shared.id(), next);
         Ok(next)
     }
 }
@@ -195,8 +191,7 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     for (number, text) in lines.filter(|(_, text)| !text.is_empty()) {
         loader.take(parse(number, text)?).map_err(|problem| DumpError { line: number, problem })?;
     }
-    let Loader { mut store, assumed, labels, templates } = loader;
-    store.adopt(labels, templates);
+    let Loader { store, assumed, .. } = loader;
     Ok(Dump { taken: header.taken, store, assumed })
 }
 
@@ -236,14 +231,13 @@ impl Loader {
                 self.assumed.insert(PodRef { uid, key: pod }, decision, since);
             }
             Record::Pod { labels, template, facts } => {
-                let facts = self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
-                self.store.pods.apply(facts.key.clone(), facts);
+                self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
             }
         }
         Ok(())
     }
 
-    fn pod(&self, labels: usize, template: usize, facts: TaskFacts) -> Result<TaskFacts, String> {
+    fn pod(&mut self, labels: usize, template: usize, facts: TaskFacts) -> Result<(), String> {
         let key = facts.key.clone();
         let missing = |what, position| format!("pod {key}: there is no {what} {position}");
         match facts.status {
@@ -258,15 +252,11 @@ impl Loader {
             | TaskStatus::Failed
             | TaskStatus::Unknown => {}
         }
-        Ok(TaskFacts {
-            labels: self.labels.get(labels).ok_or_else(|| missing("labels", labels))?.clone(),
-            template: self
-                .templates
-                .get(template)
-                .ok_or_else(|| missing("template", template))?
-                .clone(),
-            ..facts
-        })
+        let labels = self.labels.get(labels).ok_or_else(|| missing("labels", labels))?;
+        let found = self.templates.get(template);
+        let template = found.ok_or_else(|| missing("template", template))?;
+        self.store.restore_pod(facts, Arc::clone(labels), Arc::clone(template));
+        Ok(())
     }
 }
 
@@ -330,7 +320,7 @@ mod tests {
         assert_eq!(dump.assumed, assumed());
         assert_eq!(written(&dump.store, &dump.assumed), bytes);
         let templates: Vec<_> = dump.store.pods.values().map(|facts| &facts.template).collect();
-        assert!(Arc::ptr_eq(templates[0], templates[1]), "what was shared is shared");
+        assert_eq!(templates[0].id(), templates[1].id(), "what was shared is shared");
     }
 
     #[test]

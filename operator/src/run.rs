@@ -30,7 +30,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use kube::{Client, runtime::events::Reporter};
 use kube_batch_api::name::Name;
-use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{
     net::TcpListener,
@@ -105,7 +105,8 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     };
     let Clients { steady, writes } = Clients::new(args).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
-    let shared = Shared::new(args, writes.clone(), metrics);
+    let store = Store::new(registry.metadata_prefixes());
+    let shared = Shared::new(args, store, writes.clone(), metrics);
     watch::start(&steady, &shared.cache, &shared.metrics, args.priority_class, &mut tasks);
     if let Some(listener) = listener {
         start_http(args, &shared, listener, &mut tasks);
@@ -128,10 +129,13 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
 }
 
 impl Shared {
-    fn new(args: &RunArgs, writes: Client, metrics: Arc<Metrics>) -> Self {
+    fn new(args: &RunArgs, store: Store, writes: Client, metrics: Arc<Metrics>) -> Self {
         let identity = identity();
-        let cache =
-            Arc::new(SchedulerCache::new(&watch::kinds(args.priority_class), Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(
+            store,
+            &watch::kinds(args.priority_class),
+            Arc::clone(&metrics),
+        ));
         let reporter =
             Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
         let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
@@ -327,7 +331,8 @@ mod tests {
         leads: channel::Receiver<bool>,
     ) -> (Scheduler, Arc<Effects>, Supervisor) {
         let metrics = Arc::new(Metrics::new());
-        let cache = Arc::new(SchedulerCache::new(&["nodes"], Arc::clone(&metrics)));
+        let cache =
+            Arc::new(SchedulerCache::new(Store::default(), &["nodes"], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let client = FakeApi::default().client();
         let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
@@ -351,7 +356,7 @@ mod tests {
     async fn writes_are_sent_only_while_this_replica_leads() {
         let metrics = Arc::new(Metrics::new());
         let api = FakeApi::default();
-        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(Store::default(), &[], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let effects = Effects::new(api.client(), reporter, cache, Arc::clone(&metrics));
         let leads = channel::Sender::new(false);

@@ -9,7 +9,7 @@ use kube_batch_api::{
     name::Name,
     resource::{CPU, MEMORY, PODS},
 };
-use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
         default_queue: Name::from(args.default_queue.as_str()),
         priority_class: args.priority_class,
     };
-    let mut world = World::new(Environment::default(), options);
+    let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());
     let Loaded { mut warnings, n_objects, n_errors } = load(&args.filenames, &mut world);
     let n_problems = warnings.len() + n_warnings;
     if args.strict && n_problems > 0 {

@@ -7,7 +7,7 @@
 // Parity: differs, see docs/parity.md#x1.
 
 use kube_batch_actions::{allocate, backfill};
-use kube_batch_api::cluster::Cluster;
+use kube_batch_api::{cluster::Cluster, facts::metadata::MetadataPrefixes};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentValue, Arguments},
     candidates::Search,
@@ -83,6 +83,12 @@ impl Conf {
             extension_points: conf.extension_points,
         };
         Policy { tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
+    }
+
+    /// The labels and annotations that the plugins of this configuration read.
+    pub fn metadata_prefixes(&self) -> MetadataPrefixes {
+        let plugins = self.tiers.iter().flatten();
+        plugins.flat_map(|plugin| plugin.spec.metadata_prefixes).copied().collect()
     }
 
     /// The names of the actions, in the order they run.

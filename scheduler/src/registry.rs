@@ -1,6 +1,7 @@
 //! Which plugins and actions a configuration can name.
 
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
+use kube_batch_api::facts::metadata::MetadataPrefixes;
 use kube_batch_framework::{
     arguments::Arguments,
     spec::{ActionSpec, PluginSpec},
@@ -101,6 +102,11 @@ impl Registry {
     /// All actions, in the order they were registered.
     pub fn actions(&self) -> &[ActionSpec] {
         &self.actions
+    }
+
+    /// The labels and annotations that the plugins read, whether a configuration names them or not.
+    pub fn metadata_prefixes(&self) -> MetadataPrefixes {
+        self.plugins.iter().flat_map(|spec| spec.metadata_prefixes).copied().collect()
     }
 
     /// The plugin of a name.

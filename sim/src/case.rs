@@ -8,7 +8,7 @@ mod expect;
 use std::collections::BTreeMap;
 
 use kube_batch_api::name::{Name, ObjectKey};
-use kube_batch_cache::fold::SnapshotOptions;
+use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
 use kube_batch_scheduler::{
     conf::{self, Conf},

@@ -76,7 +76,8 @@ pub fn play_observed(
     search: Search,
     observe: &mut dyn FnMut(&Simulation),
 ) -> Result<Vec<Mismatch>, Problem> {
-    let mut world = World::new(case.environment, case.options.clone());
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
         let applied = world.apply(object.value.clone());
         applied.map_err(|error| at(object, &error))?;

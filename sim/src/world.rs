@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     decision::{ClaimChoice, Decision, EvictReason},
     facts::{
+        metadata::MetadataPrefixes,
         pod::TaskFacts,
         storage::{ClaimFacts, VolumeFacts},
     },
@@ -19,7 +20,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
-    fold::{self, Snapshot, SnapshotOptions},
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::report::{Cycle, next_group_status, next_queue_status};
@@ -115,9 +116,15 @@ pub struct World {
 
 impl World {
     /// An empty world at 2025-01-01T00:00:00Z.
-    pub fn new(environment: Environment, options: SnapshotOptions) -> Self {
+    ///
+    /// Of labels and annotations that only plugins read, it keeps those under `prefixes`.
+    pub fn new(
+        environment: Environment,
+        options: SnapshotOptions,
+        prefixes: MetadataPrefixes,
+    ) -> Self {
         Self {
-            store: Store::default(),
+            store: Store::new(prefixes),
             controllers: Controllers::default(),
             environment,
             options,
@@ -216,7 +223,7 @@ impl World {
 
     /// The picture of the world as it is.
     pub fn snapshot(&self) -> Snapshot {
-        fold::snapshot(&self.store, &Assumed::default(), &self.options)
+        take_snapshot(&self.store, &Assumed::default(), &self.options)
     }
 
     /// Takes the decisions of a cycle and answers them.

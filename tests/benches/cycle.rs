@@ -5,7 +5,7 @@ use std::time::Instant;
 use kube_batch_api::decision::Decision;
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{SnapshotOptions, snapshot},
+    snapshot::{SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::candidates::Search;
 use kube_batch_tests::shapes::shape;
@@ -51,7 +51,8 @@ fn main() {
         for _ in 0..RUNS {
             let start = Instant::now();
             let cluster =
-                snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default()).cluster;
+                take_snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default())
+                    .cluster;
             folds.push(start.elapsed().as_secs_f64() * 1e3);
             let start = Instant::now();
             let cycle = shape.conf.run_cycle(cluster, Search::Index, &mut |_| {});

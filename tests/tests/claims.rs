@@ -5,7 +5,7 @@ use kube_batch_api::{
     name::ObjectKey,
     status::TaskStatus,
 };
-use kube_batch_cache::{assumed::Assumed, fold};
+use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
@@ -62,7 +62,8 @@ fn case() -> Case {
 }
 
 fn world(case: &Case) -> World {
-    let mut world = World::new(case.environment, case.options.clone());
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
         world.apply(object.value.clone()).expect("a good object");
     }
@@ -71,7 +72,7 @@ fn world(case: &Case) -> World {
 
 /// The decisions of a cycle, given the facts of the cluster and these decisions in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
-    let cluster = fold::snapshot(&world.store, assumed, world.options()).cluster;
+    let cluster = take_snapshot(&world.store, assumed, world.options()).cluster;
     case.conf.run_cycle(cluster, Search::Index, &mut |_| {}).decisions
 }
 

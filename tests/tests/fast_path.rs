@@ -2,7 +2,7 @@
 
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{SnapshotOptions, snapshot},
+    snapshot::{SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, session::Session};
 use kube_batch_tests::shapes::shape;
@@ -12,7 +12,7 @@ fn plain_pods_are_placed_through_the_index() {
     for name in ["FILL-10-40-10", "SAT-10-40-10", "PREEMPT-10-10", "FILLTAINT-100-40-10"] {
         let shape = shape(name).expect(name);
         let options = SnapshotOptions::default();
-        let cluster = snapshot(&shape.store, &Assumed::default(), &options).cluster;
+        let cluster = take_snapshot(&shape.store, &Assumed::default(), &options).cluster;
         let waiting: Vec<_> = cluster
             .tasks
             .facts

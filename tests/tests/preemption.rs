@@ -22,7 +22,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{SnapshotOptions, snapshot},
+    snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::spec::PluginSpec;
@@ -121,7 +121,7 @@ impl Case {
         for pod in self.existing_pods.iter().map(running).chain([self.pod.clone()]) {
             store.apply_pod(&ours(pod)).expect("the pod can be read");
         }
-        snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
+        take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }
 
     /// One cycle with every plugin, in the tiers that are usual with preemption.

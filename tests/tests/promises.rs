@@ -1,7 +1,7 @@
 //! Nominations from one cycle to the next.
 
 use kube_batch_api::{decision::Decision, name::ObjectKey};
-use kube_batch_cache::{assumed::Assumed, fold};
+use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::Simulation, world::World};
@@ -35,7 +35,8 @@ steps:
 fn simulation() -> Simulation {
     let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML"), &Registry::builtin())
         .expect("a case");
-    let mut world = World::new(case.environment, case.options.clone());
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
         world.apply(object.value.clone()).expect("a good object");
     }
@@ -76,7 +77,7 @@ fn a_nomination_in_flight_is_renewed_like_one_that_arrived() {
     }
     simulation.world.change_pod(&high(), |facts| facts.nominated_node = None);
     let world = &simulation.world;
-    let in_flight = fold::snapshot(&world.store, &assumed, world.options()).cluster.tasks.nominated;
+    let in_flight = take_snapshot(&world.store, &assumed, world.options()).cluster.tasks.nominated;
     assert!(arrived.values().any(Option::is_some));
     assert_eq!(arrived, in_flight);
 }

@@ -7,7 +7,7 @@ use kube_batch_api::{
     resource::Share,
     status::TaskStatus,
 };
-use kube_batch_cache::{assumed::Assumed, fold};
+use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
 use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
@@ -24,7 +24,8 @@ fn case(seed: u64) -> Case {
 }
 
 fn world(case: &Case, order: &[usize]) -> World {
-    let mut world = World::new(case.environment, case.options.clone());
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for at in order {
         world.apply(case.objects[*at].value.clone()).expect("a world holds good objects");
     }
@@ -58,7 +59,7 @@ fn a_dump_gives_the_same_snapshot() {
         dump::write(&world.store, &Assumed::default(), world.now(), &mut bytes)
             .expect("memory takes all");
         let read = dump::read(&bytes).expect("what was written can be read");
-        let picture = fold::snapshot(&read.store, &read.assumed, world.options()).cluster;
+        let picture = take_snapshot(&read.store, &read.assumed, world.options()).cluster;
         assert!(picture == world.snapshot().cluster, "seed {seed}");
     }
 }

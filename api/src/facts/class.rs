@@ -9,7 +9,11 @@ use k8s_openapi::api::core::v1::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{FactError, pod::effective_request};
+use super::{
+    FactError,
+    metadata::{Metadata, MetadataPrefixes},
+    pod::effective_request,
+};
 use crate::{
     name::{Name, ObjectKey},
     resource::ResourceList,
@@ -52,6 +56,9 @@ pub struct PodTemplate {
     pub images: Vec<Name>,
     /// Number of containers and init containers.
     pub n_containers: usize,
+    /// The labels and annotations that plugins read.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 /// Amounts as scores count them: containers that name none count 100 milli-CPU and 200 Mi.
@@ -242,7 +249,12 @@ impl PodTemplate {
     /// # Errors
     ///
     /// [`FactError`] if a resource amount cannot be read: skip the pod.
-    pub fn from_pod(pod: &Pod, key: &ObjectKey, labels: &Labels) -> Result<Self, FactError> {
+    pub fn from_pod(
+        pod: &Pod,
+        key: &ObjectKey,
+        labels: &Labels,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<Self, FactError> {
         let Some(spec) = &pod.spec else {
             return Err(FactError::new(format!("Pod {key}"), "spec", "is missing"));
         };
@@ -280,6 +292,7 @@ impl PodTemplate {
             disks: disks(spec),
             images: images(spec),
             n_containers: containers(spec).count(),
+            metadata: prefixes.select(&pod.metadata),
         })
     }
 

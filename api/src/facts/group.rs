@@ -1,10 +1,16 @@
 //! PodGroups.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::{FactError, created, object_key};
+use super::{
+    FactError, created,
+    metadata::{Metadata, MetadataPrefixes},
+    object_key,
+};
 use crate::{
     crd::{ApiVersion, PodGroupSpec, PodGroupStatus},
     name::{Name, ObjectKey},
@@ -27,6 +33,9 @@ pub struct GroupFacts {
     pub queue: Option<Name>,
     /// The PriorityClass it names.
     pub priority_class: Option<Name>,
+    /// The labels and annotations that plugins read.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub metadata: Arc<Metadata>,
     /// The status as stored.
     pub status: PodGroupStatus,
 }
@@ -42,6 +51,7 @@ impl GroupFacts {
         meta: &ObjectMeta,
         spec: &PodGroupSpec,
         status: Option<&PodGroupStatus>,
+        prefixes: &MetadataPrefixes,
     ) -> Result<Self, FactError> {
         let key = object_key("PodGroup", meta)?;
         let min_member = u32::try_from(spec.min_member).map_err(|_| {
@@ -56,8 +66,13 @@ impl GroupFacts {
             min_member,
             queue: non_empty(&spec.queue),
             priority_class: non_empty(&spec.priority_class_name),
+            metadata: Arc::new(prefixes.select(meta)),
             status: status.cloned().unwrap_or_default(),
             key,
         })
     }
+}
+
+fn is_empty(metadata: &Arc<Metadata>) -> bool {
+    metadata.is_empty()
 }

@@ -1,6 +1,6 @@
 //! Pods: what a task is.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -12,9 +12,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Controller, FactError,
     class::{PodTemplate, ScoringAmounts, is_sidecar},
-    created, object_key,
+    created,
+    metadata::MetadataPrefixes,
+    object_key,
 };
 use crate::{
+    intern::{InternTable, Interned},
     name::{Name, Names, ObjectKey},
     resource::{CPU, MEMORY, PODS, ResourceList},
     selector::Labels,
@@ -63,49 +66,47 @@ pub struct TaskFacts {
     pub unscheduled: Option<(Name, Name)>,
     /// Labels. Not serialized: a dump writes them once for all pods that share them.
     #[serde(skip)]
-    pub labels: Arc<Labels>,
+    pub labels: Interned<Labels>,
     /// What placement rules can see of the pod. Not serialized, as the labels.
     #[serde(skip)]
-    pub template: Arc<PodTemplate>,
+    pub template: Interned<PodTemplate>,
 }
 
-/// Gives equal names, labels and templates one allocation each.
+/// Gives equal names, labels and templates one allocation each, and knows which labels and
+/// annotations are kept.
 #[derive(Debug, Default)]
 pub struct Interner {
     names: Names,
-    labels: HashSet<Arc<Labels>>,
-    templates: HashSet<Arc<PodTemplate>>,
+    labels: InternTable<Labels>,
+    templates: InternTable<PodTemplate>,
+    prefixes: MetadataPrefixes,
 }
 
 impl Interner {
-    fn share<T: Eq + std::hash::Hash>(set: &mut HashSet<Arc<T>>, value: T) -> Arc<T> {
-        if let Some(shared) = set.get(&value) {
-            return Arc::clone(shared);
-        }
-        let shared = Arc::new(value);
-        set.insert(Arc::clone(&shared));
-        shared
+    /// An interner that keeps these labels and annotations.
+    pub fn new(prefixes: MetadataPrefixes) -> Self {
+        Self { prefixes, ..Self::default() }
     }
 
-    /// Takes over what is shared already.
-    pub fn adopt(
-        &mut self,
-        labels: impl IntoIterator<Item = Arc<Labels>>,
-        templates: impl IntoIterator<Item = Arc<PodTemplate>>,
-    ) {
-        self.labels.extend(labels);
-        self.templates.extend(templates);
+    /// The labels and annotations that are kept.
+    pub const fn prefixes(&self) -> &MetadataPrefixes {
+        &self.prefixes
     }
 
-    /// Takes over what another has shared.
-    pub fn absorb(&mut self, other: Self) {
-        self.adopt(other.labels, other.templates);
+    /// Labels as this interner shares them.
+    pub fn labels(&mut self, labels: Arc<Labels>) -> Interned<Labels> {
+        self.labels.intern_shared(labels)
     }
 
-    /// Drops what is not used elsewhere any more.
+    /// A template as this interner shares it.
+    pub fn template(&mut self, template: Arc<PodTemplate>) -> Interned<PodTemplate> {
+        self.templates.intern_shared(template)
+    }
+
+    /// Removes labels and templates that no pod has any more.
     pub fn sweep(&mut self) {
-        self.labels.retain(|labels| Arc::strong_count(labels) > 1);
-        self.templates.retain(|template| Arc::strong_count(template) > 1);
+        self.labels.sweep();
+        self.templates.sweep();
     }
 }
 
@@ -123,7 +124,7 @@ impl TaskFacts {
             _ => return Err(FactError::new(format!("Pod {key}"), "metadata.uid", "is missing")),
         };
         let labels = Labels::from_map(pod.metadata.labels.as_ref());
-        let template = PodTemplate::from_pod(pod, &key, &labels)?;
+        let template = PodTemplate::from_pod(pod, &key, &labels, &interner.prefixes)?;
         let spec = pod
             .spec
             .as_ref()
@@ -155,8 +156,8 @@ impl TaskFacts {
                     let text = |t: &Option<String>| Name::from(t.as_deref().unwrap_or_default());
                     (text(&c.reason), text(&c.message))
                 }),
-            labels: Interner::share(&mut interner.labels, labels),
-            template: Interner::share(&mut interner.templates, template),
+            labels: interner.labels.intern(labels),
+            template: interner.templates.intern(template),
             uid,
             key,
         })

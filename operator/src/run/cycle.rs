@@ -11,10 +11,10 @@ use std::{
 
 use anyhow::bail;
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{cluster::Cluster, decision::Decision};
+use kube_batch_api::{cluster::Cluster, decision::Decision, reason::Ignored};
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{self, Ignored, Snapshot, SnapshotOptions},
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::conf::Conf;
@@ -244,7 +244,7 @@ impl Inputs {
     fn take_snapshot(&self) -> (Snapshot, u64) {
         let mut state = self.cache.lock();
         state.has_confirmed = false;
-        (fold::snapshot(&state.store, &state.assumed, &self.options), state.version)
+        (take_snapshot(&state.store, &state.assumed, &self.options), state.version)
     }
 
     /// Runs the configured actions, and measures the plugins' and the actions' latency.

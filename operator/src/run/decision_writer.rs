@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
+use kube_batch_api::reason::Ignored;
 use kube_batch_api::{crd::ApiVersion, decision::Decision, name::ObjectKey};
-use kube_batch_cache::fold::Ignored;
 use tracing::warn;
 
 use super::{
@@ -147,7 +147,7 @@ mod tests {
     /// A writer whose writes stay in the queue, as there are no workers.
     fn writer() -> DecisionWriter {
         let metrics = Arc::new(Metrics::new());
-        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let client = FakeApi::default().client();
         let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));

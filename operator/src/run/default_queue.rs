@@ -113,7 +113,8 @@ mod tests {
     impl World {
         fn new(kinds: &[&'static str]) -> Self {
             let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-            let cache = Arc::new(SchedulerCache::new(kinds, Arc::clone(&metrics)));
+            let cache =
+                Arc::new(SchedulerCache::new(Default::default(), kinds, Arc::clone(&metrics)));
             let leads = watch::Sender::new(true);
             let (shared, receiver) = (Arc::clone(&cache), leads.subscribe());
             let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);

@@ -48,13 +48,13 @@ pub(crate) struct CacheState {
 }
 
 impl SchedulerCache {
-    /// An empty cache that waits for the lists of these kinds.
-    pub(crate) fn new(kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
+    /// A cache that starts with `store` and waits for the lists of these kinds.
+    pub(crate) fn new(store: Store, kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
         for kind in kinds {
             metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
         }
         let state = CacheState {
-            store: Store::default(),
+            store,
             assumed: Assumed::default(),
             version: 0,
             has_confirmed: false,

@@ -13,7 +13,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::Assumed,
-    fold::{SnapshotOptions, snapshot},
+    snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use serde::Deserialize;
@@ -82,7 +82,7 @@ impl World {
         for node in &self.csi_nodes {
             store.apply_csi_node(node).expect("the CSINode can be read");
         }
-        snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
+        take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }
 }
 

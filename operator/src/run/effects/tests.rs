@@ -67,7 +67,7 @@ fn evict() -> Decision {
 impl World {
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let cache = Arc::new(SchedulerCache::new(&[], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let effects =
             Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));

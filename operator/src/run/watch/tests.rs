@@ -33,7 +33,8 @@ impl World {
     /// A server with nodes `a` and `b`, and a watch that has not begun.
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let cache = Arc::new(SchedulerCache::new(&[Node::KIND], Arc::clone(&metrics)));
+        let cache =
+            Arc::new(SchedulerCache::new(Store::default(), &[Node::KIND], Arc::clone(&metrics)));
         let tasks = Supervisor::new(Arc::clone(&metrics));
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));

@@ -1,0 +1,155 @@
+//! Takes the snapshot of one cycle from the store: a pure function, computed from nothing each time.
+//!
+//! Names become rows here and nowhere else. Rows are in a documented order, so that the lowest row
+//! is the answer to every tie. Objects that cannot take part, such as a job without its queue or the
+//! second of two PodGroups with one name, are left out here, each with its reason.
+
+mod classes;
+mod jobs;
+mod options;
+mod rows;
+mod storage;
+
+use std::sync::Arc;
+
+use kube_batch_api::{
+    cluster::{Cluster, Nodes, Queues},
+    column::Column,
+    crd::ApiVersion,
+    facts::queue::QueueFacts,
+    name::Name,
+    reason::Ignored,
+    resource::{Dimensions, Ledger, ResourceList},
+    status::Placement,
+};
+
+pub use self::options::SnapshotOptions;
+use self::{
+    jobs::{Members, sort_into_jobs},
+    rows::Rows,
+    storage::storage_of,
+};
+use crate::{
+    assumed::Assumed,
+    store::{Store, Table},
+};
+
+/// The snapshot of one cycle, and what was left out of it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Objects that are ignored, and why.
+    pub ignored: Vec<Ignored>,
+}
+
+/// Takes the snapshot of one cycle.
+pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> Snapshot {
+    let mut ignored = Vec::new();
+    let groups = newest(&store.groups, |key| ignored.push(Ignored::DuplicateGroup(key.clone())));
+    let queues = newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
+
+    let members = sort_into_jobs(store, &groups, options);
+    let dimensions = dimensions_of(store, &members);
+    let nodes = nodes_of(store, &dimensions);
+    let queues = queues_of(queues, &dimensions);
+    let Rows { classifier, tasks, jobs, queues, .. } =
+        Rows::new(store, members, &dimensions, &nodes, queues, assumed, options);
+    let mut cluster = Cluster {
+        classes: classifier.classes,
+        matchers: classifier.matchers,
+        dimensions,
+        nodes,
+        queues,
+        jobs,
+        tasks,
+        storage: Arc::new(storage_of(store, assumed)),
+    };
+    charge(&mut cluster);
+    Snapshot { cluster, ignored }
+}
+
+/// Charges every task to what its placement says.
+fn charge(cluster: &mut Cluster) {
+    for task in cluster.tasks.placement.ids() {
+        cluster.book(task);
+        let Placement { status, node } = cluster.tasks.placement[task];
+        if let Some(node) = node.filter(|_| status.is_on_node()) {
+            cluster.nodes.tasks[node].push(task);
+        }
+    }
+}
+
+/// One object for each name, in order of the names: the newer API group wins.
+// Parity: differs, see docs/parity.md#j2.
+fn newest<K: Ord, F>(
+    table: &Table<(K, ApiVersion), F>,
+    mut duplicate: impl FnMut(&K),
+) -> Vec<(&K, &Arc<F>)> {
+    let mut newest: Vec<(&K, &Arc<F>)> = Vec::with_capacity(table.len());
+    for ((key, _), facts) in table.iter() {
+        // Keys are in order of version, so the newer one comes second.
+        match newest.last_mut() {
+            Some((last, older)) if *last == key => {
+                *older = facts;
+                duplicate(key);
+            }
+            _ => newest.push((key, facts)),
+        }
+    }
+    newest
+}
+
+/// Every resource that a node advertises, a pod asks for or a queue limits.
+fn dimensions_of(store: &Store, members: &Members<'_>) -> Dimensions {
+    let mut names: Vec<Name> = Vec::new();
+    let mut add = |list: &ResourceList| {
+        for (name, _) in list.iter() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    };
+    for facts in store.nodes.values() {
+        add(&facts.allocatable);
+    }
+    for facts in store.queues.values() {
+        add(&facts.capability);
+    }
+    for template in members.templates() {
+        add(&template.request);
+    }
+    Dimensions::new(names)
+}
+
+fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
+    let n_nodes = store.nodes.len();
+    let mut allocatable = Ledger::zero(dimensions.len(), n_nodes);
+    for (row, facts) in allocatable.ids().zip(store.nodes.values()) {
+        allocatable[row].copy_from_slice(&dimensions.vector(&facts.allocatable));
+    }
+    let zero = Ledger::zero(dimensions.len(), n_nodes);
+    Nodes {
+        facts: store.nodes.values().cloned().collect(),
+        idle: allocatable.clone(),
+        allocatable,
+        releasing: zero.clone(),
+        pipelined: zero.clone(),
+        used: zero,
+        tasks: Column::filled(Vec::new(), n_nodes),
+    }
+}
+
+fn queues_of(queues: Vec<(&Name, &Arc<QueueFacts>)>, dimensions: &Dimensions) -> Queues {
+    let mut facts: Vec<_> = queues.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
+    facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
+    let limits = |facts: &Arc<QueueFacts>| {
+        let limits = facts.capability.iter();
+        limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
+    };
+    Queues {
+        capability: facts.iter().map(limits).collect(),
+        jobs: Column::filled(Vec::new(), facts.len()),
+        facts: facts.into_iter().collect(),
+    }
+}

@@ -1,0 +1,210 @@
+//! Which tasks are in the snapshot, and which job each belongs to.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    facts::{class::PodTemplate, group::GroupFacts, pod::TaskFacts, policy::BudgetFacts},
+    intern::Interned,
+    name::{JobKey, Name, ObjectKey},
+    reason::JobProblem,
+};
+
+use super::options::SnapshotOptions;
+use crate::store::Store;
+
+/// The tasks of the snapshot, sorted into jobs.
+pub(super) struct Members<'a> {
+    /// In row order.
+    pub(super) jobs: Vec<(JobKey, Job<'a>)>,
+    pub(super) jobless: Vec<&'a Arc<TaskFacts>>,
+}
+
+pub(super) struct Job<'a> {
+    pub(super) group: Option<Arc<GroupFacts>>,
+    pub(super) created: Timestamp,
+    pub(super) queue: Name,
+    pub(super) min_available: u32,
+    pub(super) priority: i32,
+    pub(super) problem: Option<JobProblem>,
+    pub(super) tasks: Vec<&'a Arc<TaskFacts>>,
+}
+
+impl Members<'_> {
+    fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
+        self.jobs.iter().flat_map(|(_, job)| &job.tasks).chain(&self.jobless).copied()
+    }
+
+    /// The templates of the tasks in row order. Neighbours mostly share theirs: it comes once.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Interned<PodTemplate>> {
+        let mut last = None;
+        self.tasks().map(|facts| &facts.template).filter(move |template| {
+            let is_new = last != Some(template.id());
+            last = Some(template.id());
+            is_new
+        })
+    }
+}
+
+/// Whose job a pod is.
+enum Membership {
+    /// A pod that is no concern of ours: it waits for another scheduler.
+    Absent,
+    /// It only occupies its node.
+    NodeOnly,
+    Job(JobKey),
+}
+
+fn membership(facts: &TaskFacts, groups: &Groups<'_>, options: &SnapshotOptions) -> Membership {
+    let ours = facts.scheduler == options.scheduler_name;
+    if !ours && facts.node.is_none() {
+        return Membership::Absent;
+    }
+    match &facts.group {
+        Some(group) => {
+            let key = ObjectKey { namespace: facts.key.namespace.clone(), name: group.clone() };
+            if ours || groups.contains_key(&key) {
+                Membership::Job(JobKey::Group(key))
+            } else {
+                Membership::NodeOnly
+            }
+        }
+        None if !ours => Membership::NodeOnly,
+        None => {
+            let namespace = facts.key.namespace.clone();
+            Membership::Job(match &facts.controller {
+                Some(controller) => JobKey::Shadow {
+                    owner: ObjectKey { namespace, name: controller.name.clone() },
+                    uid: controller.uid.clone(),
+                },
+                None => JobKey::Shadow { owner: facts.key.clone(), uid: facts.uid.clone() },
+            })
+        }
+    }
+}
+
+type Groups<'a> = HashMap<&'a ObjectKey, &'a Arc<GroupFacts>>;
+
+pub(super) fn sort_into_jobs<'a>(
+    store: &'a Store,
+    groups: &[(&ObjectKey, &Arc<GroupFacts>)],
+    options: &SnapshotOptions,
+) -> Members<'a> {
+    let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> =
+        groups.iter().map(|(key, _)| (JobKey::Group((*key).clone()), Vec::new())).collect();
+    let mut place: HashMap<JobKey, usize> =
+        by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
+    let groups: Groups<'_> = groups.iter().copied().collect();
+    let mut jobless = Vec::new();
+    for facts in store.pods.values() {
+        match membership(facts, &groups, options) {
+            Membership::Absent => {}
+            Membership::NodeOnly => jobless.push(facts),
+            Membership::Job(key) => {
+                let at = *place.entry(key).or_insert_with_key(|key| {
+                    by_key.push((key.clone(), Vec::new()));
+                    by_key.len() - 1
+                });
+                by_key[at].1.push(facts);
+            }
+        }
+    }
+    let priorities = Priorities::new(store, options);
+    let budgets = legacy_gangs(store);
+    let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
+        .into_iter()
+        .map(|(key, mut tasks)| {
+            // They come in order of namespace and name, and the sort is stable.
+            tasks.sort_by_key(|facts| facts.created);
+            let job = match &key {
+                JobKey::Group(group) => {
+                    group_job(group, groups.get(group).copied(), tasks, &priorities, options)
+                }
+                JobKey::Shadow { uid, .. } => shadow_job(tasks, budgets.get(uid).copied(), options),
+            };
+            (key, job)
+        })
+        .collect();
+    jobs.sort_by(|(l, left), (r, right)| {
+        (left.created, l.object(), l).cmp(&(right.created, r.object(), r))
+    });
+    Members { jobs, jobless }
+}
+
+fn group_job<'a>(
+    key: &ObjectKey,
+    group: Option<&Arc<GroupFacts>>,
+    tasks: Vec<&'a Arc<TaskFacts>>,
+    priorities: &Priorities<'_>,
+    options: &SnapshotOptions,
+) -> Job<'a> {
+    let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
+    let queue = group.and_then(|group| group.queue.clone());
+    Job {
+        group: group.cloned(),
+        created: group.map_or(oldest, |group| group.created),
+        queue: queue.unwrap_or_else(|| options.default_queue.clone()),
+        min_available: group.map_or(0, |group| group.min_member),
+        priority: priorities.of(group.and_then(|group| group.priority_class.as_ref())),
+        problem: group.is_none().then(|| JobProblem::NoPodGroup(key.clone())),
+        tasks,
+    }
+}
+
+/// A job of pods without a group: as old as its oldest pod, as important as its most important.
+// Parity: differs, see docs/parity.md#j4.
+fn shadow_job<'a>(
+    tasks: Vec<&'a Arc<TaskFacts>>,
+    budget: Option<&BudgetFacts>,
+    options: &SnapshotOptions,
+) -> Job<'a> {
+    let highest = tasks.iter().map(|facts| facts.priority).max().unwrap_or(0);
+    let min_available = budget.and_then(|budget| budget.min_available);
+    Job {
+        group: None,
+        created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
+        queue: options.default_queue.clone(),
+        min_available: min_available.map_or(1, |min| min.of(tasks.len())),
+        priority: if options.priority_class { highest } else { 0 },
+        problem: None,
+        tasks,
+    }
+}
+
+/// PodDisruptionBudgets by the uid of their controller; the oldest wins.
+// Parity: kept, see docs/parity.md#j5.
+fn legacy_gangs(store: &Store) -> BTreeMap<&Name, &BudgetFacts> {
+    let mut budgets: Vec<&BudgetFacts> = store.budgets.values().map(|facts| &**facts).collect();
+    budgets.sort_by(|l, r| (r.created, &r.key).cmp(&(l.created, &l.key)));
+    budgets
+        .into_iter()
+        .filter_map(|budget| Some((&budget.controller.as_ref()?.uid, budget)))
+        .collect()
+}
+
+/// Job priorities by PriorityClass.
+struct Priorities<'a> {
+    store: &'a Store,
+    enabled: bool,
+    default: i32,
+}
+
+impl<'a> Priorities<'a> {
+    fn new(store: &'a Store, options: &SnapshotOptions) -> Self {
+        // Of several global defaults Kubernetes takes the lowest.
+        let defaults = store.priority_classes.values().filter(|class| class.global_default);
+        let default = defaults.map(|class| class.value).min().unwrap_or(0);
+        Self { store, enabled: options.priority_class, default }
+    }
+
+    fn of(&self, class: Option<&Name>) -> i32 {
+        if !self.enabled {
+            return 0;
+        }
+        let found = class.and_then(|class| self.store.priority_classes.get(class));
+        found.map_or(self.default, |class| class.value)
+    }
+}
