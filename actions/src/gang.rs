@@ -12,8 +12,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     candidates::Choice,
+    failure::Failure,
     plugin::Capacity,
-    report::Failure,
     statement::{Savepoint, Statement},
 };
 

@@ -19,7 +19,7 @@ use kube_batch_api::{
     resource::ResourceVector,
 };
 use kube_batch_framework::{
-    order::NextTurn, plugin::Capacity, report::Failure, session::Session, statement::Statement,
+    failure::Failure, order::NextTurn, plugin::Capacity, session::Session, statement::Statement,
 };
 
 use self::select::select_victims;

@@ -11,6 +11,7 @@ pub mod node;
 pub mod pod;
 pub mod policy;
 pub mod queue;
+pub mod request;
 pub mod storage;
 
 use jiff::Timestamp;

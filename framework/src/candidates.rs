@@ -9,7 +9,9 @@
 //! being released. Among nodes of one kind the highest score wins, and of equal scores the lowest
 //! node name.
 
+mod explain;
 mod index;
+mod inputs;
 mod rules;
 
 use kube_batch_api::{
@@ -18,7 +20,9 @@ use kube_batch_api::{
     reason::{FitReport, Unfit},
 };
 
+pub(crate) use self::inputs::Inputs;
 use self::{
+    explain::explain,
     index::ClassIndex,
     rules::{ClassRules, Eligibility},
 };
@@ -53,15 +57,6 @@ pub(crate) struct Candidates {
     eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
-}
-
-/// What every search reads: the cluster, the plugins, and what has changed.
-#[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) policy: &'a Policy,
-    /// Nodes that have changed since the cycle began, in order.
-    pub(crate) touched: &'a [NodeIdx],
 }
 
 impl Candidates {
@@ -231,48 +226,9 @@ impl Candidates {
         {
             return report.clone();
         }
-        let report = self.fresh_report(inputs, class);
-        self.reports[class] = Some((inputs.touched.len(), report.clone()));
-        report
-    }
-
-    fn fresh_report(&self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
-        let cluster = inputs.cluster;
-        let n_nodes = cluster.nodes.facts.len();
         let rules = self.rules[class].as_ref().expect("the class is prepared");
-        if let Err(reason) = &rules.admission {
-            return FitReport::everywhere(n_nodes, reason.clone());
-        }
-        let mut counts = std::collections::BTreeMap::<Unfit, usize>::new();
-        let request = &cluster.classes.request[class];
-        let mut lacking = Vec::new();
-        for node in cluster.nodes.facts.ids() {
-            let refusal = Dependency::ALL
-                .into_iter()
-                .filter_map(|dependency| {
-                    let policy = inputs.policy;
-                    rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
-                })
-                .min();
-            lacking.clear();
-            lacking.extend(cluster.nodes.lacking(node, request).map(|dim| {
-                if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) }
-            }));
-            match refusal {
-                Some(refusal) if lacking.is_empty() || refusal < Unfit::TooManyPods => {
-                    *counts.entry(refusal).or_default() += 1;
-                }
-                Some(_) | None => {
-                    for reason in &lacking {
-                        *counts.entry(*reason).or_default() += 1;
-                    }
-                }
-            }
-        }
-        let mut report = FitReport::new(n_nodes);
-        for (reason, n_nodes) in counts {
-            report.add(&reason.text(&cluster.dimensions), n_nodes);
-        }
+        let report = explain(inputs, class, rules);
+        self.reports[class] = Some((inputs.touched.len(), report.clone()));
         report
     }
 

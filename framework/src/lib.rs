@@ -5,7 +5,9 @@
 pub mod arguments;
 pub mod candidates;
 pub mod cycle;
+pub mod failure;
 pub mod milestone;
+mod moves;
 mod nominations;
 pub mod order;
 pub mod plugin;

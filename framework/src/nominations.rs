@@ -15,11 +15,12 @@ use kube_batch_api::{
 };
 
 use crate::{
+    failure::Failure,
+    moves::Move,
     order::{NextTurn, Turns},
     plugin::Capacity,
-    report::Failure,
     session::Session,
-    statement::{Move, Statement},
+    statement::Statement,
 };
 
 /// Places nominated tasks on their nodes again, job by job in job order. A job that is ready with

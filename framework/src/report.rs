@@ -20,18 +20,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{plugin::QueueShares, session::Session, statement::Move};
-
-/// Why a task could not be placed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// It fits on no node.
-    Unfit(FitReport),
-    /// Its queue would exceed a hard limit.
-    Capability(Dim),
-    /// The idle resources it fits into are reserved for other queues.
-    Reserved,
-}
+use crate::{failure::Failure, moves::Move, plugin::QueueShares, session::Session};
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]

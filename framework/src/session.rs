@@ -1,7 +1,7 @@
 //! The state of one cycle: the snapshot, the plugins, and the decisions so far.
 //!
 //! A session has no access to the API server. Actions read it freely and change it only through
-//! [`Statement`]s; its results are data.
+//! [`Statement`](crate::statement::Statement)s; its results are data.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use kube_batch_api::{
 
 use crate::{
     candidates::{Candidates, Choice, Inputs, Search},
+    failure::Failure,
     milestone::Milestone,
+    moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
-    report::Failure,
-    statement::{Move, Statement},
 };
 
 /// The state of one cycle.
@@ -108,12 +108,6 @@ impl Session {
     /// The snapshot with the moves so far.
     pub const fn cluster(&self) -> &Cluster {
         &self.cluster
-    }
-
-    /// Starts a statement for a job. The moves kept for the job become its first moves.
-    pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
-        let moves = self.kept.remove(&job).unwrap_or_default();
-        Statement::new(self, job, moves)
     }
 
     /// The plugins, to be called about the cluster as it is now.

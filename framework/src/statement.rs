@@ -21,25 +21,10 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Choice,
+    moves::{Intent, Move},
     plugin::Capacity,
     session::{LogPosition, Session},
 };
-
-/// One move of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Move {
-    task: TaskIdx,
-    from: Placement,
-    intent: Intent,
-}
-
-/// What a move becomes once it is decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Intent {
-    Allocate,
-    Pipeline,
-    Evict(EvictReason),
-}
 
 /// A point in a statement to roll back to.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +52,14 @@ pub struct Statement<'s> {
     /// Number of moves kept by an earlier statement of the job. They come first.
     n_inherited: usize,
     start: LogPosition,
+}
+
+impl Session {
+    /// Starts a statement for a job. The moves kept for the job become its first moves.
+    pub fn statement(&mut self, job: JobIdx) -> Statement<'_> {
+        let moves = self.kept.remove(&job).unwrap_or_default();
+        Statement::new(self, job, moves)
+    }
 }
 
 impl<'s> Statement<'s> {
@@ -266,17 +259,5 @@ impl Drop for Statement<'_> {
         self.rollback_to(Savepoint { n_moves: n_inherited, log: self.start });
         let kept = std::mem::take(&mut self.moves);
         self.keep_moves(kept);
-    }
-}
-
-impl Move {
-    /// The task that was moved.
-    pub(crate) const fn task(&self) -> TaskIdx {
-        self.task
-    }
-
-    /// Whether the task waits for resources that are being released.
-    pub(crate) const fn is_pipeline(&self) -> bool {
-        matches!(self.intent, Intent::Pipeline)
     }
 }

@@ -22,6 +22,7 @@
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
 
+pub mod arguments;
 mod claims;
 mod filter;
 mod inter_pod_affinity;
@@ -46,12 +47,12 @@ use kube_batch_api::{
     reason::Unfit,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentSpec, Arguments},
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
 
+use self::arguments::PredicatesArguments;
 use self::filter::{Build, Filter, FilterSet, Query};
 use crate::{
     compiled::{CompiledCluster, Opening},
@@ -79,17 +80,6 @@ const FILTERS: &[Build] = &[
 ];
 
 const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);
-
-/// The arguments of the plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PredicatesArguments {
-    /// `predicate.MemoryPressureEnable`: nodes under memory pressure refuse best-effort pods.
-    pub memory_pressure: bool,
-    /// `predicate.DiskPressureEnable`: nodes under disk pressure refuse every pod.
-    pub disk_pressure: bool,
-    /// `predicate.PIDPressureEnable`: nodes short of process ids refuse every pod.
-    pub pid_pressure: bool,
-}
 
 /// The plugin `predicates`.
 #[derive(Debug, Default)]
@@ -149,31 +139,10 @@ impl Predicates {
 pub const SPEC: PluginSpec = PluginSpec {
     name: "predicates",
     about: "Kubernetes' filters: where a pod may run",
-    arguments: &[MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE],
+    arguments: &arguments::SPECS,
     metadata_prefixes: &[],
     new: |arguments| Box::new(Predicates::new(PredicatesArguments::of(arguments))),
 };
-
-const MEMORY_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
-    "predicate.MemoryPressureEnable",
-    "keep pods of QoS class BestEffort off nodes under memory pressure",
-);
-const DISK_PRESSURE: ArgumentSpec =
-    ArgumentSpec::switch("predicate.DiskPressureEnable", "keep pods off nodes under disk pressure");
-const PID_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
-    "predicate.PIDPressureEnable",
-    "keep pods off nodes that are short of process ids",
-);
-
-impl PredicatesArguments {
-    fn of(arguments: &Arguments) -> Self {
-        Self {
-            memory_pressure: arguments.bool(&MEMORY_PRESSURE),
-            disk_pressure: arguments.bool(&DISK_PRESSURE),
-            pid_pressure: arguments.bool(&PID_PRESSURE),
-        }
-    }
-}
 
 impl Plugin for Predicates {
     fn name(&self) -> &'static str {

@@ -23,7 +23,7 @@ use kube_batch_framework::{
 };
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, NodeOrderArguments},
-    predicates::{Predicates, PredicatesArguments},
+    predicates::{Predicates, arguments::PredicatesArguments},
 };
 use serde::Deserialize;
 use world::{World, node, waiting};

@@ -22,7 +22,7 @@ use kube_batch_framework::{
 use kube_batch_plugins::{
     conformance, drf, gang,
     nodeorder::{self, NodeOrder, NodeOrderArguments},
-    predicates::{self, Predicates, PredicatesArguments},
+    predicates::{self, Predicates, arguments::PredicatesArguments},
     priority, proportion,
 };
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     FactError,
     metadata::{Metadata, MetadataPrefixes},
-    pod::effective_request,
+    request::{ScoringAmounts, effective_request, is_sidecar},
 };
 use crate::{
     name::{Name, ObjectKey},
@@ -59,15 +59,6 @@ pub struct PodTemplate {
     /// The labels and annotations that plugins read.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-}
-
-/// Amounts as scores count them: containers that name none count 100 milli-CPU and 200 Mi.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScoringAmounts {
-    /// Milli-CPU.
-    pub cpu_milli: i64,
-    /// Bytes of memory.
-    pub memory_bytes: i64,
 }
 
 /// Terms about other pods.
@@ -447,11 +438,6 @@ fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     ports.sort_unstable();
     ports.dedup();
     ports
-}
-
-/// An init container that goes on running beside the containers.
-pub(super) fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }
 
 fn claims(spec: &PodSpec, key: &ObjectKey) -> Vec<ClaimRef> {

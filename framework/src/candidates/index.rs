@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::column::{ClassIdx, NodeIdx, Ordinal};
 
 use super::{
-    Inputs,
+    inputs::Inputs,
     rules::{ClassRules, Eligibility},
 };
 use crate::{

@@ -7,7 +7,7 @@ use kube_batch_api::{
     reason::Unfit,
 };
 
-use super::Inputs;
+use super::inputs::Inputs;
 use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 

@@ -13,7 +13,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
-    facts::class::ScoringAmounts,
+    facts::request::ScoringAmounts,
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use kube_batch_api::{column::NodeIdx, decision::ClaimChoice, name::Name, reason::Unfit};
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
-use super::PredicatesArguments;
+use super::arguments::PredicatesArguments;
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
 /// One filter. Built anew for each session.
@@ -47,7 +47,7 @@ pub(super) struct Query {
 /// Builds a filter when a session opens.
 pub(super) type Build = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
 
-/// A set of positions in [`FILTERS`](super::FILTERS).
+/// A set of positions in `FILTERS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FilterSet(u32);
 

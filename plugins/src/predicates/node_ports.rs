@@ -9,7 +9,7 @@ use kube_batch_api::{facts::class::HostPort, name::Name, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     filter::{Filter, Query},
     node_conflicts::NodeConflicts,
 };

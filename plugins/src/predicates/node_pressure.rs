@@ -14,7 +14,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     filter::{Filter, Query},
 };
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx};

@@ -11,7 +11,7 @@ use kube_batch_api::{column::Column, facts::class::SpreadConstraint, reason::Unf
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     filter::{Filter, Query},
 };
 use crate::{

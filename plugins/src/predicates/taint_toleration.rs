@@ -8,7 +8,7 @@ use kube_batch_api::{column::Column, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     filter::{Filter, Query},
 };
 use crate::{

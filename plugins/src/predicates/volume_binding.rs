@@ -30,7 +30,7 @@ use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use self::available::{AvailableVolume, AvailableVolumes, ClaimToBind, VolumeChoice};
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     claims::{ResolvedClaims, resolve},
     filter::{Filter, Query},
 };

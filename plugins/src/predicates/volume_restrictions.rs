@@ -17,7 +17,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     filter::{Filter, Query},
     node_conflicts::NodeConflicts,
 };

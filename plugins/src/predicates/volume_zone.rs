@@ -17,7 +17,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
-    PredicatesArguments,
+    arguments::PredicatesArguments,
     claims::resolve,
     filter::{Filter, Query},
 };
