@@ -16,8 +16,8 @@ mod rules;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, ConstraintClassIdx, Dim, NodeIdx, Ordinal},
-    reason::{FitReport, Unfit},
+    column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal},
+    reason::FitReport,
 };
 
 pub(crate) use self::inputs::Inputs;
@@ -27,7 +27,6 @@ use self::{
     rules::{ClassRules, Eligibility},
 };
 use crate::plugin::{Capacity, Dependency, Scale};
-use crate::policy::Policy;
 
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

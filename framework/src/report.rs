@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Dim, JobIdx, QueueIdx, TaskIdx},
+    column::{JobIdx, QueueIdx, TaskIdx},
     crd::{PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     decision::{Decision, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
