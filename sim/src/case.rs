@@ -301,7 +301,7 @@ fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
 }
 
 /// A name whose last number is larger by `step`; leading zeros keep its width.
-fn counted(name: &str, step: u32) -> Option<String> {
+pub fn counted(name: &str, step: u32) -> Option<String> {
     let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let digits = &name[stem.len()..];
     let number = digits.parse::<u32>().ok()?.checked_add(step)?;

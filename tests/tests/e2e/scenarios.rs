@@ -8,6 +8,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread};
 
+use kube_batch_sim::case::counted;
 use kube_batch_testbed::{cluster::Options, nodes::Nodes};
 use kube_batch_tests::build::root;
 use serde_json::{Map, Value, json};
@@ -73,7 +74,7 @@ fn play(file: &str) {
     for told_elsewhere in ["name", "area", "description", "rows", "source", "environment"] {
         case.remove(told_elsewhere);
     }
-    let mut player = Player::new(case.remove("config").expect("a case has a configuration"));
+    let mut player = Player::new(case.remove("config").as_ref());
     player.apply(case.remove("objects"));
     let cycles = case.remove("cycles");
     let expect = case.remove("expect");
@@ -87,7 +88,8 @@ fn play(file: &str) {
 
 struct Player {
     bed: Bed,
-    conf_flag: String,
+    /// `--scheduler-conf`, unless the case has the built-in configuration.
+    conf_flag: Option<String>,
     /// Pods whose binding was looked at in an earlier `expect`.
     looked_at: BTreeSet<String>,
     n_evicted: usize,
@@ -96,20 +98,22 @@ struct Player {
 }
 
 impl Player {
-    fn new(conf: Value) -> Self {
+    fn new(conf: Option<&Value>) -> Self {
         let options = Options { audit: true, ..Options::default() };
         let bed = Bed::with(options, &Nodes { n: 0, ..Nodes::default() });
         let path = bed.plane.log_dir().join("scheduler.yaml");
-        // JSON is YAML.
-        fs::write(&path, conf.to_string()).expect("a file");
-        let conf_flag = format!("--scheduler-conf={}", path.display());
+        let conf_flag = conf.map(|conf| {
+            // JSON is YAML.
+            fs::write(&path, conf.to_string()).expect("a file");
+            format!("--scheduler-conf={}", path.display())
+        });
         Self { bed, conf_flag, looked_at: BTreeSet::new(), n_evicted: 0, is_changed: false }
     }
 
     fn step(&mut self, mut step: Map<String, Value>) {
         self.is_changed |= ["apply", "update", "delete"].iter().any(|key| step.contains_key(*key));
         self.apply(step.remove("apply"));
-        for object in items(step.remove("update")) {
+        for object in objects(step.remove("update")) {
             self.bed.apply(&completed(object));
         }
         for target in items(step.remove("delete")) {
@@ -124,7 +128,8 @@ impl Player {
             if std::mem::take(&mut self.is_changed) {
                 self.wait_for_controllers();
             }
-            self.bed.schedule(&[&self.conf_flag]);
+            let flags: Vec<&str> = self.conf_flag.as_deref().into_iter().collect();
+            self.bed.schedule(&flags);
         }
         if let Some(eventually) = step.remove("eventually") {
             self.bed.eventually("it comes so", || self.check(&eventually["expect"]));
@@ -145,8 +150,8 @@ impl Player {
         assert!(step.is_empty(), "keys of a step that are not played here: {:?}", step.keys());
     }
 
-    fn apply(&self, objects: Option<Value>) {
-        let objects: Vec<Value> = items(objects).map(completed).collect();
+    fn apply(&self, list: Option<Value>) {
+        let objects: Vec<Value> = objects(list).map(completed).collect();
         let namespaces: BTreeSet<&str> =
             objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
         for namespace in namespaces {
@@ -361,6 +366,23 @@ fn completed(mut object: Value) -> Value {
         _ => {}
     }
     object
+}
+
+/// The objects of a list; one with `count: N` stands for N.
+fn objects(list: Option<Value>) -> impl Iterator<Item = Value> {
+    items(list).flat_map(|mut object| {
+        let fields = object.as_object_mut().expect("an object is a mapping");
+        let count = fields.remove("count").map(|count| count.as_u64().expect("a number"));
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        (0..count.unwrap_or(1)).map(move |step| {
+            let mut copy = object.clone();
+            if count.is_some() {
+                let step = u32::try_from(step).expect("a small number");
+                copy["metadata"]["name"] = json!(counted(&name, step).expect("a number in it"));
+            }
+            copy
+        })
+    })
 }
 
 fn items(list: Option<Value>) -> impl Iterator<Item = Value> {
