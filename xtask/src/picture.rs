@@ -293,9 +293,8 @@ fn draw(story: &Story, theme: &Theme) -> String {
         at += 36 + name.len() * 7;
     }
     line(format!(
-        "<rect x=\"{}\" y=\"8.5\" width=\"13\" height=\"13\" rx=\"3\" fill=\"none\" stroke=\"{faint}\" \
-         stroke-dasharray=\"3 2\"/>",
-        at
+        "<rect x=\"{at}\" y=\"8.5\" width=\"13\" height=\"13\" rx=\"3\" fill=\"none\" stroke=\"{faint}\" \
+         stroke-dasharray=\"3 2\"/>"
     ));
     line(format!("<text x=\"{}\" y=\"20\">reserved</text>", at + 20));
     // Cycles.
