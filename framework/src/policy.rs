@@ -168,8 +168,8 @@ impl Policy {
 
     fn positions(&self, point: ExtensionPoint) -> impl Iterator<Item = Position> + '_ {
         self.tiers.iter().enumerate().flat_map(move |(tier, plugins)| {
-            let asked = plugins.iter().enumerate();
-            asked
+            let plugins = plugins.iter().enumerate();
+            plugins
                 .filter(move |(_, configured)| configured.is_enabled_at(point))
                 .map(move |(place, _)| Position { tier, place })
         })

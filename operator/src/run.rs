@@ -320,10 +320,11 @@ fn identity() -> String {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
+    use kube_batch_api::{decision::PodRef, name::ObjectKey};
+    use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
     use super::*;
-    use crate::run::{effects::events::PendingEvent, fake_api::FakeApi};
+    use crate::run::fake_api::FakeApi;
 
     /// A scheduler whose lists are never complete, so that it waits.
     fn waiting(
@@ -362,9 +363,12 @@ mod tests {
         let leads = channel::Sender::new(false);
         let (writes, receiver) = (Arc::clone(&effects), leads.subscribe());
         tokio::spawn(write_while_leading(writes, receiver, 2, Arc::clone(&metrics)));
-        let event = || {
-            let pod = ObjectReference { namespace: Some("ns".to_owned()), ..<_>::default() };
-            PendingEvent::normal(pod, "Reason", "Acting", "text".to_owned())
+        let event = || Event {
+            regarding: Regarding::Pod(PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") }),
+            type_: EventType::Normal,
+            reason: "Reason",
+            action: "Acting",
+            message: "text".to_owned(),
         };
         let mut n_sent = Vec::new();
         for is_leader in [false, true, false, true] {

@@ -4,3 +4,4 @@
 
 pub mod conf;
 pub mod registry;
+pub mod writes;

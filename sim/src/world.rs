@@ -10,8 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     decision::{ClaimChoice, Decision, EvictReason},
     facts::{
+        group::GroupFacts,
         metadata::MetadataPrefixes,
         pod::TaskFacts,
+        queue::QueueFacts,
         storage::{ClaimFacts, VolumeFacts},
     },
     name::{JobKey, Name, ObjectKey},
@@ -23,8 +25,13 @@ use kube_batch_cache::{
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
-use kube_batch_framework::report::{Cycle, next_group_status, next_queue_status};
+use kube_batch_framework::report::Cycle;
 use kube_batch_manifest::dump::Dump;
+
+use kube_batch_scheduler::writes::{
+    self, DecisionWrite, Nomination, StatusWrite, UNSCHEDULABLE, Waits, decision_writes,
+    status_writes,
+};
 
 use crate::controllers::Controllers;
 
@@ -231,11 +238,13 @@ impl World {
         self.n_cycles += 1;
         self.finish_pods();
         self.age_pods();
-        self.pipelined.clear();
-        for decision in &cycle.decisions {
-            self.carry_out(decision);
-        }
-        self.write_status(cycle);
+        self.pipelined = nominated(cycle);
+        let cycle_id = format!("cycle-{}", self.n_cycles);
+        let none = Assumed::default();
+        let decisions = decision_writes(&cycle.decisions, &self.store);
+        let statuses = status_writes(cycle, &self.store, &none, &cycle_id, self.now);
+        decisions.into_iter().for_each(|write| self.apply_decision(write));
+        statuses.into_iter().for_each(|write| self.apply_status(write));
         self.run_controllers();
     }
 
@@ -297,11 +306,11 @@ impl World {
         self.change_pod(key, |facts| facts.status = TaskStatus::Running);
     }
 
-    fn carry_out(&mut self, decision: &Decision) {
-        match decision {
-            Decision::Bind { pod, node, claims } => {
+    fn apply_decision(&mut self, write: DecisionWrite) {
+        match write {
+            DecisionWrite::Bind { pod, node, claims, event } => {
                 self.remember_group(&pod.key);
-                self.bind_claims(claims, node);
+                self.bind_claims(&claims, &node);
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
                     facts.status = TaskStatus::Bound;
@@ -311,36 +320,45 @@ impl World {
                 if self.environment.kubelet && self.environment.start_cycles == 0 {
                     self.start_pod(&pod.key);
                 }
-                let message = format!("Successfully assigned {} to {node}", pod.key);
-                self.emit(format!("Pod {}", pod.key), "Normal", "Scheduled", message);
-                self.record.binds.push((pod.key.clone(), node.clone()));
+                self.emit(&event);
+                self.record.binds.push((pod.key, node));
             }
-            Decision::Evict { pod, node, reason, by } => {
+            DecisionWrite::Evict { pod, node, reason, by, events, .. } => {
                 self.remember_group(&pod.key);
                 self.waited.remove(&pod.key);
-                let facts = self.store.pods.get(&pod.key).cloned();
                 if self.environment.termination_cycles == 0 {
                     self.remove_pod(&pod.key);
                 } else {
                     self.change_pod(&pod.key, |facts| facts.status = TaskStatus::Releasing);
                 }
-                if let Some(group) = facts.as_ref().and_then(|facts| facts.group.as_ref()) {
-                    let object = format!("PodGroup {}/{group}", pod.key.namespace);
-                    self.emit(object, "Normal", "Evict", reason.to_string());
-                }
-                self.record.evictions.push(Eviction {
-                    pod: pod.key.clone(),
-                    node: node.clone(),
-                    reason: *reason,
-                    by: by.clone(),
+                events.iter().for_each(|event| self.emit(event));
+                self.record.evictions.push(Eviction { pod: pod.key, node, reason, by });
+            }
+        }
+    }
+
+    fn apply_status(&mut self, write: StatusWrite) {
+        match write {
+            StatusWrite::Pod { pod, nomination, waits } => {
+                self.change_pod(&pod.key, |facts| match nomination {
+                    Nomination::Unchanged => {}
+                    Nomination::Clear => facts.nominated_node = None,
+                    Nomination::Set(node) => facts.nominated_node = Some(node),
                 });
+                if let Some(Waits { message, event, .. }) = waits {
+                    let condition = (Name::from(UNSCHEDULABLE), Name::from(message));
+                    self.change_pod(&pod.key, |facts| facts.unscheduled = Some(condition));
+                    self.emit(&event);
+                }
             }
-            Decision::Nominate { pod, node } => {
-                self.change_pod(&pod.key, |facts| facts.nominated_node = Some(node.clone()));
-                self.pipelined.push((pod.key.clone(), node.clone()));
+            StatusWrite::Group { group, next, event, .. } => {
+                let facts = GroupFacts { status: next, ..(*group).clone() };
+                self.store.groups.apply((facts.key.clone(), facts.version), facts);
+                event.iter().for_each(|event| self.emit(event));
             }
-            Decision::Withdraw { pod } => {
-                self.change_pod(&pod.key, |facts| facts.nominated_node = None);
+            StatusWrite::Queue { queue, next, .. } => {
+                let facts = QueueFacts { status: next, ..(*queue).clone() };
+                self.store.queues.apply((facts.name.clone(), facts.version), facts);
             }
         }
     }
@@ -391,51 +409,13 @@ impl World {
         }
     }
 
-    /// Status is written only where it differs.
-    fn write_status(&mut self, cycle: &Cycle) {
-        let cycle_id = format!("cycle-{}", self.n_cycles);
-        for report in &cycle.jobs {
-            if let Some(group) = &report.group
-                && let Some(status) = next_group_status(report, &cycle_id, self.now)
-            {
-                let was = group.status.conditions.iter().find(|c| c.status == "True");
-                let says_more = report.unschedulable.as_ref().is_some_and(|(_, message)| {
-                    was.is_none_or(|condition| condition.message != *message)
-                });
-                if says_more {
-                    let message = report.unschedulable.clone().unwrap_or_default().1;
-                    let object = format!("PodGroup {}", group.key);
-                    self.emit(object, "Warning", "Unschedulable", message);
-                }
-                let mut facts = (**group).clone();
-                facts.status = status;
-                self.store.groups.apply((facts.key.clone(), facts.version), facts);
-            }
-            for pod in &report.unplaced {
-                self.mark_unscheduled(&pod.key, &report.unplaced_because);
-            }
-        }
-        for report in &cycle.queues {
-            if let Some(status) = next_queue_status(report) {
-                let mut facts = (*report.queue).clone();
-                facts.status = status;
-                self.store.queues.apply((facts.name.clone(), facts.version), facts);
-            }
-        }
-    }
-
-    fn mark_unscheduled(&mut self, pod: &ObjectKey, because: &str) {
-        let condition = (Name::from("Unschedulable"), Name::from(because));
-        let known = self.store.pods.get(pod).and_then(|facts| facts.unscheduled.clone());
-        if known.as_ref() != Some(&condition) {
-            self.change_pod(pod, |facts| facts.unscheduled = Some(condition));
-            let object = format!("Pod {pod}");
-            self.emit(object, "Warning", "FailedScheduling", because.to_owned());
-        }
-    }
-
-    fn emit(&mut self, object: String, type_: &'static str, reason: &'static str, message: String) {
-        self.record.events.push(Event { object, type_, reason, message });
+    fn emit(&mut self, event: &writes::Event) {
+        self.record.events.push(Event {
+            object: event.regarding.to_string(),
+            type_: event.type_.name(),
+            reason: event.reason,
+            message: event.message.clone(),
+        });
     }
 
     fn remember_group(&mut self, pod: &ObjectKey) {
@@ -461,4 +441,13 @@ fn group_of(facts: &TaskFacts) -> ObjectKey {
     let controller = facts.controller.as_ref().map(|controller| &controller.name);
     let name = facts.group.as_ref().or(controller).unwrap_or(&facts.key.name);
     ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() }
+}
+
+/// Pods that have a place they must wait for, and where.
+fn nominated(cycle: &Cycle) -> Vec<(ObjectKey, Name)> {
+    let nominated = cycle.decisions.iter().filter_map(|decision| match decision {
+        Decision::Nominate { pod, node } => Some((pod.key.clone(), node.clone())),
+        Decision::Bind { .. } | Decision::Evict { .. } | Decision::Withdraw { .. } => None,
+    });
+    nominated.collect()
 }

@@ -1,6 +1,9 @@
 //! Everything that tests, in one command.
 
+use std::fs;
+
 use anyhow::{Context, bail};
+use cargo_metadata::MetadataCommand;
 use kube_batch_tests::build;
 
 /// Runs unit, property, documentation, case and simulation tests.
@@ -11,7 +14,29 @@ pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
         &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"],
         &[("KUBE_BATCH_SEEDS", &seeds)],
     )?;
-    cargo(&["test", "--workspace", "--doc"], &[])
+    cargo(&["test", "--workspace", "--doc"], &[])?;
+    test_out_of_tree_plugin()
+}
+
+/// The profile of the workspace, so that its dependencies are not built once more.
+const DEV_PROFILE: [&str; 4] = [
+    "profile.dev.opt-level=1",
+    "profile.dev.debug='line-tables-only'",
+    "profile.dev.package.k8s-openapi.opt-level=0",
+    "profile.dev.package.k8s-openapi.debug=false",
+];
+
+/// Tests the example of a plugin outside the workspace, with the dependencies of the workspace.
+fn test_out_of_tree_plugin() -> anyhow::Result<()> {
+    let directory = build::root().join("examples/out-of-tree-plugin");
+    fs::copy(build::root().join("Cargo.lock"), directory.join("Cargo.lock"))
+        .context("copy Cargo.lock")?;
+    let manifest = directory.join("Cargo.toml").display().to_string();
+    let metadata = MetadataCommand::new().current_dir(build::root()).no_deps().exec()?;
+    let target = metadata.target_directory.to_string();
+    let mut args = vec!["test", "--manifest-path", &manifest, "--target-dir", &target];
+    args.extend(DEV_PROFILE.iter().flat_map(|setting| ["--config", setting]));
+    cargo(&args, &[])
 }
 
 /// Runs a benchmark.

@@ -26,6 +26,7 @@ const EDGES: [(&str, &[&str]); 13] = [
         &[
             "kube-batch-actions",
             "kube-batch-api",
+            "kube-batch-cache",
             "kube-batch-framework",
             "kube-batch-plugins",
             "kube-batch-yaml",

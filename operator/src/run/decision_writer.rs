@@ -3,19 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
-use kube_batch_api::reason::Ignored;
-use kube_batch_api::{crd::ApiVersion, decision::Decision, name::ObjectKey};
+use kube_batch_api::{decision::Decision, reason::Ignored};
+use kube_batch_scheduler::writes::{DecisionWrite, decision_writes, ignored_event};
 use tracing::warn;
 
-use super::{
-    effects::{
-        Effects,
-        events::{PendingEvent, group_reference, pod_reference, queue_reference},
-        queue::DecisionWrite,
-    },
-    metrics::Metrics,
-    scheduler_cache::{CacheState, SchedulerCache},
-};
+use super::{effects::Effects, metrics::Metrics, scheduler_cache::SchedulerCache};
 
 /// Sends decisions, and reports what a cycle ignored.
 pub(crate) struct DecisionWriter {
@@ -37,97 +29,35 @@ impl DecisionWriter {
 
     /// Records each decision in the cache, then enqueues it.
     pub(crate) fn write(&self, decisions: &[Decision]) {
-        let mut writes = Vec::with_capacity(decisions.len());
-        let mut state = self.cache.lock();
-        let now = Timestamp::now();
+        let writes = {
+            let mut state = self.cache.lock();
+            let now = Timestamp::now();
+            decisions.iter().for_each(|decision| state.assumed.note(decision, now));
+            decision_writes(decisions, &state.store)
+        };
         let mut preemptors = BTreeSet::new();
         let mut n_victims = 0;
-        for decision in decisions {
-            state.assumed.note(decision, now);
-            match decision {
-                Decision::Bind { pod, node, claims } => {
-                    let created = state.store.pods.get(&pod.key).map_or(now, |f| f.created);
-                    let (pod, node, claims) = (pod.clone(), node.clone(), claims.clone());
-                    writes.push(DecisionWrite::Bind { pod, node, claims, created });
-                }
-                Decision::Evict { pod, reason, by, .. } => {
-                    preemptors.insert(by);
-                    n_victims += 1;
-                    self.report_eviction(&state, decision);
-                    writes.push(DecisionWrite::Evict {
-                        pod: pod.clone(),
-                        reason: *reason,
-                        by: by.clone(),
-                    });
-                }
-                // Written with the rest of the pod's status.
-                Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
+        for write in writes {
+            if let DecisionWrite::Evict { by, events, .. } = &write {
+                preemptors.insert(by.clone());
+                n_victims += 1;
+                events.iter().for_each(|event| self.effects.enqueue_event(event.clone()));
             }
+            self.effects.enqueue_decision(write);
         }
-        drop(state);
         if n_victims > 0 {
             self.metrics.preemption_victims.set(n_victims);
             self.metrics.preemption_attempts.inc_by(preemptors.len() as i64);
         }
-        for write in writes {
-            self.effects.enqueue_decision(write);
-        }
-    }
-
-    fn report_eviction(&self, state: &CacheState, decision: &Decision) {
-        let Decision::Evict { pod, node, reason, by } = decision else { return };
-        let text = format!("{reason} on {node} for {by}");
-        self.effects.enqueue_event(PendingEvent::normal(
-            pod_reference(pod),
-            "Preempted",
-            "Preempting",
-            text,
-        ));
-        let facts = state.store.pods.get(&pod.key);
-        let group = facts.and_then(|facts| facts.group.as_ref());
-        let found = group.and_then(|group| {
-            let key = ObjectKey { namespace: pod.key.namespace.clone(), name: group.clone() };
-            state.store.group(&key)
-        });
-        if let Some(group) = found {
-            let event = PendingEvent::normal(
-                group_reference(group),
-                "Evict",
-                "Evicting",
-                reason.to_string(),
-            );
-            self.effects.enqueue_event(event);
-        }
     }
 
     /// Reports objects that are ignored since this cycle.
-    // Parity: differs, see docs/parity.md#j2.
     pub(crate) fn report_ignored(&mut self, ignored: &[Ignored]) {
         let now: BTreeSet<String> = ignored.iter().map(ToString::to_string).collect();
         for ignored in ignored.iter().filter(|one| !self.reported.contains(&one.to_string())) {
-            let text = ignored.to_string();
-            warn!(object = text, "ignored one of two objects with the same name");
-            let state = self.cache.lock();
-            let older = ApiVersion::V1Alpha1;
-            let regarding = match ignored {
-                Ignored::DuplicateGroup(key) => {
-                    let group = state.store.groups.get(&(key.clone(), older));
-                    group.map(|group| group_reference(group))
-                }
-                Ignored::DuplicateQueue(name) => {
-                    let queue = state.store.queues.get(&(name.clone(), older));
-                    queue.map(|queue| queue_reference(queue))
-                }
-            };
-            drop(state);
-            if let Some(regarding) = regarding {
-                self.effects.enqueue_event(PendingEvent::warning(
-                    regarding,
-                    "Duplicate",
-                    "Ignoring",
-                    text,
-                ));
-            }
+            warn!(object = %ignored, "ignored one of two objects with the same name");
+            let event = ignored_event(ignored, &self.cache.lock().store);
+            event.into_iter().for_each(|event| self.effects.enqueue_event(event));
         }
         self.reported = now;
     }
@@ -137,8 +67,9 @@ impl DecisionWriter {
 mod tests {
     use kube::runtime::events::Reporter;
     use kube_batch_api::{
+        crd::ApiVersion,
         decision::{EvictReason, PodRef},
-        name::JobKey,
+        name::{JobKey, ObjectKey},
     };
 
     use super::*;

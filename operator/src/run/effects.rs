@@ -26,6 +26,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, PodRef},
     name::Name,
 };
+use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -38,9 +39,8 @@ use self::{
     back_off::BackOff,
     call::{WriteError, call},
     context::Context,
-    events::PendingEvent,
     pods::Settled,
-    queue::{DecisionWrite, PendingWrite, StatusWrite, Target, WriteQueue},
+    queue::{PendingWrite, StatusWrite, Target, WriteQueue},
 };
 use super::{
     metrics::{Ended, Metrics, Write},
@@ -106,7 +106,7 @@ impl Effects {
 
     /// Enqueues a patch of a status, and the event to send once it is written. It replaces a patch
     /// of the same object that still waits.
-    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<PendingEvent>) {
+    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<Event>) {
         let write = StatusWrite { patch, event: event.map(Box::new) };
         if self.with_queue(|queue| queue.push_status(target, write)) {
             self.waiting.add_permits(1);
@@ -120,7 +120,7 @@ impl Effects {
     }
 
     /// Enqueues an event.
-    pub(crate) fn enqueue_event(&self, event: PendingEvent) {
+    pub(crate) fn enqueue_event(&self, event: Event) {
         self.with_queue(|queue| queue.push_event(event));
         self.waiting.add_permits(1);
     }
@@ -200,15 +200,16 @@ impl Effects {
     /// Sends a write and does what follows from the answer.
     async fn send(self: &Arc<Self>, write: PendingWrite) {
         match write {
-            PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, created }) => {
+            PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, event }) => {
                 let settled = self.bind(&pod, &node, &claims).await;
                 if let Settled::Done = settled {
-                    self.record_binding(&pod, &node, created);
+                    self.record_binding(&pod);
+                    self.enqueue_event(event);
                 }
                 self.settle(&pod, settled);
             }
-            PendingWrite::Decision(DecisionWrite::Evict { pod, reason, by }) => {
-                let settled = pods::evict(&self.context, &pod, reason, &by).await;
+            PendingWrite::Decision(DecisionWrite::Evict { pod, message, .. }) => {
+                let settled = pods::evict(&self.context, &pod, &message).await;
                 self.settle(&pod, settled);
             }
             PendingWrite::Status(target, write) => {
@@ -226,16 +227,15 @@ impl Effects {
         }
     }
 
-    fn record_binding(&self, pod: &PodRef, node: &Name, created: Timestamp) {
-        self.context.cache.record_binding(pod);
+    fn record_binding(&self, pod: &PodRef) {
+        let created = self.context.cache.record_binding(pod);
         let metrics = &self.context.metrics;
         metrics.pods_placed.inc();
         metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
-        let waited = Timestamp::now().duration_since(created);
-        metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
-        let text = format!("Successfully assigned {} to {node}", pod.key);
-        let pod = events::pod_reference(pod);
-        self.enqueue_event(PendingEvent::normal(pod, "Scheduled", "Binding", text));
+        if let Some(created) = created {
+            let waited = Timestamp::now().duration_since(created);
+            metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
+        }
     }
 
     /// Does what follows from what became of a decision. One that was done stays in flight until
@@ -256,12 +256,13 @@ impl Effects {
         warn!(%pod.key, why, "the API server rejected a write");
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
-        self.enqueue_event(PendingEvent::warning(
-            events::pod_reference(pod),
-            "FailedScheduling",
-            "Scheduling",
-            why.to_owned(),
-        ));
+        self.enqueue_event(Event {
+            regarding: Regarding::Pod(pod.clone()),
+            type_: EventType::Warning,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            message: why.to_owned(),
+        });
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
         let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
@@ -295,7 +296,7 @@ impl Effects {
         }
     }
 
-    async fn send_event(&self, event: &PendingEvent) {
+    async fn send_event(&self, event: &Event) {
         let Context { client, metrics, .. } = &self.context;
         let publish = || events::publish(client, &self.reporter, event);
         match call(metrics, Write::Event, publish).await {

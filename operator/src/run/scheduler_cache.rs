@@ -17,9 +17,10 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::{
-    assumed::{Assumed, InFlight},
+    assumed::Assumed,
     store::{Change, Store},
 };
+use kube_batch_scheduler::writes;
 use tokio::sync::Notify;
 
 use super::metrics::{Kind, Metrics};
@@ -126,12 +127,14 @@ impl SchedulerCache {
     }
 
     /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
-    pub(crate) fn record_binding(&self, pod: &PodRef) {
+    /// Returns when the pod was created, if it is still stored.
+    pub(crate) fn record_binding(&self, pod: &PodRef) -> Option<Timestamp> {
         let mut state = self.lock();
-        let shown = state.store.pods.get(&pod.key).is_some_and(|facts| facts.node.is_some());
-        if !shown {
+        let facts = state.store.pods.get(&pod.key).map(Arc::clone);
+        if facts.as_ref().is_none_or(|facts| facts.node.is_none()) {
             state.answered.insert(pod.uid.clone(), Instant::now());
         }
+        facts.map(|facts| facts.created)
     }
 
     /// Drops the decision about a pod, so that the facts alone count; returns whether the pod is
@@ -164,10 +167,7 @@ impl CacheState {
 
     /// The facts of a pod, if it is still the same pod and waits for a node.
     pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
-        let facts = self.store.pods.get(&pod.key)?;
-        let is_bound = facts.node.is_some()
-            || matches!(self.assumed.get(&pod.uid), Some(InFlight::Bind { .. }));
-        (facts.uid == pod.uid && !is_bound).then_some(&**facts)
+        writes::waiting(&self.store, &self.assumed, pod)
     }
 
     /// Removes decisions that the facts confirm, and those without an answer for longer than

@@ -10,28 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a change of a status is about, most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Urgency {
-    /// A phase, or a condition's status or reason: users and controllers wait for it.
-    State,
-    /// That a gang lacks pods, which its controller may be about to create.
-    Forming,
-    /// A count or an amount.
-    Count,
-    /// The text of a message.
-    Text,
-}
+use kube_batch_scheduler::writes::Urgency;
 
-impl Urgency {
-    /// The shortest time since the last write, or, while a gang forms, since it was first seen.
-    /// Guessed: short enough for a user who watches.
-    const fn min_interval(self) -> Duration {
-        match self {
-            Self::State => Duration::ZERO,
-            Self::Forming | Self::Count => Duration::from_secs(1),
-            Self::Text => Duration::from_secs(10),
-        }
+/// The shortest time since the last write, or, while a gang forms, since it was first seen. Guessed:
+/// short enough for a user who watches.
+const fn min_interval(urgency: Urgency) -> Duration {
+    match urgency {
+        Urgency::State => Duration::ZERO,
+        Urgency::Forming | Urgency::Count => Duration::from_secs(1),
+        Urgency::Text => Duration::from_secs(10),
     }
 }
 
@@ -59,7 +46,7 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
     ) -> Result<(), Instant> {
         let forms = (urgency == Urgency::Forming).then_some(now);
         let last = self.0.get(&object).copied().or(forms);
-        if let Some(due) = last.map(|last| last + urgency.min_interval()).filter(|due| *due > now) {
+        if let Some(due) = last.map(|last| last + min_interval(urgency)).filter(|due| *due > now) {
             self.0.entry(object).or_insert(now);
             return Err(due);
         }
@@ -69,7 +56,7 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
 
     /// Removes what delays nothing any more.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        self.0.retain(|_, last| *last + Urgency::Text.min_interval() > now);
+        self.0.retain(|_, last| *last + min_interval(Urgency::Text) > now);
     }
 }
 

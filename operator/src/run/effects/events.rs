@@ -7,61 +7,32 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client,
-    runtime::events::{Event, EventType, Recorder, Reporter},
+    runtime::events::{Event as KubeEvent, EventType as KubeEventType, Recorder, Reporter},
 };
-use kube_batch_api::{
-    crd::ApiVersion,
-    decision::PodRef,
-    facts::{group::GroupFacts, queue::QueueFacts},
-};
+use kube_batch_api::crd::ApiVersion;
+use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
 /// Longest text of an event, in bytes; the API server rejects longer ones.
 const MAX_TEXT_BYTES: usize = 1024;
-
-/// An event that waits to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingEvent {
-    pub(crate) regarding: ObjectReference,
-    pub(crate) type_: EventType,
-    pub(crate) reason: &'static str,
-    pub(crate) action: &'static str,
-    pub(crate) text: String,
-}
-
-impl PendingEvent {
-    pub(crate) fn normal(
-        regarding: ObjectReference,
-        reason: &'static str,
-        action: &'static str,
-        text: String,
-    ) -> Self {
-        Self { regarding, type_: EventType::Normal, reason, action, text }
-    }
-
-    pub(crate) fn warning(
-        regarding: ObjectReference,
-        reason: &'static str,
-        action: &'static str,
-        text: String,
-    ) -> Self {
-        Self { type_: EventType::Warning, ..Self::normal(regarding, reason, action, text) }
-    }
-}
 
 /// Sends an event to the API server.
 pub(crate) async fn publish(
     client: &Client,
     reporter: &Reporter,
-    pending: &PendingEvent,
+    event: &Event,
 ) -> kube::Result<()> {
-    let event = Event {
-        type_: pending.type_,
-        reason: pending.reason.to_owned(),
-        note: Some(cut(&pending.text).to_owned()),
-        action: pending.action.to_owned(),
+    let regarding = reference(&event.regarding);
+    let event = KubeEvent {
+        type_: match event.type_ {
+            EventType::Normal => KubeEventType::Normal,
+            EventType::Warning => KubeEventType::Warning,
+        },
+        reason: event.reason.to_owned(),
+        note: Some(cut(&event.message).to_owned()),
+        action: event.action.to_owned(),
         secondary: None,
     };
-    Recorder::new(client.clone(), reporter.clone()).publish(&event, &pending.regarding).await
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &regarding).await
 }
 
 fn cut(text: &str) -> &str {
@@ -72,29 +43,22 @@ fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// A reference to a pod.
-pub(crate) fn pod_reference(pod: &PodRef) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(pod.key.namespace.to_string()),
-        name: Some(pod.key.name.to_string()),
-        uid: Some(pod.uid.to_string()),
-        ..ObjectReference::default()
+fn reference(regarding: &Regarding) -> ObjectReference {
+    match regarding {
+        Regarding::Pod(pod) => ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.key.namespace.to_string()),
+            name: Some(pod.key.name.to_string()),
+            uid: Some(pod.uid.to_string()),
+            ..ObjectReference::default()
+        },
+        Regarding::Group(group) => ObjectReference {
+            namespace: Some(group.key.namespace.to_string()),
+            ..custom(group.version, "PodGroup", &group.key.name, &group.uid)
+        },
+        Regarding::Queue(queue) => custom(queue.version, "Queue", &queue.name, &queue.uid),
     }
-}
-
-/// A reference to a PodGroup.
-pub(crate) fn group_reference(group: &GroupFacts) -> ObjectReference {
-    ObjectReference {
-        namespace: Some(group.key.namespace.to_string()),
-        ..custom(group.version, "PodGroup", &group.key.name, &group.uid)
-    }
-}
-
-/// A reference to a queue.
-pub(crate) fn queue_reference(queue: &QueueFacts) -> ObjectReference {
-    custom(queue.version, "Queue", &queue.name, &queue.uid)
 }
 
 fn custom(version: ApiVersion, kind: &str, name: &str, uid: &str) -> ObjectReference {

@@ -8,10 +8,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use kube_batch_api::{
-    decision::{EvictReason, PodRef},
-    name::{JobKey, Name},
-};
+use kube_batch_api::{decision::PodRef, name::Name};
 use kube_batch_cache::store::Change;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -74,13 +71,8 @@ pub(super) async fn bind(context: &Context, pod: &PodRef, node: &Name) -> Settle
 
 /// Evicts a pod: sets the condition first, which says why, and then deletes the pod.
 // Parity: differs, see docs/parity.md#e6.
-pub(super) async fn evict(
-    context: &Context,
-    pod: &PodRef,
-    reason: EvictReason,
-    by: &JobKey,
-) -> Settled {
-    let evicted = match mark_as_victim(context, pod, reason, by).await {
+pub(super) async fn evict(context: &Context, pod: &PodRef, message: &str) -> Settled {
+    let evicted = match mark_as_victim(context, pod, message).await {
         Ok(()) => delete(context, pod).await,
         Err(error) => Err(error),
     };
@@ -97,12 +89,7 @@ pub(super) async fn evict(
     }
 }
 
-async fn mark_as_victim(
-    context: &Context,
-    pod: &PodRef,
-    reason: EvictReason,
-    by: &JobKey,
-) -> Result<(), WriteError> {
+async fn mark_as_victim(context: &Context, pod: &PodRef, message: &str) -> Result<(), WriteError> {
     let pods = pods(context, pod);
     let patch = Patch::Strategic(json!({
         "metadata": {"uid": &*pod.uid},
@@ -110,7 +97,7 @@ async fn mark_as_victim(
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": format!("kube-batch: {reason} for {by}"),
+            "message": message,
             "lastTransitionTime": Timestamp::now().to_string(),
         }]},
     }));

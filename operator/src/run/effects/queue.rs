@@ -9,31 +9,13 @@ use std::{
     fmt,
 };
 
-use jiff::Timestamp;
 use kube_batch_api::{
     crd::ApiVersion,
-    decision::{ClaimChoice, EvictReason, PodRef},
-    name::{JobKey, Name, ObjectKey},
+    decision::PodRef,
+    name::{Name, ObjectKey},
 };
+use kube_batch_scheduler::writes::{DecisionWrite, Event};
 use serde_json::Value;
-
-use super::events::PendingEvent;
-
-/// A decision to be sent.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum DecisionWrite {
-    /// Bind a pod to a node.
-    Bind {
-        pod: PodRef,
-        node: Name,
-        /// What its claims get before it is bound.
-        claims: Vec<ClaimChoice>,
-        /// When the pod was created.
-        created: Timestamp,
-    },
-    /// Delete a victim.
-    Evict { pod: PodRef, reason: EvictReason, by: JobKey },
-}
 
 /// An object with a status.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +41,7 @@ pub(crate) struct StatusWrite {
     /// The patch, as JSON.
     pub(crate) patch: Value,
     /// The event to send once it is written.
-    pub(crate) event: Option<Box<PendingEvent>>,
+    pub(crate) event: Option<Box<Event>>,
 }
 
 /// A write that waits to be sent.
@@ -67,7 +49,7 @@ pub(crate) struct StatusWrite {
 pub(crate) enum PendingWrite {
     Decision(DecisionWrite),
     Status(Target, StatusWrite),
-    Event(Box<PendingEvent>),
+    Event(Box<Event>),
 }
 
 impl PendingWrite {
@@ -102,7 +84,7 @@ pub(crate) struct WriteQueue {
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
     writing: BTreeMap<Target, Wanted>,
-    events: VecDeque<Box<PendingEvent>>,
+    events: VecDeque<Box<Event>>,
     /// Number of writes that were taken and are not finished.
     n_in_flight: usize,
 }
@@ -125,7 +107,7 @@ impl WriteQueue {
         true
     }
 
-    pub(crate) fn push_event(&mut self, event: PendingEvent) {
+    pub(crate) fn push_event(&mut self, event: Event) {
         self.events.push_back(Box::new(event));
     }
 
@@ -191,7 +173,9 @@ impl WriteQueue {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
+    use kube_batch_api::decision::Decision;
+    use kube_batch_cache::store::Store;
+    use kube_batch_scheduler::writes::{EventType, Regarding, decision_writes};
     use serde_json::json;
 
     use super::*;
@@ -201,19 +185,21 @@ mod tests {
     }
 
     fn write(n: u32) -> StatusWrite {
-        let event =
-            PendingEvent::normal(ObjectReference::default(), "Reason", "Acting", n.to_string());
+        let pod = PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") };
+        let event = Event {
+            regarding: Regarding::Pod(pod),
+            type_: EventType::Normal,
+            reason: "Reason",
+            action: "Acting",
+            message: n.to_string(),
+        };
         StatusWrite { patch: json!(n), event: Some(Box::new(event)) }
     }
 
     fn bind(name: &str) -> DecisionWrite {
         let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        DecisionWrite::Bind {
-            pod,
-            node: "n".into(),
-            claims: vec![],
-            created: Timestamp::UNIX_EPOCH,
-        }
+        let bind = Decision::Bind { pod, node: "n".into(), claims: vec![] };
+        decision_writes(&[bind], &Store::default()).remove(0)
     }
 
     #[test]
@@ -236,7 +222,7 @@ mod tests {
         let Some(PendingWrite::Status(taken, write)) = queue.pop() else { panic!("a status") };
         assert_eq!((taken, write.patch), (target("q"), json!(2)));
         assert!(queue.events.is_empty(), "the event waits with its status");
-        assert_eq!(write.event.map(|event| event.text), Some("2".to_owned()));
+        assert_eq!(write.event.map(|event| event.message), Some("2".to_owned()));
         assert!(queue.is_writing(&target("q")));
         assert!(!queue.is_writing(&target("r")));
         assert!(queue.answered(&target("q")), "another was wanted");

@@ -8,6 +8,8 @@ use kube_batch_api::{
 use serde_json::json;
 use tokio::time::Instant;
 
+use kube_batch_scheduler::writes::decision_writes;
+
 use super::*;
 use crate::run::{
     fake_api::{FakeApi, Fault},
@@ -95,14 +97,8 @@ impl World {
     /// Records a decision and sends it.
     fn decide(&self, decision: &Decision) {
         self.cache.lock().assumed.note(decision, Timestamp::now());
-        let created = Timestamp::now();
-        self.effects.enqueue_decision(match decision.clone() {
-            Decision::Bind { pod, node, claims } => {
-                DecisionWrite::Bind { pod, node, claims, created }
-            }
-            Decision::Evict { pod, reason, by, .. } => DecisionWrite::Evict { pod, reason, by },
-            Decision::Nominate { .. } | Decision::Withdraw { .. } => panic!("no write of its own"),
-        });
+        let writes = decision_writes(std::slice::from_ref(decision), &self.cache.lock().store);
+        writes.into_iter().for_each(|write| self.effects.enqueue_decision(write));
     }
 
     /// Waits until everything is sent and answered.
@@ -431,13 +427,14 @@ fn with_group(world: &World) -> Target {
     Target::Group(kube_batch_api::crd::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
 }
 
-fn event() -> PendingEvent {
-    PendingEvent::warning(
-        events::pod_reference(&pod_ref()),
-        "Unschedulable",
-        "Scheduling",
-        "why".into(),
-    )
+fn event() -> Event {
+    Event {
+        regarding: Regarding::Pod(pod_ref()),
+        type_: EventType::Warning,
+        reason: "Unschedulable",
+        action: "Scheduling",
+        message: "why".into(),
+    }
 }
 
 #[tokio::test(start_paused = true)]

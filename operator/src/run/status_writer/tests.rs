@@ -1,15 +1,17 @@
 //! Which statuses are written, and when.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
 use kube::runtime::events::Reporter;
 use kube_batch_api::{
     crd::ApiVersion,
+    decision::Decision,
     facts::group::GroupFacts,
     name::{JobKey, ObjectKey},
+    reason::JobProblem,
 };
-use kube_batch_framework::report::Phase;
+use kube_batch_framework::report::{JobReport, Phase, QueueReport};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

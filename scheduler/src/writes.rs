@@ -1,0 +1,376 @@
+//! What a cycle writes to the API server: bindings, evictions, statuses, nominations and events.
+//!
+//! All of it is decided here, from the cycle and what is stored, and nowhere else: a simulation
+//! applies the writes at once, and the scheduler of a cluster throttles and sends them. So what a
+//! simulation shows is what a user of the cluster sees.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    crd::{ApiVersion, PodGroupCondition, PodGroupStatus, QueueStatus},
+    decision::{ClaimChoice, Decision, EvictReason, PodRef},
+    facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
+    name::{JobKey, Name, ObjectKey},
+    reason::{Ignored, JobProblem},
+};
+use kube_batch_cache::{
+    assumed::{Assumed, InFlight},
+    store::Store,
+};
+use kube_batch_framework::report::{
+    Cycle, JobReport, QueueReport, next_group_status, next_queue_status,
+};
+
+/// The reason of PodScheduled conditions that autoscalers look for.
+pub const UNSCHEDULABLE: &str = "Unschedulable";
+
+/// A decision to be sent.
+#[derive(Clone, Debug)]
+pub enum DecisionWrite {
+    /// Binds a pod.
+    Bind {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: Name,
+        /// What its claims get before it is bound.
+        claims: Vec<ClaimChoice>,
+        /// To be sent once it is bound.
+        event: Event,
+    },
+    /// Evicts a pod: first its condition DisruptionTarget, then its deletion.
+    Evict {
+        /// The pod.
+        pod: PodRef,
+        /// Its node.
+        node: Name,
+        /// Why.
+        reason: EvictReason,
+        /// The job that it is evicted for.
+        by: JobKey,
+        /// The message of the condition.
+        message: String,
+        /// To be sent at once.
+        events: Vec<Event>,
+    },
+}
+
+/// The next status of an object; it differs from the stored one.
+#[derive(Clone, Debug)]
+pub enum StatusWrite {
+    /// Of a pod: `nominatedNodeName` and the condition PodScheduled.
+    Pod {
+        /// The pod.
+        pod: PodRef,
+        /// Its nomination. Written at once: autoscalers and other schedulers depend on it.
+        nomination: Nomination,
+        /// Why it waits, if that is news.
+        waits: Option<Waits>,
+    },
+    /// Of a PodGroup.
+    Group {
+        /// The PodGroup with its stored status.
+        group: Arc<GroupFacts>,
+        /// The next status.
+        next: PodGroupStatus,
+        /// How urgent the difference is.
+        urgency: Urgency,
+        /// To be sent once it is written.
+        event: Option<Event>,
+    },
+    /// Of a queue.
+    Queue {
+        /// The queue with its stored status.
+        queue: Arc<QueueFacts>,
+        /// The next status.
+        next: QueueStatus,
+        /// How urgent the difference is.
+        urgency: Urgency,
+    },
+}
+
+/// What becomes of a pod's `nominatedNodeName`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nomination {
+    /// It stays.
+    #[default]
+    Unchanged,
+    /// It is removed.
+    Clear,
+    /// It is set.
+    Set(Name),
+}
+
+/// Why a pod waits.
+#[derive(Clone, Debug)]
+pub struct Waits {
+    /// The message of the condition.
+    pub message: String,
+    /// [`Urgency::State`] if the condition is new, else [`Urgency::Text`].
+    pub urgency: Urgency,
+    /// To be sent once it is written.
+    pub event: Event,
+}
+
+/// What a change of a status is about, most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A phase, or a condition's status or reason: users and controllers wait for it.
+    State,
+    /// That a gang lacks pods, which its controller may be about to create.
+    Forming,
+    /// A count or an amount.
+    Count,
+    /// The text of a message.
+    Text,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The object it is about.
+    pub regarding: Regarding,
+    /// Its type.
+    pub type_: EventType,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// What the scheduler was doing, in one word.
+    pub action: &'static str,
+    /// What happened, in one sentence.
+    pub message: String,
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Something happened as it should.
+    Normal,
+    /// Something needs attention.
+    Warning,
+}
+
+impl EventType {
+    /// As the API spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// The object of an event.
+#[derive(Clone, Debug)]
+pub enum Regarding {
+    /// A pod.
+    Pod(PodRef),
+    /// A PodGroup.
+    Group(Arc<GroupFacts>),
+    /// A queue.
+    Queue(Arc<QueueFacts>),
+}
+
+impl fmt::Display for Regarding {
+    /// Kind, namespace and name: `Pod ns/a`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(pod) => write!(f, "Pod {}", pod.key),
+            Self::Group(group) => write!(f, "PodGroup {}", group.key),
+            Self::Queue(queue) => write!(f, "Queue {}", queue.name),
+        }
+    }
+}
+
+/// The decisions of a cycle that are sent by themselves, in order. Nominations are statuses.
+pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
+    let writes = decisions.iter().filter_map(|decision| match decision {
+        Decision::Bind { pod, node, claims } => Some(DecisionWrite::Bind {
+            pod: pod.clone(),
+            node: node.clone(),
+            claims: claims.clone(),
+            event: scheduled(pod, node),
+        }),
+        Decision::Evict { pod, node, reason, by } => Some(DecisionWrite::Evict {
+            pod: pod.clone(),
+            node: node.clone(),
+            reason: *reason,
+            by: by.clone(),
+            message: format!("kube-batch: {reason} for {by}"),
+            events: eviction_events(store, pod, node, *reason, by),
+        }),
+        Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+    });
+    writes.collect()
+}
+
+fn scheduled(pod: &PodRef, node: &Name) -> Event {
+    Event {
+        regarding: Regarding::Pod(pod.clone()),
+        type_: EventType::Normal,
+        reason: "Scheduled",
+        action: "Binding",
+        message: format!("Successfully assigned {} to {node}", pod.key),
+    }
+}
+
+fn eviction_events(
+    store: &Store,
+    pod: &PodRef,
+    node: &Name,
+    reason: EvictReason,
+    by: &JobKey,
+) -> Vec<Event> {
+    let victim = Event {
+        regarding: Regarding::Pod(pod.clone()),
+        type_: EventType::Normal,
+        reason: "Preempted",
+        action: "Preempting",
+        message: format!("{reason} on {node} for {by}"),
+    };
+    let name = store.pods.get(&pod.key).and_then(|facts| facts.group.clone());
+    let key = name.map(|name| ObjectKey { namespace: pod.key.namespace.clone(), name });
+    let group = key.and_then(|key| store.group(&key)).map(|group| Event {
+        regarding: Regarding::Group(Arc::clone(group)),
+        type_: EventType::Normal,
+        reason: "Evict",
+        action: "Evicting",
+        message: reason.to_string(),
+    });
+    [Some(victim), group].into_iter().flatten().collect()
+}
+
+/// The event about an object that a snapshot ignored, if the object is stored.
+// Parity: differs, see docs/parity.md#j2.
+pub fn ignored_event(ignored: &Ignored, store: &Store) -> Option<Event> {
+    let older = ApiVersion::V1Alpha1;
+    let regarding = match ignored {
+        Ignored::DuplicateGroup(key) => {
+            Regarding::Group(Arc::clone(store.groups.get(&(key.clone(), older))?))
+        }
+        Ignored::DuplicateQueue(name) => {
+            Regarding::Queue(Arc::clone(store.queues.get(&(name.clone(), older))?))
+        }
+    };
+    let message = ignored.to_string();
+    let type_ = EventType::Warning;
+    Some(Event { regarding, type_, reason: "Duplicate", action: "Ignoring", message })
+}
+
+/// The statuses that follow from a cycle and differ from what is stored: PodGroups, then pods, then
+/// queues. `cycle_id` is the transition id of conditions that change in this cycle.
+pub fn status_writes(
+    cycle: &Cycle,
+    store: &Store,
+    assumed: &Assumed,
+    cycle_id: &str,
+    now: Timestamp,
+) -> Vec<StatusWrite> {
+    let groups = cycle.jobs.iter().filter_map(|report| group_status(report, cycle_id, now));
+    let pods = pod_statuses(cycle, store, assumed);
+    let queues = cycle.queues.iter().filter_map(queue_status);
+    groups.chain(pods).chain(queues).collect()
+}
+
+// Parity: see docs/parity.md#e1 and docs/parity.md#e2.
+fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<StatusWrite> {
+    let group = report.group.as_ref()?;
+    let next = next_group_status(report, cycle_id, now)?;
+    let shown = group.status.conditions.iter().find(|condition| condition.status == "True");
+    let news = report.unschedulable.as_ref().map(|(_, message)| message);
+    let news = news.filter(|news| shown.is_none_or(|condition| condition.message != **news));
+    let event = news.map(|news| Event {
+        regarding: Regarding::Group(Arc::clone(group)),
+        type_: EventType::Warning,
+        reason: UNSCHEDULABLE,
+        action: "Scheduling",
+        message: news.clone(),
+    });
+    let urgency = urgency_of_group(&group.status, &next);
+    Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, event })
+}
+
+fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
+    let states = |status: &PodGroupStatus| {
+        let conditions = status.conditions.iter();
+        let states = conditions.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()));
+        (status.phase.clone(), states.collect::<Vec<_>>())
+    };
+    let counts = |status: &PodGroupStatus| (status.running, status.succeeded, status.failed);
+    let is_short = |condition: &PodGroupCondition| {
+        condition.status == "True" && condition.reason == JobProblem::NOT_ENOUGH_TASKS
+    };
+    if states(stored) != states(next) {
+        if next.conditions.iter().any(is_short) { Urgency::Forming } else { Urgency::State }
+    } else if counts(stored) != counts(next) {
+        Urgency::Count
+    } else {
+        Urgency::Text
+    }
+}
+
+// Parity: see docs/parity.md#e3.
+fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWrite> {
+    let mut pods: BTreeMap<&PodRef, (Nomination, Option<Waits>)> = BTreeMap::new();
+    for decision in &cycle.decisions {
+        let (pod, node) = match decision {
+            Decision::Nominate { pod, node } => (pod, Some(node)),
+            Decision::Withdraw { pod } => (pod, None),
+            Decision::Bind { .. } | Decision::Evict { .. } => continue,
+        };
+        let facts = waiting(store, assumed, pod);
+        if facts.is_some_and(|facts| facts.nominated_node.as_ref() != node) {
+            let nomination = node.map_or(Nomination::Clear, |node| Nomination::Set(node.clone()));
+            pods.entry(pod).or_default().0 = nomination;
+        }
+    }
+    for report in &cycle.jobs {
+        for pod in &report.unplaced {
+            let news = waiting(store, assumed, pod)
+                .and_then(|facts| news_of_pod(facts, pod, &report.unplaced_because));
+            if let Some(waits) = news {
+                pods.entry(pod).or_default().1 = Some(waits);
+            }
+        }
+    }
+    let statuses = pods.into_iter().map(|(pod, (nomination, waits))| StatusWrite::Pod {
+        pod: pod.clone(),
+        nomination,
+        waits,
+    });
+    statuses.collect()
+}
+
+/// Why a pod waits, unless its condition says so already.
+fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Waits> {
+    let urgency = match &facts.unscheduled {
+        Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => return None,
+        Some((reason, _)) if **reason == *UNSCHEDULABLE => Urgency::Text,
+        Some(_) | None => Urgency::State,
+    };
+    let event = Event {
+        regarding: Regarding::Pod(pod.clone()),
+        type_: EventType::Warning,
+        reason: "FailedScheduling",
+        action: "Scheduling",
+        message: because.to_owned(),
+    };
+    Some(Waits { message: because.to_owned(), urgency, event })
+}
+
+/// The facts of a pod, if it is still the same one and waits for a node.
+pub fn waiting<'s>(store: &'s Store, assumed: &Assumed, pod: &PodRef) -> Option<&'s TaskFacts> {
+    let facts = store.pods.get(&pod.key)?;
+    let is_bound =
+        facts.node.is_some() || matches!(assumed.get(&pod.uid), Some(InFlight::Bind { .. }));
+    (facts.uid == pod.uid && !is_bound).then_some(&**facts)
+}
+
+// Parity: see docs/parity.md#e5.
+fn queue_status(report: &QueueReport) -> Option<StatusWrite> {
+    let next = next_queue_status(report)?;
+    let queue = Arc::clone(&report.queue);
+    let is_first = queue.status == QueueStatus::default();
+    let urgency = if is_first { Urgency::State } else { Urgency::Count };
+    Some(StatusWrite::Queue { queue, next, urgency })
+}
