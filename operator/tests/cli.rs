@@ -128,12 +128,13 @@ fn every_example_runs_and_keeps_the_json_contract() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples: [&[&str]; 6] = [
+    let examples: [&[&str]; 7] = [
         &["gang.yaml"],
         &["gang-waits.yaml"],
         &["two-queues.yaml"],
         &["preemption.yaml"],
         &["reclaim.yaml"],
+        &["borrow-and-reclaim.yaml"],
         &["gang.yaml", "first-job.yaml"],
     ];
     for files in examples {

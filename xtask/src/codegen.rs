@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use kube_batch_api::crd;
 use kube_batch_sim::outcome::Outcome;
 
-use crate::{chart, root};
+use crate::{chart, picture, root};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
@@ -22,11 +22,13 @@ fn files() -> anyhow::Result<Vec<(String, String)>> {
     files.extend(crds.into_iter().map(|(name, content)| (format!("crds/{name}"), content)));
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
     files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
+    files.extend(picture::files()?);
     Ok(files)
 }
 
 /// Folders that hold generated files only.
-const GENERATED_ONLY: [&str; 3] = ["crds", "deploy/chart/crds", "deploy/chart/files"];
+const GENERATED_ONLY: [&str; 4] =
+    ["crds", "deploy/chart/crds", "deploy/chart/files", "docs/images"];
 
 /// Writes every generated file.
 pub(crate) fn write() -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ mod chart;
 mod codegen;
 mod envtest;
 mod monitoring;
+mod picture;
 mod test;
 mod tidy;
 mod up;
@@ -21,7 +22,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart.
+    /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart, the
+    /// picture in README.md.
     Codegen {
         /// Write nothing; fail if a file is not what would be written.
         #[arg(long)]

@@ -56,7 +56,19 @@ const EDGES: [(&str, &[&str]); 13] = [
         ],
     ),
     ("kube-batch-testbed", &[]),
-    ("xtask", &["kube-batch-api", "kube-batch-sim", "kube-batch-testbed", "kube-batch-tests"]),
+    (
+        "xtask",
+        &[
+            "kube-batch-api",
+            "kube-batch-cache",
+            "kube-batch-framework",
+            "kube-batch-manifest",
+            "kube-batch-scheduler",
+            "kube-batch-sim",
+            "kube-batch-testbed",
+            "kube-batch-tests",
+        ],
+    ),
     (
         "kube-batch-tests",
         &[
@@ -67,6 +79,7 @@ const EDGES: [(&str, &[&str]); 13] = [
             "kube-batch-framework",
             "kube-batch-manifest",
             "kube-batch-plugins",
+            "kube-batch-scheduler",
             "kube-batch-sim",
             "kube-batch-yaml",
             "kube-batch-testbed",
