@@ -14,7 +14,7 @@ use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, GroupOutcome, NodeOutcome, Outcome},
-    runner::Simulation,
+    simulation::Simulation,
     world::{Environment, World},
 };
 

@@ -36,14 +36,14 @@ pub struct Case {
     /// The scheduler's configuration.
     pub conf: Conf,
     /// What is there at the start, each with its line.
-    pub objects: Vec<Placed<Object>>,
+    pub objects: Vec<Positioned<Object>>,
     /// What happens then, and what must hold.
     pub steps: Vec<Step>,
 }
 
 /// A value and where it stands in its file.
 #[derive(Clone, Debug)]
-pub struct Placed<T> {
+pub struct Positioned<T> {
     /// The value.
     pub value: T,
     /// Its path in the case.
@@ -54,7 +54,7 @@ pub struct Placed<T> {
     pub column: u32,
 }
 
-impl<T> Placed<T> {
+impl<T> Positioned<T> {
     fn at(cursor: &Cursor<'_>, value: T) -> Self {
         let node = cursor.node();
         Self { value, path: cursor.path().to_owned(), line: node.line, column: node.column }
@@ -77,13 +77,13 @@ pub struct Step {
     /// Its path in the case; empty if the case has only this one.
     pub path: String,
     /// Objects to create.
-    pub apply: Vec<Placed<Object>>,
+    pub apply: Vec<Positioned<Object>>,
     /// Objects that replace those of their names.
-    pub update: Vec<Placed<Object>>,
+    pub update: Vec<Positioned<Object>>,
     /// Objects to remove.
-    pub delete: Vec<Placed<(Kind, ObjectKey)>>,
+    pub delete: Vec<Positioned<(Kind, ObjectKey)>>,
     /// Phases of pods.
-    pub set_pod_phase: Vec<Placed<(ObjectKey, Phase)>>,
+    pub set_pod_phase: Vec<Positioned<(ObjectKey, Phase)>>,
     /// Number of cycles.
     pub cycles: u32,
     /// What must hold sooner or later.
@@ -222,7 +222,7 @@ fn step(cursor: Cursor<'_>, problems: &Problems) -> Option<Step> {
     if let Some(mut phases) = map.get("setPodPhase").and_then(Cursor::mapping) {
         for (pod, phase) in phases.rest() {
             if let Some(value) = phase.one_of(&Phase::NAMES) {
-                set_pod_phase.push(Placed::at(&phase, (ObjectKey::parse(&pod.text), value)));
+                set_pod_phase.push(Positioned::at(&phase, (ObjectKey::parse(&pod.text), value)));
             }
         }
     }
@@ -242,7 +242,7 @@ fn typed(cursor: Option<Cursor<'_>>) -> Expect {
     cursor.and_then(|cursor| cursor.typed()).unwrap_or_default()
 }
 
-fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
+fn target(cursor: Cursor<'_>) -> Option<Positioned<(Kind, ObjectKey)>> {
     let here = cursor.clone();
     let mut map = cursor.mapping()?;
     let kind = map.require("kind").and_then(|kind| {
@@ -256,10 +256,10 @@ fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
     map.finish();
     let (kind, name) = (kind?, name?);
     let namespace = if kind.is_namespaced() { namespace.unwrap_or("default") } else { "" };
-    Some(Placed::at(&here, (kind, ObjectKey::new(namespace, name))))
+    Some(Positioned::at(&here, (kind, ObjectKey::new(namespace, name))))
 }
 
-fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Positioned<Object>> {
     list.items().flat_map(|item| copies(&item, problems)).collect()
 }
 
@@ -268,7 +268,7 @@ const MAX_COUNT: u32 = 10_000;
 
 /// The objects that an item stands for: with `count: N` they are N, and the number at the end of the
 /// name counts up.
-fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Positioned<Object>> {
     let Some(count) = item.node().get("count") else {
         return object(item, problems).into_iter().collect();
     };
@@ -308,7 +308,7 @@ fn counted(name: &str, step: u32) -> Option<String> {
     Some(format!("{stem}{number:0width$}", width = digits.len()))
 }
 
-fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
+fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Positioned<Object>> {
     let text = |key: &str| item.node().get(key).and_then(Located::as_str).unwrap_or_default();
     let type_meta =
         TypeMeta { api_version: text("apiVersion").to_owned(), kind: text("kind").to_owned() };
@@ -336,7 +336,7 @@ fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
     let unknown = unknown.into_sorted().into_iter().filter(|problem| problem.path != "count");
     unknown.for_each(|problem| problems.add(place(problem)));
     match read {
-        Ok(object) => Some(Placed::at(item, object)),
+        Ok(object) => Some(Positioned::at(item, object)),
         Err(problem) => {
             problems.add(place(problem));
             None

@@ -18,7 +18,7 @@ use crate::{
         ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, NodeChoice, PodsMatch,
         Quantity, QueueMatch, Range,
     },
-    runner::LastCycle,
+    simulation::LastCycle,
     world::{Event, World},
 };
 

@@ -14,7 +14,7 @@ use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{runner::LastCycle, world::World};
+use crate::{simulation::LastCycle, world::World};
 
 /// What a simulation came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]

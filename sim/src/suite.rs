@@ -4,43 +4,43 @@ use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
 
-use crate::{case::Case, check::Mismatch, runner::play};
+use crate::{case::Case, check::Mismatch, runner::run_case};
 
 /// What became of one scenario.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct CaseResult {
     /// Its name; for a document that is no case, `document N`.
     pub name: String,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
 }
 
 /// How a scenario ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// Everything held.
     Pass,
     /// Something did not.
     Fail(Vec<Mismatch>),
     /// It could not be read or played.
-    Broken(Vec<Problem>),
+    Invalid(Vec<Problem>),
 }
 
 /// Plays every scenario of a file; each document is one.
-pub fn play_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
+pub fn run_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<CaseResult> {
+    let mut results = Vec::new();
     for (number, document) in documents(bytes).enumerate() {
-        let verdict = match read(document, registry) {
+        let result = match read(document, registry) {
             Ok(None) => continue,
-            Ok(Some(case)) => Verdict { outcome: judge(&case, search), name: case.name },
-            Err(problems) => Verdict {
+            Ok(Some(case)) => CaseResult { outcome: outcome_of(&case, search), name: case.name },
+            Err(problems) => CaseResult {
                 name: format!("document {}", number + 1),
-                outcome: Outcome::Broken(problems),
+                outcome: CaseOutcome::Invalid(problems),
             },
         };
-        verdicts.push(verdict);
+        results.push(result);
     }
-    verdicts
+    results
 }
 
 /// Reads one document; an empty one is no case.
@@ -52,10 +52,10 @@ fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec
     if value.is_null() { Ok(None) } else { Case::read(&value, registry).map(Some) }
 }
 
-fn judge(case: &Case, search: Search) -> Outcome {
-    match play(case, search) {
-        Ok(mismatches) if mismatches.is_empty() => Outcome::Pass,
-        Ok(mismatches) => Outcome::Fail(mismatches),
-        Err(problem) => Outcome::Broken(vec![problem]),
+fn outcome_of(case: &Case, search: Search) -> CaseOutcome {
+    match run_case(case, search) {
+        Ok(mismatches) if mismatches.is_empty() => CaseOutcome::Pass,
+        Ok(mismatches) => CaseOutcome::Fail(mismatches),
+        Err(problem) => CaseOutcome::Invalid(vec![problem]),
     }
 }
