@@ -49,8 +49,8 @@ pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
     loaded.n_objects = summary.n_objects;
-    if !summary.not_needed.is_empty() {
-        let kinds = summary.not_needed.iter().map(|(kind, count)| format!("{count} {kind}"));
+    if !summary.ignored.is_empty() {
+        let kinds = summary.ignored.iter().map(|(kind, count)| format!("{count} {kind}"));
         let list = kinds.collect::<Vec<_>>().join(", ");
         let message = format!("left out, as scheduling does not look at them: {list}");
         terminal::warning(&message);

@@ -202,11 +202,11 @@ fn what_cannot_be_used_at_all_is_said_and_nothing_is_run() {
     let binary = Scratch::new("binary.yaml", &[0, 159, 146, 150]);
     let nested = Scratch::new("nested.yaml", "[".repeat(10_000).as_bytes());
     for (path, message) in [
-        (empty.path(), "holds no objects"),
+        (empty.path(), "contains no objects"),
         (binary.path(), "is not"),
         (nested.path(), "is nested more than 128 levels deep"),
         ("no/such/file.yaml", "no such file or directory"),
-        ("operator/src", "holds no manifests"),
+        ("operator/src", "contains no manifests"),
     ] {
         let output = kube_batch(&["simulate", "-f", path]);
         assert_eq!(output.status.code(), Some(1), "{path}");
