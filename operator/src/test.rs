@@ -1,4 +1,4 @@
-//! `kube-batch test`: case files, played and judged.
+//! `kube-batch test`: runs policy test cases and reports which pass.
 
 use std::io::{self, Write};
 
@@ -44,11 +44,11 @@ pub(crate) fn run(args: &TestArgs, registry: &Registry) -> anyhow::Result<Exit> 
         progress.step();
     }
     let Counts { passed, failed, invalid } = counts;
-    let unread = if invalid > 0 { format!(", {invalid} could not be read") } else { String::new() };
-    writeln!(out, "\n{passed} passed, {failed} failed{unread}")?;
+    let not_run = if invalid > 0 { format!(", {invalid} invalid") } else { String::new() };
+    writeln!(out, "\n{passed} passed, {failed} failed{not_run}")?;
     out.flush()?;
     if passed + failed + invalid == 0 {
-        terminal::error("there are no cases in these files");
+        terminal::error("these files contain no test cases");
         return Ok(Exit::Usage);
     }
     Ok(match (failed, invalid) {
@@ -78,10 +78,7 @@ fn run_file(
             }
             CaseOutcome::Invalid(problems) => {
                 counts.invalid += 1;
-                terminal::error(&format!(
-                    "{source}: {} is no case that can be played",
-                    result.name
-                ));
+                terminal::error(&format!("{source}: {} is not a valid test case", result.name));
                 let text = String::from_utf8_lossy(bytes);
                 for problem in problems {
                     let shown = Diagnostic::from_problem(source.to_string(), &text, problem);
@@ -93,7 +90,7 @@ fn run_file(
     Ok(())
 }
 
-/// What was wanted, and what there is.
+/// Prints expected and actual values.
 fn print_difference(out: &mut dyn Write, mismatches: &[Mismatch]) -> io::Result<()> {
     for Mismatch { key, wanted, got } in mismatches {
         writeln!(out, "     {key}")?;

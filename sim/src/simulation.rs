@@ -42,7 +42,7 @@ impl Simulation {
         let cluster = Cluster::clone(&snapshot);
         let dimensions = cluster.dimensions.clone();
         let cycle = self.conf.run_cycle(cluster, self.search, reached);
-        self.world.answer(&cycle);
+        self.world.apply_cycle(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, snapshot })
     }
 

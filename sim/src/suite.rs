@@ -1,4 +1,4 @@
-//! Case files: read, played, and judged.
+//! Reads and runs files of test cases.
 
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
@@ -6,27 +6,27 @@ use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
 
 use crate::{case::Case, check::Mismatch, runner::run_case};
 
-/// What became of one scenario.
+/// The result of one test case.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
-    /// Its name; for a document that is no case, `document N`.
+    /// Its name; `document N` for a document that is not a valid test case.
     pub name: String,
     /// The outcome.
     pub outcome: CaseOutcome,
 }
 
-/// How a scenario ended.
+/// The outcome of a test case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CaseOutcome {
-    /// Everything held.
+    /// Every expectation is met.
     Pass,
-    /// Something did not.
+    /// Some expectations are not met.
     Fail(Vec<Mismatch>),
-    /// It could not be read or played.
+    /// It is not a valid test case.
     Invalid(Vec<Problem>),
 }
 
-/// Plays every scenario of a file; each document is one.
+/// Runs every test case of a file; each document is one.
 pub fn run_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<CaseResult> {
     let mut results = Vec::new();
     for (number, document) in documents(bytes).enumerate() {
@@ -43,7 +43,7 @@ pub fn run_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<CaseRes
     results
 }
 
-/// Reads one document; an empty one is no case.
+/// Reads one document; `None` if it is empty.
 fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec<Problem>> {
     let text = document.text().map_err(|problem| vec![problem])?;
     let mut stream = Stream::yaml(text, document.line, &Limits::default());
