@@ -25,7 +25,7 @@ impl<'a> Context<'a> {
         Position { line: self.first_line, column: 1, offset: 0 }
     }
 
-    /// A diagnostic for a problem that does not stand before `known`.
+    /// A diagnostic for a problem at or after `known`.
     pub(crate) fn diagnostic(
         &self,
         known: Position,
@@ -39,9 +39,9 @@ impl<'a> Context<'a> {
         Diagnostic { document: self.document, object, excerpt, ..unplaced }
     }
 
-    /// The byte at a line and column, searched from a place before it.
+    /// The byte at a line and column, searched from a position before it.
     fn offset(&self, known: Position, line: u32, column: u32) -> Option<usize> {
-        // What an alias stands for may have been written before the object.
+        // The value of an alias may be before the object.
         let known = if line < known.line { self.top() } else { known };
         let mut rest = self.text.get(known.offset..)?;
         let mut n_chars = column.checked_sub(1)?;
@@ -59,7 +59,7 @@ impl<'a> Context<'a> {
 }
 
 impl Diagnostic {
-    /// A problem that was found in `text`, the whole of a source: a configuration, say.
+    /// A problem in `text`, the content of a whole file such as a configuration.
     pub fn from_problem(source: impl Into<String>, text: &str, problem: Problem) -> Self {
         let source = source.into();
         let context =

@@ -1,6 +1,6 @@
-//! What an API server fills in, for objects that never met one.
+//! Defaults that an API server would set, for objects read from files.
 //!
-//! Little on purpose: a manifest without a priority has none, a node without conditions has none.
+//! Only a few: a manifest without a priority has none, and a node without conditions has none.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::object::Object;
 /// The namespace of objects that name none.
 pub const NAMESPACE: &str = "default";
 
-/// Label by which pods choose nodes by name.
+/// Label by which pods select nodes by name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Fills in what is absent, as created at `created`: namespace, uid, creation time, the phase of a
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_filled_in() {
+    fn absent_fields_are_set() {
         let Object::Pod(pod) = filled(Kind::Pod, "metadata: {name: a}") else { panic!("a pod") };
         assert_eq!(
             serde_json::to_value(pod).expect("JSON"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays() {
+    fn present_fields_are_kept() {
         let text = "metadata: {name: n, uid: u, labels: {kubernetes.io/hostname: other}, \
                     creationTimestamp: 2020-01-01T00:00:00Z}\n\
                     status: {allocatable: {cpu: 2}, capacity: {cpu: 3}}";
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_without_namespaces_get_none() {
+    fn cluster_scoped_kinds_get_no_namespace() {
         let queue = filled(Kind::Queue, "metadata: {name: q}");
         assert_eq!(queue.meta().namespace, None);
         assert_eq!(queue.meta().uid.as_deref(), Some("q"));

@@ -1,13 +1,13 @@
-//! What is wrong with a manifest, for people.
+//! Errors and warnings about manifests.
 
 use std::fmt;
 
 use kube_batch_yaml::Problem;
 
-/// Something wrong with a manifest.
+/// An error or warning about a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether something was left out because of it.
+    /// Whether something was ignored because of it.
     pub severity: Severity,
     /// The name of the file.
     pub source: String,
@@ -21,18 +21,18 @@ pub struct Diagnostic {
     pub object: Option<String>,
     /// The path of the field.
     pub field: Option<String>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// The line in question.
+    /// The line of the file.
     pub excerpt: Option<Excerpt>,
 }
 
-/// Whether something was left out because of a [`Diagnostic`].
+/// Whether something was ignored because of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing was.
+    /// Nothing was ignored.
     Warning,
-    /// An object, a document or a file was.
+    /// An object, a document or a file was ignored.
     Error,
 }
 
@@ -41,9 +41,9 @@ pub enum Severity {
 pub struct Excerpt {
     /// The text.
     pub text: String,
-    /// The bytes of the text that are meant.
+    /// The bytes of the text that the message is about.
     pub marked: std::ops::Range<usize>,
-    /// Whether the text starts where the line does.
+    /// Whether the text is the start of the line.
     pub is_from_start: bool,
 }
 
@@ -77,14 +77,14 @@ impl Diagnostic {
         Self { line, column, field, ..Self::of_source(severity, source, message) }
     }
 
-    /// Object, field and message in one line, without the place.
+    /// Object, field and message in one line, without the position.
     pub fn title(&self) -> String {
         let parts = [self.object.as_deref(), self.field.as_deref(), Some(&self.message)];
         let title = parts.into_iter().flatten().collect::<Vec<_>>().join(": ");
         if !title.contains(char::is_control) {
             return title;
         }
-        // Names and keys can hold anything, line breaks and escape codes of terminals included.
+        // Names and keys can contain any character, including line breaks and terminal escape codes.
         let mut visible = String::with_capacity(title.len());
         for letter in title.chars() {
             if letter.is_control() {
@@ -118,11 +118,11 @@ impl fmt::Display for Severity {
 }
 
 impl Excerpt {
-    /// Characters of a line that are shown before and after the column that is meant.
+    /// Maximum number of characters shown before and after the marked column.
     const MAX_BEFORE: usize = 120;
     const MAX_AFTER: usize = 120;
 
-    /// The line around a byte of a text; what starts there is marked.
+    /// The line around a byte of a text; the token that starts there is marked.
     pub(crate) fn of(text: &str, at: usize) -> Self {
         let (before, after) = text.split_at(at);
         let is_break = |letter: &char| matches!(letter, '\n' | '\r');
@@ -134,7 +134,7 @@ impl Excerpt {
             .collect();
         let is_from_start = before.len() <= Self::MAX_BEFORE;
         let after = after.chars().take(Self::MAX_AFTER).take_while(|letter| !is_break(letter));
-        // Tabs and control characters would move the mark, or the cursor of a terminal.
+        // Tabs and control characters would move the marker, or the cursor of a terminal.
         let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
         let before: String = before.into_iter().take(Self::MAX_BEFORE).rev().map(clean).collect();
         let after: String = after.map(clean).collect();
@@ -144,7 +144,7 @@ impl Excerpt {
     }
 }
 
-/// The length of the piece of text that starts here: up to the closing quote, or the next space or
+/// The length of the token that starts here: up to the closing quote, or the next space or
 /// bracket.
 fn token_length(text: &str) -> usize {
     let mut letters = text.char_indices();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_piece_of_text_that_is_meant_is_marked() {
+    fn the_token_is_marked() {
         for (text, at, line, piece) in [
             ("a: b\nc: three # of\n", 8, "c: three # of", "three"),
             ("c: {d: 1, e: 2}", 13, "c: {d: 1, e: 2}", "2"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_what_is_meant() {
+    fn a_long_line_is_cut_around_the_token() {
         let text = format!("{}here{}", "é".repeat(10_000), " x".repeat(10_000));
         let excerpt = Excerpt::of(&text, 20_000);
         assert!(excerpt.text.chars().count() <= Excerpt::MAX_BEFORE + Excerpt::MAX_AFTER);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_steer_the_terminal() {
+    fn names_cannot_control_the_terminal() {
         let mut diagnostic = Diagnostic::of_source(Severity::Error, "f", "is odd");
         diagnostic.object = Some("Pod a\nb\u{1b}[2J".to_owned());
         assert_eq!(diagnostic.to_string(), "f: error: Pod a\\nb\\u{1b}[2J: is odd");

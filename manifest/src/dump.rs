@@ -1,11 +1,12 @@
-//! A store as a file: every fact and every decision in flight, one record a line.
+//! A dump: a store written to a file, with every fact and every decision in flight, one record a
+//! line.
 //!
-//! A dump is what a scheduler saw, exactly: what was parsed once is not parsed again, so a cycle
-//! over it decides what the scheduler decided. It holds facts only. What is no fact (environment
-//! variables, arguments, annotations, secrets) was never stored and cannot be in it.
+//! A dump contains exactly the facts that a scheduler used, so a cycle over it makes the same
+//! decisions. It contains nothing else: environment variables, arguments, annotations and secrets
+//! are never stored and cannot be in it.
 //!
-//! The file is JSON, one value a line, so that tools for text can cut and compare it. Labels and
-//! templates stand before the pods that share them and are named by their position.
+//! The file is JSON, one value a line, so that text tools can split and compare it. Labels and
+//! templates precede the pods that share them; a pod refers to them by position.
 
 use std::{
     collections::HashMap,
@@ -36,12 +37,12 @@ use kube_batch_cache::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The format that is written; another one is refused.
+/// The format that is written; any other is rejected.
 const FORMAT: &str = "kube-batch store 1";
-/// What every dump begins with.
+/// The first bytes of every dump.
 const OPENING: &[u8] = br#"{"format":"#;
 
-/// What a scheduler knew at one moment.
+/// The state of a scheduler at one moment.
 #[derive(Debug)]
 pub struct Dump {
     /// When it was taken.
@@ -52,13 +53,13 @@ pub struct Dump {
     pub assumed: Assumed,
 }
 
-/// Why a dump cannot be read.
+/// A dump cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct DumpError {
     /// The line, from 1.
     pub line: u32,
-    /// What is wrong with it.
+    /// The message.
     pub problem: String,
 }
 
@@ -85,7 +86,7 @@ enum Record {
     Labels(Arc<Labels>),
     Template(Arc<PodTemplate>),
     Pod {
-        /// Positions among the labels and templates so far, from 0.
+        /// Positions in the labels and templates so far, from 0.
         labels: usize,
         template: usize,
         facts: Arc<TaskFacts>,
@@ -102,7 +103,7 @@ enum Record {
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(
     store: &Store,
     assumed: &Assumed,
@@ -147,7 +148,7 @@ fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Positions of the values that are written once for all pods that share them.
+/// Positions of the values that are written once and shared by pods.
 #[derive(Default)]
 struct Positions(HashMap<InternId, usize>);
 
@@ -168,7 +169,7 @@ impl Positions {
     }
 }
 
-/// Whether a file is a dump, by how it begins.
+/// Whether a file is a dump, by its first bytes.
 pub fn is_dump(bytes: &[u8]) -> bool {
     bytes.starts_with(OPENING)
 }
@@ -177,8 +178,8 @@ pub fn is_dump(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// [`DumpError`] at the first line that cannot be read: a dump is one picture, and a part of it
-/// would be another.
+/// [`DumpError`] at the first line that cannot be read: a part of a dump would be a different
+/// cluster.
 pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     let mut lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
     let (_, first) = lines.next().expect("a split gives at least one part");
@@ -197,7 +198,7 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
 
 fn parse<'de, T: Deserialize<'de>>(line: u32, text: &'de [u8]) -> Result<T, DumpError> {
     serde_json::from_slice(text).map_err(|error| {
-        // Its own line is always the first.
+        // serde_json numbers the lines of this text, which is always one.
         let problem = error.to_string().replace("at line 1 column", "at column");
         DumpError { line, problem }
     })
@@ -239,10 +240,13 @@ impl Loader {
 
     fn pod(&mut self, labels: usize, template: usize, facts: TaskFacts) -> Result<(), String> {
         let key = facts.key.clone();
-        let missing = |what, position| format!("pod {key}: there is no {what} {position}");
+        let missing = |what, position| format!("pod {key}: {what} {position} does not exist");
         match facts.status {
             TaskStatus::Allocated | TaskStatus::Pipelined | TaskStatus::Binding => {
-                return Err(format!("pod {key}: status {} is only for a cycle", facts.status));
+                return Err(format!(
+                    "pod {key}: status {} exists only within a cycle",
+                    facts.status
+                ));
             }
             TaskStatus::Pending
             | TaskStatus::Bound
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_dump_is_read_back() {
         let bytes = written(&store(), &assumed());
         assert!(is_dump(&bytes));
         let dump = read(&bytes).expect("a dump");
@@ -320,18 +324,18 @@ mod tests {
         assert_eq!(dump.assumed, assumed());
         assert_eq!(written(&dump.store, &dump.assumed), bytes);
         let templates: Vec<_> = dump.store.pods.values().map(|facts| &facts.template).collect();
-        assert_eq!(templates[0].id(), templates[1].id(), "what was shared is shared");
+        assert_eq!(templates[0].id(), templates[1].id(), "shared values stay shared");
     }
 
     #[test]
-    fn it_holds_no_secrets() {
+    fn it_contains_no_secrets() {
         let text = String::from_utf8(written(&store(), &assumed())).expect("text");
         assert!(text.contains("1500"));
         assert!(!text.contains("s3cret"));
     }
 
     #[test]
-    fn a_broken_line_is_named() {
+    fn an_invalid_line_is_reported() {
         let bytes = written(&store(), &assumed());
         let text = String::from_utf8(bytes).expect("text");
         for (from, to, problem) in [
@@ -340,18 +344,18 @@ mod tests {
                 "kube-batch store 9",
                 "line 1: format \"kube-batch store 9\" is not",
             ),
-            ("\"template\":0", "\"template\":7", "line 5: pod ns/a: there is no template 7"),
+            ("\"template\":0", "\"template\":7", "line 5: pod ns/a: template 7 does not exist"),
             (
                 "\"Pending\"",
                 "\"Allocated\"",
-                "line 5: pod ns/a: status Allocated is only for a cycle",
+                "line 5: pod ns/a: status Allocated exists only within a cycle",
             ),
             ("1500", "-1500", "line 4: cpu amount \"-1500\" is negative"),
             ("{\"node\":{\"name\"", "{\"node\":{\"nam\"", "line 2: missing field `name`"),
         ] {
-            let broken = text.replacen(from, to, 1);
-            assert_ne!(broken, text, "{from}");
-            let error = read(broken.as_bytes()).expect_err("broken").to_string();
+            let invalid = text.replacen(from, to, 1);
+            assert_ne!(invalid, text, "{from}");
+            let error = read(invalid.as_bytes()).expect_err("invalid").to_string();
             assert!(error.starts_with(problem), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! One document: what objects are in it, and what is wrong with them.
+//! Reads one document: its objects, and the problems in them.
 
 use kube_batch_yaml::{
     Document, Key, Limits, Located, MAX_PROBLEMS, Position, Problem, Problems, Shape, Stream, Value,
@@ -11,28 +11,28 @@ use crate::{
     place::Place,
 };
 
-/// What comes out of a document.
+/// A part of a document: an object or a problem.
 pub(crate) enum Event<'a> {
     Object(Object, Place<'a>),
     Problem(Diagnostic),
-    /// A problem of a document that has had enough of them.
-    OneMore,
-    /// A field that objects of this kind do not have.
+    /// A further problem of a document that already has the maximum number of problems.
+    UnshownProblem,
+    /// A field that does not exist in objects of this kind.
     UnknownField(Kind, Diagnostic),
-    NotNeeded(TypeMeta),
-    /// A list without items: not an object, but not an empty file either.
+    Ignored(TypeMeta),
+    /// A list without items: not an object, but the file is not empty.
     Nothing,
 }
 
 impl Event<'_> {
-    /// How much text it was made of.
+    /// The length of its text.
     pub(crate) fn n_bytes(&self) -> usize {
         match self {
             Self::Object(_, place) => place.n_bytes(),
             Self::Problem(_)
-            | Self::OneMore
+            | Self::UnshownProblem
             | Self::UnknownField(..)
-            | Self::NotNeeded(_)
+            | Self::Ignored(_)
             | Self::Nothing => 0,
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn read_document<'a>(
     }
 }
 
-/// Whether a text that starts with a brace or bracket goes on as JSON would not.
+/// Whether a text that starts with a brace or bracket is not JSON.
 fn is_unlike_json(text: &str) -> bool {
     let opened = text.trim_start_matches(['\u{feff}', '-']).trim_start();
     let inside = opened.trim_start_matches(['[', '{', ' ', '\t', '\r', '\n']);
@@ -101,7 +101,7 @@ fn malformed<'a>(context: &Context<'a>, problem: Problem) -> Event<'a> {
 
 struct Parser<'a, 'e> {
     context: Context<'a>,
-    /// Problems so far, the malformed end of the document not counted.
+    /// Number of problems so far, without the malformed end of the document.
     n_problems: usize,
     emit: &'e mut dyn FnMut(Event<'a>),
 }
@@ -111,7 +111,7 @@ struct Parser<'a, 'e> {
 struct Header {
     api_version: Option<String>,
     kind: Option<String>,
-    /// What they stand for, once both are known.
+    /// The recognised kind, once both are known.
     recognised: Option<Recognised>,
 }
 
@@ -119,7 +119,7 @@ struct Header {
 struct Root {
     start: Position,
     header: Header,
-    /// Whether its items have been handed on.
+    /// Whether its items have been passed on.
     has_handed_on: bool,
 }
 
@@ -153,7 +153,7 @@ impl Header {
         self.kind.as_ref().is_some_and(|kind| kind.ends_with("List"))
     }
 
-    /// What the items of this list are that do not say it themselves: `NodeList` holds `Node`.
+    /// The type of items that do not have one: those of a `NodeList` are `Node`.
     fn of_items(&self) -> Option<TypeMeta> {
         let TypeMeta { api_version, kind } = self.type_meta()?;
         let kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty())?.to_owned();
@@ -185,7 +185,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The mapping that a document is: an object, or a list whose items are handed on as they come.
+    /// Reads the root mapping: an object, or a list whose items are passed on one by one.
     fn root_mapping(&mut self, stream: &mut Stream<'a>) -> Result<(), Problem> {
         let start = stream.position()?;
         let mut root = Root { start, header: Header::default(), has_handed_on: false };
@@ -198,7 +198,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    /// Reads the value of a key of the root, unless it is to be part of the object.
+    /// Reads the value of a key of the root, unless it belongs to the object.
     fn root_value(
         &mut self,
         stream: &mut Stream<'a>,
@@ -222,7 +222,7 @@ impl<'a> Parser<'a, '_> {
         Ok(Some(Located { value: Value::Null, line: key.line, column: key.column }))
     }
 
-    /// Hands on the items of a list; `false` if it turns out to be none.
+    /// Passes on the items of a list; `false` if it turns out not to be a list.
     fn items(&mut self, stream: &mut Stream<'a>, root: &Root) -> Result<bool, Problem> {
         let mut of_items = root.header.of_items();
         let mut is_first = true;
@@ -231,7 +231,7 @@ impl<'a> Parser<'a, '_> {
             let start = stream.position()?;
             let value = stream.value()?;
             if is_first && root.header.kind.is_none() && Header::of(&value).type_meta().is_none() {
-                // Items that do not say what they are, and the list has yet to say it.
+                // Items without a type, before the type of the list is known.
                 let ahead = self.look_ahead(root.start).unwrap_or_default();
                 if !ahead.is_list() {
                     while stream.next_item()? {
@@ -251,7 +251,7 @@ impl<'a> Parser<'a, '_> {
         Ok(true)
     }
 
-    /// `apiVersion` and `kind` of the mapping at `root`, wherever in it they stand.
+    /// `apiVersion` and `kind` of the mapping at `root`, at any position in it.
     fn look_ahead(&self, root: Position) -> Result<Header, Problem> {
         let limits = Limits::default();
         let mut stream = match self.context.syntax {
@@ -283,16 +283,16 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    /// Makes an object of a value, or the objects of a list within a list.
+    /// Converts a value to an object, or a nested list to its objects.
     fn object(&mut self, node: &Located<'a>, place: &Place<'a>, implied: Option<&TypeMeta>) {
         let Some(type_meta) = self.type_of(node, place, implied) else { return };
         match type_meta.recognise() {
             Recognised::List => self.nested_list(node, place),
-            Recognised::Other => (self.emit)(Event::NotNeeded(type_meta)),
+            Recognised::Other => (self.emit)(Event::Ignored(type_meta)),
             Recognised::Misspelt(message) => {
                 let problem = node.get("kind").unwrap_or(node).problem("", message);
                 self.problem(Severity::Warning, "", node, place, problem);
-                (self.emit)(Event::NotNeeded(type_meta));
+                (self.emit)(Event::Ignored(type_meta));
             }
             Recognised::Kind(kind, served) => {
                 let unknown = Problems::default();
@@ -312,7 +312,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// What a value says it is, or why that cannot be told.
+    /// The type of a value, or a problem.
     fn type_of(
         &mut self,
         node: &Located<'a>,
@@ -336,7 +336,7 @@ impl<'a> Parser<'a, '_> {
         None
     }
 
-    /// Hands on a problem with an object, by its kind or by what it says it is.
+    /// Passes on a problem with an object.
     fn problem(
         &mut self,
         severity: Severity,
@@ -347,7 +347,7 @@ impl<'a> Parser<'a, '_> {
     ) {
         self.n_problems += 1;
         (self.emit)(if self.n_problems > MAX_PROBLEMS {
-            Event::OneMore
+            Event::UnshownProblem
         } else {
             Event::Problem(place.of_problem(severity, name_of(kind, node), problem))
         });
@@ -389,7 +389,7 @@ fn missing(node: &Located<'_>, header: &Header) -> Problem {
     }
 }
 
-/// Kind, namespace and name of what could not be read as an object, as far as they are known.
+/// Kind, namespace and name of an unreadable object, as far as they are known.
 fn name_of(kind: &str, node: &Located<'_>) -> Option<String> {
     let kind = match kind {
         "" => node.get("kind").and_then(Located::as_str).filter(|kind| !kind.is_empty()),

@@ -1,7 +1,7 @@
-//! The Kubernetes objects that scheduling looks at, as typed values of one enum.
+//! The Kubernetes objects that the scheduler reads, as one enum.
 //!
-//! Of the built-in kinds any served version is taken as the current one; what the scheduler reads
-//! of them has the same shape in all. Other kinds are told apart from misspelt ones, and left.
+//! Any served version of a built-in kind is read as the current one; the fields that the scheduler
+//! reads are the same in all. Other kinds are distinguished from misspelt ones, and ignored.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use kube_batch_api::{
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
 
-/// An object of a kind that scheduling looks at.
+/// An object of a kind that the scheduler reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A node.
@@ -122,12 +122,12 @@ impl Kind {
         }
     }
 
-    /// The kind of a name.
+    /// The kind with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether its objects live in a namespace.
+    /// Whether its objects have a namespace.
     pub const fn is_namespaced(self) -> bool {
         match self {
             Self::Pod
@@ -189,20 +189,20 @@ impl fmt::Display for TypeMeta {
     }
 }
 
-/// What a [`TypeMeta`] stands for.
+/// The meaning of a [`TypeMeta`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// A kind that scheduling looks at.
+    /// A kind that the scheduler reads.
     Kind(Kind, Served),
     /// A list of objects.
     List,
-    /// Likely a slip of the pen; what is wrong, and what may be meant.
+    /// Probably a typo; the message suggests a correction.
     Misspelt(String),
     /// Something else.
     Other,
 }
 
-/// Where the object of a kind is served.
+/// The API in which a kind is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Served {
     /// In a group of Kubernetes.
@@ -212,7 +212,7 @@ pub enum Served {
 }
 
 impl TypeMeta {
-    /// What this stands for.
+    /// The meaning of this type.
     pub fn recognise(&self) -> Recognised {
         if self.kind.ends_with("List") {
             return Recognised::List;
@@ -226,7 +226,7 @@ impl TypeMeta {
                 _ if is_version(version) => Recognised::Kind(kind, Served::BuiltIn),
                 _ => self.unserved(kind),
             },
-            // Other groups have kinds of these names; the core group has not.
+            // Other groups have kinds with these names; the core group does not.
             Some(kind) if group.is_empty() => self.unserved(kind),
             Some(_) => Recognised::Other,
             None => {
@@ -256,7 +256,7 @@ impl TypeMeta {
             | Kind::Job
             | Kind::ReplicaSet => format!("{}/v1", kind.groups()[0]),
         };
-        Recognised::Misspelt(format!("{kind} is of {served}, not of {:?}", self.api_version))
+        Recognised::Misspelt(format!("{kind} is in {served}, not in {:?}", self.api_version))
     }
 }
 
@@ -271,7 +271,7 @@ fn is_version(text: &str) -> bool {
     }
 }
 
-/// Evaluates the body with the boxed object of whatever variant.
+/// Evaluates the body with the boxed object of any variant.
 macro_rules! with_each {
     ($object:expr, $inner:ident => $body:expr) => {
         match $object {
@@ -293,11 +293,11 @@ macro_rules! with_each {
 }
 
 impl Object {
-    /// Reads an object whose kind is known; fields that it should not have are noted in `unknown`.
+    /// Reads an object whose kind is known; unknown fields are recorded in `unknown`.
     ///
     /// # Errors
     ///
-    /// [`Problem`] at the first field that does not fit, or if it has no name: skip it.
+    /// [`Problem`] at the first field of the wrong type, or if it has no name: skip the object.
     pub fn read(
         kind: Kind,
         served: Served,
@@ -371,7 +371,7 @@ impl Object {
         with_each!(self, inner => &inner.metadata)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn meta_mut(&mut self) -> &mut ObjectMeta {
         with_each!(self, inner => &mut inner.metadata)
     }
@@ -392,7 +392,7 @@ impl fmt::Display for Object {
 }
 
 fn typed<T: DeserializeOwned>(node: &Located<'_>, unknown: &Problems) -> Result<Box<T>, Problem> {
-    // The types check that both are those of the current version, which need not be so here.
+    // The types require the current version, which the object may not have.
     node.typed_except(&["apiVersion", "kind"], unknown).map(Box::new)
 }
 
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_left_and_slips_are_told() {
+    fn other_kinds_are_ignored_and_typos_are_reported() {
         for (api_version, kind) in [
             ("v1", "ConfigMap"),
             ("v1", "Service"),
@@ -459,20 +459,20 @@ mod tests {
             (
                 "v1",
                 "Queue",
-                "Queue is of scheduling.incubator.k8s.io/v1alpha1 and \
+                "Queue is in scheduling.incubator.k8s.io/v1alpha1 and \
                              scheduling.sigs.dev/v1alpha2, not of \"v1\"",
             ),
-            ("v1", "Job", "Job is of batch/v1, not of \"v1\""),
-            ("one", "Pod", "Pod is of v1, not of \"one\""),
+            ("v1", "Job", "Job is in batch/v1, not in \"v1\""),
+            ("one", "Pod", "Pod is in v1, not in \"one\""),
             (
                 "policy/v",
                 "PodDisruptionBudget",
-                "PodDisruptionBudget is of policy/v1, not of \"policy/v\"",
+                "PodDisruptionBudget is in policy/v1, not in \"policy/v\"",
             ),
             (
                 "scheduling.sigs.dev/v1alpha1",
                 "PodGroup",
-                "PodGroup is of scheduling.incubator.k8s.io/v1alpha1 and scheduling.sigs.dev/v1alpha2, \
+                "PodGroup is in scheduling.incubator.k8s.io/v1alpha1 and scheduling.sigs.dev/v1alpha2, \
               not of \"scheduling.sigs.dev/v1alpha1\"",
             ),
             (

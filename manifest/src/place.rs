@@ -1,4 +1,4 @@
-//! Where an object stands, and how its fields are found again.
+//! The position of an object in its file, and the search for its fields.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use crate::{
     diagnostic::{Diagnostic, Severity},
 };
 
-/// Where an object stands.
+/// The position of an object in its file.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     context: Context<'a>,
     /// The line the object starts in, and the column.
     line: u32,
     column: u32,
-    /// A place at or before the object whose byte is known, where a search can start.
+    /// A position at or before the object whose byte is known, where a search can start.
     known: Position,
-    /// The bytes of the document that are the object, where that is known.
+    /// The bytes of the object in the document, if known.
     extent: Option<Range<usize>>,
 }
 
 impl<'a> Place<'a> {
-    /// The place of an object that was read from `start` to the byte `end`.
+    /// The position of an object that was read from `start` to the byte `end`.
     pub(crate) const fn new(context: Context<'a>, start: Position, end: usize) -> Self {
         let Position { line, column, offset } = start;
         Self { context, line, column, known: start, extent: Some(offset..end) }
     }
 
-    /// The place of an object inside of this one.
+    /// The position of an object inside this one.
     pub(crate) fn inside(&self, node: &Located<'_>) -> Self {
         Self { line: node.line, column: node.column, extent: None, ..self.clone() }
     }
@@ -62,7 +62,7 @@ impl<'a> Place<'a> {
         self.of_problem(severity, object, problem)
     }
 
-    /// What facts could not be made of, with the line of the field.
+    /// A diagnostic for an object that cannot be converted to facts, with the line of the field.
     pub fn diagnose(&self, error: &FactError) -> Diagnostic {
         let FactError { object, field, problem: message } = error;
         let found = self.find(field, message);
@@ -80,12 +80,12 @@ impl<'a> Place<'a> {
         self.context.diagnostic(self.known, severity, object, problem)
     }
 
-    /// How much text the object is.
+    /// The length of the object in bytes.
     pub(crate) fn n_bytes(&self) -> usize {
         self.extent.as_ref().map_or(0, Range::len)
     }
 
-    /// Parses the object again for the place of a field. Only wrong objects pay for that.
+    /// Parses the object again to find a field. This is done only for invalid objects.
     fn find(&self, field: &str, message: &str) -> Option<(u32, u32)> {
         let text = self.context.text.get(self.extent.clone()?)?;
         let limits = Limits::default();
@@ -93,21 +93,21 @@ impl<'a> Place<'a> {
         let (mut stream, column_offset) = match self.context.syntax {
             Syntax::Json => (Stream::json(text, self.line, &limits), self.column.checked_sub(1)?),
             Syntax::Yaml => {
-                // Spaces for what stands before it in its first line keep the indentation right.
+                // Spaces instead of the text before it in its first line keep the indentation.
                 let n_before = usize::try_from(self.column.checked_sub(1)?).ok()?;
                 padded = format!("{}{text}", " ".repeat(n_before));
                 (Stream::yaml(&padded, self.line, &limits), 0)
             }
         };
         let object = stream.value().ok()?;
-        let found = culprit(object.nearest(field), message);
+        let found = quoted_value(object.nearest(field), message);
         let is_first_line = found.line == self.line;
         Some((found.line, found.column + if is_first_line { column_offset } else { 0 }))
     }
 }
 
-/// The value of a mapping that a message quotes, or the mapping.
-fn culprit<'n, 'a>(found: &'n Located<'a>, message: &str) -> &'n Located<'a> {
+/// The value in a mapping that a message quotes, or the mapping.
+fn quoted_value<'n, 'a>(found: &'n Located<'a>, message: &str) -> &'n Located<'a> {
     let Value::Mapping(entries) = &found.value else { return found };
     let mut quoted = entries.iter().filter(|entry| {
         let text = match &entry.value.value {

@@ -1,8 +1,7 @@
-//! The documents of a file, read on several threads and handed on in the order of the file.
+//! Reads the documents of a file on several threads and passes them on in the order of the file.
 //!
-//! YAML is slow to parse, and documents are independent. Workers take batches of them in turn and
-//! stop when they are a few chunks ahead of the one who takes the objects, so that no more than
-//! that is ever held.
+//! YAML is slow to parse, and documents are independent. Workers read batches of documents in turn
+//! and wait when they are a few chunks ahead of the consumer, which bounds the memory.
 
 use std::{
     num::NonZero,
@@ -15,14 +14,14 @@ use kube_batch_yaml::{Document, documents};
 use crate::item::{Event, read_document};
 
 /// Documents of one batch together have at least this many bytes. Guessed: a few hundred objects,
-/// so that a turn is worth the message.
+/// so that a batch is worth a message.
 const BATCH_BYTES: usize = 128 << 10;
-/// Bytes or events after which a worker hands on what it has. Guessed.
+/// Bytes or events after which a worker sends a chunk. Guessed.
 const CHUNK_BYTES: usize = 128 << 10;
 const CHUNK_EVENTS: usize = 256;
-/// Chunks that a worker may be ahead.
+/// Maximum number of chunks that a worker is ahead.
 const CHUNKS_AHEAD: usize = 2;
-/// More threads than this do not help one consumer. Guessed.
+/// Maximum number of threads; more do not help one consumer. Guessed.
 const MAX_THREADS: usize = 8;
 
 /// Reads all documents of a file.
@@ -44,12 +43,13 @@ pub(crate) fn read_documents<'a>(
             .map(|first| {
                 let (sender, receiver) = sync_channel(CHUNKS_AHEAD);
                 scope.spawn(move || {
-                    let mut outbox = Outbox { sender, events: vec![], n_bytes: 0, is_open: true };
-                    // Every worker cuts the whole file: that is cheap, and nobody has to keep
-                    // what may be millions of pieces.
+                    let mut chunks =
+                        ChunkSender { sender, events: vec![], n_bytes: 0, is_open: true };
+                    // Every worker splits the whole file: this is cheap, and avoids a list
+                    // of possibly millions of documents.
                     let batches = Batches { documents: documents(bytes), n_documents: 0 };
                     for batch in batches.skip(first).step_by(n_threads) {
-                        outbox.read(source, &batch);
+                        chunks.read(source, &batch);
                     }
                 });
                 receiver
@@ -57,8 +57,8 @@ pub(crate) fn read_documents<'a>(
             .collect();
         for worker in receivers.iter().cycle() {
             loop {
-                // The first worker that has no batch left has had the last turn. One that
-                // panicked ends this too, and the end of the scope passes the panic on.
+                // The first worker without a batch left sent the last one. A worker that
+                // panicked ends the loop too, and the scope propagates the panic.
                 let Ok(chunk) = worker.recv() else { return };
                 chunk.events.into_iter().for_each(&mut *consume);
                 if chunk.ends_batch {
@@ -69,7 +69,7 @@ pub(crate) fn read_documents<'a>(
     });
 }
 
-/// Documents in a row, with the number of the first, from 1.
+/// Consecutive documents, with the number of the first, from 1.
 struct Batch<'a> {
     first_number: usize,
     documents: Vec<Document<'a>>,
@@ -103,16 +103,16 @@ struct Chunk<'a> {
     ends_batch: bool,
 }
 
-/// What a worker has read and not yet handed on.
-struct Outbox<'a> {
+/// Collects events and sends them in chunks.
+struct ChunkSender<'a> {
     sender: SyncSender<Chunk<'a>>,
     events: Vec<Event<'a>>,
     n_bytes: usize,
-    /// Whether anybody still wants it.
+    /// Whether the consumer is still receiving.
     is_open: bool,
 }
 
-impl<'a> Outbox<'a> {
+impl<'a> ChunkSender<'a> {
     fn read(&mut self, source: &'a str, batch: &Batch<'a>) {
         for (at, document) in batch.documents.iter().enumerate() {
             if !self.is_open {
@@ -120,18 +120,18 @@ impl<'a> Outbox<'a> {
             }
             read_document(source, batch.first_number + at, document, &mut |event| self.add(event));
         }
-        self.hand_on(true);
+        self.send(true);
     }
 
     fn add(&mut self, event: Event<'a>) {
         self.n_bytes += event.n_bytes();
         self.events.push(event);
         if self.n_bytes >= CHUNK_BYTES || self.events.len() >= CHUNK_EVENTS {
-            self.hand_on(false);
+            self.send(false);
         }
     }
 
-    fn hand_on(&mut self, ends_batch: bool) {
+    fn send(&mut self, ends_batch: bool) {
         self.n_bytes = 0;
         let chunk = Chunk { events: std::mem::take(&mut self.events), ends_batch };
         self.is_open &= self.sender.send(chunk).is_ok();

@@ -1,12 +1,12 @@
-//! Manifests: from the bytes of files to typed objects, with a [`Diagnostic`] for whatever is wrong.
+//! Reads manifests into typed objects, with a [`Diagnostic`] for every problem.
 //!
-//! A [`Reader`] takes YAML (one or many documents) and JSON (a value, an array, or values one after
-//! the other), opens every kind of list and every [`Dump`], and hands objects to a [`Sink`] one at a time in the order
-//! of the text; a file is never held as a tree. One wrong object costs that object, one broken
-//! document that document. Kinds that scheduling does not look at are counted ([`Summary`]).
+//! A [`Reader`] accepts YAML (one or many documents) and JSON (a value, an array, or consecutive
+//! values), lists of every kind and [`Dump`]s. It passes objects to a [`Sink`] one at a time, in the
+//! order of the text; a file is never in memory as a tree. An invalid object or document is ignored,
+//! and the rest is read. Kinds that the scheduler does not read are counted ([`Summary`]).
 //!
-//! It does not fill in defaults ([`crate::defaults`]), and it does not know what becomes of the
-//! objects: the sink says what it cannot use, and the reader finds the line.
+//! It does not set defaults ([`crate::defaults`]) and does not validate objects: the sink rejects
+//! objects that it cannot use, and the reader finds the line.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,27 +28,27 @@ use crate::{
     source::{self, Source},
 };
 
-/// Takes what a [`Reader`] reads.
+/// Receives the objects and problems that a [`Reader`] finds.
 pub trait Sink {
-    /// Takes an object that was read at `place`.
+    /// Receives an object that was read at `place`.
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the object cannot be used: the reader makes it a problem with its line.
+    /// [`FactError`] if the object cannot be used: the reader reports it with its line.
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError>;
 
-    /// Takes what a dump holds, if a source is one.
+    /// Receives the content of a dump.
     fn dump(&mut self, dump: Dump);
 
-    /// Takes note of a problem.
+    /// Receives a problem.
     fn problem(&mut self, diagnostic: Diagnostic);
 }
 
-/// Reads manifests, and remembers across sources which objects there were.
+/// Reads manifests, and rejects objects that were already defined in any source.
 #[derive(Debug, Default)]
 pub struct Reader {
     seen: HashMap<Identity, Definition>,
-    /// Fields that do not exist and have been told of, by kind and path without positions.
+    /// Unknown fields that have been reported, by kind and path without positions.
     unknown_fields: HashSet<(Kind, String)>,
     summary: Summary,
 }
@@ -62,41 +62,46 @@ struct Definition {
     line: u32,
 }
 
-/// What was read in all.
+/// Totals over all sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Objects that the sink took.
+    /// Objects that the sink accepted.
     pub n_objects: usize,
-    /// Problems that cost an object or a document.
+    /// Problems because of which an object or a document was ignored.
     pub n_errors: usize,
-    /// Problems that cost nothing.
+    /// Problems because of which nothing was ignored.
     pub n_warnings: usize,
-    /// Objects of kinds that scheduling does not look at.
-    pub not_needed: BTreeMap<TypeMeta, usize>,
+    /// Objects of kinds that the scheduler does not read.
+    pub ignored: BTreeMap<TypeMeta, usize>,
 }
 
 impl Reader {
-    /// A reader that has seen nothing.
+    /// A reader that has read nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the manifests in `bytes`; `name` is what problems call them.
+    /// Reads the manifests in `bytes`; problems refer to them as `name`.
     pub fn read(&mut self, name: &str, bytes: &[u8], sink: &mut dyn Sink) {
         if dump::is_dump(bytes) {
             return self.read_dump(name, bytes, sink);
         }
         let bytes = source::decode(bytes);
-        let mut taker = Taker { reader: self, source: name.into(), sink, n_problems: 0 };
+        let mut source_reader =
+            SourceReader { reader: self, source: name.into(), sink, n_problems: 0 };
         let mut is_empty = true;
         pool::read_documents(name, &bytes, &mut |event| {
             is_empty = false;
-            taker.take(event);
+            source_reader.handle(event);
         });
         if is_empty {
-            taker.note(Diagnostic::of_source(Severity::Warning, name, "holds no objects"));
+            source_reader.report(Diagnostic::of_source(
+                Severity::Warning,
+                name,
+                "contains no objects",
+            ));
         }
-        taker.finish();
+        source_reader.finish();
     }
 
     fn read_dump(&mut self, name: &str, bytes: &[u8], sink: &mut dyn Sink) {
@@ -127,40 +132,40 @@ impl Reader {
         }
     }
 
-    /// What was read in all.
+    /// Totals over all sources.
     pub fn into_summary(self) -> Summary {
         self.summary
     }
 }
 
-/// Takes what comes out of one source.
-struct Taker<'r> {
+/// Handles the objects and problems of one source.
+struct SourceReader<'r> {
     reader: &'r mut Reader,
     source: Arc<str>,
     sink: &'r mut dyn Sink,
     n_problems: usize,
 }
 
-impl Taker<'_> {
-    fn take(&mut self, event: Event<'_>) {
+impl SourceReader<'_> {
+    fn handle(&mut self, event: Event<'_>) {
         match event {
-            Event::Object(object, place) => self.take_object(object, &place),
-            Event::Problem(diagnostic) => self.note(diagnostic),
-            Event::OneMore => self.count(Severity::Error),
+            Event::Object(object, place) => self.handle_object(object, &place),
+            Event::Problem(diagnostic) => self.report(diagnostic),
+            Event::UnshownProblem => self.count(Severity::Error),
             Event::UnknownField(kind, diagnostic) => {
                 let field = diagnostic.field.as_deref().unwrap_or_default();
                 if self.reader.unknown_fields.insert((kind, without_positions(field))) {
-                    self.note(diagnostic);
+                    self.report(diagnostic);
                 }
             }
-            Event::NotNeeded(type_meta) => {
-                *self.reader.summary.not_needed.entry(type_meta).or_default() += 1;
+            Event::Ignored(type_meta) => {
+                *self.reader.summary.ignored.entry(type_meta).or_default() += 1;
             }
             Event::Nothing => {}
         }
     }
 
-    fn take_object(&mut self, object: Object, place: &Place<'_>) {
+    fn handle_object(&mut self, object: Object, place: &Place<'_>) {
         let mut key = object.key();
         if object.kind().is_namespaced() && key.namespace.is_empty() {
             key.namespace = defaults::NAMESPACE.into();
@@ -169,7 +174,7 @@ impl Taker<'_> {
         if let Some(Definition { source, line }) = self.reader.seen.get(&identity) {
             let message = format!("is already defined at {source}:{line}");
             let name = format!("{} {}", identity.0, identity.2);
-            return self.note(place.diagnostic(Severity::Error, Some(name), message));
+            return self.report(place.diagnostic(Severity::Error, Some(name), message));
         }
         match self.sink.object(object, place) {
             Ok(()) => {
@@ -178,13 +183,13 @@ impl Taker<'_> {
                     Definition { source: Arc::clone(&self.source), line: place.line() };
                 self.reader.seen.insert(identity, definition);
             }
-            // To find the field costs a second look at the object.
+            // Finding the field would parse the object again.
             Err(_) if self.n_problems >= MAX_PROBLEMS => self.count(Severity::Error),
-            Err(error) => self.note(place.diagnose(&error)),
+            Err(error) => self.report(place.diagnose(&error)),
         }
     }
 
-    fn note(&mut self, diagnostic: Diagnostic) {
+    fn report(&mut self, diagnostic: Diagnostic) {
         self.count(diagnostic.severity);
         if self.n_problems <= MAX_PROBLEMS {
             self.sink.problem(diagnostic);
@@ -224,7 +229,7 @@ fn without_positions(path: &str) -> String {
 }
 
 impl fmt::Display for Summary {
-    /// One line: `3 objects, 1 error; not needed: 2 v1 ConfigMap`.
+    /// One line: `3 objects, 1 error; ignored: 2 v1 ConfigMap`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |count: usize, noun: &str| {
             format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
@@ -235,8 +240,8 @@ impl fmt::Display for Summary {
                 write!(f, ", {}", counted(count, noun))?;
             }
         }
-        for (at, (type_meta, count)) in self.not_needed.iter().enumerate() {
-            let before = if at == 0 { "; not needed: " } else { ", " };
+        for (at, (type_meta, count)) in self.ignored.iter().enumerate() {
+            let before = if at == 0 { "; ignored: " } else { ", " };
             write!(f, "{before}{count} {type_meta}")?;
         }
         Ok(())
@@ -248,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_equal_but_for_their_positions() {
+    fn paths_are_compared_without_positions() {
         assert_eq!(
             without_positions("spec.containers[0].ports[17].x"),
             "spec.containers[].ports[].x"
@@ -261,11 +266,11 @@ mod tests {
     fn a_summary_is_one_line() {
         let type_meta =
             |kind: &str| TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
-        let not_needed = BTreeMap::from([(type_meta("Secret"), 2), (type_meta("ConfigMap"), 1)]);
-        let summary = Summary { n_objects: 1, n_errors: 2, n_warnings: 1, not_needed };
+        let ignored = BTreeMap::from([(type_meta("Secret"), 2), (type_meta("ConfigMap"), 1)]);
+        let summary = Summary { n_objects: 1, n_errors: 2, n_warnings: 1, ignored };
         assert_eq!(
             summary.to_string(),
-            "1 object, 2 errors, 1 warning; not needed: 1 v1 ConfigMap, 2 v1 Secret"
+            "1 object, 2 errors, 1 warning; ignored: 1 v1 ConfigMap, 2 v1 Secret"
         );
         assert_eq!(Summary::default().to_string(), "0 objects");
     }

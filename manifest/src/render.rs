@@ -13,7 +13,7 @@ pub enum Paint {
     Styled,
 }
 
-/// Renders a diagnostic over several lines: what is wrong, where, and the line in question.
+/// Renders a diagnostic on several lines: message, position, and the line of the file.
 pub fn render(diagnostic: &Diagnostic, paint: Paint) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,

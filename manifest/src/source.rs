@@ -1,4 +1,4 @@
-//! Where manifests come from: files, folders, and the standard input.
+//! Sources of manifests: files, directories, and standard input.
 
 use std::{
     borrow::Cow,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// The largest source that is read: 2 GiB. Guessed; it keeps endless devices out.
+/// The largest source that is read: 2 GiB. Guessed; it rejects endless devices.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// How the files of a folder must end to be manifests.
+/// Extensions of manifests in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Something that manifests are read from.
@@ -38,7 +38,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// What the operating system says, or that there is too much.
+    /// An error of the operating system, or a file that is too large.
     pub fn load(&self) -> io::Result<Vec<u8>> {
         match self {
             Self::File(path) => {
@@ -63,7 +63,7 @@ fn read_all(from: impl Read, expected: usize) -> io::Result<Vec<u8>> {
 
 pub(crate) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
     let mut cause = error.to_string();
-    // As our own messages: lower case, and without the number.
+    // In the style of our own messages: lower case, and without the error number.
     if let Some(end) = cause.find(" (os error") {
         cause.truncate(end);
     }
@@ -71,9 +71,9 @@ pub(crate) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
     Diagnostic::of_source(Severity::Error, name, format!("cannot read: {cause}"))
 }
 
-/// The sources that paths stand for: a file for itself, a folder for every manifest in it and below
-/// it, sorted by path, and `-` for the standard input. Hidden files are left out, and links to
-/// folders are not followed. Paths that give nothing are problems.
+/// The sources at the given paths: a file, every manifest in a directory and below it, sorted by
+/// path, or standard input for `-`. Hidden files are ignored, and links to directories are not
+/// followed. A path without manifests is a problem.
 pub fn collect_sources<P: AsRef<Path>>(paths: &[P]) -> (Vec<Source>, Vec<Diagnostic>) {
     let mut sources = vec![];
     let mut problems = vec![];
@@ -88,7 +88,7 @@ pub fn collect_sources<P: AsRef<Path>>(paths: &[P]) -> (Vec<Source>, Vec<Diagnos
                 walk(path, &mut files, &mut problems);
                 files.sort();
                 if files.is_empty() {
-                    let message = "holds no manifests (*.yaml, *.yml, *.json)";
+                    let message = "contains no manifests (*.yaml, *.yml, *.json)";
                     problems.push(Diagnostic::of_source(Severity::Error, name, message));
                 }
                 sources.extend(files.into_iter().map(Source::File));
@@ -98,18 +98,18 @@ pub fn collect_sources<P: AsRef<Path>>(paths: &[P]) -> (Vec<Source>, Vec<Diagnos
     (sources, problems)
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>) {
-    let entries = match fs::read_dir(folder) {
+fn walk(directory: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>) {
+    let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) => {
-            return problems.push(unreadable(&folder.display().to_string(), &error));
+            return problems.push(unreadable(&directory.display().to_string(), &error));
         }
     };
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                problems.push(unreadable(&folder.display().to_string(), &error));
+                problems.push(unreadable(&directory.display().to_string(), &error));
                 continue;
             }
         };
@@ -117,9 +117,9 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>)
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        // The type of the entry itself, so that a link to a folder is not one.
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_folder {
+        // The type of the entry itself, so that a link to a directory is not a directory.
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory {
             walk(&path, files, problems);
         } else if is_manifest(&path) && !path.is_dir() {
             files.push(path);

@@ -1,5 +1,5 @@
-//! What reading costs in memory: the text, and little more. The only test of its process, since
-//! the peak is that of the process.
+//! Reading needs little more memory than the text. This is the only test of its process, since
+//! the peak is measured for the whole process.
 
 use kube_batch_api::facts::FactError;
 use kube_batch_manifest::{
@@ -25,7 +25,7 @@ impl Sink for Counted {
     }
 }
 
-/// The largest size of the process so far, where the system tells.
+/// Peak memory of the process, if the system reports it.
 fn peak_mb() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -41,7 +41,7 @@ fn pod(n: usize) -> String {
 }
 
 #[test]
-fn neither_documents_nor_a_list_are_held_as_a_whole() {
+fn neither_documents_nor_lists_are_kept_in_memory() {
     const N_PODS: usize = 30_000;
     let documents: String =
         (0..N_PODS).map(|n| format!("---\n{}", pod(n).replace("\n  ", "\n"))).collect();

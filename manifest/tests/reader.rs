@@ -1,4 +1,4 @@
-//! What a person sees who hands in manifests, good and bad.
+//! The objects and the diagnostics that result from manifests.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ use kube_batch_manifest::{
     source::{Source, collect_sources},
 };
 
-/// Keeps what it is given, and takes only what the store takes.
+/// Records all objects and problems; accepts the objects that the store accepts.
 #[derive(Default)]
 struct Collected {
     objects: Vec<String>,
@@ -76,9 +76,9 @@ fn outcome(bytes: impl AsRef<[u8]>) -> (Vec<String>, Vec<String>) {
 
 fn check(bytes: impl AsRef<[u8]>, objects: &[&str], problems: &[&str]) {
     let shown: String = String::from_utf8_lossy(bytes.as_ref()).chars().take(200).collect();
-    let (found, told) = outcome(bytes);
+    let (found, reported) = outcome(bytes);
     assert_eq!(found, objects, "objects of {shown:?}");
-    assert_eq!(told, problems, "problems of {shown:?}");
+    assert_eq!(reported, problems, "problems of {shown:?}");
 }
 
 const NODE: &str = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n";
@@ -160,7 +160,7 @@ fn lists_of_every_kind_are_opened() {
     // Something of another kind that happens to have items.
     let (collected, summary) = read("apiVersion: x.io/v1\nitems: [1, 2]\nkind: Shop\n");
     assert!(collected.problems.is_empty());
-    assert_eq!(summary.to_string(), "0 objects; not needed: 1 x.io/v1 Shop");
+    assert_eq!(summary.to_string(), "0 objects; ignored: 1 x.io/v1 Shop");
 }
 
 #[test]
@@ -191,11 +191,11 @@ fn kinds_that_are_not_needed_are_counted() {
     let (collected, summary) = read(format!("{text}---\n{NODE}"));
     assert_eq!(collected.objects, ["Node n"]);
     assert!(collected.problems.is_empty());
-    assert_eq!(summary.to_string(), "1 object; not needed: 1 apps/v1 Deployment, 2 v1 ConfigMap");
+    assert_eq!(summary.to_string(), "1 object; ignored: 1 apps/v1 Deployment, 2 v1 ConfigMap");
 }
 
 #[test]
-fn one_broken_document_does_not_take_the_others_with_it() {
+fn an_invalid_document_does_not_affect_the_others() {
     check(
         format!("a: b: c\n---\n{NODE}---\na: [\n---\n{}", pod("spec: {containers: []}")),
         &["Node n", "Pod ns/a"],
@@ -207,7 +207,7 @@ fn one_broken_document_does_not_take_the_others_with_it() {
 }
 
 #[test]
-fn what_an_object_is_must_be_said() {
+fn api_version_and_kind_are_required() {
     for (text, expected) in [
         ("kind: Pod\nmetadata: {name: a}", "f:1:1: error: Pod a: apiVersion: is missing"),
         ("apiVersion: v1\nmetadata: {name: a}", "f:1:1: error: object a: kind: is missing"),
@@ -236,8 +236,8 @@ fn what_an_object_is_must_be_said() {
         ),
         (
             "apiVersion: v1\nkind: PodGroup\nmetadata: {name: a}",
-            "f:2:7: warning: PodGroup a: PodGroup is of scheduling.incubator.k8s.io/v1alpha1 and \
-          scheduling.sigs.dev/v1alpha2, not of \"v1\"",
+            "f:2:7: warning: PodGroup a: PodGroup is in scheduling.incubator.k8s.io/v1alpha1 and \
+          scheduling.sigs.dev/v1alpha2, not in \"v1\"",
         ),
     ] {
         check(text, &[], &[expected]);
@@ -245,7 +245,7 @@ fn what_an_object_is_must_be_said() {
 }
 
 #[test]
-fn amounts_are_found_in_the_text() {
+fn quantities_are_found_in_the_text() {
     let text = pod(
         "spec:\n  containers:\n  - name: a\n  - name: b\n    resources:\n      requests:\n        memory: 1Gi\n        cpu: 1x\n",
     );
@@ -311,7 +311,7 @@ fn a_minimum_is_a_number_that_is_not_negative() {
 }
 
 #[test]
-fn a_misspelt_field_is_told_once() {
+fn a_misspelt_field_is_reported_once() {
     let two = format!(
         "{}---\n{}",
         group("minMembers: 3"),
@@ -334,15 +334,15 @@ fn a_misspelt_field_is_told_once() {
 }
 
 #[test]
-fn the_first_of_two_objects_of_one_name_stays() {
+fn the_first_of_two_objects_with_one_name_is_kept() {
     let text = "---\nkind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {}\n---\n\
                 kind: Pod\napiVersion: v1\nmetadata: {name: a, namespace: default}\n";
     check(text, &["Pod a"], &["f:7:1: error: Pod default/a: is already defined at f:2"]);
-    // One that was refused does not count.
+    // A rejected object does not count.
     let bad = "kind: Node\napiVersion: v1\nmetadata: {name: n}\nstatus: {allocatable: {cpu: x}}\n";
     let (objects, problems) = outcome(format!("{bad}---\n{NODE}"));
     assert_eq!((objects, problems.len()), (vec!["Node n".to_owned()], 1));
-    // The names hold across files.
+    // Names are compared across files.
     let mut collected = Collected::default();
     let mut reader = Reader::new();
     reader.read("one.yaml", NODE.as_bytes(), &mut collected);
@@ -353,15 +353,15 @@ fn the_first_of_two_objects_of_one_name_stays() {
 }
 
 #[test]
-fn files_without_objects_are_told() {
+fn files_without_objects_are_reported() {
     for text in ["", "\n", "# nothing\n", "---\n---\n...\n", "\u{feff}", "\u{feff}# nothing"] {
-        check(text, &[], &["f: warning: holds no objects"]);
+        check(text, &[], &["f: warning: contains no objects"]);
     }
-    check("---\nnull\n---\n~\n", &[], &["f: warning: holds no objects"]);
+    check("---\nnull\n---\n~\n", &[], &["f: warning: contains no objects"]);
 }
 
 #[test]
-fn what_is_not_text_is_told() {
+fn bytes_that_are_not_text_are_reported() {
     check(b"\x7fELF\x02\x01\x01\0\0\0", &[], &["f:1:8: error: is not text: byte 0x00"]);
     check(
         [b"a: \xff\n---\n", NODE.as_bytes()].concat(),
@@ -398,11 +398,11 @@ fn hostile_text_costs_little() {
     assert_eq!(problems[1_000], "f: error: 4001 more problems are not shown");
     let wide = format!("kind: Pod\napiVersion: v1\nspec: [{}]", "0,".repeat(1_000_001));
     let (_, problems) = outcome(wide);
-    assert_eq!(problems, ["f:3:2000004: error: holds more than 1000000 values"]);
+    assert_eq!(problems, ["f:3:2000004: error: has more than 1000000 values"]);
 }
 
 #[test]
-fn malformed_json_is_told_as_json_and_templates_as_templates() {
+fn malformed_json_and_templates_are_reported() {
     check(
         "{\"kind\": \"Node\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"n\"}}\n{\"kind\"",
         &["Node n"],
@@ -416,14 +416,12 @@ fn malformed_json_is_told_as_json_and_templates_as_templates() {
     check(
         "kind: {{ .Values.kind }}\n",
         &[],
-        &[
-            "f:1:8: error: a key must be a piece of text; this looks like a template, render it first",
-        ],
+        &["f:1:8: error: a key must be a string; this looks like a template, render it first"],
     );
 }
 
 #[test]
-fn order_and_lines_survive_the_threads() {
+fn threads_keep_order_and_lines() {
     let names = 0..12_000;
     let document =
         |n| format!("---\n# room\napiVersion: v1\nkind: Node\nmetadata: {{name: n{n}}}\n");
@@ -437,7 +435,7 @@ fn order_and_lines_survive_the_threads() {
 }
 
 #[test]
-fn the_deepest_nesting_that_is_allowed_fits_the_stack_of_a_thread() {
+fn the_maximum_nesting_fits_the_stack_of_a_thread() {
     let fields = format!("{}1{}", "{a: ".repeat(122), "}".repeat(122));
     let deep = format!(
         "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  managedFields:\n  \
@@ -466,7 +464,7 @@ error: PodGroup ns/g: spec.minMember: expected a 32-bit integer, found \"three\"
   |              ^^^^^"
     );
     assert!(rendered(&text, Paint::Styled).contains("\u{1b}["));
-    assert_eq!(rendered("", Paint::Plain), "warning: holds no objects\n--> f");
+    assert_eq!(rendered("", Paint::Plain), "warning: contains no objects\n--> f");
     let long = rendered(&format!("{{x: 1,{}x: 2}}", " ".repeat(5_000)), Paint::Plain);
     assert!(long.contains("f:1:5007") && long.len() < 500, "{long}");
 }
@@ -481,18 +479,18 @@ fn a_diagnostic_knows_its_parts() {
     assert_eq!(problem.field.as_deref(), Some("spec.minMember"));
 }
 
-/// An empty folder of this name.
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
+/// An empty directory of this name.
+fn directory(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
 }
 
 #[test]
-fn folders_give_their_manifests_sorted() {
-    let root = folder("folders_give_their_manifests_sorted");
-    fs::create_dir_all(root.join("b/.hidden")).expect("folders");
+fn manifests_of_directories_are_sorted() {
+    let root = directory("manifests_of_directories_are_sorted");
+    fs::create_dir_all(root.join("b/.hidden")).expect("directories");
     for name in ["c.json", "a.yaml", "b/d.YML", "x.txt", ".e.yaml", "b/.hidden/f.yaml", "b/c.yml"] {
         fs::write(root.join(name), NODE).expect("a file");
     }
@@ -504,8 +502,8 @@ fn folders_give_their_manifests_sorted() {
 }
 
 #[test]
-fn paths_that_give_nothing_are_told() {
-    let root = folder("paths_that_give_nothing_are_told");
+fn paths_without_manifests_are_reported() {
+    let root = directory("paths_without_manifests_are_reported");
     fs::write(root.join("x.txt"), NODE).expect("a file");
     let absent = root.join("absent.yaml");
     let (sources, problems) = collect_sources(&[&root, &absent]);
@@ -514,7 +512,7 @@ fn paths_that_give_nothing_are_told() {
     assert_eq!(
         problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            format!("{root}: error: holds no manifests (*.yaml, *.yml, *.json)"),
+            format!("{root}: error: contains no manifests (*.yaml, *.yml, *.json)"),
             format!("{root}/absent.yaml: error: cannot read: no such file or directory"),
         ]
     );
@@ -522,7 +520,7 @@ fn paths_that_give_nothing_are_told() {
 
 #[test]
 fn a_file_that_cannot_be_read_does_not_stop_the_others() {
-    let root = folder("a_file_that_cannot_be_read_does_not_stop_the_others");
+    let root = directory("a_file_that_cannot_be_read_does_not_stop_the_others");
     fs::write(root.join("node.yaml"), NODE).expect("a file");
     let sources = [Source::File(root.clone()), Source::File(root.join("node.yaml"))];
     let mut collected = Collected::default();
@@ -537,7 +535,7 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_dump_is_taken_as_it_is() {
+fn a_dump_is_read() {
     let mut store = Store::default();
     let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
     store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");

@@ -1,4 +1,4 @@
-//! The command line program, for a registry of plugins and actions.
+//! The command-line program for a registry of plugins and actions.
 
 use std::{ffi::OsString, fs, io, process::ExitCode};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// The command `kube-batch` with the plugins and actions of a registry.
 ///
-/// A scheduler with plugins of its own is a binary of a few lines, and gets every subcommand:
+/// A scheduler with additional plugins is a binary of a few lines with all subcommands:
 ///
 /// ```no_run
 /// use kube_batch::{App, Registry};
@@ -38,7 +38,7 @@ impl App {
     pub fn main(self) -> ExitCode {
         match self.run(std::env::args_os()) {
             Ok(exit) => exit.into(),
-            // The reader of our output has stopped: `kube-batch … | head`.
+            // The reader of the output has closed it: `kube-batch … | head`.
             Err(error) if is_broken_pipe(&error) => Exit::Ok.into(),
             Err(error) => {
                 terminal::error(&format!("{error:#}"));
@@ -57,10 +57,10 @@ impl App {
                 clap_complete::generate(shell, &mut command, "kube-batch", &mut io::stdout());
                 Ok(Exit::Ok)
             }
-            Command::Man { folder } => fs::create_dir_all(&folder)
-                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+            Command::Man { directory } => fs::create_dir_all(&directory)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &directory))
                 .map(|()| Exit::Ok)
-                .with_context(|| format!("cannot write to {}", folder.display())),
+                .with_context(|| format!("cannot write to {}", directory.display())),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Write the manual pages to a directory.
     Man {
         /// Target directory; created if it is missing.
-        folder: PathBuf,
+        directory: PathBuf,
     },
 }
 

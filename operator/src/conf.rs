@@ -11,16 +11,16 @@ use kube_batch_scheduler::{
 
 use crate::terminal;
 
-/// A configuration and the text it was read from; no text where it is the built-in one.
+/// A configuration and its text; the text of the default configuration is empty.
 #[derive(Default)]
 pub(crate) struct ReadConf {
     pub(crate) conf: Conf,
     pub(crate) text: String,
-    /// Warnings that were shown.
+    /// Number of warnings printed.
     pub(crate) n_warnings: usize,
 }
 
-/// Reads the configuration; `None` if it was refused and every problem has been shown.
+/// Reads the configuration; `None` if it is invalid, after every problem has been printed.
 pub(crate) fn read_conf(
     path: Option<&Path>,
     registry: &Registry,
@@ -45,7 +45,7 @@ pub(crate) fn read_conf(
                 count => format!("{count} errors"),
             };
             problems.into_iter().for_each(|problem| show(Severity::Error, problem));
-            terminal::error(&format!("{errors} in configuration {name}: nothing is run"));
+            terminal::error(&format!("{errors} in configuration {name}; nothing was run"));
             Ok(None)
         }
     }

@@ -1,4 +1,4 @@
-//! Manifests into a simulated world, with every problem told.
+//! Loads manifests into a simulated cluster and prints every problem.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,21 +21,21 @@ use kube_batch_sim::world::World;
 
 use crate::terminal;
 
-/// Problems shown in full; of more only the number is told.
+/// Number of problems printed in full; further ones are only counted.
 const MAX_SHOWN: usize = 20;
 
-/// What came of reading manifests.
+/// The result of loading manifests.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// One line for each problem, in order.
     pub(crate) warnings: Vec<String>,
     /// Objects that were read.
     pub(crate) n_objects: usize,
-    /// Problems that cost an object or a document.
+    /// Problems because of which an object or a document was ignored.
     pub(crate) n_errors: usize,
 }
 
-/// Reads manifests into a world and shows the problems.
+/// Loads manifests into a simulated cluster and prints the problems.
 pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
     let (sources, problems) = collect_sources(paths);
     let mut sink =
@@ -45,21 +45,21 @@ pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
     }
     let mut reader = Reader::new();
     reader.read_sources(&sources, &mut sink);
-    sink.look_for_dangling_names();
+    sink.report_dangling_names();
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
     loaded.n_objects = summary.n_objects;
-    if !summary.not_needed.is_empty() {
-        let kinds = summary.not_needed.iter().map(|(kind, count)| format!("{count} {kind}"));
+    if !summary.ignored.is_empty() {
+        let kinds = summary.ignored.iter().map(|(kind, count)| format!("{count} {kind}"));
         let list = kinds.collect::<Vec<_>>().join(", ");
-        let message = format!("left out, as scheduling does not look at them: {list}");
+        let message = format!("ignored, because the scheduler does not use these kinds: {list}");
         terminal::warning(&message);
         loaded.warnings.push(message);
     }
     loaded
 }
 
-/// Problems met so far.
+/// Problems found so far.
 #[derive(Default)]
 struct Shown {
     lines: Vec<String>,
@@ -89,15 +89,15 @@ impl Shown {
 struct WorldSink<'w> {
     world: &'w mut World,
     shown: Shown,
-    /// A problem to be, should the queue of a group not exist.
+    /// The problem to report for each group if its queue does not exist.
     groups: HashMap<ObjectKey, (Name, Diagnostic)>,
-    /// A problem to be for the first pod of each group, should the group not exist.
+    /// The problem to report for the first pod of each group if the group does not exist.
     pods: Vec<(ObjectKey, Diagnostic)>,
 }
 
 impl Sink for WorldSink<'_> {
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
-        self.note_names(&object, place);
+        self.record_names(&object, place);
         self.world.apply(object)
     }
 
@@ -111,8 +111,8 @@ impl Sink for WorldSink<'_> {
 }
 
 impl WorldSink<'_> {
-    /// Remembers which names an object relies on.
-    fn note_names(&mut self, object: &Object, place: &Place<'_>) {
+    /// Records the names that an object refers to.
+    fn record_names(&mut self, object: &Object, place: &Place<'_>) {
         match object {
             Object::PodGroup(_, group) if !group.spec.queue.is_empty() => {
                 let queue = Name::from(group.spec.queue.as_str());
@@ -130,7 +130,7 @@ impl WorldSink<'_> {
                 let Some(group) = group else { return };
                 let namespace = with_default_namespace(object).namespace;
                 let group = ObjectKey::new(namespace, group.as_str());
-                // Pods of a group mostly follow one another; one of them is enough.
+                // Pods of a group are mostly consecutive; one of them is enough.
                 if self.pods.last().is_none_or(|(last, _)| *last != group) {
                     let field = format!(
                         "metadata.annotations[{}]",
@@ -144,8 +144,8 @@ impl WorldSink<'_> {
         }
     }
 
-    /// Tells of names that lead nowhere, now that everything is read.
-    fn look_for_dangling_names(&mut self) {
+    /// Reports names of objects that do not exist, after everything is read.
+    fn report_dangling_names(&mut self) {
         let store = &self.world.store;
         let mut problems = Vec::new();
         for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
@@ -153,15 +153,15 @@ impl WorldSink<'_> {
                 problems.push(problem);
             }
         }
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (group, problem) in std::mem::take(&mut self.pods) {
-            if store.group(&group).is_some() || !told.insert(group.clone()) {
+            if store.group(&group).is_some() || !reported.insert(group.clone()) {
                 continue;
             }
             let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);
             let hint = elsewhere.map(|((key, _), _)| {
                 format!(
-                    "; there is one in namespace {}, but a group is looked for in the pod's own",
+                    "; the one in namespace {} is not used, as a group must be in the namespace of its pods",
                     key.namespace
                 )
             });

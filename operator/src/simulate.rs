@@ -1,7 +1,8 @@
-//! `kube-batch simulate`: what would be placed where.
+//! `kube-batch simulate`: shows what the scheduler would do.
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io::{self, Write},
 };
 
@@ -14,7 +15,7 @@ use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, GroupOutcome, NodeOutcome, Outcome},
-    runner::Simulation,
+    simulation::Simulation,
     world::{Environment, World},
 };
 
@@ -27,11 +28,11 @@ use crate::{
     terminal::{self, BAD, FAINT, GOOD, HEADING, Progress, WAITING, styled},
 };
 
-/// Cycles after which a simulation that goes on changing is stopped, where no number is given.
+/// Maximum number of cycles if none is given.
 const MAX_CYCLES: u64 = 10_000;
-/// Pods, jobs or nodes that tables list one by one; of more they say how many.
+/// Maximum number of rows in a table; further ones are only counted.
 const MAX_ROWS: usize = 50;
-/// Cells of a bar.
+/// Width of a bar.
 const BAR: usize = 20;
 
 /// Runs the command.
@@ -49,9 +50,8 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     let Loaded { mut warnings, n_objects, n_errors } = load(&args.filenames, &mut world);
     let n_problems = warnings.len() + n_warnings;
     if args.strict && n_problems > 0 {
-        terminal::error(&format!(
-            "{n_problems} problems in the input and --strict: nothing was run"
-        ));
+        let problems = plural(n_problems, "problem");
+        terminal::error(&format!("{problems} in the input; nothing was run because of --strict"));
         return Ok(Exit::Failed);
     }
     world.run_controllers();
@@ -60,10 +60,9 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
         warnings.push(problem.to_string());
     }
     if world.pods().next().is_none() && world.store.nodes.is_empty() {
-        let read = if n_errors > 0 { "could be read" } else { "are there" };
-        terminal::error(&format!(
-            "no nodes and no pods {read} ({n_objects} objects): nothing was run"
-        ));
+        let input = if n_errors > 0 { "the readable part of the input" } else { "the input" };
+        let objects = plural(n_objects, "object");
+        terminal::error(&format!("{input} has no nodes and no pods ({objects}); nothing was run"));
         return Ok(Exit::Failed);
     }
     warnings.extend(world.snapshot().ignored.iter().map(ToString::to_string));
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Runs cycles; keeps those that decided something.
+/// Runs cycles; returns those with a decision.
 fn run_cycles(simulation: &mut Simulation, args: &SimulateArgs) -> Vec<CycleOutcome> {
     let wanted = args.cycles.or(args.until);
     let progress = Progress::new(wanted, "cycles");
@@ -130,10 +129,8 @@ fn print_tables(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::Re
 fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::Result<()> {
     let count = |what: fn(&CycleOutcome) -> usize| outcome.cycles.iter().map(what).sum::<usize>();
     let waiting = outcome.pods.iter().filter(|pod| pod.status == "Pending").count();
-    let plural =
-        |n: u64, word: &str| if n == 1 { format!("{n} {word}") } else { format!("{n} {word}s") };
-    let mut parts =
-        vec![styled(GOOD, &format!("{} placed", plural(count(|c| c.binds.len()) as u64, "pod")))];
+    let placed = plural(count(|cycle| cycle.binds.len()), "pod");
+    let mut parts = vec![styled(GOOD, &format!("{placed} placed"))];
     let evictions = count(|cycle| cycle.evictions.len());
     if evictions > 0 {
         parts.push(styled(BAD, &format!("{evictions} evicted")));
@@ -144,9 +141,14 @@ fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::
     writeln!(out, "{} after {}", parts.join(", "), plural(n_cycles, "cycle"))
 }
 
+fn plural(count: impl Display + PartialEq + From<u8>, noun: &str) -> String {
+    let ending = if count == 1.into() { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 type Part = (Table, Option<String>);
 
-/// Pods one by one; where there are many, by job and node.
+/// Pods, or if there are many, counts by job and node.
 fn placed(outcome: &Outcome) -> Part {
     let binds = || {
         outcome.cycles.iter().flat_map(|cycle| cycle.binds.iter().map(move |b| (cycle.cycle, b)))
@@ -248,7 +250,7 @@ fn jobs(outcome: &Outcome) -> Part {
         ("PHASE", Align::Left),
         ("WHY IT WAITS", Align::Left),
     ]);
-    // Those that wait are what people look for.
+    // Pending jobs first: users look for these.
     let waits = |group: &&GroupOutcome| group.message.is_some();
     let (waiting, others): (Vec<_>, Vec<_>) = outcome.pod_groups.iter().partition(waits);
     for group in waiting.into_iter().chain(others).take(MAX_ROWS) {
@@ -302,7 +304,7 @@ fn nodes(outcome: &Outcome) -> Part {
     (table, more_rows(outcome.nodes.len(), "nodes"))
 }
 
-/// How full a node is, by its fullest resource.
+/// The utilization of a node.
 fn bar(node: &NodeOutcome) -> Cell {
     let full = (node.utilization * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
     let text = format!(

@@ -1,4 +1,4 @@
-//! Tables for people: aligned, and cut to the terminal.
+//! Aligned tables, cut to the width of the terminal.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::terminal::{HEADING, styled};
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
 /// A table under construction.
@@ -16,14 +16,14 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// To which side a column leans.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Text and how it is shown.
+/// Text with a style.
 pub(crate) struct Cell {
     text: String,
     style: Style,
@@ -92,7 +92,7 @@ impl Table {
     }
 }
 
-/// The text with control characters written out: names can hold anything, escape codes included.
+/// The text with control characters escaped: names can contain any character.
 fn visible(text: String) -> String {
     if !text.contains(char::is_control) {
         return text;

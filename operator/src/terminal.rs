@@ -1,4 +1,4 @@
-//! The terminal: colours only where there is one, a progress bar only where work takes long.
+//! Terminal output: colours only in a terminal, a progress bar only for long work.
 
 use std::{
     io::{IsTerminal, Write, stderr, stdout},
@@ -13,21 +13,21 @@ use kube_batch_manifest::{
     render::{Paint, render},
 };
 
-/// Work that takes less than this shows no progress bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Duration after which a progress bar is shown.
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 /// Headings.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// What is well.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What is not.
+/// Failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// What waits.
+/// Pending.
 pub(crate) const WAITING: Style = AnsiColor::Yellow.on_default();
-/// What matters less.
+/// Less important text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
-/// Text in a style; on its way out the escape codes are dropped where they would not be understood.
+/// Text in a style; anstream removes the escape codes if the output is not a terminal.
 pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -40,22 +40,22 @@ pub(crate) fn width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
-/// Says what is wrong.
+/// Prints an error.
 pub(crate) fn error(message: &str) {
-    say("error", BAD.bold(), message);
+    print("error", BAD.bold(), message);
 }
 
-/// Says what is odd.
+/// Prints a warning.
 pub(crate) fn warning(message: &str) {
-    say("warning", WAITING.bold(), message);
+    print("warning", WAITING.bold(), message);
 }
 
-fn say(word: &str, style: Style, message: &str) {
-    // Where even the standard error is closed there is nobody left to tell.
+fn print(word: &str, style: Style, message: &str) {
+    // A closed standard error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr(), "{}: {message}", styled(style, word));
 }
 
-/// Shows a problem with its line of the source.
+/// Prints a problem with its line of the file.
 pub(crate) fn diagnostic(diagnostic: &Diagnostic) {
     let paint = match anstream::AutoStream::choice(&stderr()) {
         ColorChoice::Never => Paint::Plain,
@@ -64,7 +64,7 @@ pub(crate) fn diagnostic(diagnostic: &Diagnostic) {
     let _ = writeln!(anstream::stderr(), "{}\n", render(diagnostic, paint));
 }
 
-/// A progress bar of so many steps that appears when the work takes longer than a second.
+/// A progress bar that appears when the work takes longer than a second.
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: std::time::Instant,
@@ -86,7 +86,8 @@ impl Progress {
 
     pub(crate) fn step(&self) {
         self.bar.inc(1);
-        if self.bar.is_hidden() && stderr().is_terminal() && self.started.elapsed() > PATIENCE {
+        if self.bar.is_hidden() && stderr().is_terminal() && self.started.elapsed() > PROGRESS_DELAY
+        {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }

@@ -1,4 +1,4 @@
-//! `kube-batch test`: case files, played and judged.
+//! `kube-batch test`: runs policy test cases and reports which pass.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use kube_batch_manifest::{
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     check::Mismatch,
-    suite::{Outcome, play_all},
+    suite::{CaseOutcome, run_all},
 };
 
 use crate::{
@@ -20,68 +20,65 @@ use crate::{
 };
 
 #[derive(Default)]
-struct Tally {
+struct Counts {
     passed: usize,
     failed: usize,
-    broken: usize,
+    invalid: usize,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &TestArgs, registry: &Registry) -> anyhow::Result<Exit> {
     let (sources, problems) = collect_sources(&args.paths);
-    let mut tally = Tally { broken: problems.len(), ..Tally::default() };
+    let mut counts = Counts { invalid: problems.len(), ..Counts::default() };
     problems.iter().for_each(terminal::diagnostic);
     let progress = Progress::new(Some(sources.len() as u64), "cases");
     let mut out = anstream::stdout().lock();
     for source in sources {
         match source.load() {
-            Ok(bytes) => play(&mut out, &source, &bytes, registry, &mut tally)?,
+            Ok(bytes) => run_file(&mut out, &source, &bytes, registry, &mut counts)?,
             Err(error) => {
                 terminal::error(&format!("cannot read {source}: {error}"));
-                tally.broken += 1;
+                counts.invalid += 1;
             }
         }
         progress.step();
     }
-    let Tally { passed, failed, broken } = tally;
-    let unread = if broken > 0 { format!(", {broken} could not be read") } else { String::new() };
-    writeln!(out, "\n{passed} passed, {failed} failed{unread}")?;
+    let Counts { passed, failed, invalid } = counts;
+    let not_run = if invalid > 0 { format!(", {invalid} invalid") } else { String::new() };
+    writeln!(out, "\n{passed} passed, {failed} failed{not_run}")?;
     out.flush()?;
-    if passed + failed + broken == 0 {
-        terminal::error("there are no cases in these files");
+    if passed + failed + invalid == 0 {
+        terminal::error("these files contain no test cases");
         return Ok(Exit::Usage);
     }
-    Ok(match (failed, broken) {
+    Ok(match (failed, invalid) {
         (0, 0) => Exit::Ok,
         (_, 0) => Exit::Failed,
         (_, _) => Exit::Usage,
     })
 }
 
-fn play(
+fn run_file(
     out: &mut dyn Write,
     source: &Source,
     bytes: &[u8],
     registry: &Registry,
-    tally: &mut Tally,
+    counts: &mut Counts,
 ) -> io::Result<()> {
-    for verdict in play_all(bytes, registry, Search::Index) {
-        match verdict.outcome {
-            Outcome::Pass => {
-                tally.passed += 1;
-                writeln!(out, "{} {}", styled(GOOD, "PASS"), verdict.name)?;
+    for result in run_all(bytes, registry, Search::Index) {
+        match result.outcome {
+            CaseOutcome::Pass => {
+                counts.passed += 1;
+                writeln!(out, "{} {}", styled(GOOD, "PASS"), result.name)?;
             }
-            Outcome::Fail(mismatches) => {
-                tally.failed += 1;
-                writeln!(out, "{} {}", styled(BAD, "FAIL"), verdict.name)?;
+            CaseOutcome::Fail(mismatches) => {
+                counts.failed += 1;
+                writeln!(out, "{} {}", styled(BAD, "FAIL"), result.name)?;
                 print_difference(out, &mismatches)?;
             }
-            Outcome::Broken(problems) => {
-                tally.broken += 1;
-                terminal::error(&format!(
-                    "{source}: {} is no case that can be played",
-                    verdict.name
-                ));
+            CaseOutcome::Invalid(problems) => {
+                counts.invalid += 1;
+                terminal::error(&format!("{source}: {} is not a valid test case", result.name));
                 let text = String::from_utf8_lossy(bytes);
                 for problem in problems {
                     let shown = Diagnostic::from_problem(source.to_string(), &text, problem);
@@ -93,7 +90,7 @@ fn play(
     Ok(())
 }
 
-/// What was wanted, and what there is.
+/// Prints expected and actual values.
 fn print_difference(out: &mut dyn Write, mismatches: &[Mismatch]) -> io::Result<()> {
     for Mismatch { key, wanted, got } in mismatches {
         writeln!(out, "     {key}")?;

@@ -1,4 +1,4 @@
-//! The binary, as a user meets it: output, messages and exit codes.
+//! The binary as a user sees it: output, messages and exit codes.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::Value;
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("the crate lies in the workspace")
+        .expect("the crate is in the workspace")
         .to_owned()
 }
 
@@ -32,7 +32,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// A file of the test's own, gone with it.
+/// A temporary file, deleted when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -65,10 +65,10 @@ fn console_blocks(markdown: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn outputs_in_the_readme_are_current() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let mut blocks = console_blocks(&readme);
-    // What takes a cluster is compared by the end-to-end tests.
+    // Commands that need a cluster are compared by the end-to-end tests.
     blocks.retain(|(command, _)| command.starts_with("kube-batch "));
     assert!(blocks.len() >= 3);
     for (command, shown) in blocks {
@@ -81,12 +81,12 @@ fn the_readme_shows_what_is_printed() {
     }
 }
 
-/// Where a value is not what a schema says. Knows the few words our schema is made of: a validator
-/// would take longer to build than everything it tests.
-fn breach(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<String> {
+/// The first violation of a schema by a value. Supports only the keywords of our schema: building a
+/// validator would take longer than all tests.
+fn violation(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let definition = &root["$defs"][name.rsplit('/').next().unwrap_or_default()];
-        return breach(root, definition, value, path);
+        return violation(root, definition, value, path);
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
@@ -106,7 +106,7 @@ fn breach(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<Str
         return Some(format!("{path} is not of {types:?}"));
     }
     if let Some(items) = value.as_array() {
-        return items.iter().find_map(|item| breach(root, &schema["items"], item, path));
+        return items.iter().find_map(|item| violation(root, &schema["items"], item, path));
     }
     let object = value.as_object()?;
     let missing = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -117,14 +117,14 @@ fn breach(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<Str
         let path = format!("{path}.{key}");
         match (&schema["properties"][key], &schema["additionalProperties"]) {
             (Value::Null, Value::Null) => Some(format!("{path} is not in the schema")),
-            (Value::Null, others) => breach(root, others, value, &path),
-            (property, _) => breach(root, property, value, &path),
+            (Value::Null, others) => violation(root, others, value, &path),
+            (property, _) => violation(root, property, value, &path),
         }
     })
 }
 
 #[test]
-fn every_example_runs_and_keeps_the_json_contract() {
+fn every_example_runs_and_matches_the_json_schema() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
@@ -146,26 +146,26 @@ fn every_example_runs_and_keeps_the_json_contract() {
         assert_eq!(output.status.code(), Some(0), "{example}: {}", stderr(&output));
         assert_eq!(stderr(&output), "", "{example}");
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(breach(&schema, &schema, &outcome, "outcome"), None, "{example}");
+        assert_eq!(violation(&schema, &schema, &outcome, "outcome"), None, "{example}");
         assert!(outcome["cycles"][0]["binds"].is_array(), "{example}");
     }
 }
 
 #[test]
-fn a_template_that_makes_no_pod_is_told_where_it_stands() {
+fn an_invalid_pod_template_is_reported_with_its_position() {
     let gang = fs::read_to_string(root().join("examples/gang.yaml")).unwrap();
     let file = Scratch::new("template.yaml", gang.replace("{cpu: '1'}", "{cpu: '1x'}").as_bytes());
     let strict = kube_batch(&["simulate", "-f", file.path(), "--strict"]);
     assert_eq!(strict.status.code(), Some(1));
-    let told = stderr(&strict);
+    let messages = stderr(&strict);
     for part in ["Job default/qj-1", "spec.template.spec.containers[0].resources.requests", ":23:"]
     {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(messages.contains(part), "{part} in {messages}");
     }
 }
 
 #[test]
-fn an_object_that_cannot_be_read_costs_itself_alone() {
+fn an_invalid_object_does_not_affect_the_others() {
     let file = Scratch::new(
         "bad.yaml",
         b"apiVersion: v1\nkind: Node\nmetadata: {name: bad}\nstatus: {allocatable: {cpu: 1x}}\n---\n\
@@ -174,9 +174,9 @@ fn an_object_that_cannot_be_read_costs_itself_alone() {
     let output = kube_batch(&["simulate", "-f", file.path()]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("good"), "{}", stdout(&output));
-    let told = stderr(&output);
+    let messages = stderr(&output);
     for part in ["Node bad", "document 1", "status.allocatable", "unknown suffix \"x\"", ":4:29"] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(messages.contains(part), "{part} in {messages}");
     }
     let strict = kube_batch(&["simulate", "-f", file.path(), "--strict"]);
     assert_eq!(strict.status.code(), Some(1));
@@ -184,7 +184,7 @@ fn an_object_that_cannot_be_read_costs_itself_alone() {
 }
 
 #[test]
-fn names_that_lead_nowhere_are_told_of() {
+fn names_of_missing_objects_are_reported() {
     let file = Scratch::new(
         "dangling.yaml",
         b"apiVersion: scheduling.sigs.dev/v1alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: a}\n\
@@ -192,22 +192,28 @@ fn names_that_lead_nowhere_are_told_of() {
           metadata: {name: p, namespace: b, annotations: {scheduling.k8s.io/group-name: g}}\n\
           spec: {schedulerName: kube-batch, containers: [{name: c}]}\n",
     );
-    let told = stderr(&kube_batch(&["simulate", "-f", file.path()]));
-    assert!(told.contains("PodGroup a/g: spec.queue: queue \"nope\" does not exist"), "{told}");
-    assert!(told.contains("PodGroup b/g does not exist; there is one in namespace a"), "{told}");
+    let messages = stderr(&kube_batch(&["simulate", "-f", file.path()]));
+    assert!(
+        messages.contains("PodGroup a/g: spec.queue: queue \"nope\" does not exist"),
+        "{messages}"
+    );
+    assert!(
+        messages.contains("PodGroup b/g does not exist; the one in namespace a is not used"),
+        "{messages}"
+    );
 }
 
 #[test]
-fn what_cannot_be_used_at_all_is_said_and_nothing_is_run() {
+fn unusable_input_is_reported_and_nothing_is_run() {
     let empty = Scratch::new("empty.yaml", b"");
     let binary = Scratch::new("binary.yaml", &[0, 159, 146, 150]);
     let nested = Scratch::new("nested.yaml", "[".repeat(10_000).as_bytes());
     for (path, message) in [
-        (empty.path(), "holds no objects"),
+        (empty.path(), "contains no objects"),
         (binary.path(), "is not"),
         (nested.path(), "is nested more than 128 levels deep"),
         ("no/such/file.yaml", "no such file or directory"),
-        ("operator/src", "holds no manifests"),
+        ("operator/src", "contains no manifests"),
     ] {
         let output = kube_batch(&["simulate", "-f", path]);
         assert_eq!(output.status.code(), Some(1), "{path}");
@@ -217,14 +223,14 @@ fn what_cannot_be_used_at_all_is_said_and_nothing_is_run() {
 }
 
 #[test]
-fn a_bad_configuration_lists_every_error_and_runs_nothing() {
+fn every_error_in_a_configuration_is_listed_and_nothing_is_run() {
     let conf = Scratch::new(
         "conf.yaml",
         b"actions: alocate, x\ntiers:\n- plugins: [{name: gan}, {name: drf, enableJobOrder: 3}]\n- foo\n",
     );
     let output = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--config", conf.path()]);
     assert_eq!(output.status.code(), Some(2));
-    let told = stderr(&output);
+    let messages = stderr(&output);
     for part in [
         "unknown action \"alocate\", did you mean allocate",
         "unknown action \"x\"",
@@ -233,7 +239,7 @@ fn a_bad_configuration_lists_every_error_and_runs_nothing() {
         "expected a mapping, found \"foo\"",
         "5 errors in configuration",
     ] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(messages.contains(part), "{part} in {messages}");
     }
     assert_eq!(stdout(&output), "");
     let missing = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--config", "no/such.yaml"]);
@@ -242,7 +248,7 @@ fn a_bad_configuration_lists_every_error_and_runs_nothing() {
 }
 
 #[test]
-fn cases_pass_fail_or_cannot_be_read() {
+fn test_cases_pass_or_fail_or_are_invalid() {
     let passes = kube_batch(&["test", "examples/cases"]);
     assert_eq!(passes.status.code(), Some(0), "{}", stderr(&passes));
 
@@ -256,9 +262,9 @@ fn cases_pass_fail_or_cannot_be_read() {
     assert!(shown.contains("wanted 5") && shown.contains("got    4"), "{shown}");
 
     let misspelt = Scratch::new("misspelt.yaml", good.replace("bindCount", "bindCuont").as_bytes());
-    let broken = kube_batch(&["test", misspelt.path()]);
-    assert_eq!(broken.status.code(), Some(2));
-    assert!(stderr(&broken).contains("bindCuont"), "{}", stderr(&broken));
+    let invalid = kube_batch(&["test", misspelt.path()]);
+    assert_eq!(invalid.status.code(), Some(2));
+    assert!(stderr(&invalid).contains("bindCuont"), "{}", stderr(&invalid));
 }
 
 #[test]
@@ -268,11 +274,11 @@ fn completions_and_manual_pages_come_from_the_command_line() {
         assert_eq!(output.status.code(), Some(0));
         assert!(stdout(&output).contains("simulate"));
     }
-    let folder = std::env::temp_dir().join(format!("kube-batch-man-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let output = kube_batch(&["man", folder.to_str().unwrap()]);
+    let directory = std::env::temp_dir().join(format!("kube-batch-man-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let output = kube_batch(&["man", directory.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let page = fs::read_to_string(folder.join("kube-batch-simulate.1")).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
+    let page = fs::read_to_string(directory.join("kube-batch-simulate.1")).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     assert!(page.contains("simulate"));
 }

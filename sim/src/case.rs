@@ -1,7 +1,7 @@
-//! The case format: a scenario in a simulated cluster, and what must come of it.
+//! The format of test cases: a scenario in a simulated cluster, and the expected results.
 //!
-//! A case file is read whole: every problem in it is noted with its line, and a key that nobody
-//! knows is a problem, so that a misspelt expectation cannot pass.
+//! A file is read to its end, and every problem is reported with its line. An unknown key is a
+//! problem, so that a misspelt expectation cannot pass.
 
 mod expect;
 
@@ -22,28 +22,28 @@ pub use self::expect::{
 };
 use crate::{objects::Phase, world::Environment};
 
-/// One scenario.
+/// One test case.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name.
     pub name: String,
-    /// What it shows, and why it comes out so.
+    /// What it tests, and why this result is expected.
     pub description: String,
-    /// How the scheduler sees objects.
+    /// Options of the scheduler.
     pub options: SnapshotOptions,
     /// How kubelets behave.
     pub environment: Environment,
     /// The scheduler's configuration.
     pub conf: Conf,
-    /// What is there at the start, each with its line.
-    pub objects: Vec<Placed<Object>>,
-    /// What happens then, and what must hold.
+    /// The initial objects, each with its line.
+    pub objects: Vec<Positioned<Object>>,
+    /// Changes, cycles and expectations.
     pub steps: Vec<Step>,
 }
 
-/// A value and where it stands in its file.
+/// A value and its position in the file.
 #[derive(Clone, Debug)]
-pub struct Placed<T> {
+pub struct Positioned<T> {
     /// The value.
     pub value: T,
     /// Its path in the case.
@@ -54,7 +54,7 @@ pub struct Placed<T> {
     pub column: u32,
 }
 
-impl<T> Placed<T> {
+impl<T> Positioned<T> {
     fn at(cursor: &Cursor<'_>, value: T) -> Self {
         let node = cursor.node();
         Self { value, path: cursor.path().to_owned(), line: node.line, column: node.column }
@@ -71,33 +71,33 @@ impl<T> Placed<T> {
     }
 }
 
-/// One stage; its parts happen in this order.
+/// One step; its parts are run in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// Its path in the case; empty if the case has only this one.
+    /// Its path in the case; empty if it is the only step.
     pub path: String,
     /// Objects to create.
-    pub apply: Vec<Placed<Object>>,
-    /// Objects that replace those of their names.
-    pub update: Vec<Placed<Object>>,
-    /// Objects to remove.
-    pub delete: Vec<Placed<(Kind, ObjectKey)>>,
-    /// Phases of pods.
-    pub set_pod_phase: Vec<Placed<(ObjectKey, Phase)>>,
+    pub apply: Vec<Positioned<Object>>,
+    /// Objects that replace those with the same names.
+    pub update: Vec<Positioned<Object>>,
+    /// Objects to delete.
+    pub delete: Vec<Positioned<(Kind, ObjectKey)>>,
+    /// New phases of pods.
+    pub set_pod_phase: Vec<Positioned<(ObjectKey, Phase)>>,
     /// Number of cycles.
     pub cycles: u32,
-    /// What must hold sooner or later.
+    /// Expectations that must be met within a number of cycles.
     pub eventually: Option<Eventually>,
-    /// What must hold now.
+    /// Expectations that must be met now.
     pub expect: Option<Expect>,
 }
 
-/// What must hold after at most so many cycles.
+/// Expectations that must be met after at most `max_cycles` cycles.
 #[derive(Clone, Debug)]
 pub struct Eventually {
     /// Number of cycles.
     pub max_cycles: u32,
-    /// What must hold.
+    /// The expectations.
     pub expect: Expect,
 }
 
@@ -106,7 +106,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// Every problem of the document: the case cannot be played.
+    /// Every problem of the document: it is not a valid test case.
     pub fn read(document: &Located<'_>, registry: &Registry) -> Result<Self, Vec<Problem>> {
         let problems = Problems::default();
         let map = Cursor::new(document, &problems).mapping();
@@ -123,7 +123,9 @@ fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Opt
         let text = name.string()?;
         let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         if text.is_empty() || !text.bytes().all(good) {
-            name.problem(format!("\"{text}\" is not of lower-case letters, digits and \"-\""));
+            name.problem(format!(
+                "\"{text}\" may contain only lower-case letters, digits and \"-\""
+            ));
         }
         Some(text.to_owned())
     });
@@ -149,7 +151,7 @@ fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Opt
 
 fn read_conf(config: &Cursor<'_>, registry: &Registry, problems: &Problems) -> Option<Conf> {
     match conf::read(config.node(), config.path(), registry) {
-        // What has no effect is a warning in a configuration, and a case may be about it.
+        // Keys without effect are warnings in a configuration, and a case may test them.
         Ok(read) => Some(read.conf),
         Err(found) => {
             found.into_iter().for_each(|problem| problems.add(problem));
@@ -200,13 +202,13 @@ fn steps(map: &mut MapReader<'_>, problems: &Problems) -> Vec<Step> {
     let expect = map.get("expect");
     let Some(steps) = steps else {
         if expect.is_none() {
-            map.cursor().problem("has neither expect nor steps: it could not fail");
+            map.cursor().problem("needs `expect` or `steps`, otherwise it tests nothing");
         }
         let cycles = cycles.and_then(|cycles| cycles.u32()).unwrap_or(1);
         return vec![Step { cycles, expect: Some(typed(expect)), ..Step::default() }];
     };
     for beside in [cycles, expect].into_iter().flatten() {
-        beside.problem("goes without steps only");
+        beside.problem("cannot be combined with `steps`");
     }
     steps.items().filter_map(|cursor| step(cursor, problems)).collect()
 }
@@ -222,7 +224,7 @@ fn step(cursor: Cursor<'_>, problems: &Problems) -> Option<Step> {
     if let Some(mut phases) = map.get("setPodPhase").and_then(Cursor::mapping) {
         for (pod, phase) in phases.rest() {
             if let Some(value) = phase.one_of(&Phase::NAMES) {
-                set_pod_phase.push(Placed::at(&phase, (ObjectKey::parse(&pod.text), value)));
+                set_pod_phase.push(Positioned::at(&phase, (ObjectKey::parse(&pod.text), value)));
             }
         }
     }
@@ -242,7 +244,7 @@ fn typed(cursor: Option<Cursor<'_>>) -> Expect {
     cursor.and_then(|cursor| cursor.typed()).unwrap_or_default()
 }
 
-fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
+fn target(cursor: Cursor<'_>) -> Option<Positioned<(Kind, ObjectKey)>> {
     let here = cursor.clone();
     let mut map = cursor.mapping()?;
     let kind = map.require("kind").and_then(|kind| {
@@ -256,19 +258,19 @@ fn target(cursor: Cursor<'_>) -> Option<Placed<(Kind, ObjectKey)>> {
     map.finish();
     let (kind, name) = (kind?, name?);
     let namespace = if kind.is_namespaced() { namespace.unwrap_or("default") } else { "" };
-    Some(Placed::at(&here, (kind, ObjectKey::new(namespace, name))))
+    Some(Positioned::at(&here, (kind, ObjectKey::new(namespace, name))))
 }
 
-fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+fn objects(list: Cursor<'_>, problems: &Problems) -> Vec<Positioned<Object>> {
     list.items().flat_map(|item| copies(&item, problems)).collect()
 }
 
 /// The largest `count` of an object. Guessed: a case that needs more is a benchmark.
 const MAX_COUNT: u32 = 10_000;
 
-/// The objects that an item stands for: with `count: N` they are N, and the number at the end of the
-/// name counts up.
-fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Placed<Object>> {
+/// The objects of an item: with `count: N` there are N, and the number at the end of the name is
+/// incremented.
+fn copies(item: &Cursor<'_>, problems: &Problems) -> Vec<Positioned<Object>> {
     let Some(count) = item.node().get("count") else {
         return object(item, problems).into_iter().collect();
     };
@@ -308,7 +310,7 @@ pub fn counted(name: &str, step: u32) -> Option<String> {
     Some(format!("{stem}{number:0width$}", width = digits.len()))
 }
 
-fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
+fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Positioned<Object>> {
     let text = |key: &str| item.node().get(key).and_then(Located::as_str).unwrap_or_default();
     let type_meta =
         TypeMeta { api_version: text("apiVersion").to_owned(), kind: text("kind").to_owned() };
@@ -320,7 +322,7 @@ fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
             return None;
         }
         Recognised::List | Recognised::Other => {
-            item.problem(format!("\"{type_meta}\" is no kind that cases know"));
+            item.problem(format!("\"{type_meta}\" is not a kind that test cases support"));
             return None;
         }
     };
@@ -332,11 +334,11 @@ fn object(item: &Cursor<'_>, problems: &Problems) -> Option<Placed<Object>> {
         },
         ..problem
     };
-    // The one key that is the case's own and not the object's.
+    // `count` belongs to the case format and not to the object.
     let unknown = unknown.into_sorted().into_iter().filter(|problem| problem.path != "count");
     unknown.for_each(|problem| problems.add(place(problem)));
     match read {
-        Ok(object) => Some(Placed::at(item, object)),
+        Ok(object) => Some(Positioned::at(item, object)),
         Err(problem) => {
             problems.add(place(problem));
             None
@@ -349,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_at_the_end_of_a_name_counts_up() {
+    fn the_number_at_the_end_of_a_name_is_incremented() {
         for (name, step, expected) in [
             ("p0", 2, Some("p2")),
             ("node-9", 1, Some("node-10")),

@@ -1,4 +1,4 @@
-//! What a case expects, held against what has come of it.
+//! Compares the expectations of a case with the results.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ use crate::{
         ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, NodeChoice, PodsMatch,
         Quantity, QueueMatch, Range,
     },
-    runner::LastCycle,
+    simulation::LastCycle,
     world::{Event, World},
 };
 
-/// An expectation that does not hold.
+/// An expectation that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Which one.
+    /// The key of the expectation.
     pub key: String,
-    /// What was wanted.
+    /// The expected value.
     pub wanted: String,
-    /// What there is.
+    /// The actual value.
     pub got: String,
 }
 
 impl Mismatch {
-    /// The same, in a part of the case.
+    /// The same mismatch with its key below `part` of the case.
     pub(crate) fn under(self, part: &str) -> Self {
         if part.is_empty() {
             return self;
@@ -43,7 +43,7 @@ impl Mismatch {
     }
 }
 
-/// Everything that does not hold.
+/// The expectations that are not met.
 pub fn check(expect: &Expect, world: &World, last: Option<&LastCycle>) -> Vec<Mismatch> {
     let mut checker = Checker { world, last, found: Vec::new() };
     checker.happened(expect);
@@ -59,8 +59,8 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn expect(&mut self, key: String, holds: bool, wanted: impl ToString, got: impl ToString) {
-        if !holds {
+    fn expect(&mut self, key: String, is_met: bool, wanted: impl ToString, got: impl ToString) {
+        if !is_met {
             self.found.push(Mismatch { key, wanted: wanted.to_string(), got: got.to_string() });
         }
     }
@@ -98,10 +98,10 @@ impl Checker<'_> {
         self.evicted(expect);
         let events = &self.world.record.events;
         for (at, wanted) in expect.events.iter().enumerate() {
-            let holds = events.iter().any(|event| event_matches(wanted, event));
+            let is_met = events.iter().any(|event| event_matches(wanted, event));
             self.expect(
                 format!("events[{at}]"),
-                holds,
+                is_met,
                 describe_event(wanted),
                 show_events(events),
             );
@@ -120,8 +120,8 @@ impl Checker<'_> {
             evictions.iter().map(|e| (e.pod.clone(), e.node.clone())).collect();
         let evicted: Vec<String> = places.iter().map(|(pod, _)| pod.to_string()).collect();
         for pod in &expect.evicts {
-            let holds = evicted.contains(pod);
-            self.expect(format!("evicts.{pod}"), holds, "evicted", evicted.join(", "));
+            let is_met = evicted.contains(pod);
+            self.expect(format!("evicts.{pod}"), is_met, "evicted", evicted.join(", "));
         }
         self.count("evictCount", expect.evict_count.as_ref(), &places);
         if let Some(allowed) = &expect.evicts_any_of {
@@ -130,8 +130,8 @@ impl Checker<'_> {
             }
         }
         for pod in &expect.evicts_not {
-            let holds = !evicted.contains(pod);
-            self.expect(format!("evictsNot.{pod}"), holds, "not evicted", "evicted");
+            let is_met = !evicted.contains(pod);
+            self.expect(format!("evictsNot.{pod}"), is_met, "not evicted", "evicted");
         }
     }
 
@@ -148,8 +148,8 @@ impl Checker<'_> {
             let jobs = self.last.iter().flat_map(|last| &last.cycle.jobs);
             let mut of_group = jobs.filter(|job| job.key.to_string() == *group);
             let share = of_group.next().and_then(|job| job.share).map(Share::as_f64);
-            let holds = share.is_some_and(|share| (share - wanted.share).abs() <= 1e-6);
-            self.expect(format!("jobs.{group}.share"), holds, wanted.share, show(share));
+            let is_met = share.is_some_and(|share| (share - wanted.share).abs() <= 1e-6);
+            self.expect(format!("jobs.{group}.share"), is_met, wanted.share, show(share));
         }
     }
 
@@ -172,8 +172,8 @@ impl Checker<'_> {
         }
         if let Some(share) = wanted.share {
             let got = opening.map_or(0.0, |shares| shares.share.as_f64());
-            let holds = (got - share).abs() <= 1e-6;
-            self.expect(format!("queues.{name}.share"), holds, share, got);
+            let is_met = (got - share).abs() <= 1e-6;
+            self.expect(format!("queues.{name}.share"), is_met, share, got);
         }
         if let Some(overused) = wanted.overused {
             let got = opening.is_some_and(|shares| shares.overused);
@@ -200,8 +200,8 @@ impl Checker<'_> {
         let dim = dimensions.and_then(|dimensions| dimensions.get(resource));
         let got = dim.zip(amounts).map_or(0, |(dim, amounts)| amounts[dim]);
         let unit = Unit::of(resource);
-        let holds = wanted.0.parse::<Amount>().is_ok_and(|wanted| unit.amount(wanted) == got);
-        self.expect(key.to_owned(), holds, &wanted.0, unit.display(got));
+        let is_met = wanted.0.parse::<Amount>().is_ok_and(|wanted| unit.amount(wanted) == got);
+        self.expect(key.to_owned(), is_met, &wanted.0, unit.display(got));
     }
 
     fn present(&mut self, expect: &Expect) {
@@ -251,16 +251,16 @@ impl Checker<'_> {
             |c: &&Condition| wanted.type_.as_ref().is_none_or(|type_| *type_ == c.type_);
         let got: Vec<String> = conditions.iter().map(Condition::to_string).collect();
         if wanted.status.as_deref() == Some("absent") {
-            let holds = !conditions.iter().filter(type_matches).any(|c| c.status == "True");
-            self.expect(key, holds, "no such condition True", got.join("; "));
+            let is_met = !conditions.iter().filter(type_matches).any(|c| c.status == "True");
+            self.expect(key, is_met, "no such condition with status True", got.join("; "));
             return;
         }
-        let holds = conditions.iter().filter(type_matches).any(|c| {
+        let is_met = conditions.iter().filter(type_matches).any(|c| {
             wanted.status.as_ref().is_none_or(|status| *status == c.status)
                 && wanted.reason.as_ref().is_none_or(|reason| *reason == c.reason)
                 && wanted.message_contains.as_ref().is_none_or(|text| c.message.contains(text))
         });
-        self.expect(key, holds, describe_condition(wanted), got.join("; "));
+        self.expect(key, is_met, describe_condition(wanted), got.join("; "));
     }
 
     fn pods(&mut self, group: &str, wanted: &PodsMatch) {
@@ -289,15 +289,15 @@ impl Checker<'_> {
     ) {
         for (pod, choice) in wanted {
             let node = got.get(pod);
-            let (holds, wanted) = match choice {
+            let (is_met, wanted) = match choice {
                 NodeChoice::One(any) if any == "*" => (node.is_some(), "any node".to_owned()),
                 NodeChoice::One(one) => (node.is_some_and(|node| **node == **one), one.clone()),
                 NodeChoice::Any(several) => {
-                    let holds = node.is_some_and(|node| several.iter().any(|one| **node == **one));
-                    (holds, several.join(" or "))
+                    let is_met = node.is_some_and(|node| several.iter().any(|one| **node == **one));
+                    (is_met, several.join(" or "))
                 }
             };
-            self.expect(format!("{key}.{pod}"), holds, wanted, show(node));
+            self.expect(format!("{key}.{pod}"), is_met, wanted, show(node));
         }
     }
 
@@ -342,11 +342,11 @@ impl Checker<'_> {
                 self.expect(key, got == exactly, exactly, got);
             }
             Some(Quantity::Between(Range { min, max })) => {
-                let holds = min.is_none_or(|min| got >= min) && max.is_none_or(|max| got <= max);
+                let is_met = min.is_none_or(|min| got >= min) && max.is_none_or(|max| got <= max);
                 let bound = |word, bound: Option<i64>| bound.map(|n| format!("{word} {n}"));
                 let parts = [bound("at least", min), bound("at most", max)];
                 let wanted: Vec<String> = parts.into_iter().flatten().collect();
-                self.expect(key, holds, wanted.join(", "), got);
+                self.expect(key, is_met, wanted.join(", "), got);
             }
         }
     }
@@ -365,7 +365,7 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// The PodScheduled condition as the world keeps it.
+/// The PodScheduled condition of a simulated pod.
 fn pod_conditions(facts: &TaskFacts) -> Vec<Condition> {
     let condition = |status: &str, reason: &str, message: &str| Condition {
         type_: "PodScheduled".to_owned(),

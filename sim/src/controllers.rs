@@ -1,4 +1,4 @@
-//! The Job and ReplicaSet controllers, as far as a scheduler can tell.
+//! Simulated Job and ReplicaSet controllers, as far as they matter to a scheduler.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use kube_batch_cache::store::Store;
 /// Which kind of controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControllerKind {
-    /// batch/v1 Job: pods that have succeeded need no successor.
+    /// batch/v1 Job: pods that have succeeded are not replaced.
     Job,
     /// apps/v1 ReplicaSet.
     ReplicaSet,
 }
 
 impl ControllerKind {
-    /// The kind as manifests write it.
+    /// The kind in manifests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Job => "Job",
@@ -33,7 +33,7 @@ impl ControllerKind {
     }
 }
 
-/// A controller that makes pods.
+/// A controller that creates pods.
 #[derive(Clone, Debug)]
 pub struct Controller {
     /// Namespace and name.
@@ -44,9 +44,9 @@ pub struct Controller {
     pub kind: ControllerKind,
     /// Creation time: older ones act first.
     pub created: Timestamp,
-    /// How many pods it wants.
+    /// Desired number of pods.
     pub wanted: usize,
-    /// What they look like.
+    /// Template of the pods.
     pub template: PodTemplateSpec,
 }
 
@@ -55,7 +55,7 @@ pub struct Controller {
 pub struct Controllers {
     by_key: BTreeMap<(ControllerKind, ObjectKey), Controller>,
     next_number: BTreeMap<Name, usize>,
-    /// Templates that no pod can be made of, with the reason.
+    /// Invalid templates, with the reason.
     broken: Vec<FactError>,
 }
 
@@ -79,12 +79,12 @@ impl Controllers {
         self.by_key.contains_key(&(kind, key.clone()))
     }
 
-    /// Takes the problems met so far.
+    /// Removes and returns the problems found so far.
     pub fn take_problems(&mut self) -> Vec<FactError> {
         std::mem::take(&mut self.broken)
     }
 
-    /// Makes the pods that are missing, oldest controller first.
+    /// Creates missing pods, oldest controller first.
     pub(crate) fn run(&mut self, store: &mut Store, now: Timestamp) {
         let mut controllers: Vec<Controller> = self.by_key.values().cloned().collect();
         controllers.sort_by(|l, r| (l.created, &l.key).cmp(&(r.created, &r.key)));
@@ -125,7 +125,7 @@ fn pods_of(controller: &Controller, store: &Store) -> Vec<(ObjectKey, TaskStatus
     owned.map(|facts| (facts.key.clone(), facts.status)).collect()
 }
 
-/// The pod of this number that a controller makes.
+/// The pod with this number of a controller.
 pub(crate) fn make_pod(
     controller: &Controller,
     number: usize,
@@ -164,7 +164,7 @@ pub(crate) fn make_pod(
     }
 }
 
-/// What admission fills in: the named class, else the global default, else 0.
+/// The priority that admission sets: of the named class, else the global default, else 0.
 fn admitted_priority(class: Option<&str>, store: &Store) -> i32 {
     let named = class.and_then(|class| store.priority_classes.get(&Name::from(class)));
     let default = store.priority_classes.values().filter(|class| class.global_default);

@@ -6,5 +6,6 @@ pub mod controllers;
 pub mod objects;
 pub mod outcome;
 pub mod runner;
+pub mod simulation;
 pub mod suite;
 pub mod world;

@@ -1,4 +1,4 @@
-//! Objects into the world and out of it.
+//! Creates, updates and deletes objects of a simulated cluster.
 
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -23,23 +23,22 @@ use crate::{
     world::World,
 };
 
-/// Annotation of a pod that ends by itself: after so many seconds of running it has succeeded.
+/// Annotation of a pod that ends by itself: the number of seconds after which it succeeds.
 pub const DURATION_ANNOTATION: &str = "kube-batch.sim/duration-seconds";
 
-/// Pods that one controller may want. Guessed: ten times the largest cluster that Kubernetes
-/// supports, and few enough to be made in seconds.
+/// Maximum number of pods of one controller. Guessed: ten times the largest cluster that Kubernetes
+/// supports, and few enough to be created in seconds.
 const MAX_PODS: usize = 1_500_000;
 
 impl World {
-    /// Creates an object, or replaces the one of its name. What an API server would fill in is
-    /// filled in.
+    /// Creates an object, or replaces the one with its name, and sets the defaults of an API server.
     ///
-    /// A PodGroup or queue without status keeps the one it has, as its status is written by the
-    /// scheduler alone; so does a pod its node and phase.
+    /// A PodGroup or queue without status keeps its current one, as only the scheduler writes it. A
+    /// pod keeps its node and phase.
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the object cannot be used: it is left out, nothing else.
+    /// [`FactError`] if the object is invalid: only this object is ignored.
     pub fn apply(&mut self, mut object: Object) -> Result<(), FactError> {
         self.keep_state(&mut object);
         defaults::fill(&mut object, self.now());
@@ -73,7 +72,7 @@ impl World {
         stored.map(drop)
     }
 
-    /// Carries over what an update of an object's spec does not touch.
+    /// Keeps the fields that an update of the spec does not change.
     fn keep_state(&self, object: &mut Object) {
         let is_pod = object.kind() == Kind::Pod;
         let mut key = object.key();
@@ -133,7 +132,7 @@ impl World {
         wanted: i32,
         template: PodTemplateSpec,
     ) -> Result<(), FactError> {
-        let refuse = |problem| {
+        let reject = |problem| {
             let field = match kind {
                 ControllerKind::Job => "spec.parallelism",
                 ControllerKind::ReplicaSet => "spec.replicas",
@@ -141,14 +140,14 @@ impl World {
             FactError::new(format!("{} {key}", kind.name()), field, problem)
         };
         let wanted =
-            usize::try_from(wanted).map_err(|_| refuse(format!("{wanted} is negative")))?;
+            usize::try_from(wanted).map_err(|_| reject(format!("{wanted} is negative")))?;
         if wanted > MAX_PODS {
-            return Err(refuse(format!("{wanted} is more than {MAX_PODS} pods")));
+            return Err(reject(format!("{wanted} is more than {MAX_PODS} pods")));
         }
         let created = meta.creation_timestamp.as_ref().map_or(self.now(), |time| time.0);
         let uid = Name::from(meta.uid.as_deref().unwrap_or_default());
         let controller = Controller { key, uid, kind, created, wanted, template };
-        // What is wrong with its pods is wrong with it, before any is made.
+        // Problems of its pods are reported for the controller, before any pod is created.
         let pod = make_pod(&controller, 0, &self.store, created);
         TaskFacts::from_pod(&pod, &mut Interner::default()).map_err(|error| {
             let object = format!("{} {}", kind.name(), controller.key);
@@ -158,7 +157,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes an object at once; a controller takes its pods with it. Says whether it was there.
+    /// Deletes an object at once, and the pods of a controller with it. Returns whether it existed.
     pub fn delete(&mut self, kind: Kind, key: &ObjectKey) -> bool {
         let name = &key.name;
         match kind {
@@ -190,7 +189,7 @@ impl World {
         }
     }
 
-    /// Sets the phase of a pod, as its kubelet would. Says whether there is such a pod.
+    /// Sets the phase of a pod, as its kubelet would. Returns whether the pod exists.
     pub fn set_phase(&mut self, key: &ObjectKey, phase: Phase) -> bool {
         let known = self.store.pods.get(key).is_some();
         self.change_pod(key, |facts| {
@@ -214,11 +213,11 @@ pub enum Phase {
     Pending,
     /// Running.
     Running,
-    /// Finished well.
+    /// Finished with success.
     Succeeded,
-    /// Finished badly.
+    /// Finished with failure.
     Failed,
-    /// Its node does not say.
+    /// Not reported by its node.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! What a simulation came to, as data: the contract of `kube-batch simulate -o json`.
+//! The result of a simulation as data: the contract of `kube-batch simulate -o json`.
 //!
 //! Pods and groups are named `namespace/name`; amounts are Kubernetes quantities. The JSON schema is
 //! generated from these types.
@@ -14,13 +14,13 @@ use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{runner::LastCycle, world::World};
+use crate::{simulation::LastCycle, world::World};
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Every cycle that decided something, and the last one.
+    /// Every cycle with a decision, and the last one.
     pub cycles: Vec<CycleOutcome>,
     /// Every job: PodGroups, and pods without a group by their controller.
     pub pod_groups: Vec<GroupOutcome>,
@@ -28,13 +28,13 @@ pub struct Outcome {
     pub queues: Vec<QueueOutcome>,
     /// Every node.
     pub nodes: Vec<NodeOutcome>,
-    /// Every pod of this scheduler.
+    /// Every pod for this scheduler.
     pub pods: Vec<PodOutcome>,
-    /// What was left out of the input, and what cannot be as it stands there.
+    /// Problems in the input, including objects that were ignored.
     pub warnings: Vec<String>,
 }
 
-/// What one cycle decided.
+/// The decisions of one cycle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct CycleOutcome {
     /// Its number, from 1.
@@ -43,8 +43,8 @@ pub struct CycleOutcome {
     pub binds: Vec<Placement>,
     /// Pods evicted, in order.
     pub evictions: Vec<EvictionOutcome>,
-    /// Pods that were promised room: it is still being released, or held until the whole gang has a
-    /// place.
+    /// Pods that were nominated for a node: its resources are still being released, or reserved until
+    /// the whole gang fits.
     pub pipelined: Vec<Placement>,
 }
 
@@ -66,7 +66,7 @@ pub struct EvictionOutcome {
     pub node: String,
     /// `preempt` or `reclaim`.
     pub reason: String,
-    /// The group that gets the room, `namespace/name`.
+    /// The group that gets the resources, `namespace/name`.
     #[serde(rename = "for")]
     pub for_: String,
 }
@@ -84,23 +84,23 @@ pub struct GroupOutcome {
     pub queue: Option<String>,
     /// `Pending`, `Running`, `Unknown` or `Completed`.
     pub phase: String,
-    /// How many pods must start together.
+    /// Number of pods that must start together.
     pub min_member: u32,
-    /// Pods in all.
+    /// Number of pods.
     pub total: u32,
-    /// Pods that run.
+    /// Running pods.
     pub running: u32,
-    /// Pods that wait.
+    /// Pending pods.
     pub pending: u32,
-    /// Pods that finished well.
+    /// Succeeded pods.
     pub succeeded: u32,
-    /// Pods that failed.
+    /// Failed pods.
     pub failed: u32,
-    /// One word for why it waits: `NotEnoughResources`, `NotEnoughTasks`, `QueueNotFound`,
+    /// Why it is pending, in one word: `NotEnoughResources`, `NotEnoughTasks`, `QueueNotFound`,
     /// `QueueCapability`, `PodGroupNotFound`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// One sentence for why it, or some of its pods, wait.
+    /// Why it, or some of its pods, are pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -113,17 +113,17 @@ pub struct QueueOutcome {
     pub queue: String,
     /// Its weight.
     pub weight: u32,
-    /// What it deserves, by resource.
+    /// Its deserved resources.
     pub deserved: BTreeMap<String, String>,
-    /// What its pods hold, by resource.
+    /// Resources allocated to its pods.
     pub allocated: BTreeMap<String, String>,
-    /// The largest part of what it deserves that it holds.
+    /// The largest fraction of a deserved resource that is allocated.
     pub share: f64,
-    /// PodGroups that wait.
+    /// Pending PodGroups.
     pub pending: u32,
-    /// PodGroups that run.
+    /// Running PodGroups.
     pub running: u32,
-    /// PodGroups of which some pods run, fewer than the minimum.
+    /// PodGroups with fewer running pods than the minimum.
     pub unknown: u32,
     /// PodGroups all of whose pods have finished.
     pub completed: u32,
@@ -134,11 +134,11 @@ pub struct QueueOutcome {
 pub struct NodeOutcome {
     /// Its name.
     pub node: String,
-    /// What it can give, by resource.
+    /// Its allocatable resources.
     pub allocatable: BTreeMap<String, String>,
-    /// What its pods hold, by resource.
+    /// Resources allocated to its pods.
     pub used: BTreeMap<String, String>,
-    /// The largest part of CPU, memory or an extended resource that is held.
+    /// The largest used fraction of CPU, memory or an extended resource.
     pub utilization: f64,
 }
 
@@ -150,22 +150,22 @@ pub struct PodOutcome {
     pub pod: String,
     /// Its group, as in `podGroups`.
     pub pod_group: String,
-    /// Where it stands: `Pending`, `Bound`, `Running`, `Releasing`, `Succeeded`, `Failed`,
+    /// Its status: `Pending`, `Bound`, `Running`, `Releasing`, `Succeeded`, `Failed`,
     /// `Unknown`.
     pub status: String,
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The node it was promised.
+    /// The node it is nominated for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominated_node: Option<String>,
-    /// Why it waits.
+    /// Why it is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl CycleOutcome {
-    /// What a cycle decided.
+    /// The decisions of a cycle.
     pub fn of(number: u64, cycle: &Cycle) -> Self {
         let mut outcome = Self { cycle: number, ..Self::default() };
         let placement =
@@ -176,7 +176,7 @@ impl CycleOutcome {
                 Decision::Nominate { pod, node } => {
                     outcome.pipelined.push(placement(&pod.key, node));
                 }
-                // Told by `nominatedNode` of the pod, which is gone.
+                // Shown by the absent `nominatedNode` of the pod.
                 Decision::Withdraw { .. } => {}
                 Decision::Evict { pod, node, reason, by } => {
                     outcome.evictions.push(EvictionOutcome {
@@ -198,7 +198,7 @@ impl CycleOutcome {
 }
 
 impl Outcome {
-    /// What a world has come to.
+    /// The state of a simulated cluster and the decisions so far.
     pub fn of(
         cycles: Vec<CycleOutcome>,
         world: &World,

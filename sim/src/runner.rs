@@ -1,77 +1,32 @@
-//! A scheduler that looks after a simulated world, and cases played with it.
+//! Runs cases in a simulated cluster.
 
-use std::sync::Arc;
-
-use kube_batch_api::{cluster::Cluster, facts::FactError, resource::Dimensions};
-use kube_batch_framework::{candidates::Search, milestone::Milestone, report::Cycle};
-use kube_batch_scheduler::conf::Conf;
+use kube_batch_api::facts::FactError;
+use kube_batch_framework::candidates::Search;
 use kube_batch_yaml::Problem;
 
 use crate::{
-    case::{Case, Placed, Step},
+    case::{Case, Positioned, Step},
     check::{Mismatch, check},
+    simulation::Simulation,
     world::World,
 };
 
-/// A world and the scheduler that looks after it.
-pub struct Simulation {
-    /// The world.
-    pub world: World,
-    conf: Conf,
-    search: Search,
-    last: Option<LastCycle>,
-}
-
-/// The last cycle, with the dimensions its rows are in.
-#[derive(Debug)]
-pub struct LastCycle {
-    /// Its report.
-    pub cycle: Cycle,
-    /// What its rows mean.
-    pub dimensions: Dimensions,
-    /// The picture it began with.
-    pub picture: Arc<Cluster>,
-}
-
-impl Simulation {
-    /// A scheduler of this configuration in a world.
-    pub const fn new(world: World, conf: Conf, search: Search) -> Self {
-        Self { world, conf, search, last: None }
-    }
-
-    /// Runs one cycle and lets the world answer. `reached` is told of each milestone.
-    pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
-        self.world.tick();
-        let picture = Arc::new(self.world.snapshot().cluster);
-        let cluster = Cluster::clone(&picture);
-        let dimensions = cluster.dimensions.clone();
-        let cycle = self.conf.run_cycle(cluster, self.search, reached);
-        self.world.answer(&cycle);
-        self.last.insert(LastCycle { cycle, dimensions, picture })
-    }
-
-    /// The last cycle.
-    pub const fn last(&self) -> Option<&LastCycle> {
-        self.last.as_ref()
-    }
-}
-
-/// Plays a case; returns what does not hold.
+/// Runs a case; returns the expectations that are not met.
 ///
 /// # Errors
 ///
-/// [`Problem`] if an object cannot be used or something to be changed is not there: the case says
-/// nothing.
-pub fn play(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
-    play_observed(case, search, &mut |_| {})
+/// [`Problem`] if an object cannot be used or an object to change does not exist: the case is
+/// invalid.
+pub fn run_case(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
+    run_case_observed(case, search, &mut |_| {})
 }
 
-/// Plays a case and shows the simulation after each cycle; returns what does not hold.
+/// Runs a case and calls `observe` after each cycle; returns the expectations that are not met.
 ///
 /// # Errors
 ///
-/// As [`play`].
-pub fn play_observed(
+/// As [`run_case`].
+pub fn run_case_observed(
     case: &Case,
     search: Search,
     observe: &mut dyn FnMut(&Simulation),
@@ -86,17 +41,17 @@ pub fn play_observed(
     let mut simulation = Simulation::new(world, case.conf.clone(), search);
     let mut found = Vec::new();
     for step in &case.steps {
-        let mismatches = play_step(&mut simulation, step, observe)?;
+        let mismatches = run_step(&mut simulation, step, observe)?;
         found.extend(mismatches.into_iter().map(|mismatch| mismatch.under(&step.path)));
     }
     Ok(found)
 }
 
-fn at<T>(placed: &Placed<T>, error: &FactError) -> Problem {
+fn at<T>(placed: &Positioned<T>, error: &FactError) -> Problem {
     placed.problem(error.to_string())
 }
 
-fn play_step(
+fn run_step(
     simulation: &mut Simulation,
     step: &Step,
     observe: &mut dyn FnMut(&Simulation),
@@ -143,13 +98,13 @@ fn change(world: &mut World, step: &Step) -> Result<(), Problem> {
     for target in delete {
         let (kind, key) = &target.value;
         if !world.delete(*kind, key) {
-            return Err(target.problem(format!("there is no {kind} {key}")));
+            return Err(target.problem(format!("{kind} {key} does not exist")));
         }
     }
     for phase in set_pod_phase {
         let (pod, value) = &phase.value;
         if !world.set_phase(pod, *value) {
-            return Err(phase.problem(format!("there is no Pod {pod}")));
+            return Err(phase.problem(format!("Pod {pod} does not exist")));
         }
     }
     Ok(())

@@ -1,49 +1,49 @@
-//! Case files: read, played, and judged.
+//! Reads and runs files of test cases.
 
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
 
-use crate::{case::Case, check::Mismatch, runner::play};
+use crate::{case::Case, check::Mismatch, runner::run_case};
 
-/// What became of one scenario.
+/// The result of one test case.
 #[derive(Clone, Debug)]
-pub struct Verdict {
-    /// Its name; for a document that is no case, `document N`.
+pub struct CaseResult {
+    /// Its name; `document N` for a document that is not a valid test case.
     pub name: String,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
 }
 
-/// How a scenario ended.
+/// The outcome of a test case.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// Everything held.
+pub enum CaseOutcome {
+    /// Every expectation is met.
     Pass,
-    /// Something did not.
+    /// Some expectations are not met.
     Fail(Vec<Mismatch>),
-    /// It could not be read or played.
-    Broken(Vec<Problem>),
+    /// It is not a valid test case.
+    Invalid(Vec<Problem>),
 }
 
-/// Plays every scenario of a file; each document is one.
-pub fn play_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
+/// Runs every test case of a file; each document is one.
+pub fn run_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<CaseResult> {
+    let mut results = Vec::new();
     for (number, document) in documents(bytes).enumerate() {
-        let verdict = match read(document, registry) {
+        let result = match read(document, registry) {
             Ok(None) => continue,
-            Ok(Some(case)) => Verdict { outcome: judge(&case, search), name: case.name },
-            Err(problems) => Verdict {
+            Ok(Some(case)) => CaseResult { outcome: outcome_of(&case, search), name: case.name },
+            Err(problems) => CaseResult {
                 name: format!("document {}", number + 1),
-                outcome: Outcome::Broken(problems),
+                outcome: CaseOutcome::Invalid(problems),
             },
         };
-        verdicts.push(verdict);
+        results.push(result);
     }
-    verdicts
+    results
 }
 
-/// Reads one document; an empty one is no case.
+/// Reads one document; `None` if it is empty.
 fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec<Problem>> {
     let text = document.text().map_err(|problem| vec![problem])?;
     let mut stream = Stream::yaml(text, document.line, &Limits::default());
@@ -52,10 +52,10 @@ fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec
     if value.is_null() { Ok(None) } else { Case::read(&value, registry).map(Some) }
 }
 
-fn judge(case: &Case, search: Search) -> Outcome {
-    match play(case, search) {
-        Ok(mismatches) if mismatches.is_empty() => Outcome::Pass,
-        Ok(mismatches) => Outcome::Fail(mismatches),
-        Err(problem) => Outcome::Broken(vec![problem]),
+fn outcome_of(case: &Case, search: Search) -> CaseOutcome {
+    match run_case(case, search) {
+        Ok(mismatches) if mismatches.is_empty() => CaseOutcome::Pass,
+        Ok(mismatches) => CaseOutcome::Fail(mismatches),
+        Err(problem) => CaseOutcome::Invalid(vec![problem]),
     }
 }

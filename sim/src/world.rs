@@ -1,8 +1,8 @@
-//! The world: objects, a virtual clock, kubelets and controllers.
+//! A simulated cluster: objects, a virtual clock, kubelets and controllers.
 //!
-//! The world holds what an API server would hold, as facts. It gives the scheduler a picture, takes
-//! its cycle, and answers as API server, kubelets and controllers would. It never looks at the real
-//! clock and has no chance in it: the same objects and the same cycles give the same world.
+//! It keeps the objects of an API server as facts, takes snapshots for the scheduler, and applies
+//! the decisions of a cycle as the API server, kubelets and controllers would. It uses neither the
+//! real clock nor random numbers: the same objects and cycles give the same results.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -38,16 +38,16 @@ use crate::controllers::Controllers;
 /// How kubelets behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// A bound pod runs after so many further cycles.
+    /// Number of cycles after which a bound pod runs.
     pub start_cycles: u32,
-    /// A terminating pod is gone after so many further cycles.
+    /// Number of cycles after which a terminating pod is deleted.
     pub termination_cycles: u32,
     /// Whether bound pods ever run.
     pub kubelet: bool,
 }
 
 impl Default for Environment {
-    /// Pods run and go at once.
+    /// Pods start and terminate at once.
     fn default() -> Self {
         Self { start_cycles: 0, termination_cycles: 0, kubelet: true }
     }
@@ -60,13 +60,13 @@ pub struct Event {
     pub object: String,
     /// `Normal` or `Warning`.
     pub type_: &'static str,
-    /// One word.
+    /// The reason, one word.
     pub reason: &'static str,
-    /// One sentence.
+    /// The message.
     pub message: String,
 }
 
-/// What has happened since the record began.
+/// Bindings, evictions and events since the record was cleared.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// Pods bound, and where, in order.
@@ -78,7 +78,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins anew.
+    /// Clears the record.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -93,14 +93,14 @@ pub struct Eviction {
     pub node: Name,
     /// Why.
     pub reason: EvictReason,
-    /// The job that gets the room.
+    /// The job that gets the resources.
     pub by: JobKey,
 }
 
 /// A simulated cluster.
 #[derive(Debug)]
 pub struct World {
-    /// What the API server holds.
+    /// The objects of the API server.
     pub store: Store,
     /// Jobs and ReplicaSets.
     pub controllers: Controllers,
@@ -109,20 +109,20 @@ pub struct World {
     options: SnapshotOptions,
     now: Timestamp,
     n_cycles: u64,
-    /// For so many cycles each pod has been bound, or terminating.
+    /// Number of cycles for which each pod has been bound or terminating.
     waited: BTreeMap<ObjectKey, u32>,
-    /// What has happened since the record began.
+    /// Bindings, evictions and events since the record was cleared.
     pub record: Record,
-    /// Promises of the last cycle.
+    /// Nominations of the last cycle.
     pub pipelined: Vec<(ObjectKey, Name)>,
-    /// How many seconds pods run before they have succeeded, and since when each has.
+    /// Number of seconds after which pods succeed, and when each started to run.
     durations: BTreeMap<ObjectKey, (u32, Option<Timestamp>)>,
-    /// The job of each pod that was ever bound or evicted, as the pods themselves may be gone.
+    /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
 }
 
 impl World {
-    /// An empty world at 2025-01-01T00:00:00Z.
+    /// An empty cluster at 2025-01-01T00:00:00Z.
     ///
     /// Of labels and annotations that only plugins read, it keeps those under `prefixes`.
     pub fn new(
@@ -150,12 +150,12 @@ impl World {
         self.now
     }
 
-    /// How the scheduler sees the world's objects.
+    /// Options of the scheduler.
     pub const fn options(&self) -> &SnapshotOptions {
         &self.options
     }
 
-    /// Lets a second pass.
+    /// Advances the clock by one second.
     pub fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
     }
@@ -169,20 +169,20 @@ impl World {
         }
     }
 
-    /// Removes a pod at once.
+    /// Deletes a pod at once.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         self.store.pods.delete(key);
         self.waited.remove(key);
         self.durations.remove(key);
     }
 
-    /// Lets controllers make the pods they miss.
+    /// Lets controllers create their missing pods.
     pub fn run_controllers(&mut self) {
         self.controllers.run(&mut self.store, self.now);
     }
 
-    /// Takes over what a scheduler knew: its decisions in flight have arrived, and it is as late as
-    /// it was there.
+    /// Restores the state of a scheduler from a dump, including its time; decisions in flight have
+    /// been applied.
     pub fn restore(&mut self, dump: Dump) {
         let Dump { taken, store, assumed } = dump;
         self.now = self.now.max(taken);
@@ -205,12 +205,12 @@ impl World {
         }
     }
 
-    /// Number of cycles answered.
+    /// Number of cycles whose decisions were applied.
     pub const fn n_cycles(&self) -> u64 {
         self.n_cycles
     }
 
-    /// Whether time alone will change something: pods that are to start, to go or to finish.
+    /// Whether time alone will change something: pods that will start, terminate or finish.
     pub fn is_in_motion(&self) -> bool {
         let Environment { kubelet, .. } = self.environment;
         self.durations.values().any(|(_, since)| since.is_some())
@@ -228,13 +228,13 @@ impl World {
             })
     }
 
-    /// The picture of the world as it is.
+    /// Takes a snapshot of the current state.
     pub fn snapshot(&self) -> Snapshot {
         take_snapshot(&self.store, &Assumed::default(), &self.options)
     }
 
-    /// Takes the decisions of a cycle and answers them.
-    pub fn answer(&mut self, cycle: &Cycle) {
+    /// Applies the decisions of a cycle.
+    pub fn apply_cycle(&mut self, cycle: &Cycle) {
         self.n_cycles += 1;
         self.finish_pods();
         self.age_pods();
@@ -248,7 +248,7 @@ impl World {
         self.run_controllers();
     }
 
-    /// Terminating pods go, bound pods start, each when it has waited long enough.
+    /// Deletes terminating pods and starts bound pods that have waited long enough.
     fn age_pods(&mut self) {
         let Environment { start_cycles, termination_cycles, kubelet } = self.environment;
         let waiting: Vec<(ObjectKey, TaskStatus)> = self
@@ -270,13 +270,13 @@ impl World {
         }
     }
 
-    /// Lets a pod succeed after so many seconds of running.
+    /// Lets a pod succeed after it has run for `seconds`.
     pub(crate) fn set_duration(&mut self, key: ObjectKey, seconds: u32) {
         let runs = self.store.pods.get(&key).is_some_and(|f| f.status == TaskStatus::Running);
         self.durations.insert(key, (seconds, runs.then_some(self.now)));
     }
 
-    /// Pods that have run for as long as they should have succeeded.
+    /// Lets pods succeed whose running time is over.
     fn finish_pods(&mut self) {
         let now = self.now;
         let over = |(seconds, since): &(u32, Option<Timestamp>)| {
@@ -363,7 +363,7 @@ impl World {
         }
     }
 
-    /// Claims get their volumes, as the volume controller and provisioners have it.
+    /// Binds claims to volumes, as the volume controller and provisioners would.
     fn bind_claims(&mut self, claims: &[ClaimChoice], node: &Name) {
         for choice in claims {
             let Some(claim) = self.store.claims.get(&choice.claim) else { continue };
@@ -382,8 +382,7 @@ impl World {
         }
     }
 
-    /// A volume made for a claim; it can be reached from where volumes of its class that are made
-    /// for the node can be.
+    /// A volume provisioned for a claim; its class and the node determine the topology.
     fn provision(&self, claim: &ClaimFacts, node: &Name) -> VolumeFacts {
         let class = claim.class.clone().unwrap_or_default();
         let name = Name::from(format!("pvc-{}", claim.uid));
@@ -425,7 +424,7 @@ impl World {
         }
     }
 
-    /// The group a pod is counted in: its PodGroup, else its controller, else itself.
+    /// The group of a pod: its PodGroup, else its controller, else the pod itself.
     pub fn group_of(&self, pod: &ObjectKey) -> ObjectKey {
         let alive = self.store.pods.get(pod).map(|facts| group_of(facts));
         alive.or_else(|| self.group_of.get(pod).cloned()).unwrap_or_else(|| pod.clone())

@@ -10,7 +10,7 @@ use std::{
 use kube_batch_api::decision::Decision;
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, runner::play_observed};
+use kube_batch_sim::{case::Case, runner::run_case_observed};
 use kube_batch_tests::worlds::RandomWorld;
 use kube_batch_yaml::{Limits, parse};
 
@@ -24,11 +24,11 @@ fn main() -> io::Result<()> {
             fs::read_dir(directory)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
         paths.sort();
         for path in paths {
-            play(&mut out, &name(&path), &fs::read_to_string(&path)?)?;
+            run_case(&mut out, &name(&path), &fs::read_to_string(&path)?)?;
         }
     }
     for seed in 0..n_seeds {
-        play(&mut out, &format!("seed {seed}"), &RandomWorld::draw(seed).case())?;
+        run_case(&mut out, &format!("seed {seed}"), &RandomWorld::draw(seed).case())?;
     }
     out.flush()
 }
@@ -37,13 +37,13 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().display().to_string()
 }
 
-fn play(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
+fn run_case(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
     let document = parse(text, &Limits::default()).map_err(io::Error::other)?;
     let case = Case::read(&document, &Registry::builtin());
     let case = case.map_err(|problems| io::Error::other(format!("{name}: {problems:?}")))?;
     let mut n_cycles = 0;
     let mut written = Ok(());
-    play_observed(&case, Search::Index, &mut |simulation| {
+    run_case_observed(&case, Search::Index, &mut |simulation| {
         n_cycles += 1;
         if let Some(last) = simulation.last() {
             let shown = show(out, &format!("{name} cycle {n_cycles}"), &last.cycle);

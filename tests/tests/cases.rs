@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::suite::{Outcome, play_all};
+use kube_batch_sim::suite::{CaseOutcome, run_all};
 
 #[test]
 fn every_case_passes() {
@@ -18,10 +18,10 @@ fn every_case_passes() {
     for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "yaml")) {
         let bytes = fs::read(path).unwrap();
         for search in [Search::Index, Search::Naive] {
-            for verdict in play_all(&bytes, &registry, search) {
+            for result in run_all(&bytes, &registry, search) {
                 n_cases += 1;
-                if verdict.outcome != Outcome::Pass {
-                    failures.push(format!("{} ({search:?}): {:#?}", verdict.name, verdict.outcome));
+                if result.outcome != CaseOutcome::Pass {
+                    failures.push(format!("{} ({search:?}): {:#?}", result.name, result.outcome));
                 }
             }
         }

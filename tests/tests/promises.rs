@@ -4,7 +4,7 @@ use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_yaml::{Limits, parse};
 
 /// One node, occupied by a pod of lower priority than the one that waits.

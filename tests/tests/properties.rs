@@ -11,7 +11,7 @@ use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
 use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, runner::Simulation, world::World};
+use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::worlds::{Dice, RandomWorld};
 use kube_batch_yaml::{Limits, parse};
 
@@ -59,8 +59,8 @@ fn a_dump_gives_the_same_snapshot() {
         dump::write(&world.store, &Assumed::default(), world.now(), &mut bytes)
             .expect("memory takes all");
         let read = dump::read(&bytes).expect("what was written can be read");
-        let picture = take_snapshot(&read.store, &read.assumed, world.options()).cluster;
-        assert!(picture == world.snapshot().cluster, "seed {seed}");
+        let snapshot = take_snapshot(&read.store, &read.assumed, world.options()).cluster;
+        assert!(snapshot == world.snapshot().cluster, "seed {seed}");
     }
 }
 

@@ -15,10 +15,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
-use kube_batch_sim::{
-    case::Case,
-    runner::{Simulation, play_observed},
-};
+use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
 use kube_batch_tests::worlds::RandomWorld;
 
 #[test]
@@ -160,7 +157,7 @@ fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
     let played = panic::catch_unwind(|| {
         let mut cycles = Vec::new();
         let mut broken = None;
-        play_observed(&case, Search::Index, &mut |simulation| {
+        run_case_observed(&case, Search::Index, &mut |simulation| {
             broken = broken.take().or_else(|| violation(&case.conf, simulation));
             cycles.push(last(simulation).clone());
         })
@@ -169,7 +166,7 @@ fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
             return Err(broken);
         }
         let mut naive = Vec::new();
-        play_observed(&case, Search::Naive, &mut |s| naive.push(last(s).clone()))
+        run_case_observed(&case, Search::Naive, &mut |s| naive.push(last(s).clone()))
             .map_err(|problem| problem.to_string())?;
         match cycles.iter().zip(&naive).position(|(index, naive)| index != naive) {
             Some(at) => Err(format!(
@@ -194,7 +191,7 @@ fn last(simulation: &Simulation) -> &Cycle {
 /// The first property that the last cycle violates.
 fn violation(conf: &Conf, simulation: &Simulation) -> Option<String> {
     let last = simulation.last()?;
-    let checker = Checker::new(conf, &last.picture, &last.cycle);
+    let checker = Checker::new(conf, &last.snapshot, &last.cycle);
     checker
         .sane()
         .or_else(|| checker.gangs())

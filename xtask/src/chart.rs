@@ -1,16 +1,16 @@
 //! The Helm chart, derived from the manifests of `deploy/`.
 //!
-//! A template is a manifest in which named places give way to values. So chart and manifests cannot
-//! drift: what is not a named place is copied, and a place that is not found is an error.
-//! `values.yaml`, `_helpers.tpl` and what only the chart has are written by hand; that the values
-//! are those of the manifests is asserted by [`breaches`].
+//! A template is a manifest in which named places are replaced by values. The rest is copied, and a
+//! place that is not found is an error, so that chart and manifests stay equal. `values.yaml`,
+//! `_helpers.tpl` and templates that only the chart has are written by hand; [`violations`] compares
+//! the values with the manifests.
 
 use std::{fs, iter};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use crate::root;
+use kube_batch_tests::build::root;
 
 /// The version of the workspace, and so of the chart and of the image it runs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -210,7 +210,7 @@ spec:
 
 impl Template {
     fn content(&self, manifest: &str) -> anyhow::Result<String> {
-        ensure!(!manifest.contains("{{"), "it has braces that Helm would read");
+        ensure!(!manifest.contains("{{"), "it contains braces that Helm would evaluate");
         let lines: Vec<&str> = manifest.lines().collect();
         let mut content = format!(
             "{{{{- /* Generated from deploy/{} by `cargo xtask codegen`; do not edit. */ -}}}}\n{}",
@@ -264,7 +264,7 @@ fn common_place(line: &str, above: Option<&str>) -> String {
     match line {
         "namespace: kube-batch-system" => "namespace: {{ .Release.Namespace }}".to_owned(),
         "app.kubernetes.io/name: kube-batch" => {
-            // Only the labels of the object itself stand two deep.
+            // Only the labels of the object itself are indented by four.
             let labels = if above == Some("  labels:") { "labels" } else { "selectorLabels" };
             format!("{{{{- include \"kube-batch.{labels}\" . | nindent {{+0}} }}}}")
         }
@@ -293,20 +293,20 @@ fn end_of_block(lines: &[&str], row: usize) -> usize {
     end
 }
 
-/// Puts numbers for `{+0}` and `{+2}`.
+/// Replaces `{+0}` and `{+2}` by numbers.
 fn fill_indentation(line: &str, indentation: usize) -> String {
     line.replace("{+0}", &indentation.to_string()).replace("{+2}", &(indentation + 2).to_string())
 }
 
-/// Where the chart's values, the manifests and the rest of the tree say different things.
-pub(crate) fn breaches() -> anyhow::Result<Vec<String>> {
+/// Differences between the chart's values, the manifests and the rest of the repository.
+pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     let values = yaml("deploy/chart/values.yaml")?;
     let deployment = yaml("deploy/deployment.yaml")?;
     let config = yaml("deploy/configmap.yaml")?;
-    let mut breaches = Vec::new();
-    let mut demand = |what: &str, one: Option<&Value>, other: Option<&Value>| {
+    let mut violations = Vec::new();
+    let mut compare = |what: &str, one: Option<&Value>, other: Option<&Value>| {
         if one.is_none() || one != other {
-            breaches.push(format!("deploy: {what} differ"));
+            violations.push(format!("deploy: {what} differ"));
         }
     };
     let pod = "/spec/template/spec";
@@ -319,29 +319,29 @@ pub(crate) fn breaches() -> anyhow::Result<Vec<String>> {
         ("/tolerations", format!("{pod}/tolerations")),
     ] {
         let what = format!("{value} of the chart's values and {manifest} of deployment.yaml");
-        demand(&what, values.pointer(value), deployment.pointer(&manifest));
+        compare(&what, values.pointer(value), deployment.pointer(&manifest));
     }
     let repository = values.pointer("/image/repository").and_then(Value::as_str);
     let image = Value::from(format!("{}:{VERSION}", repository.unwrap_or_default()));
-    demand(
+    compare(
         "the image of deployment.yaml and that of the chart's values and the workspace's version",
         deployment.pointer(&format!("{pod}/containers/0/image")),
         Some(&image),
     );
     let conf = config.pointer("/data/scheduler.yaml");
-    demand("the configurations of chart and ConfigMap", values.pointer("/schedulerConf"), conf);
+    compare("the configurations of chart and ConfigMap", values.pointer("/schedulerConf"), conf);
     let conf: Value = serde_saphyr::from_str(conf.and_then(Value::as_str).unwrap_or_default())?;
     let sample = yaml("examples/scheduler.yaml")?;
-    demand("the configurations of ConfigMap and examples", Some(&conf), Some(&sample));
-    breaches.extend(container_breaches()?);
-    Ok(breaches)
+    compare("the configurations of ConfigMap and examples", Some(&conf), Some(&sample));
+    violations.extend(container_violations()?);
+    Ok(violations)
 }
 
-/// What the Containerfile has to repeat of the toolchain and the workspace.
-fn container_breaches() -> anyhow::Result<Vec<String>> {
+/// Checks the versions that the Containerfile repeats.
+fn container_violations() -> anyhow::Result<Vec<String>> {
     let (text, toolchain) = (read("Containerfile")?, read("rust-toolchain.toml")?);
     let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = "));
-    let channel = channel.context("rust-toolchain.toml names no channel")?.trim_matches('"');
+    let channel = channel.context("rust-toolchain.toml has no channel")?.trim_matches('"');
     let wanted = [
         format!("FROM rust:{channel}-"),
         format!("RUSTUP_TOOLCHAIN={channel} "),

@@ -6,7 +6,9 @@ use anyhow::{Context, bail};
 use kube_batch_api::crd;
 use kube_batch_sim::outcome::Outcome;
 
-use crate::{chart, picture, root};
+use kube_batch_tests::build::root;
+
+use crate::{chart, picture};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
@@ -26,7 +28,7 @@ fn files() -> anyhow::Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Folders that hold generated files only.
+/// Directories with generated files only.
 const GENERATED_ONLY: [&str; 4] =
     ["crds", "deploy/chart/crds", "deploy/chart/files", "docs/images"];
 
@@ -40,7 +42,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails if a generated file is not what would be written, or if a file is there that would not be.
+/// Fails if a generated file is out of date, or if a directory has a file that is not generated.
 pub(crate) fn check() -> anyhow::Result<()> {
     let files = files()?;
     let mut stale: Vec<String> = Vec::new();
@@ -49,10 +51,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
             stale.push(path.clone());
         }
     }
-    for folder in GENERATED_ONLY {
-        let entries = fs::read_dir(root().join(folder));
-        for entry in entries.with_context(|| format!("list {folder}/"))? {
-            let name = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+    for directory in GENERATED_ONLY {
+        let entries = fs::read_dir(root().join(directory));
+        for entry in entries.with_context(|| format!("list {directory}/"))? {
+            let name = format!("{directory}/{}", entry?.file_name().to_string_lossy());
             if !files.iter().any(|(path, _)| *path == name) {
                 stale.push(format!("{name} (not generated)"));
             }

@@ -1,8 +1,8 @@
-//! The servers of the test bed, for whoever wants to run them.
+//! The servers of the test bed, for other programs.
 
 use kube_batch_testbed::assets::{Assets, Binary};
 
-/// Builds the servers unless they are there, and prints their folder alone to standard output.
+/// Downloads or builds missing servers, and prints only their directory to standard output.
 pub(crate) fn run() -> anyhow::Result<()> {
     let assets = Assets::provide(&Binary::ALL)?;
     println!("{}", assets.folder().display());

@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask --help`.
+//! Development commands of the workspace: `cargo xtask --help`.
 
 mod chart;
 mod codegen;
@@ -10,61 +10,62 @@ mod tidy;
 mod up;
 
 use clap::{Parser, Subcommand};
-use kube_batch_tests::build::root;
 
-/// Chores of the kube-batch workspace.
+/// Development commands of the kube-batch workspace.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Args {
     #[command(subcommand)]
-    chore: Chore,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
+enum Command {
     /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart, the
     /// picture in README.md.
     Codegen {
-        /// Write nothing; fail if a file is not what would be written.
+        /// Write nothing; fail if a file is out of date.
         #[arg(long)]
         check: bool,
     },
-    /// Check the house rules: crate edges, manifests, generated files, links, what is deployed.
+    /// Check the repository: crate dependencies, circular use, manifests, generated files, links,
+    /// the chart, the dashboard and the alerts.
     Tidy,
-    /// Run everything that tests.
+    /// Run all tests.
     Test {
-        /// Seeds of the random worlds, for the simulation tests.
+        /// Number of random clusters in the simulation tests.
         #[arg(long, default_value_t = 2000)]
         seeds: u32,
     },
-    /// Time a scheduling cycle over the bench shapes.
+    /// Measure the duration of a scheduling cycle on the benchmark shapes.
     Bench {
-        /// Shapes to run; all standard ones if none is named.
+        /// Shapes to run (default: all standard ones).
         shapes: Vec<String>,
     },
-    /// Count the pods bound per second against a real API server, beside a loop that does nothing
-    /// else and the scheduler of Kubernetes; --help says more.
+    /// Measure pods bound per second against a real API server, compared with a plain loop of
+    /// bindings and with kube-scheduler; see --help.
     #[command(disable_help_flag = true)]
     BenchCluster {
         /// Shapes and flags of the benchmark.
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         args: Vec<String>,
     },
-    /// Provide the servers of the test bed and print their folder, for KUBEBUILDER_ASSETS.
+    /// Build or download the servers of the test bed and print their directory, for
+    /// KUBEBUILDER_ASSETS.
     Envtest,
     /// Run a cluster with simulated nodes and the scheduler in it, until Ctrl-C.
     Up(up::Args),
 }
 
 fn main() -> anyhow::Result<()> {
-    match Args::parse().chore {
-        Chore::Codegen { check: true } => codegen::check(),
-        Chore::Codegen { check: false } => codegen::write(),
-        Chore::Tidy => tidy::run(),
-        Chore::Test { seeds } => test::run(seeds),
-        Chore::Bench { shapes } => test::bench("cycle", &shapes),
-        Chore::BenchCluster { args } => test::bench("cluster", &args),
-        Chore::Envtest => envtest::run(),
-        Chore::Up(args) => up::run(&args),
+    match Args::parse().command {
+        Command::Codegen { check: true } => codegen::check(),
+        Command::Codegen { check: false } => codegen::write(),
+        Command::Tidy => tidy::run(),
+        Command::Test { seeds } => test::run(seeds),
+        Command::Bench { shapes } => test::bench("cycle", &shapes),
+        Command::BenchCluster { args } => test::bench("cluster", &args),
+        Command::Envtest => envtest::run(),
+        Command::Up(args) => up::run(&args),
     }
 }

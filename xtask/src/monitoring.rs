@@ -1,7 +1,7 @@
-//! Dashboard and alerts ask for nothing that is not measured.
+//! Checks that the dashboard and the alerts use only metrics that exist.
 //!
-//! Every expression is parsed as Prometheus would, and each metric, label and value of a label in it
-//! is looked up in `docs/metrics.md`, which a test of the binary keeps in step with the code.
+//! Every PromQL expression is parsed, and each metric, label and label value in it is looked up in
+//! `docs/metrics.md`, which a test of the binary compares with the code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,29 +15,29 @@ use promql_parser::{
 };
 use serde_json::Value;
 
-use crate::root;
+use kube_batch_tests::build::root;
 
-/// Labels that Prometheus adds to whatever it scrapes; `namespace` and `pod` in a cluster only.
+/// Labels that Prometheus adds to every scraped series; `namespace` and `pod` only in a cluster.
 const TARGET: [&str; 4] = ["instance", "job", "namespace", "pod"];
 
-/// Functions that make sense of counters alone.
+/// Functions that are meaningful for counters only.
 const FOR_COUNTERS: [&str; 3] = ["increase", "irate", "rate"];
 
-/// Variables of Grafana that stand where PromQL has a duration.
+/// Grafana variables that are used as PromQL durations.
 const DURATIONS: [&str; 3] = ["$__rate_interval", "$__interval", "$__range"];
 
 type Labels = BTreeSet<String>;
 
-/// Everything in dashboard and alerts that asks for what is not there.
-pub(crate) fn breaches() -> anyhow::Result<Vec<String>> {
+/// Every metric, label or label value in the dashboard and the alerts that does not exist.
+pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     let metrics = Metrics::from_table(&read("docs/metrics.md")?)?;
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     let dashboard = serde_json::from_str(&read("deploy/monitoring/dashboard.json")?)?;
-    breaches.extend(dashboard_breaches(&metrics, &dashboard));
+    violations.extend(dashboard_violations(&metrics, &dashboard));
     let alerts = serde_saphyr::from_str(&read("deploy/monitoring/alerts.yaml")?)
         .map_err(|error| anyhow!("deploy/monitoring/alerts.yaml: {error}"))?;
-    breaches.extend(alert_breaches(&metrics, &alerts, &read("docs/install.md")?));
-    Ok(breaches)
+    violations.extend(alert_violations(&metrics, &alerts, &read("docs/install.md")?));
+    Ok(violations)
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
@@ -73,7 +73,7 @@ impl Metrics {
         Ok(Self(metrics))
     }
 
-    /// The metric a series belongs to, and whether the series is of buckets.
+    /// The metric a series belongs to, and whether the series is a histogram bucket.
     fn of_series(&self, series: &str) -> Option<(&Metric, bool)> {
         let suffixes = ["_bucket", "_sum", "_count"];
         if let Some(metric) = self.0.get(series) {
@@ -91,7 +91,7 @@ fn labels_of_cell(cell: &str) -> BTreeMap<String, Vec<String>> {
     let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut last = String::new();
     let mut is_value = false;
-    // Between backticks stand names, elsewhere what says how they belong together.
+    // Names are between backticks; the text between them shows how they belong together.
     for (position, part) in cell.split('`').enumerate() {
         if position % 2 == 0 {
             is_value = part.contains('(') || (is_value && !part.contains(')'));
@@ -105,7 +105,7 @@ fn labels_of_cell(cell: &str) -> BTreeMap<String, Vec<String>> {
     labels
 }
 
-/// Looks at one expression.
+/// Checks one expression.
 struct Reader<'m> {
     metrics: &'m Metrics,
     problems: Vec<String>,
@@ -161,7 +161,7 @@ impl Reader<'_> {
                 labels
             }
             Expr::Extension(_) => {
-                self.problems.push("PromQL has no extensions".to_owned());
+                self.problems.push("PromQL extensions are not supported".to_owned());
                 Labels::new()
             }
         }
@@ -170,7 +170,7 @@ impl Reader<'_> {
     fn selector(&mut self, selector: &VectorSelector) -> Labels {
         let name = selector.name.as_deref().unwrap_or_default();
         let Some((metric, is_bucket)) = self.metrics.of_series(name) else {
-            self.problems.push(format!("there is no series {name}"));
+            self.problems.push(format!("series {name} does not exist"));
             return Labels::new();
         };
         let mut labels: Labels = metric.labels.keys().cloned().collect();
@@ -183,7 +183,10 @@ impl Reader<'_> {
             let values = metric.labels.get(&matcher.name).filter(|values| !values.is_empty());
             for value in values.iter().flat_map(|_| plain_values(matcher)) {
                 if values.is_some_and(|values| values.iter().all(|known| *known != value)) {
-                    self.problems.push(format!("{} of {name} is never {value}", matcher.name));
+                    self.problems.push(format!(
+                        "label {} of {name} never has the value {value}",
+                        matcher.name
+                    ));
                 }
             }
         }
@@ -192,7 +195,7 @@ impl Reader<'_> {
 
     fn demand(&mut self, labels: &[String], among: &Labels) {
         for label in labels.iter().filter(|label| !among.contains(*label)) {
-            self.problems.push(format!("there is no label {label} to go by"));
+            self.problems.push(format!("cannot group by {label}: the label does not exist"));
         }
     }
 
@@ -201,7 +204,7 @@ impl Reader<'_> {
         let name = range.vs.name.as_deref().unwrap_or_default();
         let found = self.metrics.of_series(name);
         if found.is_some_and(|(metric, _)| metric.type_ != "histogram" && !metric.only_grows) {
-            self.problems.push(format!("{name} is no counter"));
+            self.problems.push(format!("{name} is not a counter"));
         }
     }
 }
@@ -225,25 +228,25 @@ fn read_expression(metrics: &Metrics, text: &str) -> Result<Labels, Vec<String>>
     if reader.problems.is_empty() { Ok(labels) } else { Err(reader.problems) }
 }
 
-fn dashboard_breaches(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
-    let mut breaches = Vec::new();
+fn dashboard_violations(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
+    let mut violations = Vec::new();
     let mut ids = BTreeSet::new();
     let list = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_array);
     for panel in list("/panels").into_iter().flatten() {
         let title = panel["title"].as_str().unwrap_or_default();
-        let mut complain = |what: &str| breaches.push(format!("dashboard, {title}: {what}"));
+        let mut report = |what: &str| violations.push(format!("dashboard, {title}: {what}"));
         if !ids.insert(panel["id"].to_string()) {
-            complain("its id is that of another panel");
+            report("another panel has the same id");
         }
         if panel["type"] == "row" {
             continue;
         }
         if panel["description"].as_str().is_none_or(str::is_empty) {
-            complain("it does not say what it shows");
+            report("it has no description");
         }
         let targets = panel["targets"].as_array();
         if targets.is_none_or(Vec::is_empty) {
-            complain("it asks for nothing");
+            report("it has no expression");
         }
         for target in targets.into_iter().flatten() {
             let expr = target["expr"].as_str().unwrap_or_default();
@@ -251,11 +254,11 @@ fn dashboard_breaches(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
                 Ok(labels) => {
                     let legend = target["legendFormat"].as_str().unwrap_or_default();
                     for label in between(legend, "{{", "}}").filter(|l| !labels.contains(*l)) {
-                        complain(&format!("{expr}: there is no label {label} for its legend"));
+                        report(&format!("{expr}: the legend uses the unknown label {label}"));
                     }
                 }
                 Err(problems) => {
-                    problems.iter().for_each(|problem| complain(&format!("{expr}: {problem}")));
+                    problems.iter().for_each(|problem| report(&format!("{expr}: {problem}")));
                 }
             }
         }
@@ -266,51 +269,51 @@ fn dashboard_breaches(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
         let Some((expr, label)) = inner.and_then(|inner| inner.rsplit_once(", ")) else { continue };
         let known = read_expression(metrics, expr).is_ok_and(|labels| labels.contains(label));
         if !known {
-            breaches.push(format!("dashboard, variable {}: {query}", variable["name"]));
+            violations.push(format!("dashboard, variable {}: {query}", variable["name"]));
         }
     }
-    breaches
+    violations
 }
 
-fn alert_breaches(metrics: &Metrics, alerts: &Value, manual: &str) -> Vec<String> {
-    let mut breaches = Vec::new();
+fn alert_violations(metrics: &Metrics, alerts: &Value, manual: &str) -> Vec<String> {
+    let mut violations = Vec::new();
     let mut names = BTreeSet::new();
     let groups = alerts["groups"].as_array().into_iter().flatten();
     for rule in groups.flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
         let name = rule["alert"].as_str().unwrap_or_default();
-        let mut complain = |what: &str| breaches.push(format!("alert {name}: {what}"));
+        let mut report = |what: &str| violations.push(format!("alert {name}: {what}"));
         if !names.insert(name) {
-            complain("another one has its name");
+            report("another alert has the same name");
         }
         if !["info", "warning", "critical"].map(Value::from).contains(&rule["labels"]["severity"]) {
-            complain("it is not of severity info, warning or critical");
+            report("its severity is not info, warning or critical");
         }
         if !manual.contains(&format!("| `{name}` |")) {
-            complain("docs/install.md has no row for it");
+            report("docs/install.md does not list it");
         }
         let summary = rule["annotations"]["summary"].as_str().unwrap_or_default();
         if summary.is_empty() {
-            complain("it has no summary");
+            report("it has no summary");
         }
         let expr = rule["expr"].as_str().unwrap_or_default();
         match read_expression(metrics, expr) {
             Ok(labels) => {
                 for label in between(summary, "$labels.", " ").filter(|l| !labels.contains(*l)) {
-                    complain(&format!("there is no label {label} for its summary"));
+                    report(&format!("the summary uses the unknown label {label}"));
                 }
             }
-            Err(problems) => problems.iter().for_each(|problem| complain(problem)),
+            Err(problems) => problems.iter().for_each(|problem| report(problem)),
         }
     }
     for name in between(manual, "| `KubeBatch", "`") {
         if !names.contains(format!("KubeBatch{name}").as_str()) {
-            breaches.push(format!("docs/install.md: there is no alert KubeBatch{name}"));
+            violations.push(format!("docs/install.md: alert KubeBatch{name} does not exist"));
         }
     }
-    breaches
+    violations
 }
 
-/// What stands between two marks, each time.
+/// Every text between two marks.
 fn between<'t>(text: &'t str, open: &'t str, close: &'t str) -> impl Iterator<Item = &'t str> {
     text.split(open).skip(1).filter_map(move |rest| rest.split(close).next())
 }

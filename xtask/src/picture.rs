@@ -22,11 +22,10 @@ use kube_batch_manifest::{
 use kube_batch_scheduler::{conf, registry::Registry};
 use kube_batch_sim::{
     outcome::{CycleOutcome, GroupOutcome, Outcome},
-    runner::Simulation,
+    simulation::Simulation,
     world::{Environment, World},
 };
-
-use crate::root;
+use kube_batch_tests::build::root;
 
 /// The example that is simulated, its configuration, and the number of cycles.
 const EXAMPLE: &str = "examples/borrow-and-reclaim.yaml";

@@ -1,4 +1,4 @@
-//! Everything that tests, in one command.
+//! All tests and benchmarks.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use kube_batch_tests::build;
 /// Runs unit, property, documentation, case and simulation tests.
 pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
     let seeds = seeds.to_string();
-    // One selection of packages, so that nothing is built twice; benchmarks are not to run.
+    // One selection of packages, so that nothing is built twice; without benchmarks.
     cargo(
         &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"],
         &[("KUBE_BATCH_SEEDS", &seeds)],

@@ -1,4 +1,6 @@
-//! The house rules that a machine can check.
+//! Checks of the repository that run before a change is merged.
+
+mod cycles;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +12,11 @@ use std::{
 use anyhow::{Context, bail};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-use crate::{chart, codegen, monitoring, root};
+use kube_batch_tests::build::root;
 
-/// What each crate may depend on, inside the workspace. Arrows go down only; see ARCHITECTURE.md.
+use crate::{chart, codegen, monitoring};
+
+/// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
 const EDGES: [(&str, &[&str]); 13] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
@@ -87,29 +91,36 @@ const EDGES: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Crates whose code must not see the network, the clock or chance.
+/// Crates whose code must not use the network, the clock or random numbers.
 const PURE: [&str; 4] = ["framework", "plugins", "actions", "scheduler"];
 
 /// Crates of the runtime and the network, which only the binary may use.
 const IMPURE_DEPENDENCIES: [&str; 6] =
     ["tokio", "rand", "hyper", "reqwest", "kube-client", "kube-runtime"];
 
-/// Checks every rule and lists every breach.
+/// Runs every check.
+///
+/// # Errors
+///
+/// One error that lists all violations, or the first input that could not be read.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec()?;
-    let mut breaches = Vec::new();
-    breaches.extend(edges(&metadata));
-    breaches.extend(manifests(&metadata)?);
-    breaches.extend(pure_crates());
-    breaches.extend(sources()?);
-    breaches.extend(links()?);
-    breaches.extend(chart::breaches()?);
-    breaches.extend(monitoring::breaches()?);
-    breaches.extend(codegen::check().err().map(|error| format!("{error:#}")));
-    if breaches.is_empty() {
+    let mut violations = Vec::new();
+    violations.extend(edges(&metadata));
+    violations.extend(manifests(&metadata)?);
+    violations.extend(pure_crates());
+    violations.extend(cycles::violations(&metadata)?);
+    violations.extend(sources()?);
+    violations.extend(links()?);
+    violations.extend(chart::violations()?);
+    violations.extend(monitoring::violations()?);
+    violations.extend(codegen::check().err().map(|error| format!("{error:#}")));
+    if violations.is_empty() {
         return Ok(());
     }
-    bail!("{} house rules are broken:\n  {}", breaches.len(), breaches.join("\n  "))
+    let n = violations.len();
+    let noun = if n == 1 { "violation" } else { "violations" };
+    bail!("{n} {noun}:\n  {}", violations.join("\n  "))
 }
 
 fn workspace(metadata: &Metadata) -> Vec<&Package> {
@@ -119,65 +130,66 @@ fn workspace(metadata: &Metadata) -> Vec<&Package> {
 fn edges(metadata: &Metadata) -> Vec<String> {
     let allowed: BTreeMap<&str, &[&str]> = EDGES.into_iter().collect();
     let members: BTreeSet<&str> = workspace(metadata).iter().map(|p| p.name.as_str()).collect();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for package in workspace(metadata) {
         let Some(allowed) = allowed.get(package.name.as_str()) else {
-            breaches.push(format!("{}: crate has no place in the list of edges", package.name));
+            violations.push(format!("{}: crate is missing from EDGES", package.name));
             continue;
         };
         for dependency in &package.dependencies {
             let name = dependency.name.as_str();
             let inside = members.contains(name) && dependency.kind == DependencyKind::Normal;
             if inside && !allowed.contains(&name) {
-                breaches.push(format!("{}: may not depend on {name}", package.name));
+                violations.push(format!("{}: may not depend on {name}", package.name));
             }
         }
     }
-    breaches
+    violations
 }
 
 fn manifests(metadata: &Metadata) -> anyhow::Result<Vec<String>> {
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for package in workspace(metadata) {
-        let folder = package.manifest_path.parent().context("a manifest lies in a folder")?;
+        let directory = package.manifest_path.parent().context("a manifest has a directory")?;
         let text = fs::read_to_string(&package.manifest_path)?;
-        let mut demand = |holds: bool, what: &str| {
-            if !holds {
-                breaches.push(format!("{}: {what}", package.name));
+        let mut require = |is_met: bool, what: &str| {
+            if !is_met {
+                violations.push(format!("{}: {what}", package.name));
             }
         };
-        demand(text.contains("[lints]\nworkspace = true"), "takes the workspace's lints");
+        require(text.contains("[lints]\nworkspace = true"), "must use the workspace lints");
         let own_versions = text
             .lines()
             .filter(|line| line.contains("version = \"") || line.contains("path = \"../"));
-        demand(own_versions.count() == 0, "declares dependencies in the workspace only");
-        demand(package.description.is_some(), "has a description");
+        require(own_versions.count() == 0, "must declare dependencies in the workspace only");
+        require(package.description.is_some(), "must have a description");
         if package.publish.as_ref().is_none_or(|registries| !registries.is_empty()) {
-            demand(folder.join("README.md").exists(), "has a README");
-            demand(package.license.is_some() && package.repository.is_some(), "has full metadata");
+            require(directory.join("README.md").exists(), "must have a README");
+            let has_metadata = package.license.is_some() && package.repository.is_some();
+            require(has_metadata, "must have a license and a repository");
         }
     }
-    Ok(breaches)
+    Ok(violations)
 }
 
 fn pure_crates() -> Vec<String> {
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for name in PURE {
-        let folder = root().join(name);
-        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        let directory = root().join(name);
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
         for dependency in IMPURE_DEPENDENCIES {
             let declares = |line: &str| {
                 line.split(['.', ' ', '=']).next().is_some_and(|name| name == dependency)
             };
             if manifest.lines().any(declares) {
-                breaches.push(format!("{name}: is pure and may not use {dependency}"));
+                violations.push(format!("{name}: is pure and may not use {dependency}"));
             }
         }
-        if !folder.join("clippy.toml").exists() {
-            breaches.push(format!("{name}: is pure and needs a clippy.toml with its bans"));
+        if !directory.join("clippy.toml").exists() {
+            violations.push(format!("{name}: is pure and needs a clippy.toml with its bans"));
         }
     }
-    breaches
+    violations
 }
 
 /// Files under version control.
@@ -188,24 +200,24 @@ fn tracked() -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn sources() -> anyhow::Result<Vec<String>> {
-    // Spelt apart so that this file does not find itself.
+    // In two parts each, so that this file does not match.
     let unwanted = [concat!("FIX", "ME"), concat!("TO", "DO:"), concat!("#[", "ignore")];
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for path in tracked()?.iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
         let text = fs::read_to_string(root().join(path))?;
         for word in unwanted.iter().filter(|word| text.contains(**word)) {
-            breaches.push(format!("{}: contains {word}", path.display()));
+            violations.push(format!("{}: contains {word}", path.display()));
         }
         if text.lines().any(|line| line.ends_with([' ', '\t'])) {
-            breaches.push(format!("{}: has trailing blanks", path.display()));
+            violations.push(format!("{}: has trailing white space", path.display()));
         }
     }
-    Ok(breaches)
+    Ok(violations)
 }
 
-/// Relative links of Markdown files lead somewhere, anchors included.
+/// Checks that relative links in Markdown files exist, anchors included.
 fn links() -> anyhow::Result<Vec<String>> {
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for path in tracked()?.iter().filter(|path| path.extension().is_some_and(|e| e == "md")) {
         let text = fs::read_to_string(root().join(path))?;
         for target in link_targets(&text) {
@@ -213,18 +225,18 @@ fn links() -> anyhow::Result<Vec<String>> {
                 continue;
             }
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let folder = path.parent().unwrap_or(Path::new(""));
-            let file = if file.is_empty() { path.clone() } else { folder.join(file) };
+            let directory = path.parent().unwrap_or(Path::new(""));
+            let file = if file.is_empty() { path.clone() } else { directory.join(file) };
             let file = root().join(file);
-            let lives = file.exists()
+            let exists = file.exists()
                 && (anchor.is_empty() || anchors(&file).is_some_and(|all| all.contains(anchor)));
-            if !lives {
-                breaches.push(format!("{}: dead link {target}", path.display()));
+            if !exists {
+                violations.push(format!("{}: dead link {target}", path.display()));
             }
         }
     }
-    breaches.extend(parity_references()?);
-    Ok(breaches)
+    violations.extend(parity_references()?);
+    Ok(violations)
 }
 
 fn link_targets(markdown: &str) -> Vec<&str> {
@@ -264,18 +276,18 @@ fn anchors(file: &Path) -> Option<BTreeSet<String>> {
     Some(anchors)
 }
 
-/// A row of the parity ledger that a comment names is there.
+/// Checks that every row of docs/parity.md that a comment names exists.
 fn parity_references() -> anyhow::Result<Vec<String>> {
     let rows = anchors(&root().join("docs/parity.md")).unwrap_or_default();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for path in tracked()?.iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
         let text = fs::read_to_string(root().join(path))?;
         for part in text.split(concat!("docs/parity.md", "#")).skip(1) {
             let row: String = part.chars().take_while(char::is_ascii_alphanumeric).collect();
             if !rows.contains(&row) {
-                breaches.push(format!("{}: docs/parity.md has no row {row}", path.display()));
+                violations.push(format!("{}: docs/parity.md has no row {row}", path.display()));
             }
         }
     }
-    Ok(breaches)
+    Ok(violations)
 }

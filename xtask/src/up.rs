@@ -22,35 +22,35 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::root;
+use kube_batch_tests::build::root;
 
-/// Who the scheduler is in the cluster; `deploy/` makes the account and its rights.
+/// The service account of the scheduler; `deploy/` creates it with its roles.
 const NAMESPACE: &str = "kube-batch-system";
 const SERVICE_ACCOUNT: &str = "kube-batch";
 
-/// A first thing to submit.
+/// A first job to submit.
 const EXAMPLE: &str = "examples/first-job.yaml";
 
-/// How long the scheduler may take until it works, and until it has ended after being told to. Guessed.
+/// How long the scheduler may take to start, and to end after SIGTERM. Guessed.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the servers are looked after while nothing happens.
+/// How often it is checked that the servers are running.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// What `up` is told.
+/// Arguments of `up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many nodes the cluster has.
+    /// Number of nodes in the cluster.
     #[arg(long, default_value_t = 100)]
     nodes: usize,
 }
 
-/// Brings a cluster up and takes it down when told to stop.
+/// Starts a cluster, and stops it at Ctrl-C.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let program = build::release()?;
     let options = Options { scheduler: true, ..Options::default() };
     Assets::provide(&Binary::ALL)?;
-    // Only from here on is there something to take down.
+    // Before this there is nothing to stop.
     let stop = stop_signal()?;
     let mut plane = ControlPlane::start(options)?;
     plane.create_nodes(&Nodes { n: args.nodes, ..Nodes::default() })?;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (mut scheduler, address) = deploy(&plane, &program)?;
     greet(&plane, args.nodes, &program, scheduler.log(), address);
     let ended = watch(&stop, &mut plane, &mut scheduler);
-    // Asked, not killed: it has a lease to give back and events to send.
+    // SIGTERM, not SIGKILL: it has a lease to release and events to send.
     scheduler.stop(SCHEDULER_TIMEOUT)?;
     if ended.is_err() {
         plane.keep_logs();
@@ -66,16 +66,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     ended
 }
 
-/// Applies `deploy/` and runs the scheduler under the account it makes.
+/// Applies `deploy/` and runs the scheduler under the account it creates.
 fn deploy(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, SocketAddr)> {
-    let folder = root().join("deploy");
-    plane.kubectl(["apply".as_ref(), "--kustomize".as_ref(), folder.as_os_str()])?;
-    // It would run on a simulated node, that is, not at all, and look as if it did.
+    let directory = root().join("deploy");
+    plane.kubectl(["apply".as_ref(), "--kustomize".as_ref(), directory.as_os_str()])?;
+    // Its pod would be bound to a simulated node, where nothing runs.
     plane.kubectl(["delete", "deployments", "--all", "--namespace", NAMESPACE])?;
     start_scheduler(plane, program)
 }
 
-/// Starts the scheduler as a process of this machine and waits until it has made the default queue.
+/// Starts the scheduler as a local process and waits until it has created the default queue.
 fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Process, SocketAddr)> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut command = Command::new(program);
@@ -87,7 +87,7 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Proc
         .args(["--listen-address", &address.to_string()]);
     let log = plane.log_dir().join("kube-batch.log");
     let mut scheduler = Process::start("kube-batch", &command, &log)?;
-    wait_for("the scheduler to make the default queue", SCHEDULER_TIMEOUT, || {
+    wait_for("the scheduler to create the default queue", SCHEDULER_TIMEOUT, || {
         scheduler.expect_running()?;
         Ok(plane.kubectl(["get", "queues.scheduling.incubator.k8s.io", "default"]).ok())
     })
@@ -95,7 +95,7 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Proc
     Ok((scheduler, address))
 }
 
-/// Says what there is: to standard output what a shell understands, all else to standard error.
+/// Prints what is running: shell commands to standard output, the rest to standard error.
 fn greet(plane: &ControlPlane, n_nodes: usize, program: &Path, log: &Path, address: SocketAddr) {
     let binaries = program.parent().unwrap_or(program).display();
     eprintln!("\na cluster with {n_nodes} nodes is up; in another terminal:\n");
@@ -104,10 +104,10 @@ fn greet(plane: &ControlPlane, n_nodes: usize, program: &Path, log: &Path, addre
     eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
     eprintln!("kubectl get podgroups,queues,pods\n");
     eprintln!("metrics: http://{address}/metrics\nlogs: {}", log.display());
-    eprintln!("Ctrl-C takes it down");
+    eprintln!("Ctrl-C stops the cluster");
 }
 
-/// Waits for the signal to stop, and fails if something ends before.
+/// Waits for the signal to stop, and fails if a server ends before.
 fn watch(
     stop: &Receiver<()>,
     plane: &mut ControlPlane,
@@ -123,13 +123,13 @@ fn watch(
     }
 }
 
-/// Hears of Ctrl-C and its like once.
+/// Receives a message at Ctrl-C, SIGTERM or SIGHUP.
 fn stop_signal() -> anyhow::Result<Receiver<()>> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listen for Ctrl-C")?;
     let (sender, stop) = mpsc::channel();
     thread::spawn(move || {
         for _ in signals.forever() {
-            // A second Ctrl-C while things are taken down changes nothing.
+            // A second Ctrl-C while servers are being stopped changes nothing.
             let _ = sender.send(());
         }
     });

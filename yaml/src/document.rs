@@ -1,8 +1,8 @@
-//! A file cut into its documents.
+//! Splits a file into its documents.
 //!
-//! The cut is made before anything is parsed, so that one broken document does not take the others
-//! with it. That is sound because YAML forbids `---` and `...` at the start of a line inside of
-//! any value; JSON cannot have them there either.
+//! The file is split before anything is parsed, so that an invalid document does not affect the
+//! others. This is correct because neither YAML nor JSON allows `---` or `...` at the start of a line
+//! inside a value.
 
 use crate::problem::Problem;
 
@@ -15,7 +15,7 @@ pub struct Document<'a> {
     pub line: u32,
 }
 
-/// The documents of a file that hold something, be it nonsense.
+/// The documents of a file that are not empty. They may be invalid.
 pub fn documents(bytes: &[u8]) -> impl Iterator<Item = Document<'_>> {
     Documents { rest: bytes.strip_prefix(BOM).unwrap_or(bytes), line: 1 }
 }
@@ -27,7 +27,7 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     ///
-    /// [`Problem`] if it is not UTF-8 or holds a zero byte.
+    /// [`Problem`] if it is not UTF-8 or contains a zero byte.
     pub fn text(&self) -> Result<&'a str, Problem> {
         let text = std::str::from_utf8(self.bytes).map_err(|error| {
             let at = error.valid_up_to();
@@ -66,16 +66,16 @@ struct Documents<'a> {
     line: u32,
 }
 
-/// What a line does to the document it stands in.
+/// The kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// Nothing: blank, or a comment.
+    /// Blank, or a comment.
     Blank,
-    /// A `%` directive, if nothing came before it.
+    /// A `%` directive, if no content precedes it.
     Directive,
-    /// `---` with nothing behind it.
+    /// `---` alone.
     Start,
-    /// `---` with the content behind it.
+    /// `---` followed by content.
     StartWithContent,
     /// `...`
     End,
@@ -111,7 +111,7 @@ impl<'a> Iterator for Documents<'a> {
 
     fn next(&mut self) -> Option<Document<'a>> {
         while !self.rest.is_empty() {
-            let (document, has_content) = self.cut();
+            let (document, has_content) = self.split_first();
             if has_content {
                 return Some(document);
             }
@@ -121,8 +121,8 @@ impl<'a> Iterator for Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Cuts off what reaches to the next marker, and whether there is anything in it.
-    fn cut(&mut self) -> (Document<'a>, bool) {
+    /// Removes the text up to the next marker, and returns whether it has content.
+    fn split_first(&mut self) -> (Document<'a>, bool) {
         let first_line = self.line;
         let mut length = 0;
         let mut has_content = false;
@@ -153,7 +153,7 @@ impl<'a> Documents<'a> {
         }
         let (bytes, rest) = self.rest.split_at(length);
         self.rest = rest;
-        // Directives that no document follows are something, and wrong.
+        // Directives without a document count as content, so that they are reported.
         (Document { bytes, line: first_line }, has_content || (has_directives && !has_started))
     }
 }
@@ -168,14 +168,14 @@ mod tests {
     use crate::{Limits, parse};
     use proptest::prelude::*;
 
-    fn cut(text: &str) -> Vec<(u32, &str)> {
+    fn split(text: &str) -> Vec<(u32, &str)> {
         documents(text.as_bytes())
             .map(|document| (document.line, document.text().expect("text")))
             .collect()
     }
 
     #[test]
-    fn files_are_cut_at_markers() {
+    fn files_are_split_at_markers() {
         for (text, expected) in [
             ("", vec![]),
             ("\n# nothing\n---\n---\n# nothing\n...\n", vec![]),
@@ -197,12 +197,12 @@ mod tests {
             ("a: 1\n\u{feff}---\nb: 1\n", vec![(1, "a: 1\n"), (2, "\u{feff}---\nb: 1\n")]),
             ("%YAML 1.2\n", vec![(1, "%YAML 1.2\n")]),
         ] {
-            assert_eq!(cut(text), expected, "{text:?}");
+            assert_eq!(split(text), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn what_is_not_text_is_named() {
+    fn bytes_that_are_not_text_are_reported() {
         let problem = |bytes: &'static [u8]| {
             let last = documents(bytes).last().expect("a document");
             last.text().map_err(|problem| problem.to_string())
@@ -231,9 +231,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn documents_start_in_the_line_they_say(text in "(---|\\.\\.\\.|%|#|a: 1| |\n|\r\n){0,30}") {
+        fn documents_know_the_line_they_start_in(text in "(---|\\.\\.\\.|%|#|a: 1| |\n|\r\n){0,30}") {
             let mut end = 0;
-            for (line, document) in cut(&text) {
+            for (line, document) in split(&text) {
                 let start = document.as_ptr() as usize - text.as_ptr() as usize;
                 prop_assert!(start >= end);
                 end = start + document.len();
@@ -247,9 +247,9 @@ mod tests {
             bodies in prop::collection::vec("(a: 1|b: \\[2\\]|c: \\|\n  ---\n|- d)", 1..6)
         ) {
             let text: String = bodies.iter().map(|body| format!("---\n{body}\n")).collect();
-            let cut = cut(&text);
-            prop_assert_eq!(cut.len(), bodies.len());
-            for ((_, document), body) in cut.iter().zip(&bodies) {
+            let split = split(&text);
+            prop_assert_eq!(split.len(), bodies.len());
+            for ((_, document), body) in split.iter().zip(&bodies) {
                 let limits = Limits::default();
                 let value = |text| parse(text, &limits).map(|value| value.to_json());
                 prop_assert_eq!(value(document), value(body));

@@ -1,6 +1,6 @@
-//! JSON: read by hand, because serde_json does not say where a value stands.
+//! A JSON parser, because serde_json does not report the position of a value.
 //!
-//! Text with escapes is left to serde_json.
+//! Strings with escapes are decoded by serde_json.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ pub(crate) struct Json<'a> {
     text: &'a str,
     at: usize,
     line: u32,
-    /// Where the line starts.
+    /// The byte at which the line starts.
     line_start: usize,
-    /// Bytes of the line so far that are not the first of their character.
+    /// Number of bytes in the line so far that are not the first of their character.
     n_continued: usize,
-    /// For each mapping or sequence that is open: whether nothing has been read of it yet.
+    /// For each open mapping or sequence: whether nothing has been read from it yet.
     untouched: Vec<bool>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Json<'a> {
         if self.byte().is_some() { Err(self.unexpected("the end of the text")) } else { Ok(()) }
     }
 
-    /// Moves on to the next element; `false` leaves the mapping or sequence.
+    /// Moves to the next element; `false` leaves the mapping or sequence.
     fn step(&mut self, close: u8, expected: &str) -> Result<bool, Problem> {
         let first = self.untouched.last_mut().map(std::mem::take).unwrap_or_default();
         match self.byte() {
@@ -119,7 +119,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text in quotes that starts here.
+    /// The string that starts here.
     fn string(&mut self) -> Result<Cow<'a, str>, Problem> {
         let start = self.at;
         let mut has_escapes = false;
@@ -132,11 +132,11 @@ impl<'a> Json<'a> {
                     has_escapes = true;
                     self.at += 1;
                 }
-                Some(0..0x20) => return Err(self.unexpected("the end of the text in quotes")),
+                Some(0..0x20) => return Err(self.unexpected("the end of the string")),
                 Some(byte) => n_continued += usize::from(byte & 0xc0 == 0x80),
                 None => {
                     self.at = start;
-                    return Err(self.problem("the text in quotes does not end"));
+                    return Err(self.problem("the string is not closed"));
                 }
             }
         }
@@ -146,9 +146,9 @@ impl<'a> Json<'a> {
             return Ok(Cow::Borrowed(&self.text[start + 1..self.at - 1]));
         }
         let quoted = &self.text[start..self.at];
-        serde_json::from_str(quoted).map(Cow::Owned).map_err(|_| {
-            self.problem(format!("{} has an escape that does not exist", shorten(quoted)))
-        })
+        serde_json::from_str(quoted)
+            .map(Cow::Owned)
+            .map_err(|_| self.problem(format!("{} has an invalid escape", shorten(quoted))))
     }
 
     fn number(&mut self) -> Result<Number<'a>, Problem> {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn values_know_where_they_stand() {
+    fn values_have_positions() {
         let value =
             read("{\n  \"ä\": [1, \"é\\u0041\", 2],\n  \"b\": {\"c\": null}\n}").expect("JSON");
         let place = |path: &str| {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_text_is_named() {
+    fn malformed_text_is_reported() {
         for (text, expected) in [
             ("", "line 1, column 1: malformed JSON: expected a value, found the end of the text"),
             (
@@ -270,21 +270,18 @@ mod tests {
             ("{\"a\" 1}", "line 1, column 6: malformed JSON: expected \":\", found '1'"),
             ("[1 2]", "line 1, column 4: malformed JSON: expected \",\" or \"]\", found '2'"),
             ("[1,]", "line 1, column 4: malformed JSON: expected a value, found ']'"),
-            ("[\n\"a]", "line 2, column 1: malformed JSON: the text in quotes does not end"),
+            ("[\n\"a]", "line 2, column 1: malformed JSON: the string is not closed"),
             (
                 "\"a\nb\"",
-                "line 1, column 3: malformed JSON: expected the end of the text in quotes, found '\\n'",
+                "line 1, column 3: malformed JSON: expected the end of the string, found '\\n'",
             ),
-            (
-                "\"\\x\"",
-                "line 1, column 5: malformed JSON: \"\\x\" has an escape that does not exist",
-            ),
+            ("\"\\x\"", "line 1, column 5: malformed JSON: \"\\x\" has an invalid escape"),
             ("[01]", "line 1, column 2: malformed JSON: \"01\" is not a number"),
             ("[1.]", "line 1, column 2: malformed JSON: \"1.\" is not a number"),
             ("[nul]", "line 1, column 2: malformed JSON: expected a value, found 'n'"),
             ("[nullx]", "line 1, column 2: malformed JSON: expected a value, found 'n'"),
             ("1 2", "line 1, column 3: malformed JSON: expected the end of the text, found '2'"),
-            ("{\"a\": 1, \"a\": 2}", "line 1, column 10: the key \"a\" is there twice"),
+            ("{\"a\": 1, \"a\": 2}", "line 1, column 10: duplicate key \"a\""),
         ] {
             assert_eq!(read(text).map_err(|p| p.to_string()), Err(expected.to_owned()), "{text}");
         }
@@ -304,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_serde_json_reads_is_read_the_same(
+        fn serde_json_reads_the_same_values(
             // No exponents and no negative zero: there serde_json rounds, and keeps the sign.
             text in r#"([\[\]{},: \n]|"a"|"\\u00e9"|"\\n"|true|false|null|é|[1-9.]|-7|01){0,12}"#
         ) {
@@ -312,9 +309,9 @@ mod tests {
             let theirs = serde_json::from_str::<serde_json::Value>(&text);
             match (&ours, &theirs) {
                 (Ok(ours), Ok(theirs)) => prop_assert_eq!(&ours.to_json(), theirs),
-                // serde_json lets a key stand twice.
-                (Err(problem), Ok(_)) => prop_assert!(problem.message.ends_with("is there twice")),
-                // serde_json refuses numbers beyond the range of floating point.
+                // serde_json accepts duplicate keys.
+                (Err(problem), Ok(_)) => prop_assert!(problem.message.starts_with("duplicate key")),
+                // serde_json rejects numbers beyond the range of floating point.
                 (Ok(_), Err(error)) => {
                     prop_assert!(error.to_string().contains("out of range"), "{}", error);
                 }

@@ -1,8 +1,8 @@
-//! The way from a document to one of its values: `spec.containers[0].name`.
+//! The path from a document to one of its values: `spec.containers[0].name`.
 
 use std::fmt::Write;
 
-/// Appends a key: `.name`, or `[example.com/name]` where a point would mislead.
+/// Appends a key: `.name`, or `[example.com/name]` if the key contains a dot.
 pub fn push_key(path: &mut String, key: &str) {
     let is_simple =
         !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_walked_as_it_was_written() {
+    fn a_written_path_is_read_back() {
         let all: Vec<_> = steps("spec.containers[0].limits[nvidia.com/gpu]").collect();
         let expected = [
             Step::Key("spec"),
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn walking_any_text_ends(text in ".{0,40}") {
+        fn any_text_is_read_to_its_end(text in ".{0,40}") {
             prop_assert!(steps(&text).count() <= 40);
         }
     }

@@ -1,11 +1,11 @@
-//! What is wrong with a text, and where.
+//! Errors in a text, with their position.
 
 use std::{
     cell::{Cell, RefCell},
     fmt,
 };
 
-/// Something wrong with a text.
+/// An error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problem {
     /// The line, from 1.
@@ -14,7 +14,7 @@ pub struct Problem {
     pub column: u32,
     /// The path of the value; empty for the text as a whole.
     pub path: String,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -28,18 +28,18 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects problems, so that a reader can go on and show them all.
+/// Collects problems, so that a reader can continue and report all of them.
 #[derive(Debug, Default)]
 pub struct Problems {
     all: RefCell<Vec<Problem>>,
     n_dropped: Cell<usize>,
 }
 
-/// Problems that are kept of one text. Guessed; a person reads a few.
+/// Maximum number of problems kept for one text. Guessed.
 pub const MAX_PROBLEMS: usize = 1_000;
 
 impl Problems {
-    /// Notes a problem.
+    /// Records a problem.
     pub fn add(&self, problem: Problem) {
         let mut all = self.all.borrow_mut();
         if all.len() < MAX_PROBLEMS {
@@ -54,8 +54,8 @@ impl Problems {
         self.all.borrow().is_empty()
     }
 
-    /// All of them in the order of the text; if there were more than a thousand, the last one says
-    /// how many are left out.
+    /// All problems in the order of the text; if there were more than [`MAX_PROBLEMS`], the last one
+    /// gives the number of omitted problems.
     pub fn into_sorted(self) -> Vec<Problem> {
         let mut all = self.all.into_inner();
         all.sort_by_key(|problem| (problem.line, problem.column));
@@ -67,9 +67,9 @@ impl Problems {
     }
 }
 
-/// The one of `known` that is most likely meant by a misspelt `text`, if any is close.
+/// The known word closest to a misspelt `text`, if one is close enough.
 ///
-/// Close is one slip in three letters; letter case counts as no slip. Ties go to the first.
+/// Close enough is one error in three letters; letter case is ignored. The first word wins a tie.
 pub fn suggest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let lower: Vec<char> = text.to_lowercase().chars().take(MAX_SUGGESTED + 1).collect();
     if lower.len() > MAX_SUGGESTED {
@@ -83,10 +83,10 @@ pub fn suggest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     candidates.min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
 }
 
-/// Longer words are not looked for; the cost is their square.
+/// Longer words are not searched; the cost is quadratic in the length.
 const MAX_SUGGESTED: usize = 64;
 
-/// Number of letters to insert, remove, change, or swap with their neighbour.
+/// Number of letters to insert, remove, change, or swap with a neighbour.
 ///
 /// Source: the "optimal string alignment" distance.
 fn distance(left: &[char], right: &[char]) -> usize {
@@ -109,7 +109,7 @@ fn distance(left: &[char], right: &[char]) -> usize {
     above.last().copied().unwrap_or_default()
 }
 
-/// A text cut to what fits a message.
+/// A text cut to a length that fits a message.
 pub(crate) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
@@ -122,18 +122,18 @@ pub(crate) fn shorten(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn slips(left: &str, right: &str) -> usize {
+    fn errors(left: &str, right: &str) -> usize {
         distance(&left.chars().collect::<Vec<_>>(), &right.chars().collect::<Vec<_>>())
     }
 
     #[test]
-    fn distance_counts_slips() {
-        assert_eq!(slips("", "abc"), 3);
-        assert_eq!(slips("abc", ""), 3);
-        assert_eq!(slips("minMember", "minMember"), 0);
-        assert_eq!(slips("minMembers", "minMember"), 1);
-        assert_eq!(slips("weihgt", "weight"), 1);
-        assert_eq!(slips("kitten", "sitting"), 3);
+    fn distance_counts_errors() {
+        assert_eq!(errors("", "abc"), 3);
+        assert_eq!(errors("abc", ""), 3);
+        assert_eq!(errors("minMember", "minMember"), 0);
+        assert_eq!(errors("minMembers", "minMember"), 1);
+        assert_eq!(errors("weihgt", "weight"), 1);
+        assert_eq!(errors("kitten", "sitting"), 3);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Reading a value by hand: known keys are asked for, and whatever is wrong is noted rather than
-//! returned, so that all of it is shown at once.
+//! Reads a value key by key. Problems are recorded instead of returned, so that all of them can be
+//! reported at once.
 //!
 //! ```
 //! use kube_batch_yaml::{Cursor, Limits, Problems, parse};
@@ -30,7 +30,7 @@ use crate::{
     value::{Entry, Key, Located, Value},
 };
 
-/// A value that is being read, with its path and the place to note problems.
+/// A value that is being read, with its path and the problems found so far.
 #[derive(Clone, Debug)]
 pub struct Cursor<'n> {
     node: &'n Located<'n>,
@@ -54,7 +54,7 @@ impl<'n> Cursor<'n> {
         &self.path
     }
 
-    /// Notes a problem with this value.
+    /// Records a problem with this value.
     pub fn problem(&self, message: impl Into<String>) {
         self.problems.add(self.node.problem(&*self.path, message));
     }
@@ -70,7 +70,7 @@ impl<'n> Cursor<'n> {
         }
     }
 
-    /// The items of the value as a sequence; empty, with a problem noted, if it is none.
+    /// The items of the value as a sequence; empty, with a problem recorded, if it is not one.
     pub fn items(self) -> impl Iterator<Item = Self> {
         let items = match self.node.as_sequence() {
             Some(items) => items,
@@ -160,7 +160,7 @@ impl<'n> Cursor<'n> {
         }
     }
 
-    /// The value as whatever serde makes of it.
+    /// The value as a type that serde can read.
     pub fn typed<T: DeserializeOwned>(&self) -> Option<T> {
         self.node.typed(&self.path).map_err(|problem| self.problems.add(problem)).ok()
     }
@@ -176,14 +176,14 @@ impl<'n> Cursor<'n> {
 pub struct MapReader<'n> {
     cursor: Cursor<'n>,
     entries: &'n [Entry<'n>],
-    /// Whether an entry has been asked for, by position.
+    /// Whether an entry has been read, by position.
     is_taken: Vec<bool>,
-    /// The keys that have been asked for.
+    /// The keys that have been read or looked for.
     asked: Vec<&'static str>,
 }
 
 impl<'n> MapReader<'n> {
-    /// The value of a key. A key that is there without a value, or with null, counts as absent.
+    /// The value of a key. A key without a value, or with null, counts as absent.
     pub fn get(&mut self, key: &'static str) -> Option<Cursor<'n>> {
         self.take(key).filter(|cursor| !cursor.node.is_null())
     }
@@ -193,7 +193,7 @@ impl<'n> MapReader<'n> {
         self.take(key)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub fn require(&mut self, key: &'static str) -> Option<Cursor<'n>> {
         let found = self.get(key);
         if found.is_none() {
@@ -204,9 +204,9 @@ impl<'n> MapReader<'n> {
         found
     }
 
-    /// Every key that nobody has asked for, with its value. After this, none is unknown.
+    /// Every key that has not been read yet, with its value. Afterwards all keys count as read.
     pub fn rest(&mut self) -> impl Iterator<Item = (&'n Key<'n>, Cursor<'n>)> {
-        let positions: Vec<usize> = self.untaken().collect();
+        let positions: Vec<usize> = self.unread().collect();
         self.is_taken.fill(true);
         positions.into_iter().map(|at| (&self.entries[at].key, self.cursor_at(at)))
     }
@@ -216,9 +216,9 @@ impl<'n> MapReader<'n> {
         &self.cursor
     }
 
-    /// Notes a problem for every key that nobody has asked for.
+    /// Records a problem for every key that has not been read.
     pub fn finish(self) {
-        for at in self.untaken() {
+        for at in self.unread() {
             let key = &self.entries[at].key;
             let message = match suggest(&key.text, self.asked.iter().copied()) {
                 Some(meant) => format!("unknown key, did you mean {meant}"),
@@ -236,7 +236,7 @@ impl<'n> MapReader<'n> {
         Some(self.cursor_at(at))
     }
 
-    fn untaken(&self) -> impl Iterator<Item = usize> {
+    fn unread(&self) -> impl Iterator<Item = usize> {
         self.is_taken.iter().enumerate().filter_map(|(at, taken)| (!taken).then_some(at))
     }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_noted() {
+    fn every_problem_is_recorded() {
         let text = "tiers:\n- plugins: [{name: 1}, {nam: drf, weight: -1}]\n- 7\nactoins: x\n";
         let problems = problems_of(text, |cursor| {
             let mut root = cursor.mapping().expect("a mapping");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_what_they_are() {
+    fn values_are_read_by_type() {
         let text = "s: a\nb: on\ni: -3\nf: 0.5\nw: fast\nn: null\nm: {x/y: 1}\nt: [1, 2]\n";
         let problems = problems_of(text, |cursor| {
             let mut root = cursor.mapping().expect("a mapping");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_described() {
+    fn values_of_the_wrong_type_are_described() {
         let text = "s: {}\nb: yess\ni: 1.5\nf: x\nw: fsat\nt: {a: 1}\nitems: 3\n";
         let problems = problems_of(text, |cursor| {
             let mut root = cursor.mapping().expect("a mapping");

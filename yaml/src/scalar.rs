@@ -1,9 +1,9 @@
-//! What an unquoted YAML scalar means: the rules of the Go library that Kubernetes reads YAML
-//! with, so that `0644` is here what it is to `kubectl`.
+//! The types of unquoted YAML scalars, by the rules of the Go library that Kubernetes uses, so that
+//! `0644` is the same number as in `kubectl`.
 //!
-//! Two things are kinder. `yes`, `off`, `n` and the like are booleans only where a boolean is
-//! wanted, as in YAML 1.2 and later versions of that library: an object may be called `n`. And
-//! `.inf` and `.nan`, which JSON cannot say, are text.
+//! There are two differences. `yes`, `off`, `n` and similar words are booleans only where a boolean
+//! is expected, as in YAML 1.2 and later versions of that library: an object may be named `n`. And
+//! `.inf` and `.nan`, which JSON cannot represent, are strings.
 //!
 //! Source: sigs.k8s.io/yaml, goyaml.v2, `resolve.go`.
 
@@ -34,7 +34,7 @@ impl Plain {
     }
 }
 
-/// The boolean that a piece of text is where one is wanted.
+/// The boolean value of a word, where a boolean is expected.
 pub(crate) fn boolean_word(text: &str) -> Option<bool> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -49,7 +49,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn without_underscores(text: &str) -> Cow<'_, str> {
-    // After a leading point an underscore makes it text, as `ParseFloat` has it.
+    // After a leading dot an underscore makes it a string, as in `ParseFloat`.
     if text.contains('_') && !text.starts_with('.') {
         Cow::Owned(text.replace('_', ""))
     } else {
@@ -144,8 +144,8 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The number as JSON would write it, without a detour over floating point where it is
-    /// decimal: `0x10` is `16`, `0.10` stays `0.10`.
+    /// The number in JSON notation. A decimal number is not converted to floating point: `0x10` is
+    /// `16`, `0.10` stays `0.10`.
     pub fn decimal(&self) -> Cow<'_, str> {
         let plain = without_underscores(&self.0);
         let unsigned = plain.strip_prefix(['-', '+']).unwrap_or(&plain);
@@ -159,7 +159,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Whether it is written as a whole number, of whatever size.
+    /// Whether it is written as a whole number, of any size.
     pub(crate) fn is_whole(&self) -> bool {
         Integer::parse(&without_underscores(&self.0)).is_some()
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unquoted_words_mean_what_they_mean_to_kubernetes() {
+    fn unquoted_words_have_the_types_that_kubernetes_gives_them() {
         for (text, expected) in [
             ("", Plain::Null),
             ("~", Plain::Null),

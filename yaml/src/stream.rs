@@ -1,5 +1,5 @@
-//! A document pulled apart piece by piece, so that a list of a hundred thousand objects is never
-//! held as a whole.
+//! Reads a document piece by piece, so that a list of a hundred thousand objects is never in memory
+//! as a whole.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Problem`] if the text is not YAML, holds no or several documents, or exceeds `limits`.
+/// [`Problem`] if the text is not YAML, has no or several documents, or exceeds `limits`.
 pub fn parse<'a>(text: &'a str, limits: &Limits) -> Result<Located<'a>, Problem> {
     let mut stream = Stream::yaml(text, 1, limits);
     let value = stream.value()?;
@@ -25,20 +25,19 @@ pub fn parse<'a>(text: &'a str, limits: &Limits) -> Result<Located<'a>, Problem>
 
 /// One document, read from front to back.
 ///
-/// A value is read whole ([`value`](Self::value)), skipped, or entered; one that is entered is gone
-/// through with [`next_key`](Self::next_key) or [`next_item`](Self::next_item), each of which is
-/// followed by exactly one value, until they say that there is no more. After an error the stream
-/// is of no further use.
+/// A value is read as a whole ([`value`](Self::value)), skipped, or entered. A value that was entered
+/// is read with [`next_key`](Self::next_key) or [`next_item`](Self::next_item), each followed by
+/// exactly one value, until they report the end. After an error the stream must not be used.
 pub struct Stream<'a> {
     syntax: Syntax<'a>,
     limits: Limits,
-    /// Values that the current call may still give.
+    /// Number of values that the current call may still return.
     nodes_left: usize,
     /// Mappings and sequences that have been entered.
     n_entered: usize,
 }
 
-/// Reads the value of a key by itself, or leaves it (`None`).
+/// Reads the value of a key itself, or leaves it to the caller (`None`).
 pub type Take<'f, 'a> =
     dyn FnMut(&mut Stream<'a>, &Key<'a>) -> Result<Option<Located<'a>>, Problem> + 'f;
 
@@ -54,8 +53,8 @@ impl<'a> Stream<'a> {
         Self { syntax, limits: *limits, nodes_left: limits.nodes, n_entered: 0 }
     }
 
-    /// Reads JSON values, one after the other, that start in `first_line` of their file. The
-    /// marker `---` may stand before them.
+    /// Reads a sequence of JSON values that start in `first_line` of their file. The marker `---` may
+    /// precede them.
     pub fn json(text: &'a str, first_line: u32, limits: &Limits) -> Self {
         let syntax = Syntax::Json(Json::new(text, first_line));
         Self { syntax, limits: *limits, nodes_left: limits.nodes, n_entered: 0 }
@@ -65,7 +64,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// [`Problem`] if the text breaks off or is malformed here.
+    /// [`Problem`] if the text ends early or is malformed here.
     pub fn shape(&mut self) -> Result<Shape, Problem> {
         match &mut self.syntax {
             Syntax::Yaml(yaml) => yaml.shape(),
@@ -77,7 +76,7 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// [`Problem`] if the text breaks off or is malformed here.
+    /// [`Problem`] if the text ends early or is malformed here.
     pub fn position(&mut self) -> Result<Position, Problem> {
         match &mut self.syntax {
             Syntax::Yaml(yaml) => yaml.position(),
@@ -85,7 +84,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The byte after the last piece that was read.
+    /// The byte after the last value that was read.
     pub fn end_offset(&self) -> usize {
         match &self.syntax {
             Syntax::Yaml(yaml) => yaml.end_offset(),
@@ -93,7 +92,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Steps into the sequence or mapping that comes next.
+    /// Enters the next value, a sequence or mapping.
     ///
     /// # Errors
     ///
@@ -110,12 +109,12 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The next key of the mapping that was entered; `None` leaves it. The merge key is a key like
-    /// any other here.
+    /// The next key of the mapping that was entered; `None` leaves it. The merge key is returned like
+    /// any other key.
     ///
     /// # Errors
     ///
-    /// [`Problem`] if the text breaks off or is malformed here.
+    /// [`Problem`] if the text ends early or is malformed here.
     pub fn next_key(&mut self) -> Result<Option<Key<'a>>, Problem> {
         let key = self.pull_key()?.map(|key| match key {
             NextKey::Key(key) | NextKey::Merge(key) => key,
@@ -124,11 +123,11 @@ impl<'a> Stream<'a> {
         Ok(key)
     }
 
-    /// Whether the sequence that was entered has a further item; `false` leaves it.
+    /// Whether the sequence that was entered has another item; `false` leaves it.
     ///
     /// # Errors
     ///
-    /// [`Problem`] if the text breaks off or is malformed here.
+    /// [`Problem`] if the text ends early or is malformed here.
     pub fn next_item(&mut self) -> Result<bool, Problem> {
         let has_item = self.pull_item()?;
         self.n_entered -= usize::from(!has_item);
@@ -139,14 +138,14 @@ impl<'a> Stream<'a> {
     ///
     /// # Errors
     ///
-    /// [`Problem`] if it is malformed, has a key twice, or exceeds a limit.
+    /// [`Problem`] if it is malformed, has a duplicate key, or exceeds a limit.
     pub fn value(&mut self) -> Result<Located<'a>, Problem> {
         self.nodes_left = self.limits.nodes;
         self.compose(self.n_entered)
     }
 
-    /// The mapping that comes next as a whole, but for the values that `take` reads itself from
-    /// this stream: what it returns stands in their place.
+    /// The next mapping as a whole, except for values that `take` reads from this stream itself: its
+    /// result replaces them.
     ///
     /// # Errors
     ///
@@ -160,7 +159,7 @@ impl<'a> Stream<'a> {
         Ok(Located { value: Value::Mapping(entries), line, column })
     }
 
-    /// Passes over the next value.
+    /// Skips the next value.
     ///
     /// # Errors
     ///
@@ -190,7 +189,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Makes sure that nothing follows.
+    /// Checks that nothing follows.
     ///
     /// # Errors
     ///
@@ -233,7 +232,7 @@ impl<'a> Stream<'a> {
     fn compose(&mut self, depth: usize) -> Result<Located<'a>, Problem> {
         let opened = self.open()?;
         let Some(nodes_left) = self.nodes_left.checked_sub(1) else {
-            let message = format!("holds more than {} values", self.limits.nodes);
+            let message = format!("has more than {} values", self.limits.nodes);
             return Err(opened.problem(message));
         };
         self.nodes_left = nodes_left;
@@ -287,7 +286,7 @@ impl<'a> Stream<'a> {
                 NextKey::Merge(_) => merged.push(self.compose(depth)?),
             }
         }
-        refuse_duplicates(&entries)?;
+        reject_duplicates(&entries)?;
         if !merged.is_empty() {
             merge(&mut entries, merged)?;
         }
@@ -302,10 +301,10 @@ impl Opened<'_> {
     }
 }
 
-/// Mappings up to this length are searched key by key. Guessed; few of a manifest are longer.
+/// Mappings up to this length are searched key by key. Guessed; few mappings are longer.
 const SHORT_MAPPING: usize = 16;
 
-fn refuse_duplicates(entries: &[Entry<'_>]) -> Result<(), Problem> {
+fn reject_duplicates(entries: &[Entry<'_>]) -> Result<(), Problem> {
     let duplicate = if entries.len() <= SHORT_MAPPING {
         entries.iter().enumerate().find_map(|(at, entry)| {
             let earlier = entries[..at].iter().find(|other| other.key.text == entry.key.text);
@@ -319,18 +318,18 @@ fn refuse_duplicates(entries: &[Entry<'_>]) -> Result<(), Problem> {
 }
 
 impl Key<'_> {
-    /// The problem of a key that stands twice in one mapping.
+    /// The problem of a duplicate key.
     pub fn duplicate(&self) -> Problem {
         Problem {
             line: self.line,
             column: self.column,
             path: String::new(),
-            message: format!("the key {:?} is there twice", shorten(&self.text)),
+            message: format!("duplicate key {:?}", shorten(&self.text)),
         }
     }
 }
 
-/// Adds what `<<` names and the mapping does not have itself; the first one that has a key wins.
+/// Adds the entries of `<<` that the mapping does not have itself; the first source of a key wins.
 fn merge<'a>(entries: &mut Vec<Entry<'a>>, merged: Vec<Located<'a>>) -> Result<(), Problem> {
     let mut known: HashSet<String> = entries.iter().map(|e| e.key.text.to_string()).collect();
     let mut add = |source: Located<'a>| match source.value {

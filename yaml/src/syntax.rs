@@ -1,4 +1,4 @@
-//! YAML: the events of the parser, with anchors and tags resolved.
+//! YAML: reads the events of the parser and resolves anchors and tags.
 #![expect(clippy::wildcard_enum_match_arm, reason = "the events are the parser's, and will grow")]
 
 use std::{borrow::Cow, collections::HashMap};
@@ -34,7 +34,7 @@ struct Anchored<'a> {
 
 impl<'a> Yaml<'a> {
     pub(crate) fn new(text: &'a str, first_line: u32, limits: &Limits) -> Self {
-        // One more than allowed, so that it is this module that says where the limit is passed.
+        // One more than allowed, so that this module reports the position of the error.
         let mut options = granit_parser::options! {
             flow_nesting_limit: limits.depth + 1,
             block_nesting_limit: limits.depth + 1,
@@ -91,7 +91,7 @@ impl<'a> Yaml<'a> {
             Event::MappingStart(_, anchor, tag) => {
                 check_tag(tag.as_deref(), "map").map(|()| opened(anchor, What::Mapping))
             }
-            _ => Err("there is nothing here".to_owned()),
+            _ => Err("the file is empty".to_owned()),
         };
         result.map_err(|message| Problem { line, column, path: String::new(), message })
     }
@@ -100,7 +100,7 @@ impl<'a> Yaml<'a> {
         let (event, span) = self.next()?;
         let (line, column) = self.place(&span.start);
         let key = |text| Key { text, line, column };
-        let message = "a key must be a piece of text";
+        let message = "a key must be a string";
         let misplaced = || Problem { line, column, path: String::new(), message: message.into() };
         match event {
             Event::MappingEnd => Ok(None),
@@ -151,7 +151,7 @@ impl<'a> Yaml<'a> {
         }
     }
 
-    /// Remembers a value under its anchor.
+    /// Stores a value under its anchor.
     pub(crate) fn keep(&mut self, anchor: usize, value: &Located<'a>) -> Result<(), Problem> {
         let (weight, height) = measure(value);
         self.count_copies(weight, value.line, value.column)?;
@@ -166,7 +166,7 @@ impl<'a> Yaml<'a> {
         column: u32,
     ) -> Result<(Located<'a>, usize), Problem> {
         let Some(weight) = self.anchors.get(&anchor).map(|anchored| anchored.weight) else {
-            let message = "an alias cannot stand inside its own anchor".to_owned();
+            let message = "an alias cannot be inside its own anchor".to_owned();
             return Err(Problem { line, column, path: String::new(), message });
         };
         self.count_copies(weight, line, column)?;
@@ -197,7 +197,7 @@ impl<'a> Yaml<'a> {
             Some(event) => event,
             None => self.pull()?,
         };
-        // The end of a block collection is where the next thing starts; it holds nothing itself.
+        // The end of a block collection is an empty span at the start of the next event.
         let is_empty = event.1.start.byte_offset() == event.1.end.byte_offset();
         if let (false, Some(end)) = (is_empty, event.1.end.byte_offset()) {
             self.end_offset = end;
@@ -221,7 +221,7 @@ impl<'a> Yaml<'a> {
         let (line, column) = self.place(error.marker());
         let message = match error.kind() {
             ErrorKind::RecursionLimitExceeded => too_deep(self.limits.depth),
-            ErrorKind::UnknownAnchor => "the alias has no anchor before it".to_owned(),
+            ErrorKind::UnknownAnchor => "the alias refers to an unknown anchor".to_owned(),
             other => format!("malformed YAML: {other}"),
         };
         Problem { line, column, path: String::new(), message }
@@ -234,7 +234,7 @@ impl<'a> Yaml<'a> {
     }
 }
 
-/// Text of this length weighs as much as one more value, so that copies of long text count.
+/// Text of this length counts as one more value, so that copies of long text are limited too.
 const BYTES_PER_VALUE: usize = 64;
 
 /// The number of values in a value, itself included, and the levels of nesting in it.
@@ -255,7 +255,7 @@ fn measure(value: &Located<'_>) -> (usize, usize) {
     }
 }
 
-/// The value of a scalar, or what is wrong with it.
+/// The value of a scalar, or an error message.
 fn resolve<'a>(
     text: Cow<'a, str>,
     style: ScalarStyle,
@@ -307,7 +307,7 @@ fn is_yaml_tag(tag: &Tag, name: &str) -> bool {
     tag.suffix_in_namespace(YAML_TAGS).is_some_and(|suffix| suffix == name)
 }
 
-/// The tag `!` alone: "not what the schema says".
+/// The tag `!` alone, which makes any scalar a string.
 fn is_non_specific(tag: &Tag) -> bool {
     matches!(tag.parts(), ("", "!") | ("!", ""))
 }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn values_know_where_they_stand() {
+    fn values_have_positions() {
         let text = "# first\nspec:\n  containers:\n  - name: main\n    ports: [80, ä: 443]\n  -\n";
         let value = read(text).expect("YAML");
         let place = |path: &str| {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_say_what_a_scalar_is() {
+    fn tags_give_the_type_of_a_scalar() {
         let text = "[!!str 1, ! 2, !!int '3', !!float '4', !!bool 'on', !!null '', !!binary aGk=, \
                     !!map {}, !!seq []]";
         let expected = serde_json::json!(["1", "2", 3, 4, true, null, "aGk=", {}, []]);
@@ -377,18 +377,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_yaml_is_named() {
+    fn malformed_text_is_reported() {
         for (text, expected) in [
-            ("", "line 1, column 1: there is nothing here"),
+            ("", "line 1, column 1: the file is empty"),
             (
                 "a: b: c",
                 "line 1, column 5: malformed YAML: mapping values are not allowed in this context",
             ),
-            ("a: *x", "line 1, column 4: the alias has no anchor before it"),
-            ("a: &x [*x]", "line 1, column 8: an alias cannot stand inside its own anchor"),
-            ("[a]: b", "line 1, column 1: a key must be a piece of text"),
-            ("a: {{ .Values.x }}", "line 1, column 5: a key must be a piece of text"),
-            ("a: 1\nb: 2\na: 3", "line 3, column 1: the key \"a\" is there twice"),
+            ("a: *x", "line 1, column 4: the alias refers to an unknown anchor"),
+            ("a: &x [*x]", "line 1, column 8: an alias cannot be inside its own anchor"),
+            ("[a]: b", "line 1, column 1: a key must be a string"),
+            ("a: {{ .Values.x }}", "line 1, column 5: a key must be a string"),
+            ("a: 1\nb: 2\na: 3", "line 3, column 1: duplicate key \"a\""),
             (
                 "{<<: 1}",
                 "line 1, column 6: the merge key << takes a mapping or a sequence of mappings",
@@ -398,10 +398,7 @@ mod tests {
             assert_eq!(message(text), expected, "{text:?}");
         }
         let long: String = (0..100).map(|n| format!("k{n}: 1\n")).collect();
-        assert_eq!(
-            message(&format!("{long}k7: 2\n")),
-            "line 101, column 1: the key \"k7\" is there twice"
-        );
+        assert_eq!(message(&format!("{long}k7: 2\n")), "line 101, column 1: duplicate key \"k7\"");
     }
 
     #[test]
@@ -441,7 +438,7 @@ mod tests {
     fn the_number_of_values_has_a_limit() {
         let limits = Limits { nodes: 10, ..Limits::default() };
         let problem = parse("[1,2,3,4,5,6,7,8,9,10]", &limits).map_err(|p| p.to_string());
-        assert_eq!(problem, Err("line 1, column 20: holds more than 10 values".to_owned()));
+        assert_eq!(problem, Err("line 1, column 20: has more than 10 values".to_owned()));
     }
 
     #[test]
@@ -482,7 +479,7 @@ mod tests {
         }
 
         #[test]
-        fn what_serde_saphyr_reads_is_read_the_same(
+        fn serde_saphyr_reads_the_same_values(
             text in "(a|b|é|1|-7|0\\.5|0x1f|no|yes|~|'q'|\"w\"|: |- |\\[|\\]|\\{|\\}|, |\n|\n  |\n    |&a |\\*a|#c|\\||>|\n<<: ){0,14}"
         ) {
             use serde_saphyr::{from_str_with_options, options, options::DuplicateKeyPolicy};

@@ -1,17 +1,17 @@
-//! What the two syntaxes hand to the stream: positions, shapes, starts of values.
+//! Types that both parsers return to the stream: positions, shapes, starts of values.
 
 use crate::value::{Key, Located, Value};
 
-/// What a hostile text may cost.
+/// Limits on the resources that parsing a text may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How deep values may be nested. The default, 128, is that of serde_json; a pod needs 20.
+    /// Maximum nesting depth. The default, 128, is that of serde_json; a pod needs 20.
     pub depth: usize,
-    /// How many values one call of [`Stream::value`] may give. The default, a million, is some
-    /// 100 MB at most; the API server refuses objects long before.
+    /// Maximum number of values that one call of [`Stream::value`] returns. The default, a million,
+    /// is about 100 MB at most; the API server rejects much smaller objects.
     pub nodes: usize,
-    /// How many values of one document may be copied for anchors and aliases, 100 000 by default.
-    /// Guessed; manifests rarely have any.
+    /// Maximum number of values in one document that are copied for anchors and aliases, 100 000 by
+    /// default. Guessed; manifests rarely have any.
     pub copies: usize,
 }
 
@@ -21,7 +21,7 @@ impl Default for Limits {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1.
@@ -32,12 +32,12 @@ pub struct Position {
     pub offset: usize,
 }
 
-/// What comes next.
+/// The kind of the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing: the text has no value, or no further one.
+    /// The end: there is no further value.
     End,
-    /// Something that [`Stream::value`] reads: a scalar, or the alias of any value.
+    /// A scalar, or an alias of any value; [`Stream::value`] reads it.
     Scalar,
     /// A sequence that can be entered.
     Sequence,
@@ -49,14 +49,14 @@ pub enum Shape {
 pub(crate) struct Opened<'a> {
     pub(crate) line: u32,
     pub(crate) column: u32,
-    /// The anchor, if the value is to be kept under one.
+    /// The anchor under which the value is stored.
     pub(crate) anchor: Option<usize>,
     pub(crate) what: What<'a>,
 }
 
 pub(crate) enum What<'a> {
     Scalar(Value<'a>),
-    /// A copy of an earlier value, and how deep that one is.
+    /// A copy of an earlier value, and its nesting depth.
     Alias(Located<'a>, usize),
     Sequence,
     Mapping,

@@ -1,7 +1,7 @@
-//! From located values to types that serde knows.
+//! Converts located values to types that implement `Deserialize`.
 //!
-//! An error names the innermost field and its place. The path is written only then; on the way
-//! down it is a chain of borrowed steps on the stack.
+//! An error names the innermost field and its position. The path is built only for an error; while
+//! reading it is a chain of borrowed steps on the stack.
 
 use std::fmt;
 
@@ -22,22 +22,22 @@ use crate::{
 };
 
 impl Located<'_> {
-    /// Reads the value as a `T`; problems are named by their path below `path`.
+    /// Reads the value as a `T`; the paths of problems start with `path`.
     ///
     /// # Errors
     ///
-    /// [`Problem`] at the first field that does not fit.
+    /// [`Problem`] at the first field of the wrong type.
     pub fn typed<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         let rules = Rules { passed_over: &[], unknown: None };
         self.typed_by(&Route::Root(path), &rules)
     }
 
-    /// Reads the value as a `T`, but for its keys `passed_over`, and notes in `unknown` every field
-    /// that the type does not have.
+    /// Reads the value as a `T`, except for the keys `passed_over`, and records in `unknown` every
+    /// field that the type does not have.
     ///
     /// # Errors
     ///
-    /// [`Problem`] at the first field that does not fit.
+    /// [`Problem`] at the first field of the wrong type.
     pub fn typed_except<T: DeserializeOwned>(
         &self,
         passed_over: &[&str],
@@ -67,7 +67,7 @@ struct Rules<'r> {
     unknown: Option<&'r Problems>,
 }
 
-/// The way from the root to a value.
+/// The path from the root to a value.
 enum Route<'p> {
     Root(&'p str),
     Key(&'p Route<'p>, &'p str),
@@ -159,7 +159,7 @@ impl<'n> Deserializer<'n> for Typed<'n, '_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match &self.node.value {
-            // An amount is never to pass through floating point.
+            // A quantity must not be converted to floating point.
             Value::Number(number) if name == "Quantity" => visitor.visit_str(&number.decimal()),
             Value::Null
             | Value::Bool(_)
@@ -223,7 +223,7 @@ struct Entries<'n, 'p> {
 }
 
 impl<'n> Entries<'n, '_> {
-    fn note_unknown(&self, entry: &Entry<'n>) {
+    fn record_unknown(&self, entry: &Entry<'n>) {
         let (Some(fields), Some(unknown)) = (self.fields, self.rules.unknown) else { return };
         let key = &*entry.key.text;
         if fields.contains(&key) {
@@ -250,7 +250,7 @@ impl<'n> MapAccess<'n> for Entries<'n, '_> {
             if self.route.is_root() && self.rules.passed_over.contains(&key) {
                 continue;
             }
-            self.note_unknown(entry);
+            self.record_unknown(entry);
             self.value = Some(entry);
             let deserializer: StrDeserializer<'_, Error> = key.into_deserializer();
             return seed.deserialize(deserializer).map(Some);
@@ -260,7 +260,7 @@ impl<'n> MapAccess<'n> for Entries<'n, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'n>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some(entry) = self.value.take() else {
-            return Err(Error::custom("a value was asked for before its key"));
+            return Err(Error::custom("a value was read before its key"));
         };
         let route = Route::Key(self.route, &entry.key.text);
         let typed = Typed { node: &entry.value, route: &route, rules: self.rules };
@@ -327,7 +327,7 @@ impl<'n> VariantAccess<'n> for Variant<'n, '_> {
     }
 
     fn tuple_variant<V: Visitor<'n>>(self, _: usize, _: V) -> Result<V::Value, Error> {
-        Err(Error::custom("variants with several values are not read"))
+        Err(Error::custom("variants with several values are not supported"))
     }
 
     fn struct_variant<V: Visitor<'n>>(
@@ -335,27 +335,27 @@ impl<'n> VariantAccess<'n> for Variant<'n, '_> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Error> {
-        Err(Error::custom("variants with fields are not read"))
+        Err(Error::custom("variants with fields are not supported"))
     }
 }
 
-/// Why a value does not fit its type. Small, since every field returns one.
+/// Why a value cannot be read as its type. Small, since every field returns one.
 #[derive(Debug)]
 struct Error(Fault);
 
 #[derive(Debug)]
 enum Fault {
-    /// It is known where.
+    /// A problem with its position.
     Placed(Box<Problem>),
     Message(String),
-    /// Something else was expected than the value that is being read.
+    /// The value has the wrong type.
     Expected(String),
-    /// A field is missing in it.
+    /// A required field is missing.
     Missing(&'static str),
 }
 
 impl Error {
-    /// The error with its place, unless it has one from further inside.
+    /// The error with its position, unless it already has that of an inner value.
     fn at(self, node: &Located<'_>, route: &Route<'_>) -> Self {
         let mut path = route.to_string();
         let message = match self.0 {
@@ -416,7 +416,7 @@ impl serde::de::Error for Error {
     }
 }
 
-/// What serde expects, as a person would say it.
+/// A description of the type that serde expects.
 fn in_words(expected: &str) -> String {
     let words = match expected {
         "i8" => "an 8-bit integer",
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_field_and_its_place_are_named() {
+    fn an_error_names_the_innermost_field_and_its_position() {
         for (text, expected) in [
             (
                 "spec: {minMember: three}",
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_may_be_a_number() {
+    fn a_quantity_may_be_a_number() {
         let text =
             "containers: [{name: a, resources: {requests: {cpu: 0.10, memory: 1e3, x: 0x10}}}]";
         let spec: PodSpec = read(text).expect("a pod spec");
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_a_boolean_where_one_is_wanted() {
+    fn a_word_is_a_boolean_where_one_is_expected() {
         let spec: PodSpec =
             read("{containers: [], hostNetwork: yes, hostPID: off, hostname: n}").expect("a spec");
         assert_eq!((spec.host_network, spec.host_pid), (Some(true), Some(false)));
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_do_not_exist_are_noted() {
+    fn unknown_fields_are_recorded() {
         let text = "kind: PodGroup\nkindd: x\nspec:\n  minMembers: 3\n  colour: red\n";
         let value = parse(text, &Limits::default()).expect("YAML");
         let unknown = Problems::default();

@@ -1,4 +1,4 @@
-//! Values that know where they stand in the text.
+//! Values with their position in the text.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{
     scalar::Number,
 };
 
-/// A value and the place it starts at.
+/// A value and the position at which it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<'a> {
     /// The value.
@@ -19,7 +19,7 @@ pub struct Located<'a> {
     pub column: u32,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// Null, written or left out.
@@ -45,10 +45,10 @@ pub struct Entry<'a> {
     pub value: Located<'a>,
 }
 
-/// A key and the place it starts at.
+/// A key and the position at which it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// The key; a number or a boolean is taken as it is written.
+    /// The key; a number or a boolean as it is written.
     pub text: Cow<'a, str>,
     /// The line, from 1.
     pub line: u32,
@@ -57,7 +57,7 @@ pub struct Key<'a> {
 }
 
 impl<'a> Located<'a> {
-    /// The text, if it is text.
+    /// The text, if it is a string.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::String(text) => Some(text),
@@ -104,9 +104,9 @@ impl<'a> Located<'a> {
         entries.iter().find(|entry| entry.key.text == key).map(|entry| &entry.value)
     }
 
-    /// What stands at a path such as `spec.containers[0].name`, or the last value on the way to it.
+    /// The value at a path such as `spec.containers[0].name`, or the last existing value on that path.
     ///
-    /// In brackets stands a position, a key, or the name of an item of a sequence.
+    /// Brackets contain an index, a key, or the name of an item of a sequence.
     pub fn nearest(&self, path: &str) -> &Self {
         let mut here = self;
         for step in path::steps(path) {
@@ -149,7 +149,7 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// The same as JSON. Numbers that JSON cannot hold become text.
+    /// The value as JSON. Numbers that JSON cannot represent become strings.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {

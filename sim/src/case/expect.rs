@@ -1,37 +1,37 @@
-//! What a case expects: only what is written is checked, and every key given must hold.
+//! The expectations of a case: only given keys are checked, and each must be met.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::Deserialize;
 
-/// Everything that must hold at one point of a case.
+/// The expectations at one point of a case.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Expect {
-    /// Each of these pods was bound, there.
+    /// Pods that were bound, with their nodes.
     pub binds: BTreeMap<String, NodeChoice>,
-    /// So many pods were bound.
+    /// Number of pods that were bound.
     pub bind_count: Option<Count>,
-    /// None of these pods was bound.
+    /// Pods that were not bound.
     pub not_scheduled: Vec<String>,
     /// All bound pods of each list of pods or groups share a node.
     pub same_node: Vec<Vec<String>>,
-    /// Each of these pods was evicted.
+    /// Pods that were evicted.
     pub evicts: Vec<String>,
-    /// So many pods were evicted.
+    /// Number of pods that were evicted.
     pub evict_count: Option<Count>,
-    /// Every evicted pod is one of these.
+    /// The only pods that may have been evicted.
     pub evicts_any_of: Option<Vec<String>>,
-    /// None of these pods was evicted.
+    /// Pods that were not evicted.
     pub evicts_not: Vec<String>,
-    /// Each of these events was emitted.
+    /// Events that were emitted.
     pub events: Vec<EventMatch>,
-    /// None of these events was emitted.
+    /// Events that were not emitted.
     pub events_not: Vec<EventMatch>,
-    /// Each of these pods is promised room, there.
+    /// Pods that are nominated for a node.
     pub pipelined: BTreeMap<String, NodeChoice>,
-    /// So many pods are promised room.
+    /// Number of pods that are nominated for a node.
     pub pipelined_count: Option<Count>,
     /// Shares and counts of queues.
     pub queues: BTreeMap<String, QueueMatch>,
@@ -41,7 +41,7 @@ pub struct Expect {
     pub pod_groups: BTreeMap<String, GroupMatch>,
     /// Conditions of pods.
     pub pod_conditions: BTreeMap<String, ConditionMatch>,
-    /// Pods there are, by group.
+    /// Number of existing pods, by group.
     pub pods: BTreeMap<String, PodsMatch>,
 }
 
@@ -75,21 +75,21 @@ pub struct Range {
     pub max: Option<i64>,
 }
 
-/// How many pods, in all or by what they belong to.
+/// A number of pods, in total or by group, queue and node.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Count {
-    /// In all.
+    /// In total.
     All(Quantity),
-    /// By what they belong to.
+    /// By group, queue and node.
     Of(CountOf),
 }
 
-/// How many pods, by what they belong to.
+/// Numbers of pods by group, queue and node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CountOf {
-    /// In all.
+    /// In total.
     pub total: Option<Quantity>,
     /// By group.
     pub groups: BTreeMap<String, Quantity>,
@@ -108,35 +108,35 @@ pub struct EventMatch {
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
     pub type_: Option<String>,
-    /// One word.
+    /// The reason, one word.
     pub reason: Option<String>,
     /// Part of the message.
     pub message_contains: Option<String>,
 }
 
-/// A queue: shares as the last cycle began, PodGroups by phase after it.
+/// A queue: shares at the start of the last cycle, PodGroups by phase after it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueMatch {
-    /// What it deserves.
+    /// Its deserved resources.
     pub deserved: BTreeMap<String, ApiQuantity>,
-    /// What it holds.
+    /// Its allocated resources.
     pub allocated: BTreeMap<String, ApiQuantity>,
-    /// What it holds or asks for.
+    /// Its allocated and requested resources.
     pub request: BTreeMap<String, ApiQuantity>,
-    /// The largest part of what it deserves that it holds, within 1e-6.
+    /// The largest fraction of a deserved resource that is allocated, within 1e-6.
     pub share: Option<f64>,
-    /// Whether it gets no turn in the fair pass.
+    /// Whether it is overused.
     pub overused: Option<bool>,
-    /// PodGroups that wait.
+    /// Number of pending PodGroups.
     pub pending: Option<Quantity>,
-    /// PodGroups that run.
+    /// Number of running PodGroups.
     pub running: Option<Quantity>,
-    /// PodGroups of which some run, fewer than the minimum.
+    /// Number of PodGroups with fewer running pods than the minimum.
     pub unknown: Option<Quantity>,
 }
 
-/// A job, as the last cycle began.
+/// A job at the start of the last cycle.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobMatch {
@@ -150,11 +150,11 @@ pub struct JobMatch {
 pub struct GroupMatch {
     /// Its phase.
     pub phase: Option<String>,
-    /// Members that run.
+    /// Running pods.
     pub running: Option<Quantity>,
-    /// Members that finished well.
+    /// Succeeded pods.
     pub succeeded: Option<Quantity>,
-    /// Members that failed.
+    /// Failed pods.
     pub failed: Option<Quantity>,
     /// Each matches one of its conditions.
     pub conditions: Vec<ConditionMatch>,
@@ -169,20 +169,20 @@ pub struct ConditionMatch {
     pub type_: Option<String>,
     /// True, False, Unknown or absent.
     pub status: Option<String>,
-    /// One word.
+    /// The reason, one word.
     pub reason: Option<String>,
     /// Part of the message.
     pub message_contains: Option<String>,
 }
 
-/// Pods that are there and not terminating.
+/// Existing pods that are not terminating.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PodsMatch {
-    /// Those that run or have succeeded.
+    /// Running or succeeded.
     pub running: Option<Quantity>,
-    /// Those that wait or have not started.
+    /// Pending or not started.
     pub pending: Option<Quantity>,
-    /// All.
+    /// All of them.
     pub total: Option<Quantity>,
 }

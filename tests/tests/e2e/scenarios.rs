@@ -22,7 +22,7 @@ macro_rules! scenarios {
 
         $( #[test]
         fn $test() {
-            play($file);
+            run_case($file);
         } )*
     };
 }
@@ -67,7 +67,7 @@ fn every_end_to_end_scenario_is_played() {
     assert_eq!(there, played);
 }
 
-fn play(file: &str) {
+fn run_case(file: &str) {
     let path = cases().join(file).with_extension("yaml");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     let mut case: Map<String, Value> = serde_saphyr::from_str(&text).expect("a case is YAML");
