@@ -1,7 +1,7 @@
-//! Decisions in flight: sent, or about to be, and not yet confirmed by the watch.
+//! Decisions in flight: sent, or about to be sent, and not yet confirmed by the watch.
 //!
-//! Kept beside the facts and laid over them by the fold, so that no pod update can erase a decision
-//! and no decision can outlive its answer.
+//! They are kept apart from the facts and combined with them in the snapshot, so that a pod update
+//! cannot erase a decision.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::store::{Fact, Store};
 /// Labels that the API server copies to a pod from the node to which it is bound.
 const COPIED_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// What was decided for a pod.
+/// A decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InFlight {
     /// It is being bound to a node.
     Bind {
         /// The node.
         node: Name,
-        /// What its claims get.
+        /// The volumes of its claims.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         claims: Vec<ClaimChoice>,
     },
     /// It is being deleted.
     Evict,
-    /// It is promised a node.
+    /// It is nominated for a node.
     Nominate {
         /// The node.
         node: Name,
@@ -53,19 +53,19 @@ struct Entry {
 }
 
 impl Assumed {
-    /// Notes a decision before it is sent. A promise gives way to anything else in flight.
+    /// Records a decision before it is sent. A nomination never replaces a binding or an eviction.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) {
         let (pod, in_flight) = match decision {
             Decision::Bind { pod, node, claims } => {
                 (pod, InFlight::Bind { node: node.clone(), claims: claims.clone() })
             }
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
-            Decision::Nominate { pod, node } if self.is_free_to_promise(pod) => {
+            Decision::Nominate { pod, node } if self.can_be_nominated(pod) => {
                 (pod, InFlight::Nominate { node: node.clone() })
             }
             Decision::Nominate { .. } => return,
             Decision::Withdraw { pod } => {
-                if self.is_free_to_promise(pod) {
+                if self.can_be_nominated(pod) {
                     self.forget(&pod.uid);
                 }
                 return;
@@ -74,30 +74,30 @@ impl Assumed {
         self.insert(pod.clone(), in_flight, now);
     }
 
-    /// Whether nothing but a promise is in flight for the pod.
-    fn is_free_to_promise(&self, pod: &PodRef) -> bool {
+    /// Whether nothing but a nomination is in flight for the pod.
+    fn can_be_nominated(&self, pod: &PodRef) -> bool {
         match self.get(&pod.uid) {
             None | Some(InFlight::Nominate { .. }) => true,
             Some(InFlight::Bind { .. } | InFlight::Evict) => false,
         }
     }
 
-    /// Forgets the decision about a pod: it failed, or the pod is gone.
+    /// Removes the decision about a pod: it failed, or the pod is deleted.
     pub fn forget(&mut self, uid: &Name) {
         self.by_uid.remove(uid);
     }
 
-    /// What is in flight for a pod.
+    /// The decision in flight for a pod.
     pub fn get(&self, uid: &Name) -> Option<&InFlight> {
         self.by_uid.get(uid).map(|entry| &entry.in_flight)
     }
 
-    /// Notes what is in flight for a pod, since when.
+    /// Records the decision in flight for a pod, and its time.
     pub fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
         self.by_uid.insert(pod.uid, Entry { pod: pod.key, in_flight, since });
     }
 
-    /// Pods in order of their uid, what is in flight for each, and since when.
+    /// Pods in order of their uid, with the decision in flight and its time.
     pub fn iter(&self) -> impl Iterator<Item = (PodRef, &InFlight, Timestamp)> {
         self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since })| {
             (PodRef { uid: uid.clone(), key: pod.clone() }, in_flight, *since)
@@ -114,8 +114,8 @@ impl Assumed {
         self.by_uid.is_empty()
     }
 
-    /// Whether a change of a pod's facts says no more than what was decided for it: it is bound to
-    /// the node where it was taken to be already, and has that node's topology labels.
+    /// Whether a change of a pod's facts only confirms the decision about it: it is bound to the
+    /// assumed node, and has that node's topology labels.
     pub fn foresaw(&self, before: &TaskFacts, after: &TaskFacts) -> bool {
         let Some(InFlight::Bind { node, claims }) = self.get(&after.uid) else { return false };
         let bound = TaskFacts {
@@ -127,7 +127,7 @@ impl Assumed {
         claims.is_empty() && bound.decides_like(after) && own_labels(before).eq(own_labels(after))
     }
 
-    /// Forgets what the facts confirm or have overtaken.
+    /// Removes decisions that the facts confirm or contradict.
     pub fn settle(&mut self, store: &Store) {
         self.by_uid.retain(|uid, Entry { pod, in_flight, .. }| {
             let known = store.pods.get(pod).filter(|facts| facts.uid == *uid);
@@ -143,9 +143,9 @@ impl Assumed {
         });
     }
 
-    /// Forgets what has waited longer than `after` for its answer, and returns the uids.
+    /// Removes decisions older than `after`, and returns their uids.
     pub fn expire(&mut self, now: Timestamp, after: SignedDuration) -> Vec<Name> {
-        // A clock that was set back would keep it for as long as it was set back.
+        // If the clock was set back, an entry would live longer by that time.
         self.by_uid.values_mut().for_each(|entry| entry.since = entry.since.min(now));
         let late = |since: Timestamp| now.duration_since(since) > after;
         let expired: Vec<Name> = self
@@ -161,7 +161,7 @@ impl Assumed {
     }
 }
 
-/// Whether the facts show what a claim got, or that it is gone.
+/// Whether the facts show the volume of a claim, or the claim is deleted.
 fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
     store.claims.get(&choice.claim).is_none_or(|claim| match &choice.volume {
         Some(_) => claim.volume.is_some(),
@@ -187,7 +187,7 @@ mod tests {
         PodRef { uid: "p".into(), key: ObjectKey::new("ns", "p") }
     }
 
-    /// A store with the pod, promised `nominated` as far as the API server knows.
+    /// A store with the pod, which is nominated for `nominated` in the API server.
     fn store(nominated: Option<&str>) -> Store {
         let mut store = Store::default();
         let pod = json!({
@@ -201,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_decided_binding_is_foreseen() {
-        let assumed = noted(&[Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] }]);
+    fn only_the_decided_binding_is_expected() {
+        let assumed = recorded(&[Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] }]);
         let before = Arc::clone(store(None).pods.get(&pod().key).expect("the pod"));
         let bound = TaskFacts {
             node: Some("n".into()),
@@ -228,7 +228,7 @@ mod tests {
         assert!(!Assumed::default().foresaw(&before, &bound));
     }
 
-    fn noted(decisions: &[Decision]) -> Assumed {
+    fn recorded(decisions: &[Decision]) -> Assumed {
         let mut assumed = Assumed::default();
         for decision in decisions {
             assumed.note(decision, Timestamp::UNIX_EPOCH);
@@ -236,13 +236,13 @@ mod tests {
         assumed
     }
 
-    fn promise(node: &str) -> Decision {
+    fn nominate(node: &str) -> Decision {
         Decision::Nominate { pod: pod(), node: node.into() }
     }
 
     #[test]
-    fn a_promise_is_settled_when_the_facts_show_it() {
-        let mut assumed = noted(&[promise("n")]);
+    fn a_nomination_is_settled_when_the_facts_show_it() {
+        let mut assumed = recorded(&[nominate("n")]);
         for nominated in [None, Some("other")] {
             assumed.settle(&store(nominated));
             assert_eq!(assumed.len(), 1);
@@ -252,17 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_gives_way_to_a_binding() {
+    fn a_binding_replaces_a_nomination() {
         let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
         let bound = Some(&InFlight::Bind { node: "n".into(), claims: Vec::new() });
-        assert_eq!(noted(&[promise("n"), bind.clone()]).get(&pod().uid), bound);
+        assert_eq!(recorded(&[nominate("n"), bind.clone()]).get(&pod().uid), bound);
         let withdraw = Decision::Withdraw { pod: pod() };
-        assert_eq!(noted(&[bind, promise("m"), withdraw]).get(&pod().uid), bound);
+        assert_eq!(recorded(&[bind, nominate("m"), withdraw]).get(&pod().uid), bound);
     }
 
     #[test]
-    fn what_waits_expires_in_time_when_the_clock_is_set_back() {
-        let mut assumed = noted(&[promise("n")]);
+    fn decisions_expire_in_time_when_the_clock_is_set_back() {
+        let mut assumed = recorded(&[nominate("n")]);
         let after = SignedDuration::from_secs(30);
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
         assert!(assumed.expire(at(-3600), after).is_empty());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_withdrawn_is_not_in_flight() {
-        assert!(noted(&[promise("n"), Decision::Withdraw { pod: pod() }]).is_empty());
+    fn a_withdrawn_nomination_is_not_in_flight() {
+        assert!(recorded(&[nominate("n"), Decision::Withdraw { pod: pod() }]).is_empty());
     }
 }

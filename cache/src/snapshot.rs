@@ -1,8 +1,8 @@
-//! Takes the snapshot of one cycle from the store: a pure function, computed from nothing each time.
+//! Takes the snapshot of one cycle from the store: a pure function, computed from scratch each time.
 //!
-//! Names become rows here and nowhere else. Rows are in a documented order, so that the lowest row
-//! is the answer to every tie. Objects that cannot take part, such as a job without its queue or the
-//! second of two PodGroups with one name, are left out here, each with its reason.
+//! Only this module converts names to ids. Ids are in a documented order, so that the lowest id wins
+//! every tie. Objects that cannot take part, such as a job without its queue or the second of two
+//! PodGroups with one name, are ignored here, each with its reason.
 
 mod classes;
 mod jobs;
@@ -34,7 +34,7 @@ use crate::{
     store::{Store, Table},
 };
 
-/// The snapshot of one cycle, and what was left out of it.
+/// The snapshot of one cycle, and the objects that were ignored.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The cluster.
@@ -69,7 +69,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
     Snapshot { cluster, ignored }
 }
 
-/// Charges every task to what its placement says.
+/// Adds every task to the ledgers according to its placement.
 fn charge(cluster: &mut Cluster) {
     for task in cluster.tasks.placement.ids() {
         cluster.book(task);
@@ -100,7 +100,7 @@ fn newest<K: Ord, F>(
     newest
 }
 
-/// Every resource that a node advertises, a pod asks for or a queue limits.
+/// Every resource that a node advertises, a pod requests or a queue limits.
 fn dimensions_of(store: &Store, members: &Members<'_>) -> Dimensions {
     let mut names: Vec<Name> = Vec::new();
     let mut add = |list: &ResourceList| {

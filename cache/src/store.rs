@@ -1,7 +1,7 @@
-//! What the API server has told us, by kind: applied, deleted, held against a list. No arithmetic.
+//! The facts that the API server has reported, by kind, without any sums.
 //!
-//! Nothing here depends on the order of events. Sums are the business of the fold, which derives
-//! them anew; a relist, a repeated or a reordered event cannot corrupt anything.
+//! Nothing here depends on the order of events. Sums are computed in the snapshot; a relist, a
+//! repeated or a reordered event cannot corrupt anything.
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
@@ -33,12 +33,12 @@ use kube_batch_api::{
     selector::Labels,
 };
 
-/// What an event changed.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// Nothing that is kept: a heartbeat, a repeated event.
+    /// No stored fact changed: a heartbeat, or a repeated event.
     Nothing,
-    /// Only what a scheduler writes, and knew when it wrote it: status, conditions, promises.
+    /// Only fields that the scheduler writes itself: status, conditions, nominations.
     Written,
     /// Something a decision can depend on.
     Facts,
@@ -46,7 +46,7 @@ pub enum Change {
 
 /// The facts of an object.
 pub trait Fact: PartialEq {
-    /// Whether every decision is the same with either, the scheduler's own writing aside.
+    /// Whether both lead to the same decisions, ignoring fields that the scheduler writes.
     fn decides_like(&self, other: &Self) -> bool {
         self == other
     }
@@ -111,18 +111,17 @@ impl<K: Ord, F: Fact> Table<K, F> {
 }
 
 impl<K: Ord, F> Table<K, F> {
-    /// Stores facts that are shared already.
+    /// Stores facts that are already in an `Arc`.
     pub fn share(&mut self, key: K, facts: Arc<F>) {
         self.rows.insert(key, facts);
     }
 
-    /// Forgets an object; says whether it was known.
+    /// Removes an object; returns whether it was known.
     pub fn delete(&mut self, key: &K) -> bool {
         self.rows.remove(key).is_some()
     }
 
-    /// Forgets everything that is not to be kept, as a complete list says; says whether that was
-    /// anything.
+    /// Removes the objects that are not in a complete list; returns whether there were any.
     pub fn retain(&mut self, keep: impl Fn(&K) -> bool) -> bool {
         let before = self.rows.len();
         self.rows.retain(|key, _| keep(key));
@@ -183,15 +182,15 @@ pub struct Store {
     pub csi_nodes: Table<Name, CsiNodeFacts>,
 }
 
-/// One method for each kind: parse, then store. What cannot be parsed is not stored; what was
-/// stored before under that name stays.
+/// One method for each kind: parse, then store. An invalid object is not stored, and the object
+/// stored before under its name is kept.
 macro_rules! apply {
     ($($(#[$doc:meta])* $method:ident($object:ident: &$type:ty) => $table:ident[$key:expr] = $parse:expr;)*) => { $(
         $(#[$doc])*
         ///
         /// # Errors
         ///
-        /// [`FactError`] if the object cannot be read: it is not stored, nothing else is lost.
+        /// [`FactError`] if the object is invalid: it is not stored, and the others are not affected.
         pub fn $method(&mut self, $object: &$type) -> Result<Change, FactError> {
             let facts = $parse($object)?;
             Ok(self.$table.apply($key(&facts), facts))
@@ -237,7 +236,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the pod cannot be read: it is not stored, nothing else is lost.
+    /// [`FactError`] if the pod is invalid: it is not stored, and the others are not affected.
     pub fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
         let facts = TaskFacts::from_pod(pod, &mut self.interner)?;
         Ok(self.pods.apply(facts.key.clone(), facts))
@@ -247,7 +246,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the group cannot be read: it is not stored, nothing else is lost.
+    /// [`FactError`] if the group is invalid: it is not stored, and the others are not affected.
     pub fn apply_group(
         &mut self,
         version: ApiVersion,
@@ -263,7 +262,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the queue cannot be read: it is not stored, nothing else is lost.
+    /// [`FactError`] if the queue is invalid: it is not stored, and the others are not affected.
     pub fn apply_queue(
         &mut self,
         version: ApiVersion,
@@ -275,19 +274,19 @@ impl Store {
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 
-    /// A PodGroup, whichever API group it is of; of two the one of the newer.
+    /// A PodGroup, of either API group; if both exist, that of the newer one.
     // Parity: see docs/parity.md#j2.
     pub fn group(&self, key: &ObjectKey) -> Option<&Arc<GroupFacts>> {
         newest(|version| self.groups.get(&(key.clone(), version)))
     }
 
-    /// A queue, whichever API group it is of; of two the one of the newer.
+    /// A queue, of either API group; if both exist, that of the newer one.
     // Parity: see docs/parity.md#j2.
     pub fn queue(&self, name: &Name) -> Option<&Arc<QueueFacts>> {
         newest(|version| self.queues.get(&(name.clone(), version)))
     }
 
-    /// Stores a pod whose facts, labels and template were read elsewhere.
+    /// Stores a pod from facts, labels and template.
     pub fn restore_pod(
         &mut self,
         facts: TaskFacts,
@@ -300,9 +299,9 @@ impl Store {
         self.pods.share(facts.key.clone(), Arc::new(facts));
     }
 
-    /// Adds all facts of another store; where both know an object, those of the other stay.
+    /// Adds all facts of another store, which replace existing ones.
     pub fn absorb(&mut self, other: Self) {
-        // Every table is named, so that a new one cannot be forgotten.
+        // Without `..`, so that the compiler reports a missing table.
         let Self {
             interner: _,
             pods,
@@ -348,12 +347,12 @@ impl Store {
             + self.csi_nodes.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives back the memory of labels and templates no pod has any more.
+    /// Frees labels and templates that no pod uses any more.
     pub fn sweep(&mut self) {
         self.interner.sweep();
     }
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_decides_is_a_change_of_facts() {
+    fn only_changes_that_matter_to_decisions_count() {
         let mut store = Store::default();
         let condition = |time: &str| {
             json!({"phase": "Pending", "conditions": [{
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_of_one_name_the_newer_api_group_counts() {
+    fn the_newer_api_group_wins() {
         let mut store = Store::default();
         let (key, name) = (ObjectKey::new("ns", "a"), Name::from("a"));
         assert!(store.group(&key).is_none() && store.queue(&name).is_none());
@@ -408,7 +407,7 @@ mod tests {
             ..ObjectMeta::default()
         };
         let [older, newer] = ApiVersion::ALL;
-        // Whichever came last.
+        // In any order of events.
         for version in [older, newer, older] {
             let (group, queue) = (PodGroupSpec::default(), QueueSpec::default());
             store.apply_group(version, &meta, &group, None).expect("facts");
@@ -420,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_forgotten() {
+    fn objects_missing_from_a_list_are_removed() {
         let mut store = Store::default();
         store.apply_pod(&pod(json!({}), "1")).expect("facts");
         let key = ObjectKey::new("ns", "a");

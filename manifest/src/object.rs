@@ -460,7 +460,7 @@ mod tests {
                 "v1",
                 "Queue",
                 "Queue is in scheduling.incubator.k8s.io/v1alpha1 and \
-                             scheduling.sigs.dev/v1alpha2, not of \"v1\"",
+                             scheduling.sigs.dev/v1alpha2, not in \"v1\"",
             ),
             ("v1", "Job", "Job is in batch/v1, not in \"v1\""),
             ("one", "Pod", "Pod is in v1, not in \"one\""),
@@ -473,7 +473,7 @@ mod tests {
                 "scheduling.sigs.dev/v1alpha1",
                 "PodGroup",
                 "PodGroup is in scheduling.incubator.k8s.io/v1alpha1 and scheduling.sigs.dev/v1alpha2, \
-              not of \"scheduling.sigs.dev/v1alpha1\"",
+              not in \"scheduling.sigs.dev/v1alpha1\"",
             ),
             (
                 "scheduling.sigs.dev/v1alpha2",

@@ -1,4 +1,4 @@
-//! The scheduler configuration: which actions run, and which plugins are asked in which tier.
+//! The scheduler configuration: the actions, and the plugins in their tiers.
 //!
 //! The format is that of kube-batch v0.5.0 (`--scheduler-conf`). A file is parsed with the position
 //! of every value and resolved against a [`Registry`] in the same pass, so that all errors are
@@ -22,7 +22,7 @@ use kube_batch_yaml::{self as yaml, Cursor, Limits, Located, MapReader, Problem,
 
 use crate::registry::Registry;
 
-/// A scheduler configuration: everything it names has been found.
+/// A valid scheduler configuration.
 #[derive(Clone, Debug)]
 pub struct Conf {
     /// The actions, in the order they run.
@@ -34,9 +34,9 @@ pub struct Conf {
 /// A plugin in a tier.
 #[derive(Clone, Debug)]
 pub struct PluginConf {
-    /// What the plugin declares about itself.
+    /// The specification of the plugin.
     pub spec: PluginSpec,
-    /// The extension points at which it is asked.
+    /// The extension points at which it is enabled.
     pub extension_points: ExtensionPoints,
     /// Its arguments.
     pub arguments: Arguments,
@@ -97,12 +97,12 @@ impl Conf {
     }
 }
 
-/// A configuration that was read, and what in it has no effect.
+/// A configuration, and warnings about it.
 #[derive(Clone, Debug)]
 pub struct Read {
     /// The configuration.
     pub conf: Conf,
-    /// What has no effect.
+    /// Keys and values without effect.
     pub warnings: Vec<Problem>,
 }
 
@@ -110,21 +110,20 @@ pub struct Read {
 ///
 /// # Errors
 ///
-/// Every problem that keeps it from being used, in the order of the text: show them all, and use
-/// nothing of it.
+/// Every problem, in the order of the text: report all of them, and do not use the configuration.
 pub fn parse(text: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
     let root = yaml::parse(text, &Limits::default()).map_err(|problem| vec![problem])?;
     read(&root, "", registry)
 }
 
-/// Reads a configuration that stands at `path` inside another document.
+/// Reads a configuration at `path` inside another document.
 ///
 /// # Errors
 ///
 /// As [`parse`].
 pub fn read(root: &Located<'_>, path: &str, registry: &Registry) -> Result<Read, Vec<Problem>> {
     let (problems, warnings) = (Problems::default(), Problems::default());
-    let conf = Reader { registry, warnings: &warnings }.conf(Cursor::new(root, &problems));
+    let conf = ConfReader { registry, warnings: &warnings }.conf(Cursor::new(root, &problems));
     let under = |mut found: Vec<Problem>| {
         for problem in found.iter_mut().filter(|_| !path.is_empty()) {
             let separator = if problem.path.is_empty() { "" } else { "." };
@@ -140,19 +139,19 @@ pub fn read(root: &Located<'_>, path: &str, registry: &Registry) -> Result<Read,
     }
 }
 
-struct Reader<'c> {
+struct ConfReader<'c> {
     registry: &'c Registry,
     warnings: &'c Problems,
 }
 
-impl Reader<'_> {
+impl ConfReader<'_> {
     fn conf(&self, root: Cursor<'_>) -> Option<Conf> {
         let mut root = root.mapping()?;
         let actions = root.require("actions").map(|actions| self.actions(&actions));
         let tiers = root.get("tiers").map(|tiers| tiers.items().map(|t| self.tier(t)).collect());
         if tiers.is_none() {
             self.warnings
-                .add(root.cursor().node().problem("tiers", "is missing: no plugin is asked"));
+                .add(root.cursor().node().problem("tiers", "is missing: no plugin is used"));
         }
         self.warn_of_rest(root, &["actions", "tiers"]);
         Some(Conf { actions: actions?, tiers: tiers.unwrap_or_default() })
@@ -260,7 +259,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value of an argument; the text that is none, if so.
+/// The value of an argument, or the invalid text.
 fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Result<ArgumentValue, String> {
     let text = match &cursor.node().value {
         Value::String(text) => text.to_string(),
@@ -288,7 +287,7 @@ fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + C
         Some(meant) => format!("unknown {kind} \"{name}\", did you mean {meant}"),
         None => {
             let known: Vec<&str> = known.collect();
-            format!("unknown {kind} \"{name}\", known are {}", known.join(", "))
+            format!("unknown {kind} \"{name}\", expected one of {}", known.join(", "))
         }
     }
 }
@@ -304,11 +303,11 @@ mod tests {
     #[test]
     fn every_error_is_listed_at_once() {
         let text = "actions: allocate, evict, \ntiers:\n- plugins:\n  - {name: gnag}\n  - {name: gang, enableJobOrder: maybe}\n  - {name: gang}\n- 7\n";
-        let problems = parse(text, &Registry::builtin()).expect_err("five mistakes");
+        let problems = parse(text, &Registry::builtin()).expect_err("six errors");
         assert_eq!(
             lines(&problems),
             [
-                "line 1, column 10: actions: unknown action \"evict\", known are reclaim, allocate, \
+                "line 1, column 10: actions: unknown action \"evict\", expected one of reclaim, allocate, \
                  backfill, preempt",
                 "line 1, column 10: actions: action without a name",
                 "line 4, column 12: tiers[0].plugins[0].name: unknown plugin \"gnag\", did you mean \
@@ -324,7 +323,7 @@ mod tests {
     #[test]
     fn keys_and_values_without_effect_are_warnings() {
         let text = "actions: allocate\nqueues: 1\ntiers:\n- plugins:\n  - name: nodeorder\n    enableJobOder: false\n    arguments: {leastrequested.weight: heavy, mostrequested: 1}\n  - {name: predicates, arguments: {predicate.MemoryPressureEnable: T}}\n";
-        let read = parse(text, &Registry::builtin()).expect("good enough");
+        let read = parse(text, &Registry::builtin()).expect("only warnings");
         assert_eq!(
             lines(&read.warnings),
             [
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_shape_is_refused() {
+    fn a_file_of_another_structure_is_rejected() {
         for text in [
             "",
             "42",

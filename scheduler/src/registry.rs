@@ -10,7 +10,7 @@ use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority
 
 /// The plugins and actions that a configuration can name.
 ///
-/// A registry is a value: a scheduler with further plugins is one that is given another registry.
+/// A scheduler with additional plugins uses a different registry.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry of nothing.
+    /// An empty registry.
     pub fn empty() -> Self {
         Self::default()
     }
@@ -67,11 +67,11 @@ impl Registry {
         actions.into_iter().fold(registry, Self::with_action)
     }
 
-    /// With one more plugin.
+    /// Adds a plugin.
     ///
     /// # Panics
     ///
-    /// If there is one of this name already, or if the plugin calls itself otherwise than its spec.
+    /// If the name is already registered, or differs between the plugin and its spec.
     #[must_use]
     pub fn with_plugin(mut self, spec: PluginSpec) -> Self {
         assert!(self.plugin(spec.name).is_none(), "plugin {} is registered twice", spec.name);
@@ -81,11 +81,11 @@ impl Registry {
         self
     }
 
-    /// With one more action.
+    /// Adds an action.
     ///
     /// # Panics
     ///
-    /// If there is one of this name already, or if the action calls itself otherwise than its spec.
+    /// If the name is already registered, or differs between the action and its spec.
     #[must_use]
     pub fn with_action(mut self, spec: ActionSpec) -> Self {
         assert!(self.action(spec.name).is_none(), "action {} is registered twice", spec.name);
@@ -104,17 +104,17 @@ impl Registry {
         &self.actions
     }
 
-    /// The labels and annotations that the plugins read, whether a configuration names them or not.
+    /// The labels and annotations that the plugins read, including plugins that are not configured.
     pub fn metadata_prefixes(&self) -> MetadataPrefixes {
         self.plugins.iter().flat_map(|spec| spec.metadata_prefixes).copied().collect()
     }
 
-    /// The plugin of a name.
+    /// The plugin with this name.
     pub fn plugin(&self, name: &str) -> Option<&PluginSpec> {
         self.plugins.iter().find(|spec| spec.name == name)
     }
 
-    /// The action of a name.
+    /// The action with this name.
     pub fn action(&self, name: &str) -> Option<&ActionSpec> {
         self.actions.iter().find(|spec| spec.name == name)
     }

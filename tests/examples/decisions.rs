@@ -1,4 +1,4 @@
-//! Prints every decision of case files and of random worlds, to compare two versions:
+//! Prints every decision of case files and of random clusters, to compare two versions:
 //! `cargo run --release -p kube-batch-tests --example decisions -- SEEDS tests/cases > decisions`.
 
 use std::{

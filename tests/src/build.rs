@@ -12,9 +12,12 @@ use serde_json::Value;
 ///
 /// # Panics
 ///
-/// Never: the crate lies in it.
+/// Never: the crate is in it.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in it").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate is in the repository")
+        .to_owned()
 }
 
 /// Cargo, in the root of the repository.
@@ -22,8 +25,8 @@ pub fn cargo() -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     command.current_dir(root());
-    // What Cargo tells this process about itself is not to be known to build scripts: they would
-    // run again, and everything above them be built anew.
+    // Remove the variables that Cargo sets for this process: with them build scripts would run
+    // again, and all dependents would be rebuilt.
     for (variable, _) in std::env::vars_os() {
         if ["CARGO_MANIFEST_", "CARGO_PKG_"]
             .iter()
@@ -35,22 +38,22 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds the scheduler for tests and says where its binary is. What `cargo test --workspace` has
-/// built is not built again.
+/// Builds the scheduler for tests and returns the path of its binary. Artifacts of
+/// `cargo test --workspace` are used.
 ///
 /// # Errors
 ///
-/// If it cannot be built; Cargo has said why.
+/// If the build fails; Cargo has printed the reason.
 pub fn debug() -> io::Result<PathBuf> {
     build(&["--quiet", "--workspace", "--bins", "--tests"])
 }
 
-/// Builds the scheduler as it is released and says where its binary is. How far it is can be seen on
+/// Builds the scheduler in release mode and returns the path of its binary. Progress is printed to
 /// standard error.
 ///
 /// # Errors
 ///
-/// If it cannot be built; Cargo has said why.
+/// If the build fails; Cargo has printed the reason.
 pub fn release() -> io::Result<PathBuf> {
     build(&["--release", "--package", "kube-batch"])
 }
@@ -68,5 +71,5 @@ fn build(selection: &[&str]) -> io::Result<PathBuf> {
         is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
     let executable = executable.filter(|_| built.status.success());
-    executable.ok_or_else(|| io::Error::other("the scheduler does not build"))
+    executable.ok_or_else(|| io::Error::other("cargo did not report a binary"))
 }

@@ -1,4 +1,4 @@
-//! Tests of the scheduler as a whole, and the work its speed is measured on.
+//! Tests of the scheduler as a whole, and clusters for benchmarks.
 
 pub mod build;
 pub mod shapes;

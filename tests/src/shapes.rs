@@ -1,4 +1,4 @@
-//! The work that speed is measured on: clusters described completely by a name.
+//! Clusters for benchmarks; the name of a shape describes it completely.
 //!
 //! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods ask for 1 CPU and 2 Gi.
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
@@ -24,9 +24,9 @@ use kube_batch_framework::spec::{ActionSpec, PluginSpec};
 use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 
-/// A cluster, and how it is to be scheduled.
+/// A cluster and its scheduler configuration.
 pub struct Shape {
-    /// What is there.
+    /// The objects.
     pub store: Store,
     /// Actions and tiers.
     pub conf: Conf,
@@ -36,7 +36,7 @@ pub struct Shape {
 const BASE: i64 = 1_561_939_200;
 const DAY: i64 = 86_400;
 
-/// Makes a shape of its name, such as `FILL-1000-10000-100`.
+/// Builds the shape with a name such as `FILL-1000-10000-100`.
 pub fn shape(name: &str) -> Option<Shape> {
     let (kind, rest) = name.split_once('-').unwrap_or((name, ""));
     let numbers: Vec<usize> = rest.split('-').filter_map(|part| part.parse().ok()).collect();

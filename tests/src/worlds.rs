@@ -1,13 +1,12 @@
-//! Random worlds: every knob drawn from one seed.
+//! Random clusters: every knob is drawn from one seed.
 //!
-//! A world is a case document: small clusters with everything that can meet in them (gangs, plain
-//! pods, best-effort pods, priorities, taints, ports, affinity, capabilities, terminating pods), and
-//! steps that change it under the scheduler's feet. Being a case, a world that fails is a file that
-//! anybody can run.
+//! A random cluster is a test case: a small cluster with any mix of gangs, plain pods, best-effort
+//! pods, priorities, taints, ports, affinity, capabilities and terminating pods, and steps that
+//! change it between cycles. A cluster that fails is printed as a case file.
 
 use std::fmt::Write;
 
-/// A seeded source of numbers: splitmix64, of which any state is good.
+/// A seeded generator of random numbers: splitmix64, which accepts any state.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -30,7 +29,7 @@ impl Dice {
         self.next() % n.max(1)
     }
 
-    /// True in so many of a hundred throws.
+    /// True with a probability of `percent`.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -40,7 +39,7 @@ impl Dice {
     }
 }
 
-/// The parts of a world; a failing world is made smaller by leaving parts out.
+/// The parts of a random cluster; a failing cluster is reduced by leaving parts out.
 #[derive(Clone, Debug)]
 pub struct RandomWorld {
     /// The seed it was drawn from.
@@ -51,16 +50,16 @@ pub struct RandomWorld {
     pub objects: Vec<String>,
     /// Changes, each followed by cycles.
     pub changes: Vec<Vec<String>>,
-    /// How many cycles follow the last change, or the objects if there is none.
+    /// Number of cycles after the last change, or after the objects if there is none.
     pub last_cycles: u32,
 }
 
 impl RandomWorld {
-    /// Draws a world.
+    /// Draws a random cluster.
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let head = head(&mut dice);
-        // Some knobs are off in a whole world, others wild: that finds more than mixing all.
+        // Some knobs are off and others high for a whole cluster: this finds more bugs than a mix.
         let knobs = Knobs::draw(&mut dice);
         let mut objects = Vec::new();
         let n_nodes = 1 + dice.below(5);
@@ -82,9 +81,9 @@ impl RandomWorld {
         Self { seed, head, objects, changes, last_cycles }
     }
 
-    /// Draws a world in which jobs come one after another and fight for room: every pod has a
-    /// controller that puts another in its place when it is evicted. In the end nothing changes any
-    /// more, for long enough to come to rest.
+    /// Draws a cluster in which jobs arrive one after another and compete for resources: every pod has
+    /// a controller that replaces it when it is evicted. At the end nothing changes for enough cycles
+    /// to reach a stable state.
     pub fn draw_contended(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let actions =
@@ -92,9 +91,9 @@ impl RandomWorld {
         let (start, end) = (dice.below(2), dice.below(4));
         let head = head_of(actions, TIERS[dice.below(2) as usize], start, end);
         let mut knobs = Knobs::draw(&mut dice);
-        // Nobody runs yet, and little but room keeps pods from nodes.
+        // No pod is running yet, and mostly only free resources limit placement.
         (knobs.running, knobs.terminating, knobs.gated, knobs.taints) = (0, 0, 0, 0);
-        // Whom a pod insists on being near may be evicted after it was promised its place.
+        // A pod that another one requires by affinity may be evicted after the nomination.
         knobs.company = false;
         for knob in [&mut knobs.selectors, &mut knobs.ports, &mut knobs.affinity] {
             *knob /= 3;
@@ -117,7 +116,7 @@ impl RandomWorld {
         Self { seed, head, objects, changes, last_cycles: 20 }
     }
 
-    /// The world as a case document; it expects nothing but to be played.
+    /// The cluster as a test case without expectations.
     pub fn case(&self) -> String {
         let mut text = format!("name: world-{}\n{}objects:\n", self.seed, self.head);
         for object in &self.objects {
@@ -138,7 +137,7 @@ impl RandomWorld {
     }
 }
 
-/// Which features a world has, in percent of the chances for them.
+/// The features of a random cluster, in percent.
 struct Knobs {
     taints: u64,
     selectors: u64,
@@ -151,7 +150,7 @@ struct Knobs {
     gpus: u64,
     gated: u64,
     never_preempts: u64,
-    /// Whether pods may insist on being near others.
+    /// Whether pods may have required affinity to others.
     company: bool,
     tight: bool,
 }
@@ -287,7 +286,7 @@ fn podgroup(dice: &mut Dice, n: u64, min: u64, n_queues: u64) -> String {
     )
 }
 
-/// A group whose pods are made by one or two controllers.
+/// A group whose pods are created by one or two controllers.
 fn controlled_group(
     dice: &mut Dice,
     knobs: &Knobs,
@@ -307,7 +306,7 @@ fn controlled_group(
     }
 }
 
-/// What the pods of a group look like.
+/// The template of the pods of a group.
 #[derive(Clone, Debug)]
 struct Template {
     requests: String,

@@ -31,7 +31,7 @@ use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 use serde::Deserialize;
 
-/// Cases in which this scheduler chooses otherwise: name, node, victims, and why. All other cases
+/// Cases in which this scheduler chooses differently: name, node, victims, and why. All other cases
 /// must agree.
 const CHOSEN_OTHERWISE: &[(&str, &str, &[&str], &str)] = &[
     (
@@ -51,13 +51,13 @@ const CHOSEN_OTHERWISE: &[(&str, &str, &[&str], &str)] = &[
         "pdb-violating-are-reprieved-first",
         "a",
         &["prot"],
-        "a disruption budget has no say in who is evicted",
+        "disruption budgets do not affect which pods are evicted",
     ),
     (
         "pdb-allows-one",
         "a",
         &["a1", "a2"],
-        "a disruption budget has no say in where victims are taken",
+        "disruption budgets do not affect the choice of the node",
     ),
 ];
 
@@ -125,7 +125,7 @@ impl Case {
     }
 
     /// One cycle with every plugin, in the tiers that are usual with preemption.
-    fn play(&self, search: Search) -> Cycle {
+    fn run(&self, search: Search) -> Cycle {
         let first = [priority::SPEC, gang::SPEC, conformance::SPEC];
         let second = [drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC];
         let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
@@ -187,12 +187,12 @@ fn refusal(message: &str) -> &str {
 }
 
 #[test]
-fn victims_are_those_of_kubernetes() {
+fn victims_match_kubernetes() {
     let mut failures = Vec::new();
     for case in cases() {
         let wanted = case.wanted();
         for search in [Search::Index, Search::Naive] {
-            let cycle = case.play(search);
+            let cycle = case.run(search);
             let chosen = choice(&cycle);
             if chosen != wanted {
                 failures.push(format!("{} ({search:?}): {chosen:?}, not {wanted:?}", case.name));
@@ -201,7 +201,7 @@ fn victims_are_those_of_kubernetes() {
                 cycle.jobs.iter().any(|job| job.unplaced_because == refusal(&case.expect.message));
             if !said {
                 failures.push(format!(
-                    "{} ({search:?}): nobody says {:?}",
+                    "{} ({search:?}): the message {:?} is missing",
                     case.name, case.expect.message
                 ));
             }

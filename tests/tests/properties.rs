@@ -19,15 +19,15 @@ const N_WORLDS: u64 = 300;
 
 fn case(seed: u64) -> Case {
     let text = RandomWorld::draw(seed).case();
-    let document = parse(&text, &Limits::default()).expect("a world is YAML");
-    Case::read(&document, &Registry::builtin()).expect("a world is a case")
+    let document = parse(&text, &Limits::default()).expect("a random cluster is YAML");
+    Case::read(&document, &Registry::builtin()).expect("a random cluster is a case")
 }
 
 fn world(case: &Case, order: &[usize]) -> World {
     let mut world =
         World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for at in order {
-        world.apply(case.objects[*at].value.clone()).expect("a world holds good objects");
+        world.apply(case.objects[*at].value.clone()).expect("objects are valid");
     }
     world
 }
@@ -145,7 +145,7 @@ fn a_dropped_statement_leaves_no_trace() {
                     statement.rollback_to(savepoint);
                     false
                 }
-                // Somebody looks in between, so that what is remembered is tried too.
+                // Queries in between, so that caches are tested too.
                 5 => {
                     let class = statement.session().cluster().tasks.class[task];
                     if waits {
@@ -165,7 +165,7 @@ fn a_dropped_statement_leaves_no_trace() {
 }
 
 #[test]
-fn decisions_cease_in_an_unchanged_cluster() {
+fn decisions_stop_in_an_unchanged_cluster() {
     // Each pod can be bound and evicted once, with some cycles to wait in between.
     const PATIENCE: u32 = 200;
     for seed in 0..N_WORLDS {

@@ -31,7 +31,7 @@ fn properties_hold_after_every_cycle() {
         }
     }
     println!("{totals:?}");
-    // Worlds in which nothing happens would hold whatever the scheduler does.
+    // In idle clusters every property would be met.
     assert!(seeds.len() < 100 || totals.binds > seeds.len(), "{totals:?}");
     assert!(seeds.len() < 100 || totals.evictions > seeds.len() / 20, "{totals:?}");
     assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 20, "{totals:?}");
@@ -46,7 +46,7 @@ fn seeds() -> Vec<u64> {
 }
 
 /// A nominated pod is bound or nominated again in the next cycle. Once nothing else changes,
-/// evictions cease and no nomination is left.
+/// evictions stop and no nomination is left.
 #[test]
 fn evictions_lead_to_bindings() {
     let seeds = seeds();
@@ -91,7 +91,7 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
         }
     }
     let last = cycles.last()?;
-    (!last.decisions.is_empty()).then(|| format!("decisions do not cease: {:?}", last.decisions))
+    (!last.decisions.is_empty()).then(|| format!("decisions do not stop: {:?}", last.decisions))
 }
 
 /// Number of decisions, to check that the clusters are not idle.
@@ -285,7 +285,7 @@ impl<'a> Checker<'a> {
             let nominated = counts.pipelined();
             let enough = counts.ready() + nominated >= self.after.jobs.min_available[preemptor];
             if nominated == 0 || (self.loads("gang") && !enough) {
-                return Some(format!("{} is evicted in vain for {by}", pod.key));
+                return Some(format!("{} is evicted for {by}, which is not placed", pod.key));
             }
             let victim = self.snapshot.tasks.job[self.tasks[&pod.key]]?;
             let was = self.snapshot.jobs.counts[victim].ready();

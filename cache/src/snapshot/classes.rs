@@ -19,7 +19,7 @@ use kube_batch_api::{
 use super::jobs::Members;
 use crate::store::Store;
 
-/// What the rest of the cluster adds to a template.
+/// The properties of a class that do not come from its template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Context {
     /// The selectors of other pods that match the task, ascending.
@@ -34,11 +34,11 @@ pub(super) struct Classifier<'a> {
     store: &'a Store,
     dimensions: &'a Dimensions,
     pub(super) matchers: Matchers,
-    /// Selectors that ask for a label pair, by the pairs they ask for.
+    /// Selectors that require a label pair, by these pairs.
     by_pair: HashMap<(Name, Name), Vec<MatcherIdx>>,
-    /// Selectors that may match whatever the labels.
+    /// Selectors that may match any labels.
     unselective: Vec<MatcherIdx>,
-    /// What matches pods of a namespace with given labels.
+    /// The selectors that match pods of a namespace with given labels.
     matched: HashMap<(Name, InternId), Arc<[MatcherIdx]>>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
     constraint_classes: HashMap<(PodTemplate, Context), ConstraintClassIdx>,

@@ -38,7 +38,7 @@ impl Members<'_> {
         self.jobs.iter().flat_map(|(_, job)| &job.tasks).chain(&self.jobless).copied()
     }
 
-    /// The templates of the tasks in row order. Neighbours mostly share theirs: it comes once.
+    /// The templates of the tasks in row order; consecutive equal ones are merged.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Interned<PodTemplate>> {
         let mut last = None;
         self.tasks().map(|facts| &facts.template).filter(move |template| {
@@ -49,11 +49,11 @@ impl Members<'_> {
     }
 }
 
-/// Whose job a pod is.
+/// Who schedules a pod.
 enum Membership {
-    /// A pod that is no concern of ours: it waits for another scheduler.
+    /// Another scheduler: the pod is pending and not in the snapshot.
     Absent,
-    /// It only occupies its node.
+    /// Another scheduler: the pod only occupies its node.
     NodeOnly,
     Job(JobKey),
 }
@@ -154,7 +154,7 @@ fn group_job<'a>(
     }
 }
 
-/// A job of pods without a group: as old as its oldest pod, as important as its most important.
+/// A job of pods without a group, with the age of its oldest pod and its highest priority.
 // Parity: differs, see docs/parity.md#j4.
 fn shadow_job<'a>(
     tasks: Vec<&'a Arc<TaskFacts>>,

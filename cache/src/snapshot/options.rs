@@ -2,12 +2,12 @@
 
 use kube_batch_api::name::Name;
 
-/// What a snapshot depends on besides facts.
+/// Options of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// Pods that name this scheduler are ours.
+    /// Scheduler name; only pods with this name are scheduled.
     pub scheduler_name: Name,
-    /// Queue of groups that name none, and of pods without a group.
+    /// Queue for PodGroups that name none and for pods without a group.
     pub default_queue: Name,
     /// Whether PriorityClasses rank jobs; otherwise all have priority 0.
     pub priority_class: bool,

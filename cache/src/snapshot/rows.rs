@@ -90,7 +90,7 @@ impl<'a> Rows<'a> {
         self.jobs.counts.push(StatusCounts::default());
     }
 
-    /// Decisions in flight are laid over the facts.
+    /// Decisions in flight override the facts.
     fn push_task(&mut self, facts: &Arc<TaskFacts>, job: Option<JobIdx>, group: &Arc<Metadata>) {
         let in_flight = self.assumed.get(&facts.uid);
         let (status, node) = match in_flight {

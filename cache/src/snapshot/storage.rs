@@ -26,8 +26,8 @@ pub(super) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
     storage
 }
 
-/// Shows a claim as it will be once its choice has arrived: bound to its volume, or waiting for one
-/// on the node.
+/// The claim as it will be when its choice is written: bound to its volume, or waiting for one on
+/// the node.
 fn settle_claim(storage: &mut Storage, choice: &ClaimChoice, node: &Name) {
     let claim = storage.claims.get_mut(&choice.claim).filter(|claim| claim.volume.is_none());
     let Some(claim) = claim.map(Arc::make_mut) else { return };

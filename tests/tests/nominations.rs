@@ -7,7 +7,7 @@ use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_yaml::{Limits, parse};
 
-/// One node, occupied by a pod of lower priority than the one that waits.
+/// One node, occupied by a pod of lower priority than the pending one.
 const CASE: &str = "
 name: nomination
 environment: {terminationCycles: 3}
@@ -31,7 +31,7 @@ steps:
 - cycles: 1
 ";
 
-/// The world after the cycle in which the waiting pod was nominated for the node.
+/// The simulation after the cycle in which the pending pod was nominated for the node.
 fn simulation() -> Simulation {
     let case = Case::read(&parse(CASE, &Limits::default()).expect("YAML"), &Registry::builtin())
         .expect("a case");
