@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 /// The Kubernetes release that `tests/envtest/kubernetes/go.mod` pins.
 ///
-/// A build from a module does not know its own version; kubectl and the API server would say v0.0.0.
+/// A build from a module does not know its own version; kubectl and the API server would report v0.0.0.
 const KUBERNETES_VERSION: &str = "v1.37.1";
 
 /// A program of the test bed.
@@ -114,21 +114,21 @@ const KWOK: Module = Module {
 
 const MODULES: [&Module; 3] = [&KUBERNETES, &ETCD, &KWOK];
 
-/// A folder with the binaries.
+/// A directory with the binaries.
 #[derive(Clone, Debug)]
 pub struct Assets {
     folder: PathBuf,
 }
 
 impl Assets {
-    /// The folder that `KUBEBUILDER_ASSETS` names, else one in the user's cache, built if it is not there yet.
+    /// The directory in `KUBEBUILDER_ASSETS`, else one in the user's cache, which is built if it is missing.
     ///
     /// Building takes minutes and writes a line for each binary to standard error.
     /// Processes that need it at the same time wait for the one that builds.
     ///
     /// # Errors
     ///
-    /// [`Error::AssetsMissing`] if the named folder lacks one of `needed`, [`Error::GoMissing`] if there
+    /// [`Error::AssetsMissing`] if that directory lacks one of `needed`, [`Error::GoMissing`] if there
     /// is no Go to build with, [`Error::Build`] if it could not build.
     pub fn provide(needed: &[Binary]) -> Result<Self> {
         match env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
@@ -166,11 +166,11 @@ impl Assets {
             return Ok(Self { folder });
         }
         fs::create_dir_all(cache)
-            .map_err(Error::io(format!("create the folder {}", cache.display())))?;
+            .map_err(Error::io(format!("create the directory {}", cache.display())))?;
         let lock = cache.join(format!("{key}.lock"));
         let lock = File::create(&lock).map_err(Error::io(format!("create {}", lock.display())))?;
         lock.lock().map_err(Error::io("lock the cache of the test bed"))?;
-        // Whoever held the lock before may have built it.
+        // Another process may have built it while it held the lock.
         if !folder.is_dir() {
             build(&cache.join(format!("{key}.partial")), &folder)?;
         }
@@ -178,7 +178,7 @@ impl Assets {
     }
 }
 
-/// Builds everything in `partial`, which nobody looks into, and moves it to `folder` when it is whole.
+/// Builds everything in `partial` and moves it to `folder` when it is complete.
 fn build(partial: &Path, folder: &Path) -> Result<()> {
     go().arg("version")
         .stdout(Stdio::null())
@@ -187,7 +187,7 @@ fn build(partial: &Path, folder: &Path) -> Result<()> {
     eprintln!("building the servers of the test bed, once; this takes a few minutes");
     if partial.exists() {
         fs::remove_dir_all(partial)
-            .map_err(Error::io(format!("remove the folder {}", partial.display())))?;
+            .map_err(Error::io(format!("remove the directory {}", partial.display())))?;
     }
     for module in MODULES {
         let source = partial.join("modules").join(module.name);
@@ -238,7 +238,7 @@ fn link_flags() -> String {
     flags
 }
 
-/// What the binaries depend on, as the name of a folder.
+/// What the binaries depend on, as the name of a directory.
 fn key() -> String {
     let mut parts = vec![env::consts::OS.to_owned(), env::consts::ARCH.to_owned(), link_flags()];
     parts.extend(Binary::ALL.iter().map(|binary| binary.package().to_owned()));
@@ -262,7 +262,7 @@ fn cache_folder() -> Result<PathBuf> {
     let cache = absolute("XDG_CACHE_HOME")
         .or_else(|| env::home_dir().map(|home| home.join(".cache")))
         .ok_or(std::io::ErrorKind::NotFound.into())
-        .map_err(Error::io("find the user's cache folder: set HOME or XDG_CACHE_HOME"))?;
+        .map_err(Error::io("find the user's cache directory: set HOME or XDG_CACHE_HOME"))?;
     Ok(cache.join("kube-batch").join("envtest"))
 }
 

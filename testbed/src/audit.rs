@@ -1,4 +1,4 @@
-//! What the API server notes about requests: who asked for what, when, and what came of it.
+//! The audit log of the API server: who requested what, when, and with which result.
 
 use std::{
     fs::File,
@@ -17,9 +17,9 @@ pub(crate) const POLICY: &str = include_str!("../audit-policy.yaml");
 /// A request that has been answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Who asked: `system:serviceaccount:NAMESPACE:NAME` for a service account.
+    /// The user: `system:serviceaccount:NAMESPACE:NAME` for a service account.
     pub user: String,
-    /// The program that asked, as it calls itself.
+    /// The user agent of the client.
     pub user_agent: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verb: String,

@@ -35,7 +35,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority that writes its files to `folder`.
+    /// Creates an authority that writes its files to `folder`.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         let subject = "the authority";
         let mut params = params(subject, &[])?;

@@ -36,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two questions whether the API server is ready: each is a process that takes time from the server.
 const READY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often all is begun anew because a port was taken between being found and being used.
+/// Number of attempts if a port is taken between being found and being used.
 const N_ATTEMPTS: u32 = 5;
 
 /// What a control plane is to have. The default is what a test of a scheduler wants.
@@ -415,7 +415,7 @@ impl ControlPlane {
         self.kubectl_stdin(["apply", "--filename", "-"], manifests).map(|_| ())
     }
 
-    /// Applies the CRDs of a folder and waits until their kinds can be used.
+    /// Applies the CRDs of a directory and waits until their kinds can be used.
     ///
     /// # Errors
     ///
@@ -507,7 +507,7 @@ impl std::fmt::Debug for ControlPlane {
     }
 }
 
-/// Ports that nobody listens on now. Somebody may when they are used: then the server says so, and we try others.
+/// Free ports. If one is taken before it is used, the server fails and other ports are tried.
 fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut listeners = Vec::with_capacity(N);
     let mut ports = [0; N];

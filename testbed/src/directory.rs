@@ -1,4 +1,4 @@
-//! The folder of one control plane: what it leaves behind, and when.
+//! The directory of one control plane, and when its files are kept.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
-/// A temporary folder that is removed when dropped, except for its logs if something went wrong.
+/// A temporary directory that is removed when dropped, except for its logs if something went wrong.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// `None` only while it is dropped.
@@ -20,9 +20,9 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// A new folder among the system's temporary files.
+    /// A new directory among the system's temporary files.
     pub(crate) fn new() -> Result<Self> {
-        let action = "create a temporary folder for a control plane";
+        let action = "create a temporary directory for a control plane";
         let root = tempfile::Builder::new().prefix("kube-batch-testbed-").tempdir();
         let root = root.map_err(Error::io(action))?;
         for part in [Part::Certificates, Part::Data, Part::Home, Part::Logs] {
@@ -31,9 +31,9 @@ impl Directory {
         Ok(Self { root: Some(root), keeps_logs: AtomicBool::new(false) })
     }
 
-    /// One of the folders in it.
+    /// One of its subdirectories.
     pub(crate) fn part(&self, part: Part) -> PathBuf {
-        let root = self.root.as_ref().expect("the folder is there until it is dropped");
+        let root = self.root.as_ref().expect("the directory exists until it is dropped");
         root.path().join(part.name())
     }
 
@@ -61,7 +61,7 @@ impl Drop for Directory {
     }
 }
 
-/// The folders in a [`Directory`].
+/// The subdirectories of a [`Directory`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// Keys, certificates, kubeconfigs.

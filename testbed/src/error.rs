@@ -11,7 +11,7 @@ pub enum Error {
     /// The binaries must be built and Go cannot be run. Install it.
     #[error(
         "cannot build the servers of the test bed: `go` does not run; install Go 1.26 or newer \
-         (https://go.dev/doc/install), or set KUBEBUILDER_ASSETS to a folder with \
+         (https://go.dev/doc/install), or set KUBEBUILDER_ASSETS to a directory with \
          etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok"
     )]
     GoMissing {
@@ -23,21 +23,21 @@ pub enum Error {
     Build {
         /// The binary.
         binary: &'static str,
-        /// What Go had to say.
+        /// The output of Go.
         output: String,
     },
-    /// The folder that `KUBEBUILDER_ASSETS` names lacks something that was asked for.
+    /// The directory in `KUBEBUILDER_ASSETS` lacks a required binary.
     #[error(
         "{} lacks {missing}; unset KUBEBUILDER_ASSETS and it is built from source",
         folder.display()
     )]
     AssetsMissing {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
         /// Names of the binaries that are not there.
         missing: String,
     },
-    /// A file, folder or process could not be dealt with.
+    /// An operation on a file, directory or process failed.
     #[error("cannot {action}")]
     Io {
         /// What was tried, on what.
@@ -68,7 +68,7 @@ pub enum Error {
     /// `kubectl` ended with an error.
     #[error("kubectl {arguments} failed: {stderr}")]
     Kubectl {
-        /// What it was asked.
+        /// The request.
         arguments: String,
         /// What it wrote.
         stderr: String,
@@ -92,7 +92,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes an I/O error say what was tried: `.map_err(Error::io("create the folder /x"))`.
+    /// Adds the failed action to an I/O error: `.map_err(Error::io("create the directory /x"))`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         |source| Self::Io { action, source }

@@ -1,4 +1,4 @@
-//! Files that tell a client where the API server is and who the client is.
+//! Kubeconfig files: the address of the API server and the identity of the client.
 
 use std::{fs, path::Path};
 

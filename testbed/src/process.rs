@@ -1,4 +1,4 @@
-//! Servers as child processes that do not outlive whoever started them.
+//! Servers as child processes that do not outlive the process that started them.
 //!
 //! Three things end them: dropping the [`Process`], also while a panic unwinds; the death of this process,
 //! however it came about; and nothing else, in particular no Ctrl-C that was meant for this process, which
@@ -70,9 +70,9 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the system does not tell.
+    /// [`Error::Io`] if the system does not report it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().map_err(Error::io(format!("ask after {}", self.name)))
+        self.child.try_wait().map_err(Error::io(format!("query the state of {}", self.name)))
     }
 
     /// Fails if it has ended.
@@ -104,11 +104,11 @@ impl Process {
         sent.map_err(Error::io(format!("{action} {}", self.name)))
     }
 
-    /// Asks it to end (SIGTERM) and gives it `grace` before it is killed; tells how it ended.
+    /// Sends SIGTERM, and SIGKILL after `grace`; returns its exit status.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it can be neither asked nor waited for.
+    /// [`Error::Io`] if it can be neither signalled nor waited for.
     pub fn stop(mut self, grace: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + grace;
         if self.ended()?.is_none() {
@@ -123,7 +123,7 @@ impl Process {
         self.kill()
     }
 
-    /// Kills it (SIGKILL), as a machine that fails would; tells how it ended.
+    /// Kills it (SIGKILL), as a failing machine would; returns its exit status.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Of a child that has ended and was waited for, both say so; nothing is left to do about it.
+        // Both fail for a child that has already ended, which needs no action.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -212,7 +212,7 @@ fn spawn(command: Command) -> io::Result<Child> {
         let (sender, requests) = mpsc::channel::<Request>();
         thread::spawn(move || {
             for (mut command, reply) in requests {
-                // Nobody takes the reply only if the asking thread died, and then the child may, too.
+                // The reply is lost only if the requesting thread died; then the child is not needed.
                 if let Err(mpsc::SendError(Ok(mut child))) = reply.send(command.spawn()) {
                     let _ = child.kill();
                     let _ = child.wait();

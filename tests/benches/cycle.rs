@@ -37,15 +37,15 @@ fn main() {
         names = STANDARD.map(str::to_owned).to_vec();
     }
     println!(
-        "{:<28} {:>9} {:>18} {:>7} {:>7} {:>11}",
-        "shape", "fold ms", "cycle ms min/med", "binds", "evicts", "nominations"
+        "{:<28} {:>11} {:>18} {:>7} {:>7} {:>11}",
+        "shape", "snapshot ms", "cycle ms min/med", "binds", "evicts", "nominations"
     );
     for name in names {
         let Some(shape) = shape(&name) else {
             eprintln!("unknown shape {name}");
             std::process::exit(2);
         };
-        let mut folds = Vec::new();
+        let mut snapshots = Vec::new();
         let mut cycles = Vec::new();
         let mut counts = [0; 3];
         for _ in 0..RUNS {
@@ -53,7 +53,7 @@ fn main() {
             let cluster =
                 take_snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default())
                     .cluster;
-            folds.push(start.elapsed().as_secs_f64() * 1e3);
+            snapshots.push(start.elapsed().as_secs_f64() * 1e3);
             let start = Instant::now();
             let cycle = shape.conf.run_cycle(cluster, Search::Index, &mut |_| {});
             cycles.push(start.elapsed().as_secs_f64() * 1e3);
@@ -70,11 +70,11 @@ fn main() {
                 break;
             }
         }
-        folds.sort_by(f64::total_cmp);
+        snapshots.sort_by(f64::total_cmp);
         cycles.sort_by(f64::total_cmp);
         println!(
-            "{name:<28} {:>9.1} {:>9.1}/{:>8.1} {:>7} {:>7} {:>11}",
-            folds[0],
+            "{name:<28} {:>11.1} {:>9.1}/{:>8.1} {:>7} {:>7} {:>11}",
+            snapshots[0],
             cycles[0],
             cycles[cycles.len() / 2],
             counts[0],

@@ -100,7 +100,7 @@ impl ControlPlane {
             .arg("--config")
             .arg(self.directory.part(Part::Certificates).join("kwok.yaml"))
             .args(["--manage-all-nodes", "--node-lease-duration-seconds", lease_seconds])
-            // Nobody asks the kubelets anything, so they need no port.
+            // No client calls the kubelets, so they need no port.
             .args(["--server-address", "", "--node-port", "0"]);
     }
 
@@ -117,7 +117,7 @@ impl ControlPlane {
         }
     }
 
-    /// Whether nodes say that they live. Ten leases a second for a hundred nodes are part of a cluster, but
+    /// Whether nodes send heartbeats. Ten leases a second for a hundred nodes are part of a cluster, but
     /// a hundred for a thousand would be part of what a benchmark measures.
     fn has_heartbeats(&self) -> bool {
         self.options.kwok && !self.options.load
