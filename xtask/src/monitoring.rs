@@ -370,15 +370,15 @@ mod tests {
     fn bad_expressions_say_why() {
         let metrics = metrics();
         for (expr, problem) in [
-            ("kube_batch_leaders", "there is no series kube_batch_leaders"),
-            ("kube_batch_lag_seconds", "there is no series kube_batch_lag_seconds"),
+            ("kube_batch_leaders", "series kube_batch_leaders does not exist"),
+            ("kube_batch_lag_seconds", "series kube_batch_lag_seconds does not exist"),
             ("kube_batch_leader{kind=\"pods\"}", "kube_batch_leader has no label kind"),
             (
                 "kube_batch_writes_total{write=~\"bind|bund\"}",
-                "write of kube_batch_writes_total is never bund",
+                "label write of kube_batch_writes_total never has the value bund",
             ),
-            ("rate(kube_batch_leader[5m])", "kube_batch_leader is no counter"),
-            ("sum by (kind) (kube_batch_leader)", "there is no label kind to go by"),
+            ("rate(kube_batch_leader[5m])", "kube_batch_leader is not a counter"),
+            ("sum by (kind) (kube_batch_leader)", "cannot group by kind: the label does not exist"),
             (
                 "histogram_quantile(0.9, kube_batch_lag_seconds_count)",
                 "histogram_quantile needs the label le",
