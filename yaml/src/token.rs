@@ -7,7 +7,7 @@ use crate::value::{Key, Located, Value};
 pub struct Limits {
     /// Maximum nesting depth. The default, 128, is that of serde_json; a pod needs 20.
     pub depth: usize,
-    /// Maximum number of values that one call of [`Stream::value`] returns. The default, a million,
+    /// Maximum number of values that one call of [`Stream::value`](crate::Stream::value) returns. The default, a million,
     /// is about 100 MB at most; the API server rejects much smaller objects.
     pub nodes: usize,
     /// Maximum number of values in one document that are copied for anchors and aliases, 100 000 by
@@ -37,7 +37,7 @@ pub struct Position {
 pub enum Shape {
     /// The end: there is no further value.
     End,
-    /// A scalar, or an alias of any value; [`Stream::value`] reads it.
+    /// A scalar, or an alias of any value; [`Stream::value`](crate::Stream::value) reads it.
     Scalar,
     /// A sequence that can be entered.
     Sequence,
