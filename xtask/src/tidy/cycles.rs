@@ -15,11 +15,7 @@ use std::{
 use anyhow::Context;
 use cargo_metadata::Metadata;
 
-/// Cycles that are known and still to be resolved. Each entry is the set of files of one cycle,
-/// relative to the repository. The list only shrinks: an entry without a cycle is a violation too.
-const KNOWN: [&[&str]; 0] = [];
-
-/// Lists each group of files that use each other, and each entry of [`KNOWN`] that is resolved.
+/// Lists each group of files that use each other.
 pub(super) fn violations(metadata: &Metadata) -> anyhow::Result<Vec<String>> {
     let root = metadata.workspace_root.as_std_path();
     let mut groups = BTreeSet::new();
@@ -31,14 +27,13 @@ pub(super) fn violations(metadata: &Metadata) -> anyhow::Result<Vec<String>> {
         let uses = read_crate(target.src_path.as_std_path())?;
         for group in cyclic_groups(&uses) {
             let is_new = groups.insert(names(&group, root));
-            if is_new && !is_known(&names(&group, root), &KNOWN) {
+            if is_new {
                 let cycle = names(&shortest_cycle(&uses, &group), root).join(" -> ");
                 let files = names(&group, root).join(", ");
                 violations.push(format!("circular use: {cycle} (among {files})"));
             }
         }
     }
-    violations.extend(resolved(&groups, &KNOWN));
     Ok(violations)
 }
 
@@ -47,16 +42,6 @@ type Uses = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
 fn names(files: &[&Path], root: &Path) -> Vec<String> {
     files.iter().map(|file| file.strip_prefix(root).unwrap_or(file).display().to_string()).collect()
-}
-
-fn is_known(group: &[String], known: &[&[&str]]) -> bool {
-    known.iter().any(|files| group.iter().all(|file| files.contains(&file.as_str())))
-}
-
-fn resolved(groups: &BTreeSet<Vec<String>>, known: &[&[&str]]) -> Vec<String> {
-    let is_resolved = |files: &&&[&str]| !groups.iter().any(|group| is_known(group, &[**files]));
-    let message = |files: &&[&str]| format!("no longer circular, remove it: {}", files.join(", "));
-    known.iter().filter(is_resolved).map(message).collect()
 }
 
 /// Reads the module tree of the crate whose root is `root_file`.
@@ -184,16 +169,6 @@ mod tests {
         let uses = uses(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "a")]);
         let group = cyclic_groups(&uses).remove(0);
         assert_eq!(names(&shortest_cycle(&uses, &group), Path::new("/")), ["a", "b", "c", "a"]);
-    }
-
-    #[test]
-    fn known_cycles_are_accepted_until_they_are_resolved() {
-        let known: [&[&str]; 1] = [&["a", "b", "c"]];
-        let group = vec!["a".to_owned(), "b".to_owned()];
-        assert!(is_known(&group, &known));
-        assert!(!is_known(&["a".to_owned(), "d".to_owned()], &known));
-        assert!(resolved(&BTreeSet::from([group]), &known).is_empty());
-        assert_eq!(resolved(&BTreeSet::new(), &known), ["no longer circular, remove it: a, b, c"]);
     }
 
     #[test]
