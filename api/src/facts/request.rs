@@ -215,7 +215,7 @@ impl RequestReader<'_> {
     }
 }
 
-/// An init container that goes on running beside the containers.
+/// An init container that keeps running beside the containers.
 pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }

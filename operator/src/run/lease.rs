@@ -371,7 +371,7 @@ mod tests {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
-        // Stored at once, never answered: nobody else may take it for 15 s from then on.
+        // Stored at once, never answered: no other replica may take it for 15 s from then on.
         api.fail_always(Method::PUT, PATH, Fault::Lost);
         let led = candidate.until(false).await;
         assert!((9.9..10.1).contains(&led), "{led}");

@@ -1,7 +1,7 @@
 //! Watches: parse the objects of the API server into facts, and store them in the scheduler cache.
 //!
 //! Each kind has a watch of its own that never ends. A complete list replaces what was known. An
-//! object that cannot be read is logged, counted and skipped; its watch goes on. The order of
+//! object that cannot be read is logged, counted and skipped; its watch continues. The order of
 //! events does not matter: the snapshot derives everything else from the facts.
 
 mod failure;

@@ -10,7 +10,7 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 
 use crate::{compiled::Opening, pod_count::Placed};
 
-/// One score. Built anew for each session, unless its weight is 0.
+/// One score. Built once for each session, unless its weight is 0.
 pub(super) trait Score: fmt::Debug + Send {
     /// What the raw score depends on.
     fn dependency(&self) -> Dependency;

@@ -8,7 +8,7 @@ use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 use super::arguments::PredicatesArguments;
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
-/// One filter. Built anew for each session.
+/// One filter. Built once for each session.
 ///
 /// A filter declares for each constraint class what its answers depend on. It is not called for a
 /// class or a dependency that it does not declare, and if it declares only [`Dependency::Class`],

@@ -232,7 +232,7 @@ impl Bed {
         }
     }
 
-    /// Watches for a while that something goes on to hold.
+    /// Checks for a while that something stays true.
     pub(crate) fn always(&self, what: &str, holds: impl Fn() -> Result<(), String>) {
         let start = Instant::now();
         while start.elapsed() < QUIET {
@@ -319,7 +319,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it has an address").port()
 }
 
-/// A Job of `n` pods that runs for ever, each asking for `cpu`.
+/// A Job of `n` pods that never finishes, each requesting `cpu`.
 pub(crate) fn job(name: &str, n: usize, cpu: &str) -> Value {
     json!({
         "apiVersion": "batch/v1",

@@ -91,7 +91,7 @@ fn ranks_change_with_their_class() {
     bed.apply(&second);
     bed.apply(&job("second", 2, "1"));
     bed.never_runs("second");
-    // A value cannot be changed, but a class can be made anew.
+    // A value cannot be changed, but a class can be deleted and created again.
     bed.kubectl(["delete", "priorityclass", "rank"]).expect("deleted");
     bed.apply(&priority_class("rank", 1000));
     bed.runs("second", 2);

@@ -68,7 +68,7 @@ fn both_api_groups_stand_side_by_side() {
             if object.pointer(field) == Some(&wanted) { Ok(()) } else { Err(object.to_string()) }
         });
     }
-    // The capability of each holds for whoever names it.
+    // The capability of each queue applies to the jobs that name it.
     bed.apply(&in_queue(old_group("too-much", 1), "new"));
     bed.apply(&job("too-much", 1, "1"));
     bed.always("the queue is full", || waits(&bed, "too-much", 1));

@@ -23,7 +23,7 @@ fn what_keeps_it_from_starting_is_told() {
     }
 }
 
-/// It says what is in its way, and goes on as soon as that is gone.
+/// It reports what is missing, and continues as soon as that is there.
 #[test]
 fn what_keeps_it_from_working_is_told_and_waited_for() {
     let mut bed = Bed::new(&nodes(1, "2"));

@@ -176,7 +176,7 @@ impl Shared {
             Fate::Pass | Fate::LoseAnswer => {}
         }
         let (mut head, body) = request.into_parts();
-        // What comes over HTTP/2 goes on over HTTP/1.1.
+        // Requests that arrive over HTTP/2 are forwarded over HTTP/1.1.
         head.version = Version::default();
         let body = body.collect().await.map_err(|_| cut())?.to_bytes();
         let request = Request::from_parts(head, Body::from(body));
