@@ -1,6 +1,9 @@
 //! The resources that a turn may use: all, or what one queue may borrow of another's share.
 
-use kube_batch_api::resource::{Request, ResourceVector};
+use kube_batch_api::{
+    column::Dim,
+    resource::{Request, ResourceVector},
+};
 
 /// The resources a turn may use.
 #[derive(Debug)]
@@ -20,11 +23,12 @@ impl Budget<'_> {
         }
     }
 
-    /// Whether the request fits into what is idle, but not without using reserved resources.
-    pub(crate) fn would_use_reserved(&self, request: &Request) -> bool {
+    /// The resource of which the request fits into what is idle, but not without using what is
+    /// reserved.
+    pub(crate) fn reserved(&self, request: &Request) -> Option<Dim> {
         match self {
-            Budget::All => false,
-            Budget::Lent(lending) => lending.would_use_reserved(request),
+            Budget::All => None,
+            Budget::Lent(lending) => lending.reserved(request),
         }
     }
 
@@ -53,12 +57,13 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// Whether the request fits into what is idle, but would use resources that are reserved. A
+    /// The resource of which the request fits into what is idle, but would use what is reserved. A
     /// request for more than is idle in the whole cluster fits on no node and is not refused here.
-    fn would_use_reserved(&self, request: &Request) -> bool {
-        request.shared().any(|(dim, amount)| {
+    fn reserved(&self, request: &Request) -> Option<Dim> {
+        let mut amounts = request.shared();
+        amounts.find_map(|(dim, amount)| {
             let left = self.idle[dim] - amount;
-            (0..self.reserved[dim]).contains(&left)
+            (0..self.reserved[dim]).contains(&left).then_some(dim)
         })
     }
 

@@ -131,8 +131,8 @@ fn place_task(
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     session.plugins().within_capability(task, &[]).map_err(Failure::Capability)?;
-    if budget.would_use_reserved(session.cluster().request(task)) {
-        return Err(Failure::Reserved);
+    if let Some(dim) = budget.reserved(session.cluster().request(task)) {
+        return Err(Failure::Reserved(dim));
     }
     let choice = match budget {
         Budget::All if goal.accepts_future_idle() => session.best_node(class),
@@ -157,7 +157,7 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     for task in statement.nominated() {
         let cluster = statement.session().cluster();
         let class = cluster.tasks.class[task];
-        if unfit.contains(&class) || budget.would_use_reserved(cluster.request(task)) {
+        if unfit.contains(&class) || budget.reserved(cluster.request(task)).is_some() {
             continue;
         }
         if statement.allocate_nominated(task) {

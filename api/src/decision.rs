@@ -46,6 +46,8 @@ pub enum Decision {
         reason: EvictReason,
         /// The job that gets the resources.
         by: JobKey,
+        /// The queue of that job.
+        queue: Name,
     },
     /// Nominate a pod for a node on which it cannot start yet, because resources are still being
     /// released or because other tasks of its job wait.

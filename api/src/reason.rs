@@ -210,7 +210,7 @@ impl fmt::Display for JobProblem {
             Self::NoPodGroup(key) => write!(f, "PodGroup {key} does not exist"),
             Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
             Self::NotEnoughTasks { valid, min } => {
-                write!(f, "Not enough valid tasks for gang-scheduling, valid: {valid}, min: {min}")
+                write!(f, "only {valid} of the required {min} pods exist")
             }
             Self::Other { message, .. } => f.write_str(message),
         }

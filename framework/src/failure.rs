@@ -10,5 +10,5 @@ pub enum Failure {
     /// Its queue would exceed a hard limit.
     Capability(Dim),
     /// The idle resources it fits into are reserved for other queues.
-    Reserved,
+    Reserved(Dim),
 }

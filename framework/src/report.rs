@@ -9,18 +9,18 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube_batch_api::{
-    cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
     crd::{PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     decision::{Decision, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
-    reason::{FitReport, JobProblem},
     resource::{ResourceVector, Share},
     status::TaskStatus,
 };
 
-use crate::{failure::Failure, moves::Move, plugin::QueueShares, session::Session};
+use crate::{moves::Move, plugin::QueueShares, session::Session};
+
+mod message;
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,7 +199,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
     let n_tasks = cluster.jobs.tasks[job].len() as u32;
     let (succeeded, failed) = (counts.of(TaskStatus::Succeeded), counts.of(TaskStatus::Failed));
     let finished = n_tasks > 0 && succeeded + failed == n_tasks;
-    let unschedulable = if finished { None } else { why_unschedulable(session, job) };
+    let unschedulable = if finished { None } else { message::unschedulable(session, job) };
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
     let phase = if finished {
@@ -216,8 +216,8 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
     let unreported =
         cluster.jobs.problem[job].as_ref().filter(|_| cluster.jobs.group[job].is_none());
     let because = match unreported {
-        Some(problem) => Some(problem_text(cluster, job, problem)),
-        None => tried.then(|| failure_text(session, job)),
+        Some(problem) => Some(message::of_problem(cluster, job, problem)),
+        None => tried.then(|| message::of_failure(session, job)),
     };
     JobReport {
         key: cluster.jobs.key[job].clone(),
@@ -230,7 +230,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         succeeded,
         failed,
         pending: counts.of(TaskStatus::Pending),
-        lacking: lacking(session, job),
+        lacking: message::lacking(session, job),
         unplaced: if because.is_some() { unplaced(session, job) } else { Vec::new() },
         unplaced_because: because.unwrap_or_default(),
         unschedulable,
@@ -257,82 +257,6 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
         | TaskStatus::Unknown => false,
     };
     cluster.jobs.tasks[job].iter().filter(waits).map(|task| cluster.pod(task)).collect()
-}
-
-/// The number of tasks missing to the minimum of a job.
-fn lacking(session: &Session, job: JobIdx) -> u32 {
-    let cluster = session.cluster();
-    // Tasks whose moves are only kept do not start.
-    let kept = session.kept.get(&job).into_iter().flatten();
-    let n_kept = kept.filter(|made| !made.is_pipeline()).count() as u32;
-    let ready = cluster.jobs.counts[job].ready() - n_kept;
-    cluster.jobs.min_available[job].saturating_sub(ready)
-}
-
-/// The reason and message of a job that cannot start.
-// Parity: the real reasons, see docs/parity.md#e2.
-fn why_unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, String)> {
-    let cluster = session.cluster();
-    if let Some(problem) = &cluster.jobs.problem[job] {
-        return Some((problem.reason(), problem_text(cluster, job, problem)));
-    }
-    let missing = lacking(session, job);
-    if missing == 0 || !session.policy.reports_unready_jobs() {
-        return None;
-    }
-    let reason = match session.failure(job) {
-        Some(Failure::Capability(_)) => "QueueCapability",
-        Some(Failure::Unfit(_) | Failure::Reserved) | None => "NotEnoughResources",
-    };
-    let n_tasks = cluster.jobs.tasks[job].len();
-    let why = failure_text(session, job);
-    Some((reason, format!("{missing}/{n_tasks} tasks in gang unschedulable: {why}")))
-}
-
-fn problem_text(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
-    let gated = cluster.jobs.tasks[job].iter().filter(|task| cluster.tasks.gated[*task]).count();
-    match problem {
-        JobProblem::NotEnoughTasks { .. } if gated > 0 => {
-            format!("{problem} ({gated} more wait for their scheduling gates)")
-        }
-        JobProblem::NotEnoughTasks { .. }
-        | JobProblem::NoPodGroup(_)
-        | JobProblem::QueueNotFound(_)
-        | JobProblem::Other { .. } => problem.to_string(),
-    }
-}
-
-/// Why tasks of the job wait, as a message.
-fn failure_text(session: &Session, job: JobIdx) -> String {
-    let cluster = session.cluster();
-    let queue = || {
-        let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
-        cluster.queues.facts[queue].name.clone()
-    };
-    let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
-    match session.failure(job) {
-        Some(Failure::Unfit(report)) => report.to_string(),
-        Some(Failure::Capability(dim)) => format!(
-            "queue \"{}\" would exceed its capability of {}",
-            queue(),
-            cluster.dimensions.name(*dim)
-        ),
-        Some(Failure::Reserved) => format!(
-            "queue \"{}\" holds what it deserves, and what is idle is kept for queues that hold less",
-            queue()
-        ),
-        None if !session.was_tried(job) && n_leaving > 0 => {
-            format!("{n_leaving} pod(s) are being terminated")
-        }
-        None if !session.was_tried(job)
-            && session.plugins().overused(
-                cluster.jobs.queue[job].expect("a job that is scheduled has a queue"),
-            ) =>
-        {
-            format!("queue \"{}\" holds what it deserves", queue())
-        }
-        None => FitReport::new(cluster.nodes.facts.len()).to_string(),
-    }
 }
 
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.

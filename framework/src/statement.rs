@@ -216,8 +216,11 @@ impl<'s> Statement<'s> {
                     continue;
                 }
                 Intent::Evict(reason) => {
-                    let by = self.session.cluster().jobs.key[self.job].clone();
-                    Decision::Evict { pod, node, reason, by }
+                    let cluster = self.session.cluster();
+                    let by = cluster.jobs.key[self.job].clone();
+                    let queue = cluster.jobs.queue[self.job].expect("a scheduled job has a queue");
+                    let queue = cluster.queues.facts[queue].name.clone();
+                    Decision::Evict { pod, node, reason, by, queue }
                 }
             };
             self.session.decisions.push(decision);

@@ -191,14 +191,17 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
             claims: claims.clone(),
             event: scheduled(pod, node),
         }),
-        Decision::Evict { pod, node, reason, by } => Some(DecisionWrite::Evict {
-            pod: pod.clone(),
-            node: node.clone(),
-            reason: *reason,
-            by: by.clone(),
-            message: format!("kube-batch: {reason} for {by}"),
-            events: eviction_events(store, pod, node, *reason, by),
-        }),
+        Decision::Evict { pod, node, reason, by, queue } => {
+            let cause = eviction_cause(*reason, by, queue);
+            Some(DecisionWrite::Evict {
+                pod: pod.clone(),
+                node: node.clone(),
+                reason: *reason,
+                by: by.clone(),
+                events: eviction_events(store, pod, node, &cause),
+                message: format!("kube-batch: {cause}"),
+            })
+        }
         Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
     });
     writes.collect()
@@ -214,19 +217,21 @@ fn scheduled(pod: &PodRef, node: &Name) -> Event {
     }
 }
 
-fn eviction_events(
-    store: &Store,
-    pod: &PodRef,
-    node: &Name,
-    reason: EvictReason,
-    by: &JobKey,
-) -> Vec<Event> {
+/// Why a pod is evicted, and for whom.
+fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
+    match reason {
+        EvictReason::Preempt => format!("preempted for {by} of queue \"{queue}\""),
+        EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
+    }
+}
+
+fn eviction_events(store: &Store, pod: &PodRef, node: &Name, cause: &str) -> Vec<Event> {
     let victim = Event {
         regarding: Regarding::Pod(pod.clone()),
         type_: EventType::Normal,
         reason: "Preempted",
         action: "Preempting",
-        message: format!("{reason} on {node} for {by}"),
+        message: format!("evicted from {node}: {cause}"),
     };
     let name = store.pods.get(&pod.key).and_then(|facts| facts.group.clone());
     let key = name.map(|name| ObjectKey { namespace: pod.key.namespace.clone(), name });
@@ -235,7 +240,8 @@ fn eviction_events(
         type_: EventType::Normal,
         reason: "Evict",
         action: "Evicting",
-        message: reason.to_string(),
+        // One text for all pods of one cause, so that their events become one series.
+        message: format!("a pod was evicted: {cause}"),
     });
     [Some(victim), group].into_iter().flatten().collect()
 }

@@ -178,7 +178,7 @@ impl CycleOutcome {
                 }
                 // Shown by the absent `nominatedNode` of the pod.
                 Decision::Withdraw { .. } => {}
-                Decision::Evict { pod, node, reason, by } => {
+                Decision::Evict { pod, node, reason, by, .. } => {
                     outcome.evictions.push(EvictionOutcome {
                         pod: pod.key.to_string(),
                         node: node.to_string(),

@@ -62,7 +62,7 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
             Decision::Bind { pod, node, claims } => {
                 writeln!(out, "{at}: bind {} {node} {}", pod.key, claims.len())?;
             }
-            Decision::Evict { pod, node, reason, by } => {
+            Decision::Evict { pod, node, reason, by, .. } => {
                 writeln!(out, "{at}: evict {} {node} {reason} {by}", pod.key)?;
             }
             Decision::Nominate { pod, node } => writeln!(out, "{at}: nominate {} {node}", pod.key)?,

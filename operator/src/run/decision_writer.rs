@@ -91,7 +91,13 @@ mod tests {
 
     fn evict(name: &str, by: &str) -> Decision {
         let by = JobKey::Group(ObjectKey::new("ns", by));
-        Decision::Evict { pod: pod(name), node: "n".into(), reason: EvictReason::Reclaim, by }
+        Decision::Evict {
+            pod: pod(name),
+            node: "n".into(),
+            reason: EvictReason::Reclaim,
+            by,
+            queue: "q".into(),
+        }
     }
 
     #[tokio::test]

@@ -63,7 +63,13 @@ fn bind_to(node: &str) -> Decision {
 
 fn evict() -> Decision {
     let by = JobKey::Group(ObjectKey::new("ns", "urgent"));
-    Decision::Evict { pod: pod_ref(), node: "n".into(), reason: EvictReason::Preempt, by }
+    Decision::Evict {
+        pod: pod_ref(),
+        node: "n".into(),
+        reason: EvictReason::Preempt,
+        by,
+        queue: "q".into(),
+    }
 }
 
 impl World {

@@ -1,0 +1,130 @@
+//! Why a job cannot start: the reason and message of its condition.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Dim, JobIdx, QueueIdx},
+    name::{JobKey, Name},
+    reason::{FitReport, JobProblem},
+    resource::Unit,
+    status::TaskStatus,
+};
+
+use crate::{failure::Failure, moves::Move, session::Session};
+
+/// The number of tasks missing to the minimum of a job.
+pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
+    let cluster = session.cluster();
+    // Tasks whose moves are only kept do not start.
+    let kept = session.kept.get(&job).into_iter().flatten();
+    let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
+    let ready = cluster.jobs.counts[job].ready() - n_kept;
+    cluster.jobs.min_available[job].saturating_sub(ready)
+}
+
+/// The reason and message of a job that cannot start.
+// Parity: the real reasons, see docs/parity.md#e2.
+pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static str, String)> {
+    let cluster = session.cluster();
+    if let Some(problem) = &cluster.jobs.problem[job] {
+        return Some((problem.reason(), of_problem(cluster, job, problem)));
+    }
+    let missing = lacking(session, job);
+    if missing == 0 || !session.policy.reports_unready_jobs() {
+        return None;
+    }
+    let reason = match session.failure(job) {
+        Some(Failure::Capability(_)) => "QueueCapability",
+        Some(Failure::Unfit(_) | Failure::Reserved(_)) | None => "NotEnoughResources",
+    };
+    let why = of_failure(session, job);
+    let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
+        (Some(Failure::Capability(_) | Failure::Reserved(_)), _) | (None, 1) => why,
+        (Some(Failure::Unfit(_)), 1) => format!("the pod fits on no node: {why}"),
+        (Some(Failure::Unfit(_)) | None, n_tasks) => {
+            format!("{missing}/{n_tasks} tasks in gang unschedulable: {why}")
+        }
+    };
+    Some((reason, message))
+}
+
+pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
+    let gated = cluster.jobs.tasks[job].iter().filter(|task| cluster.tasks.gated[*task]).count();
+    match problem {
+        JobProblem::NotEnoughTasks { .. } if gated > 0 => {
+            format!("{problem} without scheduling gates ({gated} gated)")
+        }
+        JobProblem::NotEnoughTasks { .. }
+        | JobProblem::NoPodGroup(_)
+        | JobProblem::QueueNotFound(_)
+        | JobProblem::Other { .. } => problem.to_string(),
+    }
+}
+
+/// Why tasks of the job wait.
+pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
+    let cluster = session.cluster();
+    let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
+    let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
+    match session.failure(job) {
+        Some(Failure::Unfit(report)) => report.to_string(),
+        Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
+        Some(Failure::Reserved(dim)) => {
+            let name = name_of(cluster, queue);
+            let whom = match reserved_for(session, *dim) {
+                Some((queue, job)) => format!("queue \"{queue}\" (job {job})"),
+                None => "queues that hold less than their fair share".to_owned(),
+            };
+            format!(
+                "queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}"
+            )
+        }
+        None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
+            1 => "1 pod is being terminated".to_owned(),
+            n => format!("{n} pods are being terminated"),
+        },
+        None if !session.was_tried(job) && session.plugins().overused(queue) => {
+            format!("queue \"{}\" is at its fair share", name_of(cluster, queue))
+        }
+        None => FitReport::new(cluster.nodes.facts.len()).to_string(),
+    }
+}
+
+fn name_of(cluster: &Cluster, queue: QueueIdx) -> &Name {
+    &cluster.queues.facts[queue].name
+}
+
+/// The limit of a queue that a job would exceed, what the queue uses of it, and what the job needs.
+fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) -> String {
+    let cluster = session.cluster();
+    let limits = cluster.queues.capability[queue].iter();
+    let limit = limits.filter(|(own, _)| *own == dim).map(|(_, limit)| *limit).sum();
+    let used = session.plugins().queue_shares(queue).map_or(0, |shares| shares.allocated[dim]);
+    let missing = (lacking(session, job) as usize).max(1);
+    let waiting = session.waiting_tasks(job);
+    let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();
+    let resource = cluster.dimensions.name(dim);
+    let display = |amount: i64| Unit::of(resource).display(amount);
+    format!(
+        "queue \"{}\" is limited to {} {resource}, uses {}, and this job needs {}",
+        name_of(cluster, queue),
+        display(limit),
+        display(used),
+        display(needs),
+    )
+}
+
+/// The first queue that is entitled to more of a resource, and its first job that waits for it.
+fn reserved_for(session: &Session, dim: Dim) -> Option<(&Name, &JobKey)> {
+    let cluster = session.cluster();
+    let wants = |job: &JobIdx| {
+        let mut tasks = cluster.jobs.tasks[*job].iter();
+        cluster.is_schedulable(*job)
+            && tasks.any(|task| cluster.is_waiting(task) && cluster.request(task).get(dim) > 0)
+    };
+    cluster.queues.facts.ids().find_map(|queue| {
+        let shares = session.plugins().queue_shares(queue)?;
+        let is_entitled = !shares.overused && shares.allocated[dim] < shares.deserved[dim];
+        let job = cluster.queues.jobs[queue].iter().copied().find(wants).filter(|_| is_entitled)?;
+        Some((name_of(cluster, queue), &cluster.jobs.key[job]))
+    })
+}
