@@ -12,6 +12,8 @@ mod pods;
 pub(crate) mod queue;
 mod status;
 #[cfg(test)]
+pub(crate) mod test_effects;
+#[cfg(test)]
 mod tests;
 mod volumes;
 
@@ -266,11 +268,15 @@ impl Effects {
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
         let (effects, pod) = (Arc::clone(self), pod.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(back_off).await;
-            let is_known = effects.context.cache.drop_decision(&pod);
-            if !is_known {
-                effects.reset_back_off(&pod);
-            }
+            let metrics = Arc::clone(&effects.context.metrics);
+            let end_back_off = async {
+                tokio::time::sleep(back_off).await;
+                if !effects.context.cache.drop_decision(&pod) {
+                    effects.reset_back_off(&pod);
+                }
+            };
+            // A panic is already logged and counted.
+            let _ = contain("back-off", &metrics, end_back_off).await;
         });
     }
 

@@ -48,27 +48,28 @@ impl Supervisor {
     pub(crate) fn spawn_restarted<F>(
         &mut self,
         name: &'static str,
-        mut start: impl FnMut() -> F + Send + 'static,
+        start: impl FnMut() -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let metrics = Arc::clone(&self.metrics);
-        self.tasks.spawn(async move {
-            let mut pauses = Pauses::default();
-            loop {
-                let started = Instant::now();
-                if contain(name, &metrics, start()).await.is_ok() {
-                    report(name, &metrics, "it returned");
-                }
-                tokio::time::sleep(pauses.after_run_of(started.elapsed())).await;
-            }
-        });
+        self.spawn(name, Return::IsFailure, start);
     }
 
     /// Runs a task that returns when its work is done, and starts it again if it panics.
     pub(crate) fn spawn_until_done<F>(
         &mut self,
         name: &'static str,
+        start: impl FnMut() -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(name, Return::IsDone, start);
+    }
+
+    fn spawn<F>(
+        &mut self,
+        name: &'static str,
+        on_return: Return,
         mut start: impl FnMut() -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
@@ -78,8 +79,10 @@ impl Supervisor {
             let mut pauses = Pauses::default();
             loop {
                 let started = Instant::now();
-                if contain(name, &metrics, start()).await.is_ok() {
-                    return Ok(());
+                match (contain(name, &metrics, start()).await, on_return) {
+                    (Ok(()), Return::IsDone) => return Ok(()),
+                    (Ok(()), Return::IsFailure) => report(name, &metrics, "it returned"),
+                    (Err(Panicked), _) => {}
                 }
                 tokio::time::sleep(pauses.after_run_of(started.elapsed())).await;
             }
@@ -104,6 +107,13 @@ impl Supervisor {
     pub(crate) async fn shutdown(mut self) {
         self.tasks.shutdown().await;
     }
+}
+
+/// What it means that a restarted task returns.
+#[derive(Clone, Copy, Debug)]
+enum Return {
+    IsDone,
+    IsFailure,
 }
 
 /// A future panicked; it is logged and counted already.

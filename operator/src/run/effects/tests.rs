@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use kube_batch_scheduler::writes::decision_writes;
 
-use super::*;
+use super::{test_effects::TestEffects, *};
 use crate::run::{
     fake_api::{FakeApi, Fault},
     metrics::{Task, WriteKind, Written},
@@ -74,13 +74,7 @@ fn evict() -> Decision {
 
 impl World {
     fn new() -> Self {
-        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let effects =
-            Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        let stop = CancellationToken::new();
-        let workers = effects.start(2, &stop);
+        let TestEffects { api, cache, metrics, effects, stop, workers } = TestEffects::start();
         let world = Self { api, cache, metrics, effects, stop, _workers: workers };
         world.stores(POD, &pod("u", None));
         world

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
-use kube::runtime::events::Reporter;
 use kube_batch_api::{
     crd::ApiVersion,
     decision::Decision,
@@ -13,10 +12,12 @@ use kube_batch_api::{
 };
 use kube_batch_framework::report::{JobReport, Phase, QueueReport};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::run::fake_api::{FakeApi, Fault};
+use crate::run::{
+    effects::test_effects::TestEffects,
+    fake_api::{FakeApi, Fault},
+};
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const GROUP: &str = "/apis/scheduling.sigs.dev/v1alpha2/namespaces/ns/podgroups/g";
@@ -34,12 +35,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let effects =
-            Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        let workers = effects.start(2, &CancellationToken::new());
+        let TestEffects { api, cache, metrics, effects, workers, .. } = TestEffects::start();
         let writer =
             StatusWriter::new(Arc::clone(&cache), Arc::clone(&effects), metrics, "me".to_owned());
         let world = Self { api, cache, effects, writer, start: Instant::now(), _workers: workers };
