@@ -1,9 +1,11 @@
 //! Selecting victims: what preempt and reclaim have in common.
 //!
-//! On each node, candidates are evicted one by one in a dry run, the one with the lowest priority
-//! first, until the task fits. Then each victim that turns out not to be needed is restored, in the
-//! reverse order, so that the set is minimal. The node whose victims have the lowest cost is chosen.
-//! Plugins decide as if the victims were already evicted.
+//! On each node, candidates are removed one by one in a dry run until the task fits: reclaim starts
+//! with the queue of the highest share, and both start with the lowest priority. (kube-scheduler
+//! removes all candidates first.) Then each victim that is not needed is reprieved, in the reverse
+//! order, so that the set is minimal. The node whose victims have the lowest cost is chosen.
+//!
+//! A *turn* is one call of [`turn`] for one job; actions give turns to queues and jobs by their order.
 // Parity: differs, see docs/parity.md#p4 to docs/parity.md#p6.
 
 mod dry_run;
@@ -26,11 +28,11 @@ use self::select::select_victims;
 pub(crate) use self::{node_tasks::NodeTasks, policy::VictimPolicy};
 use crate::waiting::{Kind, Unplaceable, WaitingByJob};
 
-/// One turn of a job: one statement.
+/// Tries to place tasks of one job, in one [`Statement`].
 ///
 /// Places the tasks of the job in order until the job is pipelined. For a job that is pipelined
-/// already, places the first task that needs victims and finds them. Commits only if at least one
-/// task is evicted and the job is pipelined; otherwise every move is rolled back.
+/// already, places one more task: the first that can be placed only by evicting victims. Commits only
+/// if at least one task is evicted and the job is pipelined; otherwise every move is rolled back.
 pub(crate) fn turn<P: VictimPolicy>(
     policy: &P,
     session: &mut Session,
@@ -55,17 +57,17 @@ struct Attempt<'a, 's, P> {
     /// Whether the job has its minimum already and wants one more task.
     one_more_task: bool,
     unplaceable: Unplaceable<PreemptorKind>,
-    /// Why the first task of the job cannot start now.
+    /// Why the first task that does not fit idle resources cannot start now. Recorded on commit.
     failure: Option<Failure>,
-    /// What was idle before the turn, if the policy reserves anything.
-    idle_before: Option<ResourceVector>,
+    /// The future idle resources of the cluster before the turn; `None` if the policy reserves none.
+    future_idle_before: Option<ResourceVector>,
 }
 
-/// What trying one task leads to.
+/// The result of trying to place one task.
 enum Step {
-    /// It has no place.
+    /// No node was found for the task.
     Unplaceable,
-    /// It has a place, and the job needs more tasks.
+    /// The task is placed, and the job needs more tasks.
     Incomplete,
     /// The job is pipelined, and tasks are evicted for it.
     Complete,
@@ -83,7 +85,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let one_more_task = session.plugins().job_pipelined(job);
         let statement = session.statement(job);
         let cluster = statement.session().cluster();
-        let idle_before = policy.reserved().map(|_| cluster.total_future_idle());
+        let future_idle_before = policy.reserved().map(|_| cluster.total_future_idle());
         Self {
             policy,
             statement,
@@ -91,11 +93,12 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             one_more_task,
             unplaceable: Unplaceable::default(),
             failure: None,
-            idle_before,
+            future_idle_before,
         }
     }
 
-    /// Places tasks until the job is pipelined. Returns whether it is, thanks to victims.
+    /// Places tasks until the job is pipelined. Returns `true` if it is, and at least one victim is
+    /// evicted for it.
     fn place_tasks(&mut self, tasks: &mut VecDeque<TaskIdx>) -> bool {
         while let Some(task) = self.unplaceable.next(&mut self.statement, tasks) {
             let start = self.statement.savepoint();
@@ -112,7 +115,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
                     self.unplaceable.retry(&mut self.statement, tasks);
                     return true;
                 }
-                // Such tasks and jobs are placed by allocate.
+                // No eviction is needed: allocate places it, at the latest in the next cycle.
                 Step::NeedsNoVictims if self.one_more_task => self.statement.rollback_to(start),
                 Step::NeedsNoVictims => return false,
             }
@@ -149,11 +152,12 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.unplaceable.n_hopeful(&mut self.statement, tasks) >= missing
     }
 
-    /// Whether the task, which has just been placed, uses idle resources that are reserved for other
-    /// queues. What victims release is not reserved.
-    // Parity: as allocate lends, see docs/parity.md#a9.
+    /// Whether the task, which has just been placed, uses future idle resources that are reserved for
+    /// other queues. What victims release is not reserved.
+    // Parity: the rule by which allocate lends resources, see docs/parity.md#a9.
     fn uses_reserved(&self, task: TaskIdx) -> bool {
-        let Some((before, reserved)) = self.idle_before.as_ref().zip(self.policy.reserved()) else {
+        let Some((before, reserved)) = self.future_idle_before.as_ref().zip(self.policy.reserved())
+        else {
             return false;
         };
         let cluster = self.statement.session().cluster();
@@ -180,7 +184,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             return false;
         }
         let cluster = self.statement.session().cluster();
-        // A task without requests needs no victims' resources; backfill places it.
+        // Do not evict for a task with `preemptionPolicy: Never`, nor for a best-effort task, even if
+        // it lacks only a pod slot.
         // Parity: see docs/parity.md#p1.
         if cluster.tasks.facts[task].never_preempts || cluster.request(task).is_best_effort() {
             return false;
@@ -206,7 +211,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 }
 
-/// What two tasks must have in common for the failure of one to hold for the other.
+/// If one task cannot be placed, no other task of the same kind can be placed either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PreemptorKind {
     class: ClassIdx,

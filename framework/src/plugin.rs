@@ -1,12 +1,25 @@
 //! The interface of a plugin: the extension points of a cycle.
 //!
-//! A plugin implements one policy. Events take `&mut self` and update its state; all other methods
-//! take `&self`, so a decision never changes the policy. Every method except the name has a default
-//! that means "no opinion", so a plugin implements only the extension points it needs.
+//! A plugin implements one policy. The handlers `on_session_open` and `on_placement` take `&mut self`
+//! and update its state; all other methods take `&self`, so a decision never changes the policy.
+//! The defaults mean "no opinion", except those of `order_scope` and `dependencies`, so a plugin
+//! implements only the extension points it needs.
 //!
-//! Predicates and scores are evaluated for a class of tasks, not for a single task: tasks of a class
-//! are interchangeable. A plugin declares what each answer depends on ([`Dependency`]), and the
-//! framework caches the answer until that changes.
+//! # Terms
+//!
+//! A *task* is a pod, and a *job* a PodGroup with its tasks, or a pod without a PodGroup. A *pipelined*
+//! task is assigned to a node and waits there for resources that terminating tasks still use; its pod
+//! has `status.nominatedNodeName`.
+//!
+//! A *class* is a set of tasks that no rule can tell apart: they have the same requests and the same
+//! scheduling constraints. Predicates and scores are evaluated for a class, not for each
+//! task. Classes that differ only in their requests are of one *constraint class*. A plugin declares
+//! what each answer depends on ([`Dependency`]), and the framework caches the answer until that
+//! changes. For each class the framework keeps an *index* of the nodes by score, so that it need not
+//! evaluate every node for every placement.
+//!
+//! A *statement* is a transaction: a list of tentative placements and evictions that is committed or
+//! rolled back as a whole.
 
 use std::{cmp::Ordering, ops};
 
@@ -25,9 +38,10 @@ use crate::session_cache::SessionCache;
 /// What an answer about a class and a node depends on, and so how long it stays valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
-    /// The class's constraints (not its request) and the node's facts. Evaluated once in a cycle.
+    /// The scheduling constraints of the class, but not its request, and the properties of the node
+    /// that no placement changes, such as labels and taints. Evaluated once in a cycle.
     Class,
-    /// Also that node's ledgers and the tasks on it. Evaluated again when the node changes.
+    /// Also the tasks on the node and the amounts they use. Evaluated again when these change.
     Node,
     /// Also placements on other nodes. Evaluated again after each placement.
     Cluster,
@@ -72,19 +86,21 @@ impl ops::BitOr for Dependencies {
     }
 }
 
-/// Which resources of a node a task may use, and so which tasks count as being on the node.
+/// Which resources of a node count as available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capacity {
-    /// What is idle now: every task on the node counts.
+    /// The resources that are idle now and not needed by pipelined tasks. Terminating tasks count as
+    /// being on the node.
     Idle,
-    /// What is idle once the tasks that are being terminated are gone: those do not count.
+    /// The resources that are idle once terminating tasks are gone, minus those that pipelined tasks
+    /// need. Terminating tasks do not count as being on the node; pipelined tasks do.
     FutureIdle,
 }
 
 /// One score that a plugin computes for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoreTerm {
-    /// The number by which the plugin knows the term.
+    /// Identifies the term; passed to [`Plugin::score`] as `term`.
     pub id: u8,
     /// The factor of the normalised score. A negative weight reverses the preference.
     pub weight: i64,
@@ -94,21 +110,22 @@ pub struct ScoreTerm {
     pub scale: Scale,
 }
 
-/// How the raw scores of the candidate nodes are normalised.
+/// How the raw scores of the candidate nodes are normalised to 0 to 100. Divisions round down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// The raw scores are the scores.
+    /// The raw score is the score: the plugin returns 0 to 100.
     AsIs,
-    /// `floor(100 * raw / largest)`; all 0 if the largest is 0.
+    /// `100 * raw / largest`; all 0 if the largest is 0. Raw scores must not be negative.
     UpToLargest,
-    /// `100 - floor(100 * raw / largest)`; all 100 if the largest is 0.
+    /// `100 - 100 * raw / largest`; all 100 if the largest is 0. Raw scores must not be negative.
     DownFromLargest,
-    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`].
+    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`], each 0 to
+    /// 100.
     Joint,
 }
 
 impl Scale {
-    /// The score of a raw score, given the largest of all candidates.
+    /// The normalised score for `raw`, where `largest` is the largest raw score of all candidate nodes.
     pub fn apply(self, raw: i64, largest: i64) -> i64 {
         match self {
             Self::AsIs | Self::Joint => raw,
@@ -123,11 +140,12 @@ impl Scale {
 /// A plugin's answer about one possible victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// No opinion: the other plugins decide.
+    /// No opinion. If all plugins abstain, the victim is not evicted.
     Abstain,
     /// The victim may be evicted.
     Permit,
-    /// The victim must not be evicted.
+    /// The victim must not be evicted. In reclaim, a rejection of any plugin is final; in preempt, the
+    /// first tier with an opinion decides.
     Reject,
 }
 
@@ -139,12 +157,12 @@ pub struct Proposal<'a> {
     pub preemptor: TaskIdx,
     /// The task that would be evicted.
     pub victim: TaskIdx,
-    /// Tasks already evicted in this dry run. The cluster still shows them as running, so a plugin
-    /// that counts tasks or resources subtracts them.
+    /// Victims selected so far that the cluster still shows as running: a plugin that counts tasks or
+    /// resources subtracts them. Victims that the cluster shows as terminating are not in this list.
     pub evicted: &'a [TaskIdx],
 }
 
-/// A task moved.
+/// A change of the status or node of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The task.
@@ -156,8 +174,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// +1 if the task now counts as held by its job and queue and did not before, -1 for the
-    /// reverse, else 0.
+    /// The change in the number of tasks whose resources are charged to the job and its queue: +1, 0
+    /// or -1. See [`TaskStatus::is_held`](kube_batch_api::status::TaskStatus::is_held).
     pub fn held(&self) -> i64 {
         i64::from(self.to.status.is_held()) - i64::from(self.from.status.is_held())
     }
@@ -182,9 +200,9 @@ pub struct QueueShares {
     pub allocated: ResourceVector,
     /// What its tasks hold or request.
     pub request: ResourceVector,
-    /// The largest fraction, over all resources, of what it deserves that it holds.
+    /// The maximum of `allocated / deserved` over all resources.
     pub share: Share,
-    /// Whether it is at or above its fair share.
+    /// Whether it holds at least what it deserves, in a resource that its waiting tasks request.
     pub overused: bool,
 }
 
@@ -192,8 +210,8 @@ pub struct QueueShares {
 ///
 /// # Writing a plugin
 ///
-/// Implement the extension points the policy needs. Every plugin should also implement two methods
-/// whose defaults are correct but slow, and slow for all plugins together:
+/// Implement the extension points the policy needs. Every plugin should also implement two methods.
+/// Their defaults are correct, but one plugin that keeps them slows down every scheduling cycle:
 ///
 /// - [`Plugin::order_scope`]: what its orders depend on. A plugin without orders returns
 ///   [`OrderScope::Own`].
@@ -207,17 +225,18 @@ pub struct QueueShares {
 ///
 /// - An answer depends on the cluster, the arguments and the plugin's own state only: not on the
 ///   clock, on randomness, or on the order of a hash map.
-/// - State that follows placements changes in [`Plugin::on_placement`] only, and a placement and its
-///   reverse leave it exactly as it was, because statements are rolled back. Integers do so; a sum of
-///   floats does not.
-/// - The answer of a predicate with [`Dependency::Class`] is the same for all classes of one
-///   constraint class, whatever they request.
+/// - State that is derived from placements changes in [`Plugin::on_placement`] only, and undoing a
+///   placement restores it exactly, because statements are rolled back. Use integers: adding and then
+///   subtracting a float can leave a rounding error.
+/// - The answer of a predicate with [`Dependency::Class`] is the same for all classes that differ only
+///   in their requests.
 /// - `job_pipelined` is true exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
 ///   A plugin that implements one of these three methods implements all of them.
 /// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
 ///   other methods, as running: a plugin that counts subtracts them.
 ///
-/// Events reach a plugin whichever of its extension points the configuration disables.
+/// `on_session_open` and `on_placement` are called even if the configuration disables some of the
+/// plugin's extension points.
 ///
 /// # Examples
 ///
@@ -227,18 +246,18 @@ pub struct QueueShares {
 /// use kube_batch_api::{cluster::Cluster, column::*, reason::Unfit};
 /// use kube_batch_framework::{candidates::Search, plugin::*, policy::*, session::Session};
 ///
-/// struct Thrift {
+/// struct MaxPrice {
 ///     limit: i64,
 /// }
 ///
 /// fn price(cluster: &Cluster, node: NodeIdx) -> i64 {
 ///     let label = cluster.nodes.facts[node].labels.get("example.com/price");
-///     label.and_then(|price| price.parse().ok()).unwrap_or(0)
+///     label.and_then(|price| price.parse::<u32>().ok()).unwrap_or(0).into()
 /// }
 ///
-/// impl Plugin for Thrift {
+/// impl Plugin for MaxPrice {
 ///     fn name(&self) -> &'static str {
-///         "thrift"
+///         "max-price"
 ///     }
 ///
 ///     // It has no orders.
@@ -259,8 +278,8 @@ pub struct QueueShares {
 ///         _: Dependency,
 ///         _: Capacity,
 ///     ) -> Result<(), Unfit> {
-///         let is_dear = price(cluster, node) > self.limit;
-///         if is_dear { Err(Unfit::Other("node(s) were too dear")) } else { Ok(()) }
+///         let is_too_expensive = price(cluster, node) > self.limit;
+///         if is_too_expensive { Err(Unfit::Other("node(s) exceeded the price limit")) } else { Ok(()) }
 ///     }
 ///
 ///     fn score_terms(&self, _: &Cluster, _: ClassIdx) -> Vec<ScoreTerm> {
@@ -313,19 +332,19 @@ pub struct QueueShares {
 /// #     dimensions,
 /// # };
 /// # let class = ClassIdx::new(0);
-/// let thrift = |limit| {
-///     let plugin: Box<dyn Plugin> = Box::new(Thrift { limit });
+/// let max_price = |limit| {
+///     let plugin: Box<dyn Plugin> = Box::new(MaxPrice { limit });
 ///     let extension_points = ExtensionPoints::ALL;
 ///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]] }
 /// };
-/// let mut session = Session::open(cluster.clone(), thrift(5), Search::Index);
+/// let mut session = Session::open(cluster.clone(), max_price(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
-/// assert!(session.is_indexable(class), "the class can be indexed");
+/// assert!(session.is_indexable(class));
 ///
-/// let mut session = Session::open(cluster, thrift(1), Search::Index);
+/// let mut session = Session::open(cluster, max_price(1), Search::Index);
 /// assert_eq!(session.best_node(class), None);
 /// let why = session.explain(class).to_string();
-/// assert_eq!(why, "0/3 nodes are available: 3 node(s) were too dear.");
+/// assert_eq!(why, "0/3 nodes are available: 3 node(s) exceeded the price limit.");
 /// ```
 ///
 /// To configure it by name, give it a [`PluginSpec`](crate::spec::PluginSpec) and register that.
@@ -333,7 +352,7 @@ pub trait Plugin: Send {
     /// The name of the plugin in the configuration.
     fn name(&self) -> &'static str;
 
-    // Events.
+    // Handlers.
 
     /// Called when a session opens, once the jobs that cannot be scheduled are marked. The plugin
     /// discards all state of the previous cycle.
@@ -372,7 +391,8 @@ pub trait Plugin: Send {
 
     // Gangs.
 
-    /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`].
+    /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`], when the
+    /// plugin's own state is still that of the previous cycle: use only `cluster`.
     ///
     /// # Errors
     ///
@@ -386,7 +406,8 @@ pub trait Plugin: Send {
         true
     }
 
-    /// Whether the job will be ready once the resources of its pipelined tasks are released.
+    /// Whether the job will be ready once terminating tasks have released the resources that its
+    /// pipelined tasks wait for.
     fn job_pipelined(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }
@@ -399,11 +420,12 @@ pub trait Plugin: Send {
 
     // Nodes.
 
-    /// Whether tasks of the class can be placed at all, whatever the node. Called once in a cycle.
+    /// Whether tasks of the class can be placed at all, whatever the node, like the extension point
+    /// PreFilter of kube-scheduler. Called once in a cycle.
     ///
     /// # Errors
     ///
-    /// The reason why not, for all nodes at once.
+    /// The message, which is reported for all nodes at once.
     fn class_admitted(&self, _cluster: &Cluster, _class: ClassIdx) -> Result<(), Name> {
         Ok(())
     }
@@ -411,8 +433,8 @@ pub trait Plugin: Send {
     /// What the predicates of this plugin for the class depend on. Called once in a cycle.
     /// [`Plugin::predicate`] is called for these dependencies only.
     ///
-    /// The default is correct for every plugin, but slow: with one such plugin, no class is indexed,
-    /// and every placement evaluates every predicate for every node.
+    /// The default is correct for every plugin, but slow: with one such plugin the framework cannot
+    /// use its index, and every placement evaluates every predicate for every node.
     fn dependencies(&self, _cluster: &Cluster, _class: ClassIdx) -> Dependencies {
         Dependencies::only(Dependency::Cluster)
     }
@@ -483,8 +505,9 @@ pub trait Plugin: Send {
 
     // Shares.
 
-    /// Whether the queue is at or above its fair share. An overused queue gets no turn in the fair
-    /// pass of allocate, nor in reclaim.
+    /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request. The action `allocate` serves an overused queue
+    /// only after all other queues, from resources that are not reserved for them. The action
+    /// `reclaim` does not serve it.
     fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
         false
     }
@@ -504,11 +527,11 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// The resources that must stay idle while idle resources are lent to overused queues; `None` if
-    /// the plugin reserves nothing.
+    /// The resources to keep idle for queues below their fair share while overused queues borrow;
+    /// `None` if the plugin reserves nothing.
     ///
-    /// `placeable` holds, for each queue, what its waiting tasks request, as far as they would fit on
-    /// an empty cluster.
+    /// `placeable` is, for each queue, the sum of the requests of its waiting tasks that would each fit
+    /// on some node of an empty cluster. It may exceed the cluster.
     fn reserved(
         &self,
         _cluster: &Cluster,

@@ -41,9 +41,9 @@ Examples:
   kube-batch run --kubeconfig ~/.kube/config --scheduler-conf examples/scheduler.yaml
   kube-batch run --leader-elect --lock-object-namespace kube-batch-system
 
-Flags of kube-batch v0.5.0 keep their names and defaults. Underscores are accepted for dashes,
-boolean flags are written --leader-elect or --leader-elect=false, and `run` may be omitted before a
-flag.
+Flags of kube-batch v0.5.0 keep their names and defaults. Flags may be written with underscores
+instead of dashes. Boolean flags take an optional value, as in --leader-elect=false. `run` may be
+omitted if the first argument is a flag.
 
 Exit codes:
   0  stopped by SIGTERM or SIGINT
@@ -53,7 +53,7 @@ const SIMULATE_EXAMPLES: &str = "\
 Examples:
   kube-batch simulate -f examples/gang.yaml
   kube-batch simulate -f nodes.yaml -f jobs/ --config examples/scheduler.yaml
-  kubectl get nodes,pods,podgroups,queues -A -o yaml | kube-batch simulate -f -
+  kubectl get nodes,pods,kube-batch -A -o yaml | kube-batch simulate -f -
   kube-batch simulate -f examples/gang.yaml -o json | jq '.cycles[].binds[]'
 
 Exit codes:
@@ -99,7 +99,7 @@ pub(crate) struct SimulateArgs {
     /// Queue for PodGroups that name none and for pods without a PodGroup.
     #[arg(long, default_value = "default", value_name = "QUEUE")]
     pub(crate) default_queue: String,
-    /// Use PriorityClasses to rank jobs.
+    /// Rank PodGroups by their PriorityClass; if false, all have priority 0.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub(crate) priority_class: bool,
 }
@@ -120,8 +120,8 @@ pub(crate) struct RunArgs {
         env = "KUBE_BATCH_SCHEDULER_NAME"
     )]
     pub(crate) scheduler_name: String,
-    /// Scheduler configuration file, reloaded when it changes. Default: allocate and backfill, with
-    /// all plugins except conformance.
+    /// Scheduler configuration file, reloaded when it changes (default: a built-in configuration with
+    /// the actions allocate and backfill, and all plugins except conformance).
     #[arg(
         long = "scheduler-conf",
         visible_alias = "config",
@@ -129,7 +129,8 @@ pub(crate) struct RunArgs {
         env = "KUBE_BATCH_CONFIG"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// Maximum time between scheduling cycles; changes start one earlier.
+    /// How often to check whether a scheduling cycle is due; more than 1s has no effect. A change in
+    /// the cluster starts a cycle at once.
     #[arg(long, default_value = "1s", value_parser = duration::parse, value_name = "DURATION", env = "KUBE_BATCH_SCHEDULE_PERIOD")]
     pub(crate) schedule_period: Duration,
     /// Queue for PodGroups that name none and for pods without a PodGroup.
@@ -140,7 +141,7 @@ pub(crate) struct RunArgs {
         default_value = "false", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) create_default_queue: bool,
-    /// Use PriorityClasses to rank jobs.
+    /// Rank PodGroups by their PriorityClass; if false, all have priority 0.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_PRIORITY_CLASS", value_parser = boolean,
         default_value = "true", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
@@ -150,7 +151,7 @@ pub(crate) struct RunArgs {
         default_value = "false", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) leader_elect: bool,
-    /// Namespace of the Lease object, which is named kube-batch.
+    /// Namespace of the Lease kube-batch; required with --leader-elect.
     #[arg(
         long,
         default_value = "",
@@ -162,7 +163,7 @@ pub(crate) struct RunArgs {
     /// How long a lease is valid without renewal; whole seconds.
     #[arg(long, default_value = "15s", value_parser = duration::parse, value_name = "DURATION", env = "KUBE_BATCH_LEASE_DURATION")]
     pub(crate) lease_duration: Duration,
-    /// How long the leader retries a failing renewal before it gives up the leadership.
+    /// How long the leader retries a failing renewal before it becomes a standby.
     #[arg(long, default_value = "10s", value_parser = duration::parse, value_name = "DURATION", env = "KUBE_BATCH_RENEW_DEADLINE")]
     pub(crate) renew_deadline: Duration,
     /// Time between attempts to acquire or renew the lease.
@@ -176,15 +177,18 @@ pub(crate) struct RunArgs {
         env = "KUBE_BATCH_LISTEN_ADDRESS"
     )]
     pub(crate) listen_address: String,
-    /// Serve /debug/snapshot: the scheduler's cache as a file that `simulate -f` reads.
+    /// Serve the scheduler's cache at /debug/snapshot, in a format that `simulate -f` reads. It
+    /// contains names from every namespace.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_DEBUG_SNAPSHOT", value_parser = boolean,
         default_value = "false", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) debug_snapshot: bool,
-    /// Maximum number of concurrent API writes.
+    /// Number of workers that write to the API server. Bindings that wait for volumes are sent in
+    /// addition.
     #[arg(long, default_value_t = 32, value_name = "N", env = "KUBE_BATCH_MAX_CONCURRENT_WRITES")]
     pub(crate) max_concurrent_writes: usize,
-    /// Log verbosity: 0-3 info, 4-5 debug, 6 and above trace. KUBE_BATCH_LOG sets it by module.
+    /// Log verbosity: 0-3 info, 4-5 debug, 6 and above trace. KUBE_BATCH_LOG replaces it
+    /// with levels by module, as in info,kube_batch=debug.
     #[arg(short, long = "v", default_value_t = 0, value_name = "LEVEL")]
     pub(crate) verbosity: u8,
     /// Log format.

@@ -45,10 +45,10 @@ impl Clients {
     pub(crate) async fn new(args: &RunArgs) -> anyhow::Result<Self> {
         let config = config(args).await?;
         info!(
-            server = %config.cluster_url,
+            api_server = %config.cluster_url,
             version = env!("CARGO_PKG_VERSION"),
             scheduler_name = args.scheduler_name,
-            "starting"
+            "starting kube-batch"
         );
         // Only kube's own client supports a proxy.
         let writes = match &config.proxy_url {

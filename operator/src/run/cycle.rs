@@ -215,13 +215,13 @@ impl Scheduler {
         let count = |is_counted: fn(&Decision) -> bool| {
             decisions.iter().filter(|decision| is_counted(decision)).count()
         };
-        let bound = count(|decision| matches!(decision, Decision::Bind { .. }));
-        let evicted = count(|decision| matches!(decision, Decision::Evict { .. }));
-        let duration_ms = finished.duration.as_millis();
+        let bindings = count(|decision| matches!(decision, Decision::Bind { .. }));
+        let evictions = count(|decision| matches!(decision, Decision::Evict { .. }));
+        let duration = finished.duration;
         if decisions.is_empty() {
-            debug!(duration_ms, "cycle finished without decisions");
+            debug!(?duration, "scheduling cycle finished without decisions");
         } else {
-            info!(bound, evicted, duration_ms, "cycle finished");
+            info!(bindings, evictions, ?duration, "scheduling cycle decided");
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Writes to the API server: what was decided, statuses, and events.
+//! The queue of writes to the API server (bindings, evictions, statuses and events), and the workers
+//! that send them.
 //!
-//! Workers take what is queued, decisions first, and store what the API server answers in the
-//! scheduler cache. The next cycle does not wait for any of it.
+//! Workers send decisions first, then statuses, then events. Where a response contains the object, it
+//! is stored in the scheduler cache. The next cycle does not wait for them. A *decision* is a binding or an
+//! eviction; the cache *assumes* it, as kube-scheduler does, until the watch confirms it or it fails.
 
 mod back_off;
 pub(crate) mod call;
@@ -50,14 +52,14 @@ use super::{
     supervisor::{Panicked, contain},
 };
 
-/// Writes to the API server.
+/// Queue and workers for writes to the API server.
 pub(crate) struct Effects {
     context: Context,
     reporter: Reporter,
     queue: Mutex<WriteQueue>,
-    /// One permit for each write that waits.
+    /// One permit for each queued write.
     waiting: Semaphore,
-    /// Notified when nothing waits and nothing is in flight.
+    /// Notified when no write is queued or in flight.
     idle: Notify,
     back_off: Mutex<BackOff>,
 }
@@ -79,7 +81,9 @@ impl Effects {
         })
     }
 
-    /// Starts workers. When `stop` is cancelled they stop, even in the middle of a call.
+    /// Starts `n_workers` workers. They end when the token `stop` is cancelled, which aborts calls in
+    /// progress. Bindings that wait for volumes have tasks of their own: these end too, but are not
+    /// joined.
     pub(crate) fn start(
         self: &Arc<Self>,
         n_workers: usize,
@@ -101,13 +105,13 @@ impl Effects {
         self.waiting.add_permits(1);
     }
 
-    /// Whether decisions wait that no worker has taken.
+    /// Returns whether a decision is still queued.
     pub(crate) fn has_pending_decisions(&self) -> bool {
         self.with_queue(|queue| queue.has_pending_decisions())
     }
 
-    /// Enqueues a patch of a status, and the event to send once it is written. It replaces a patch
-    /// of the same object that still waits.
+    /// Enqueues a patch of a status, and the event to send once the status is written. Replaces a
+    /// queued patch of the same object, together with its event, which is then outdated too.
     pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<Event>) {
         let write = StatusWrite { patch, event: event.map(Box::new) };
         if self.with_queue(|queue| queue.push_status(target, write)) {
@@ -115,10 +119,10 @@ impl Effects {
         }
     }
 
-    /// Whether a status write of the object is in flight. If so, a cycle is woken when it is
-    /// answered.
-    pub(crate) fn is_writing(&self, target: &Target) -> bool {
-        self.with_queue(|queue| queue.is_writing(target))
+    /// Returns whether a status write of the object is in flight, and if so records that another write
+    /// is wanted: a scheduling cycle starts when the first one completes.
+    pub(crate) fn defer_if_writing(&self, target: &Target) -> bool {
+        self.with_queue(|queue| queue.defer_if_writing(target))
     }
 
     /// Enqueues an event.
@@ -127,10 +131,9 @@ impl Effects {
         self.waiting.add_permits(1);
     }
 
-    /// Waits until everything is sent and answered, or `timeout` ends; returns whether it was.
+    /// Waits until all writes are finished, or until `timeout` elapses. Returns `false` on timeout.
     ///
-    /// A binding that waits for its volumes is in flight; a rejected decision that waits before it
-    /// may be taken again is not.
+    /// This includes bindings that wait for their volumes, but not the back-off of rejected decisions.
     pub(crate) async fn drain(&self, timeout: Duration) -> bool {
         let idle = async {
             loop {
@@ -144,13 +147,14 @@ impl Effects {
         tokio::time::timeout(timeout, idle).await.is_ok()
     }
 
-    /// Removes everything that was not sent: another replica decides now.
+    /// Removes all queued writes, because another replica is the leader now.
     pub(crate) fn clear(&self) {
         self.with_queue(WriteQueue::clear);
         self.waiting.forget_permits(usize::MAX);
     }
 
-    /// Uses the queue. Metrics show what it holds; nothing is ever read from them.
+    /// Runs `change` with the queue locked, then updates the metrics of the queue and notifies those who
+    /// wait until it is idle.
     fn with_queue<T>(&self, change: impl FnOnce(&mut WriteQueue) -> T) -> T {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut queue);
@@ -170,7 +174,7 @@ impl Effects {
             permit.forget();
             let Some((write, in_flight)) = self.take() else { continue };
             if write.waits_for_volumes() {
-                // Provisioning can take minutes: no worker waits for it.
+                // Provisioning can take long: no worker waits for it.
                 let (effects, stop) = (Arc::clone(self), stop.clone());
                 tokio::spawn(async move {
                     let _in_flight = in_flight;
@@ -189,8 +193,8 @@ impl Effects {
         Some((write, InFlight(Arc::clone(self))))
     }
 
-    /// Sends a write. A panic costs this write alone: its decision is treated as rejected, and backs
-    /// off before it may be taken again.
+    /// Sends a write. If sending panics, only this write is affected: its decision is treated as
+    /// rejected, and the pod is not scheduled again until its back-off ends.
     async fn send_contained(self: &Arc<Self>, task: &'static str, write: PendingWrite) {
         let pod = write.decided_pod().cloned();
         let sent = contain(task, &self.context.metrics, self.send(write)).await;
@@ -199,7 +203,7 @@ impl Effects {
         }
     }
 
-    /// Sends a write and does what follows from the answer.
+    /// Sends a write and handles the response.
     async fn send(self: &Arc<Self>, write: PendingWrite) {
         match write {
             PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, event }) => {
@@ -240,8 +244,8 @@ impl Effects {
         }
     }
 
-    /// Does what follows from what became of a decision. One that was done stays in flight until
-    /// the watch shows it.
+    /// Handles the outcome of a decision. The cache assumes a successful decision until the watch
+    /// confirms it.
     fn settle(self: &Arc<Self>, pod: &PodRef, settled: Settled) {
         match settled {
             Settled::Done => self.reset_back_off(pod),
@@ -252,10 +256,10 @@ impl Effects {
         }
     }
 
-    /// Reports a rejected decision, and keeps it in flight for a while, so that it is not taken
-    /// again at once.
+    /// Reports a rejected decision. The cache keeps assuming it until its back-off ends, so that the
+    /// scheduler does not repeat it at once.
     fn reject(self: &Arc<Self>, pod: &PodRef, why: &str) {
-        warn!(%pod.key, why, "the API server rejected a write");
+        warn!(%pod.key, why, "cannot bind or evict the pod");
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
         self.enqueue_event(Event {
@@ -285,7 +289,7 @@ impl Effects {
     }
 
     async fn send_status(&self, target: &Target, write: StatusWrite) {
-        // Why a pod waited must not be written over its binding.
+        // The pod no longer waits: its status must not get an outdated reason.
         if let Target::Pod(pod) = target
             && self.context.cache.lock().waiting(pod).is_none()
         {
@@ -306,14 +310,15 @@ impl Effects {
         let Context { client, metrics, .. } = &self.context;
         let publish = || events::publish(client, &self.reporter, event);
         match call(metrics, Write::Event, publish).await {
-            // The namespace is being deleted, or another event has the same name.
+            // The namespace no longer exists, or another event has the same name.
             Ok(()) | Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
             Err(error) => debug!(reason = event.reason, %error, "cannot send an event"),
         }
     }
 }
 
-/// A write that was taken from the queue; not any more when this is dropped, whatever became of it.
+/// A guard for a write in flight. Dropping it marks the write as finished, whether it succeeded or
+/// not.
 struct InFlight(Arc<Effects>);
 
 impl Drop for InFlight {
@@ -322,7 +327,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A status write of an object that is in flight.
+/// A guard for a status write in flight.
 struct Writing<'e> {
     effects: &'e Effects,
     target: &'e Target,
@@ -330,7 +335,7 @@ struct Writing<'e> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // A cycle wanted to write meanwhile and could not.
+        // Another write of this status was wanted meanwhile.
         if self.effects.with_queue(|queue| queue.answered(self.target)) {
             self.effects.context.cache.wake();
         }

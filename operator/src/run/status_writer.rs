@@ -103,7 +103,7 @@ impl StatusWriter {
         now: Instant,
     ) {
         let target = Target::Pod(pod.clone());
-        if self.effects.is_writing(&target) {
+        if self.effects.defer_if_writing(&target) {
             return;
         }
         let (mut status, mut event) = (Map::new(), None);
@@ -145,7 +145,7 @@ impl StatusWriter {
 
     /// Whether the status may be written now; if not, [`Self::due`] says when.
     fn admit(&mut self, target: Target, urgency: Urgency, now: Instant) -> bool {
-        if self.effects.is_writing(&target) {
+        if self.effects.defer_if_writing(&target) {
             return false;
         }
         match self.throttle.admit(target, urgency, now) {

@@ -113,7 +113,7 @@ impl WriteQueue {
 
     /// Whether a status write of the object is in flight. If so, [`Self::answered`] will say that
     /// another was wanted.
-    pub(crate) fn is_writing(&mut self, target: &Target) -> bool {
+    pub(crate) fn defer_if_writing(&mut self, target: &Target) -> bool {
         let Some(wanted) = self.writing.get_mut(target) else { return false };
         *wanted = Wanted::Another;
         true
@@ -223,10 +223,10 @@ mod tests {
         assert_eq!((taken, write.patch), (target("q"), json!(2)));
         assert!(queue.events.is_empty(), "the event waits with its status");
         assert_eq!(write.event.map(|event| event.message), Some("2".to_owned()));
-        assert!(queue.is_writing(&target("q")));
-        assert!(!queue.is_writing(&target("r")));
+        assert!(queue.defer_if_writing(&target("q")));
+        assert!(!queue.defer_if_writing(&target("r")));
         assert!(queue.answered(&target("q")), "another was wanted");
-        assert!(!queue.is_writing(&target("q")));
+        assert!(!queue.defer_if_writing(&target("q")));
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         queue.push_decision(bind("a"));
         queue.clear();
         assert_eq!(queue.len(), 0);
-        assert!(queue.is_writing(&target("q")));
+        assert!(queue.defer_if_writing(&target("q")));
         assert!(!queue.is_idle());
         queue.finish();
         assert!(queue.is_idle());
