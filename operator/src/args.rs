@@ -69,7 +69,7 @@ Examples:
 Exit codes:
   0  every case passed
   1  a case failed
-  2  a file could not be read";
+  2  a file cannot be read, a case is invalid, or there are no cases";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
