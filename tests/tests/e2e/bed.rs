@@ -1,4 +1,4 @@
-//! A cluster with the scheduler in it, and how tests look at it.
+//! A cluster with the scheduler in it, and what tests need to observe it.
 
 use std::{
     fs,
@@ -19,24 +19,24 @@ use kube_batch_testbed::{
 use kube_batch_tests::build::{self, root};
 use serde_json::{Value, json};
 
-/// How long something may take to happen. It takes a second or two; the rest is for a machine with
-/// other work.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long something that must not happen is waited for.
-pub(crate) const QUIET: Duration = Duration::from_secs(4);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(150);
+/// Maximum time until a condition holds. It usually takes a second or two; the rest is for a
+/// loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long [`Bed::consistently`] observes a condition.
+pub(crate) const OBSERVATION_PERIOD: Duration = Duration::from_secs(4);
+/// Time between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 /// Namespace of the scheduler.
 pub(crate) const SYSTEM: &str = "kube-batch-system";
-/// The scheduler, as the API server's audit log calls it.
+/// User name of the scheduler in the audit log of the API server.
 pub(crate) const SCHEDULER: &str = "system:serviceaccount:kube-batch-system:kube-batch";
-/// Namespace of what is scheduled.
+/// Namespace of the pods that the scheduler schedules.
 pub(crate) const NAMESPACE: &str = "test";
 
-/// The scheduler's binary, built once in the profile of this test.
+/// The path of the scheduler's binary, which is built once in the profile of this test.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| build::debug().expect("it builds"))
+    BINARY.get_or_init(|| build::debug().expect("the scheduler builds"))
 }
 
 /// A cluster under test.
@@ -45,89 +45,89 @@ pub(crate) struct Bed {
     schedulers: Vec<Scheduler>,
 }
 
-/// A scheduler that runs.
+/// A running scheduler.
 pub(crate) struct Scheduler {
     process: Process,
     port: u16,
 }
 
 impl Bed {
-    /// A cluster of `nodes` with what `deploy/` installs and no scheduler yet.
+    /// Starts a cluster with `nodes` and the objects of `deploy/`, but no scheduler.
     pub(crate) fn new(nodes: &Nodes) -> Self {
-        Self::with(Options::default(), nodes)
+        Self::with_options(Options::default(), nodes)
     }
 
-    /// A cluster with nothing in it.
-    pub(crate) fn bare() -> Self {
-        Self::on(Options::default())
+    /// Starts a cluster without nodes and without the objects of `deploy/`.
+    pub(crate) fn empty() -> Self {
+        Self::start(Options::default())
     }
 
-    fn on(options: Options) -> Self {
+    fn start(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         Self { plane, schedulers: Vec::new() }
     }
 
-    /// A cluster as by [`new`](Self::new), of another kind of control plane.
-    pub(crate) fn with(options: Options, nodes: &Nodes) -> Self {
-        let bed = Self::on(options);
+    /// Like [`new`](Self::new), with these options of the control plane.
+    pub(crate) fn with_options(options: Options, nodes: &Nodes) -> Self {
+        let bed = Self::start(options);
         bed.install();
-        bed.plane.create_nodes(nodes).expect("nodes are made");
-        bed.make_namespace(NAMESPACE);
+        bed.plane.create_nodes(nodes).expect("nodes are created");
+        bed.create_namespace(NAMESPACE);
         bed
     }
 
-    /// A namespace that pods can be made in.
-    pub(crate) fn make_namespace(&self, name: &str) {
+    /// Creates a namespace and waits until pods can be created in it.
+    pub(crate) fn create_namespace(&self, name: &str) {
         self.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
-        self.eventually("it has a service account", || {
+        self.eventually(&format!("namespace {name} has a service account"), || {
             self.kubectl(["get", "serviceaccount", "default", "--namespace", name]).map(drop)
         });
     }
 
-    /// Applies what `deploy/` holds, and waits until its kinds can be used.
+    /// Applies the manifests in `deploy/` and waits until the API server serves their kinds.
     pub(crate) fn install(&self) {
         let deploy = root().join("deploy");
         let applied =
             self.kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")]);
         applied.unwrap_or_else(|error| panic!("deploy/ cannot be installed: {error}"));
-        // Tests run the scheduler themselves; on a simulated node it would only seem to run.
+        // Tests start the scheduler themselves: simulated nodes run no containers.
         let deployments = ["delete", "deployments", "--all", "--namespace", SYSTEM];
         self.kubectl(deployments).unwrap_or_else(|error| panic!("{error}"));
         let kinds = ["podgroups", "queues"].map(|resource| {
             format!("{resource}.scheduling.incubator.k8s.io,{resource}.scheduling.sigs.dev")
         });
-        self.eventually("its kinds are served", || {
+        self.eventually("PodGroups and Queues are served", || {
             self.kubectl(["get", &kinds.join(","), "--all-namespaces"]).map(drop)
         });
     }
 
-    /// Starts a scheduler with further flags, and the sample configuration unless they name one,
-    /// and waits until it knows the cluster.
-    pub(crate) fn schedule(&mut self, flags: &[&str]) -> usize {
-        let row = self.start(flags);
-        self.is_ready(row);
+    /// Starts a scheduler with these additional flags and waits until it is ready. It uses the
+    /// sample configuration unless the flags name another.
+    pub(crate) fn start_scheduler(&mut self, flags: &[&str]) -> usize {
+        let row = self.spawn_scheduler(flags);
+        self.wait_until_ready(row);
         row
     }
 
-    /// Waits until a scheduler knows the cluster.
-    pub(crate) fn is_ready(&self, row: usize) {
+    /// Waits until a scheduler is ready: it has listed all objects.
+    pub(crate) fn wait_until_ready(&self, row: usize) {
         self.eventually("the scheduler is ready", || {
             let (status, body) = self.schedulers[row].get("/readyz");
             if status == 200 { Ok(()) } else { Err(body) }
         });
     }
 
-    /// Starts a scheduler and does not wait.
-    pub(crate) fn start(&mut self, flags: &[&str]) -> usize {
+    /// Starts a scheduler without waiting until it is ready.
+    pub(crate) fn spawn_scheduler(&mut self, flags: &[&str]) -> usize {
         let kubeconfig = self
             .plane
             .service_account_kubeconfig(SYSTEM, "kube-batch")
             .expect("deploy/ has a service account");
-        self.start_as(&kubeconfig, flags)
+        self.spawn_scheduler_as(&kubeconfig, flags)
     }
 
-    /// Starts a scheduler that says to be somebody else, and does not wait.
-    pub(crate) fn start_as(&mut self, kubeconfig: &Path, flags: &[&str]) -> usize {
+    /// Starts a scheduler with this kubeconfig, without waiting until it is ready.
+    pub(crate) fn spawn_scheduler_as(&mut self, kubeconfig: &Path, flags: &[&str]) -> usize {
         let row = self.schedulers.len();
         let port = free_port();
         let mut command = Command::new(binary());
@@ -151,22 +151,22 @@ impl Bed {
         row
     }
 
-    /// A scheduler, in the order in which they were started.
+    /// The scheduler at this position, in the order in which they were started.
     pub(crate) fn scheduler(&self, row: usize) -> &Scheduler {
         &self.schedulers[row]
     }
 
-    /// How many schedulers run.
+    /// Number of running schedulers.
     pub(crate) fn n_schedulers(&self) -> usize {
         self.schedulers.len()
     }
 
-    /// Takes a scheduler out of the bed, to end it.
-    pub(crate) fn take(&mut self, row: usize) -> Scheduler {
+    /// Removes a scheduler from the list, so that the caller can stop it.
+    pub(crate) fn take_scheduler(&mut self, row: usize) -> Scheduler {
         self.schedulers.remove(row)
     }
 
-    /// Runs `kubectl`; its standard output.
+    /// Runs `kubectl` and returns its standard output.
     pub(crate) fn kubectl<const N: usize>(&self, args: [&str; N]) -> Result<String, String> {
         let output = self.plane.kubectl(args).map_err(|error| error.to_string())?;
         Ok(output)
@@ -177,12 +177,12 @@ impl Bed {
         self.plane.apply(&object.to_string()).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// All objects of a kind in the test's namespace.
+    /// Lists the objects of a kind in the namespace of the test.
     pub(crate) fn list(&self, kind: &str) -> Vec<Value> {
         self.list_in("--namespace=test", kind)
     }
 
-    /// All objects of a kind.
+    /// Lists the objects of a kind in all namespaces.
     pub(crate) fn list_all(&self, kind: &str) -> Vec<Value> {
         self.list_in("--all-namespaces", kind)
     }
@@ -195,13 +195,13 @@ impl Bed {
         list["items"].as_array().expect("a list has items").clone()
     }
 
-    /// One object in the test's namespace.
+    /// An object in the namespace of the test; `Null` if it does not exist.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
         let text = self.kubectl(["get", kind, name, "--namespace", NAMESPACE, "--output", "json"]);
         text.map_or(Value::Null, |text| serde_json::from_str(&text).expect("kubectl writes JSON"))
     }
 
-    /// Pods of a Job or PodGroup that are in a phase; terminating ones are in none.
+    /// The pods of a Job that are in this phase and are not being terminated.
     pub(crate) fn pods_in(&self, owner: &str, phase: &str) -> Vec<Value> {
         let mut pods = self.list("pods");
         pods.retain(|pod| {
@@ -212,42 +212,42 @@ impl Bed {
         pods
     }
 
-    /// Waits until so many pods of an owner run.
-    pub(crate) fn runs(&self, owner: &str, n_pods: usize) {
-        self.eventually(&format!("{n_pods} pods of {owner} run"), || {
+    /// Waits until exactly `n_pods` pods of a Job are running.
+    pub(crate) fn wait_until_running(&self, owner: &str, n_pods: usize) {
+        self.eventually(&format!("{n_pods} pods of {owner} are running"), || {
             let running = self.pods_in(owner, "Running").len();
-            if running == n_pods { Ok(()) } else { Err(format!("{running} run")) }
+            if running == n_pods { Ok(()) } else { Err(format!("{running} are running")) }
         });
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds; fails the test if it does not in time.
     pub(crate) fn eventually(&self, what: &str, holds: impl Fn() -> Result<(), String>) {
         let start = Instant::now();
         loop {
             match holds() {
                 Ok(()) => return,
-                Err(why) if start.elapsed() > PATIENCE => self.fail(&format!("{what}: {why}")),
-                Err(_) => thread::sleep(PAUSE),
+                Err(why) if start.elapsed() > TIMEOUT => self.fail(&format!("{what}: {why}")),
+                Err(_) => thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
-    /// Checks for a while that something stays true.
-    pub(crate) fn always(&self, what: &str, holds: impl Fn() -> Result<(), String>) {
+    /// Fails the test if a condition does not hold during the whole observation period.
+    pub(crate) fn consistently(&self, what: &str, holds: impl Fn() -> Result<(), String>) {
         let start = Instant::now();
-        while start.elapsed() < QUIET {
+        while start.elapsed() < OBSERVATION_PERIOD {
             if let Err(why) = holds() {
                 self.fail(&format!("{what}: {why}"));
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Watches for a while that no pod of an owner starts.
-    pub(crate) fn never_runs(&self, owner: &str) {
-        self.always(&format!("nothing of {owner} starts"), || {
+    /// Fails the test if a pod of a Job is running at any time of the observation period.
+    pub(crate) fn expect_none_running(&self, owner: &str) {
+        self.consistently(&format!("no pod of {owner} is running"), || {
             let running = self.pods_in(owner, "Running").len();
-            if running == 0 { Ok(()) } else { Err(format!("{running} run")) }
+            if running == 0 { Ok(()) } else { Err(format!("{running} are running")) }
         });
     }
 
@@ -265,7 +265,8 @@ impl Bed {
 }
 
 impl Scheduler {
-    /// Asks its HTTP server; status and body. No answer is status 0.
+    /// Sends a GET request to its HTTP server and returns the status and the body; status 0 means
+    /// that there was no response.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.try_get(path).unwrap_or_else(|error| (0, error.to_string()))
     }
@@ -281,12 +282,12 @@ impl Scheduler {
         Ok((status.unwrap_or(0), body.unwrap_or_default()))
     }
 
-    /// What it has logged.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap_or_default()
     }
 
-    /// The value of a metric, all its series added up; 0 if it is not there.
+    /// The sum of all series of a metric; 0 if there is none.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get("/metrics");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -298,25 +299,25 @@ impl Scheduler {
         values.sum()
     }
 
-    /// Whether it leads, as it says itself.
-    pub(crate) fn leads(&self) -> bool {
+    /// Whether its metrics report that it is the leader.
+    pub(crate) fn is_leader(&self) -> bool {
         self.metric("kube_batch_leader") == 1.0
     }
 
-    /// Ends it as Kubernetes would, and says with which code it ended.
+    /// Stops it with SIGTERM, as a kubelet does, and returns its exit code.
     pub(crate) fn terminate(self) -> Option<i32> {
-        self.process.stop(Duration::from_secs(30)).expect("it ends").code()
+        self.process.stop(Duration::from_secs(30)).expect("the scheduler ends").code()
     }
 
-    /// Ends it in the middle of whatever it does.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(self) {
-        self.process.kill().expect("it ends");
+        self.process.kill().expect("the scheduler ends");
     }
 }
 
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("it has an address").port()
+    listener.local_addr().expect("a listener has an address").port()
 }
 
 /// A Job of `n` pods that never finishes, each requesting `cpu`.
@@ -347,7 +348,7 @@ pub(crate) fn job(name: &str, n: usize, cpu: &str) -> Value {
     })
 }
 
-/// Nodes of so many cores.
+/// `n` nodes with this amount of CPU.
 pub(crate) fn nodes(n: usize, cpu: &str) -> Nodes {
     Nodes { n, cpu: cpu.to_owned(), ..Nodes::default() }
 }

@@ -1,25 +1,25 @@
-//! Gangs start whole or not at all.
+//! A gang starts all at once or not at all.
 
 use crate::bed::{Bed, group, job, nodes};
 
 #[test]
-fn a_gang_starts_when_all_of_it_fits() {
+fn a_gang_starts_only_when_all_its_pods_fit() {
     let mut bed = Bed::new(&nodes(2, "2"));
-    bed.schedule(&[]);
+    bed.start_scheduler(&[]);
     bed.apply(&group("whole", 4));
     bed.apply(&job("whole", 4, "1"));
-    bed.runs("whole", 4);
+    bed.wait_until_running("whole", 4);
 
     bed.apply(&group("waits", 2));
     bed.apply(&job("waits", 2, "1"));
-    bed.eventually("the second gang says why it waits", || {
+    bed.eventually("the condition of the second gang gives the reason", || {
         let status = bed.get("podgroups.scheduling.sigs.dev", "waits")["status"].clone();
         let message = status["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
         let wanted =
             "2/2 tasks in gang unschedulable: 0/2 nodes are available: 2 Insufficient cpu.";
         if message == wanted { Ok(()) } else { Err(status.to_string()) }
     });
-    bed.never_runs("waits");
+    bed.expect_none_running("waits");
     bed.kubectl(["delete", "job", "whole", "--namespace", crate::bed::NAMESPACE]).expect("deleted");
-    bed.runs("waits", 2);
+    bed.wait_until_running("waits", 2);
 }

@@ -1,4 +1,5 @@
-//! What people see through `kubectl`: columns, descriptions, refusals, and objects of the past.
+//! The installed CRDs: what `kubectl` prints, which objects the API server rejects, and objects
+//! that were stored under older CRDs.
 
 use std::fs;
 
@@ -11,16 +12,16 @@ const GROUPS: [(&str, &str); 2] =
     [("scheduling.incubator.k8s.io", "v1alpha1"), ("scheduling.sigs.dev", "v1alpha2")];
 
 #[test]
-fn kubectl_shows_what_a_user_asks_for() {
+fn kubectl_shows_the_status_of_groups_and_queues() {
     let mut bed = Bed::new(&nodes(2, "2"));
-    bed.schedule(&[]);
+    bed.start_scheduler(&[]);
     bed.apply(&group("whole", 2));
     bed.apply(&job("whole", 2, "1"));
-    bed.runs("whole", 2);
+    bed.wait_until_running("whole", 2);
     bed.apply(&group("waits", 3));
     bed.apply(&job("waits", 3, "1"));
 
-    // What it shows: the header, and a row for each object.
+    // The printed table: the header, and a row for each object.
     let table = |kind: &str| -> Vec<Vec<String>> {
         let text = bed.kubectl(["get", kind, "--namespace", NAMESPACE]).expect("a table");
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect();
@@ -60,21 +61,21 @@ fn kubectl_shows_what_a_user_asks_for() {
     for part in ["Min Member:  3", "NotEnoughResources", "2 Insufficient cpu."] {
         assert!(described.contains(part), "{part}: {described}");
     }
-    bed.eventually("its pods say so too", || {
+    bed.eventually("its pods report the same reason", || {
         let pods = bed.pods_in("waits", "Pending");
         let name = pods[0]["metadata"]["name"].as_str().expect("a name");
         let described = bed.kubectl(["describe", "pod", name, "--namespace", NAMESPACE])?;
         let parts = ["FailedScheduling", "0/2 nodes are available: 2 Insufficient cpu."];
-        let is_told = parts.iter().all(|part| described.contains(part));
-        if is_told { Ok(()) } else { Err(described) }
+        let is_reported = parts.iter().all(|part| described.contains(part));
+        if is_reported { Ok(()) } else { Err(described) }
     });
 }
 
 #[test]
-fn the_readmes_tour_shows_what_kubectl_prints() {
+fn the_readme_shows_what_kubectl_prints() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the README");
     let mut bed = Bed::new(&nodes(100, "32"));
-    bed.schedule(&[]);
+    bed.start_scheduler(&[]);
     // The last column of a table is the age.
     let ageless = |text: &str| -> Vec<Vec<String>> {
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect();
@@ -91,7 +92,8 @@ fn the_readmes_tour_shows_what_kubectl_prints() {
         let shown = rest.split("```").next().unwrap_or_default();
         let command = command.replace("examples/", &format!("{}/examples/", root().display()));
         bed.eventually(&format!("kubectl {command}"), || {
-            let printed = bed.plane.kubectl(command.split_whitespace()).expect("it works");
+            let printed =
+                bed.plane.kubectl(command.split_whitespace()).expect("the command succeeds");
             if ageless(&printed) == ageless(shown) { Ok(()) } else { Err(printed) }
         });
     }
@@ -111,10 +113,10 @@ fn kubectl_explains_every_field() {
             ("queues.spec.capability", "Hard limits"),
             ("queues.status.share", "largest part of its deserved amount"),
         ] {
-            // A moment passes before the server tells of a kind that is new.
+            // The API server publishes the schema of a new kind with a delay.
             bed.eventually(&format!("{path} in {group} is explained"), || {
                 let text = bed.kubectl(["explain", path, &flag])?;
-                // kubectl breaks lines where it likes.
+                // kubectl wraps lines.
                 let words: Vec<&str> = text.split_whitespace().collect();
                 if words.join(" ").contains(sentence) { Ok(()) } else { Err(text) }
             });
@@ -127,19 +129,19 @@ fn kubectl_explains_every_field() {
 }
 
 #[test]
-fn the_server_refuses_what_makes_no_sense() {
+fn the_api_server_rejects_invalid_objects() {
     let bed = Bed::new(&nodes(1, "1"));
     let object = |kind: &str, spec: Value| {
         GROUPS.map(|(group, version)| {
             json!({
                 "apiVersion": format!("{group}/{version}"),
                 "kind": kind,
-                "metadata": {"name": "wrong", "namespace": NAMESPACE},
+                "metadata": {"name": "invalid", "namespace": NAMESPACE},
                 "spec": spec,
             })
         })
     };
-    for (kind, spec, sentence) in [
+    for (kind, spec, message) in [
         (
             "PodGroup",
             json!({"minMember": -1}),
@@ -161,17 +163,17 @@ fn the_server_refuses_what_makes_no_sense() {
     ] {
         for object in object(kind, spec.clone()) {
             let version = object["apiVersion"].clone();
-            let refused = bed.plane.apply(&object.to_string()).map_err(|error| error.to_string());
-            let Err(refusal) = refused else { panic!("{version} {kind} {spec} was taken") };
-            assert!(refusal.contains(sentence), "{version} {kind} {spec}: {refusal}");
+            let applied = bed.plane.apply(&object.to_string()).map_err(|error| error.to_string());
+            let Err(error) = applied else { panic!("{version} {kind} {spec} was accepted") };
+            assert!(error.contains(message), "{version} {kind} {spec}: {error}");
         }
     }
 }
 
-/// CRDs as kube-batch v0.5.0 installed them checked little; what is stored under them stays.
+/// The CRDs of kube-batch v0.5.0 validate little; objects stored under them may be invalid.
 #[test]
-fn objects_stored_under_old_definitions_are_read() {
-    let mut bed = Bed::bare();
+fn objects_stored_under_old_crds_are_read() {
+    let mut bed = Bed::empty();
     for (api_group, version) in GROUPS {
         for (kind, plural, scope) in
             [("PodGroup", "podgroups", "Namespaced"), ("Queue", "queues", "Cluster")]
@@ -182,7 +184,7 @@ fn objects_stored_under_old_definitions_are_read() {
                 "kind": "CustomResourceDefinition",
                 "metadata": {
                     "name": name,
-                    "annotations": {"api-approved.kubernetes.io": "unapproved, as it was"},
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, like those of v0.5.0"},
                 },
                 "spec": {
                     "group": api_group,
@@ -202,7 +204,7 @@ fn objects_stored_under_old_definitions_are_read() {
             bed.kubectl(["wait", "--for=condition=Established", "crd", &name]).expect("served");
         }
     }
-    bed.make_namespace(NAMESPACE);
+    bed.create_namespace(NAMESPACE);
     let queue = json!({
         "apiVersion": "scheduling.incubator.k8s.io/v1alpha1",
         "kind": "Queue",
@@ -216,25 +218,25 @@ fn objects_stored_under_old_definitions_are_read() {
             "kind": "PodGroup",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": spec,
-            // As the Go client wrote it: empty and zero.
+            // As the Go client of v0.5.0 writes it: with empty and zero values.
             "status": {"phase": "", "conditions": null, "running": 0},
         })
     };
     bed.apply(&queue);
-    bed.apply(&old_group("taken", json!({"minMember": 2, "queue": "old", "backoffLimit": 3})));
-    // Nothing can be made of this one; it must not stand in the way of others.
-    bed.apply(&old_group("broken", json!({"minMember": "two"})));
+    bed.apply(&old_group("valid", json!({"minMember": 2, "queue": "old", "backoffLimit": 3})));
+    // This group cannot be decoded; it must not affect other objects.
+    bed.apply(&old_group("malformed", json!({"minMember": "two"})));
 
     bed.install();
-    bed.plane.create_nodes(&nodes(2, "2")).expect("nodes are made");
-    bed.schedule(&[]);
-    bed.apply(&job("taken", 2, "1"));
-    bed.runs("taken", 2);
-    bed.eventually("its status is written", || {
-        let status = bed.get("podgroups.scheduling.incubator.k8s.io", "taken")["status"].clone();
+    bed.plane.create_nodes(&nodes(2, "2")).expect("nodes are created");
+    bed.start_scheduler(&[]);
+    bed.apply(&job("valid", 2, "1"));
+    bed.wait_until_running("valid", 2);
+    bed.eventually("the phase of the group is Running", || {
+        let status = bed.get("podgroups.scheduling.incubator.k8s.io", "valid")["status"].clone();
         if status["phase"] == "Running" { Ok(()) } else { Err(status.to_string()) }
     });
     assert!(bed.scheduler(0).metric("kube_batch_malformed_objects_total") >= 1.0);
     let log = bed.scheduler(0).log();
-    assert!(log.contains("test/broken") && log.contains("minMember"), "{log}");
+    assert!(log.contains("test/malformed") && log.contains("minMember"), "{log}");
 }

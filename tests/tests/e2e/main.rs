@@ -1,10 +1,11 @@
-//! The scheduler against a real API server: a control plane for each test, the scheduler as a
-//! process of its own under the rights that `deploy/` gives it, and `kubectl` where a user would
-//! use it.
+//! End-to-end tests of the scheduler with a real API server.
+//!
+//! Each test starts its own control plane. The scheduler runs as a separate process with the
+//! service account and the role in `deploy/`. Tests use `kubectl` where a user would.
 
+mod api_usage;
 mod bed;
 mod changes;
-mod conduct;
 mod evictions;
 mod gangs;
 mod install;

@@ -1,4 +1,5 @@
-//! Kinds of objects a job can be made of: both API groups, none at all, a budget, claims.
+//! The objects that define a job: PodGroups of both API groups, pods without a group, disruption
+//! budgets, claims.
 
 use kube_batch_testbed::nodes::Nodes;
 use serde_json::{Value, json};
@@ -18,26 +19,26 @@ fn in_queue(mut group: Value, queue: &str) -> Value {
 }
 
 /// A Job whose pods name no PodGroup.
-fn groupless(name: &str, n: usize, cpu: &str) -> Value {
+fn job_without_group(name: &str, n: usize, cpu: &str) -> Value {
     let mut job = job(name, n, cpu);
     job["spec"]["template"]["metadata"]["annotations"].take();
     job
 }
 
-fn waits(bed: &Bed, owner: &str, n_pods: usize) -> Result<(), String> {
+fn is_pending(bed: &Bed, owner: &str, n_pods: usize) -> Result<(), String> {
     let (n_pending, n_running) =
         (bed.pods_in(owner, "Pending").len(), bed.pods_in(owner, "Running").len());
     if (n_pending, n_running) == (n_pods, 0) {
         Ok(())
     } else {
-        Err(format!("{n_pending} wait, {n_running} run"))
+        Err(format!("{n_pending} are pending, {n_running} are running"))
     }
 }
 
 #[test]
-fn both_api_groups_stand_side_by_side() {
+fn both_api_groups_work_together() {
     let mut bed = Bed::new(&nodes(2, "4"));
-    bed.schedule(&[]);
+    bed.start_scheduler(&[]);
     for (version, api_group, queue) in [
         ("v1alpha1", "scheduling.incubator.k8s.io", "old"),
         ("v1alpha2", "scheduling.sigs.dev", "new"),
@@ -54,16 +55,16 @@ fn both_api_groups_stand_side_by_side() {
     bed.apply(&job("old-in-new", 2, "1"));
     bed.apply(&in_queue(group("new-in-old", 2), "old"));
     bed.apply(&job("new-in-old", 2, "1"));
-    bed.runs("old-in-new", 2);
-    bed.runs("new-in-old", 2);
-    // Each object gets its own status, in its own group.
+    bed.wait_until_running("old-in-new", 2);
+    bed.wait_until_running("new-in-old", 2);
+    // The status of each object is written in its own API group.
     for (resource, name, field, wanted) in [
         ("podgroups.scheduling.incubator.k8s.io", "old-in-new", "/status/running", json!(2)),
         ("podgroups.scheduling.sigs.dev", "new-in-old", "/status/running", json!(2)),
         ("queues.scheduling.incubator.k8s.io", "old", "/status/allocated/cpu", json!("2")),
         ("queues.scheduling.sigs.dev", "new", "/status/allocated/cpu", json!("2")),
     ] {
-        bed.eventually(&format!("{resource} {name} says so"), || {
+        bed.eventually(&format!("{field} of {resource} {name} is {wanted}"), || {
             let object = bed.get(resource, name);
             if object.pointer(field) == Some(&wanted) { Ok(()) } else { Err(object.to_string()) }
         });
@@ -71,62 +72,62 @@ fn both_api_groups_stand_side_by_side() {
     // The capability of each queue applies to the jobs that name it.
     bed.apply(&in_queue(old_group("too-much", 1), "new"));
     bed.apply(&job("too-much", 1, "1"));
-    bed.always("the queue is full", || waits(&bed, "too-much", 1));
+    bed.consistently("a pod beyond the capability is pending", || is_pending(&bed, "too-much", 1));
 }
 
 #[test]
-fn an_api_group_is_served_when_it_appears() {
+fn an_api_group_can_be_installed_later() {
     let mut bed = Bed::new(&nodes(1, "4"));
     let [groups, queues] =
         ["podgroups", "queues"].map(|kind| format!("{kind}.scheduling.sigs.dev"));
     bed.kubectl(["delete", "crd", &groups, &queues]).expect("deleted");
-    bed.schedule(&[]);
-    bed.apply(&groupless("early", 1, "1"));
-    bed.runs("early", 1);
+    bed.start_scheduler(&[]);
+    bed.apply(&job_without_group("early", 1, "1"));
+    bed.wait_until_running("early", 1);
     bed.install();
     bed.apply(&group("late", 2));
     bed.apply(&job("late", 2, "1"));
-    bed.runs("late", 2);
+    bed.wait_until_running("late", 2);
 }
 
 #[test]
-fn the_default_queue_takes_who_names_none() {
+fn jobs_that_name_no_queue_use_the_default_queue() {
     let mut bed = Bed::new(&nodes(1, "4"));
     bed.apply(&json!({
         "apiVersion": "scheduling.sigs.dev/v1alpha2",
         "kind": "Queue",
-        "metadata": {"name": "everybody"},
+        "metadata": {"name": "catch-all"},
         "spec": {"weight": 1, "capability": {"cpu": "2"}},
     }));
-    bed.schedule(&["--default-queue=everybody"]);
+    bed.start_scheduler(&["--default-queue=catch-all"]);
     bed.apply(&group("named-none", 1));
     bed.apply(&job("named-none", 1, "1"));
-    bed.apply(&groupless("no-group", 1, "1"));
-    bed.runs("named-none", 1);
-    bed.runs("no-group", 1);
-    bed.eventually("both count", || {
-        let status = bed.get("queues.scheduling.sigs.dev", "everybody")["status"].clone();
+    bed.apply(&job_without_group("no-group", 1, "1"));
+    bed.wait_until_running("named-none", 1);
+    bed.wait_until_running("no-group", 1);
+    bed.eventually("the queue counts the pods of both jobs", || {
+        let status = bed.get("queues.scheduling.sigs.dev", "catch-all")["status"].clone();
         if status["allocated"]["cpu"] == "2" { Ok(()) } else { Err(status.to_string()) }
     });
 
-    // Nothing is taken from a queue that is gone, and nothing more is given to it.
-    bed.kubectl(["delete", "queues.scheduling.sigs.dev", "everybody"]).expect("deleted");
-    bed.apply(&groupless("too-late", 1, "1"));
-    bed.eventually("it says that the queue is missing", || {
+    // After the queue is deleted, its pods keep running and no more pods start.
+    bed.kubectl(["delete", "queues.scheduling.sigs.dev", "catch-all"]).expect("deleted");
+    bed.apply(&job_without_group("too-late", 1, "1"));
+    bed.eventually("the pod reports that the queue does not exist", || {
         let text =
             bed.pods_in("too-late", "Pending").iter().map(Value::to_string).collect::<String>();
-        if text.contains("everybody") { Ok(()) } else { Err(text) }
+        if text.contains("catch-all") { Ok(()) } else { Err(text) }
     });
-    bed.runs("named-none", 1);
+    bed.wait_until_running("named-none", 1);
 }
 
 #[test]
 fn pods_without_a_group_start_one_by_one() {
     let mut bed = Bed::new(&nodes(1, "2"));
-    bed.schedule(&[]);
-    bed.apply(&groupless("shadow", 3, "1"));
-    bed.runs("shadow", 2);
-    bed.eventually("the third says why it waits", || {
+    bed.start_scheduler(&[]);
+    bed.apply(&job_without_group("shadow", 3, "1"));
+    bed.wait_until_running("shadow", 2);
+    bed.eventually("the third pod reports why it is pending", || {
         let text =
             bed.pods_in("shadow", "Pending").iter().map(Value::to_string).collect::<String>();
         if text.contains("0/1 nodes are available: 1 Insufficient cpu.") {
@@ -135,12 +136,12 @@ fn pods_without_a_group_start_one_by_one() {
             Err(text)
         }
     });
-    // Those of other schedulers are none of its business.
-    let mut foreign = groupless("foreign", 1, "0");
-    foreign["spec"]["template"]["spec"]["schedulerName"] = json!("somebody-else");
+    // The scheduler ignores pods of other schedulers.
+    let mut foreign = job_without_group("foreign", 1, "0");
+    foreign["spec"]["template"]["spec"]["schedulerName"] = json!("another-scheduler");
     bed.apply(&foreign);
-    bed.eventually("its pod is there", || waits(&bed, "foreign", 1));
-    bed.always("nobody touches it", || {
+    bed.eventually("the pod exists", || is_pending(&bed, "foreign", 1));
+    bed.consistently("the pod has no conditions", || {
         let pods = bed.pods_in("foreign", "Pending");
         if pods.iter().all(|pod| pod["status"]["conditions"].is_null()) {
             Ok(())
@@ -151,11 +152,11 @@ fn pods_without_a_group_start_one_by_one() {
 }
 
 #[test]
-fn a_budget_makes_a_gang_of_its_controllers_pods() {
+fn a_disruption_budget_sets_the_minimum_of_its_controllers_pods() {
     let mut bed = Bed::new(&nodes(1, "2"));
-    bed.schedule(&[]);
-    let mut job = groupless("legacy", 3, "1");
-    // Its pods come when the budget is there.
+    bed.start_scheduler(&[]);
+    let mut job = job_without_group("legacy", 3, "1");
+    // The pods are created after the budget.
     job["spec"]["suspend"] = json!(true);
     bed.apply(&job);
     let uid = bed.get("jobs", "legacy")["metadata"]["uid"].clone();
@@ -169,11 +170,11 @@ fn a_budget_makes_a_gang_of_its_controllers_pods() {
     }));
     job["spec"]["suspend"] = json!(false);
     bed.apply(&job);
-    bed.eventually("its pods are there", || waits(&bed, "legacy", 3));
-    bed.always("two of three would fit, and do not start", || waits(&bed, "legacy", 3));
+    bed.eventually("the pods exist", || is_pending(&bed, "legacy", 3));
+    bed.consistently("no pod starts although two of three fit", || is_pending(&bed, "legacy", 3));
     let more = Nodes { prefix: "more".to_owned(), ..nodes(1, "1") };
-    bed.plane.create_nodes(&more).expect("a node is made");
-    bed.runs("legacy", 3);
+    bed.plane.create_nodes(&more).expect("a node is created");
+    bed.wait_until_running("legacy", 3);
 }
 
 pub(crate) fn claim(name: &str, class: &str) -> Value {
@@ -196,8 +197,8 @@ pub(crate) fn with_claim(mut job: Value, claim: &str) -> Value {
     job
 }
 
-/// A volume that only one node can use, and its class, both named `local`.
-pub(crate) fn make_local_volume(bed: &Bed, node: &str) {
+/// Creates a volume that only one node can use, and its class, both named `local`.
+pub(crate) fn create_local_volume(bed: &Bed, node: &str) {
     bed.apply(&json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -222,33 +223,33 @@ pub(crate) fn make_local_volume(bed: &Bed, node: &str) {
 }
 
 #[test]
-fn a_pod_follows_its_volume() {
+fn a_pod_is_placed_where_its_volume_is() {
     let mut bed = Bed::new(&nodes(3, "2"));
-    bed.schedule(&[]);
-    make_local_volume(&bed, "node-00002");
+    bed.start_scheduler(&[]);
+    create_local_volume(&bed, "node-00002");
     bed.apply(&claim("local", "local"));
     bed.apply(&with_claim(job("local", 1, "1"), "local"));
     bed.apply(&group("local", 1));
-    // One that is bound before anybody uses it.
+    // A claim that is bound before a pod uses it.
     bed.apply(&claim("bound", "immediate"));
     bed.apply(&with_claim(job("bound", 1, "1"), "bound"));
     bed.apply(&group("bound", 1));
-    // One that is made when its pod has a node.
-    bed.apply(&claim("made", "first-consumer"));
-    bed.apply(&with_claim(job("made", 1, "1"), "made"));
-    bed.apply(&group("made", 1));
-    for name in ["local", "bound", "made"] {
-        bed.runs(name, 1);
+    // A claim whose volume is provisioned after its pod has a node.
+    bed.apply(&claim("provisioned", "first-consumer"));
+    bed.apply(&with_claim(job("provisioned", 1, "1"), "provisioned"));
+    bed.apply(&group("provisioned", 1));
+    for name in ["local", "bound", "provisioned"] {
+        bed.wait_until_running(name, 1);
         assert_eq!(bed.get("persistentvolumeclaims", name)["status"]["phase"], "Bound", "{name}");
     }
     assert_eq!(bed.pods_in("local", "Running")[0]["spec"]["nodeName"], "node-00002");
-    let node = bed.pods_in("made", "Running")[0]["spec"]["nodeName"].clone();
-    let selected = bed.get("persistentvolumeclaims", "made")["metadata"]["annotations"]
+    let node = bed.pods_in("provisioned", "Running")[0]["spec"]["nodeName"].clone();
+    let selected = bed.get("persistentvolumeclaims", "provisioned")["metadata"]["annotations"]
         ["volume.kubernetes.io/selected-node"]
         .clone();
     assert_eq!(selected, node);
 
-    // A gang whose last member has no claim waits as a whole, and no volume is made for it.
+    // If the claim of one pod does not exist, the whole gang waits, and no volume is provisioned.
     bed.apply(&claim("first", "first-consumer"));
     bed.apply(&group("gang", 2));
     for (name, claim) in [("gang-0", "first"), ("gang-1", "missing")] {
@@ -257,18 +258,18 @@ fn a_pod_follows_its_volume() {
             json!("gang");
         bed.apply(&member);
     }
-    bed.eventually("the member says what is missing", || {
+    bed.eventually("the pod reports the missing claim", || {
         let pods = bed.pods_in("gang-1", "Pending");
         let text = pods.iter().map(Value::to_string).collect::<String>();
         if text.contains("missing") { Ok(()) } else { Err(text) }
     });
-    bed.always("no volume is made", || {
+    bed.consistently("no node is selected for the other claim", || {
         let claim = bed.get("persistentvolumeclaims", "first");
-        let is_chosen =
+        let is_selected =
             claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].is_string();
-        if is_chosen { Err(claim.to_string()) } else { Ok(()) }
+        if is_selected { Err(claim.to_string()) } else { Ok(()) }
     });
     bed.apply(&claim("missing", "first-consumer"));
-    bed.runs("gang-0", 1);
-    bed.runs("gang-1", 1);
+    bed.wait_until_running("gang-0", 1);
+    bed.wait_until_running("gang-1", 1);
 }

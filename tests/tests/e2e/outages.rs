@@ -1,4 +1,4 @@
-//! Bad days of the API server and of the way to it.
+//! Failures of the API server and of the connections to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::{
     bed::{Bed, SCHEDULER, group, job, nodes},
-    proxy::{Fate, Proxy},
+    proxy::{Handling, Proxy},
 };
 
-/// No pod was bound twice, whatever became of the answers, and none is left.
+/// Asserts that no pod was bound twice, even if responses were lost, and that `n_pods` are bound.
 pub(crate) fn assert_bound_once(bed: &Bed, n_pods: usize) {
     let mut n_bindings: BTreeMap<String, u32> = BTreeMap::new();
     for event in bed.plane.audit_events().expect("an audit log") {
-        // Of a caller that has hung up the log knows no status.
+        // The log has no status for a client that has disconnected.
         if event.user == SCHEDULER && event.subresource == "binding" && event.code == 201 {
             *n_bindings.entry(event.name).or_default() += 1;
         }
@@ -31,137 +31,142 @@ pub(crate) fn assert_bound_once(bed: &Bed, n_pods: usize) {
 }
 
 fn audited(n_nodes: usize) -> (Bed, Proxy) {
-    let bed = Bed::with(Options { audit: true, ..Options::default() }, &nodes(n_nodes, "8"));
+    let bed =
+        Bed::with_options(Options { audit: true, ..Options::default() }, &nodes(n_nodes, "8"));
     let proxy = Proxy::start(&bed.plane);
     (bed, proxy)
 }
 
-/// Gangs of ten, each of which ends up running.
-fn gangs(bed: &Bed, names: &[&str]) {
+/// Creates gangs of ten pods.
+fn create_gangs(bed: &Bed, names: &[&str]) {
     for name in names {
         bed.apply(&group(name, 10));
         bed.apply(&job(name, 10, "1"));
     }
 }
 
-fn run(bed: &Bed, names: &[&str]) {
+fn wait_until_running(bed: &Bed, names: &[&str]) {
     for name in names {
-        bed.runs(name, 10);
+        bed.wait_until_running(name, 10);
     }
 }
 
 #[test]
-fn a_server_that_comes_back_finds_a_scheduler_that_goes_on() {
-    let mut bed = Bed::with(Options { audit: true, ..Options::default() }, &nodes(6, "8"));
-    bed.schedule(&[]);
-    gangs(&bed, &["before"]);
-    run(&bed, &["before"]);
-    gangs(&bed, &["during"]);
-    // In the middle of it, as likely as not.
-    bed.plane.stop(Server::ApiServer).expect("it is killed");
+fn scheduling_continues_after_the_api_server_restarts() {
+    let mut bed = Bed::with_options(Options { audit: true, ..Options::default() }, &nodes(6, "8"));
+    bed.start_scheduler(&[]);
+    create_gangs(&bed, &["before"]);
+    wait_until_running(&bed, &["before"]);
+    create_gangs(&bed, &["during"]);
+    // Probably while the pods of the second gang are being bound.
+    bed.plane.stop(Server::ApiServer).expect("the API server is killed");
     thread::sleep(Duration::from_secs(5));
-    assert_eq!(bed.scheduler(0).get("/healthz").0, 200, "the process lives on");
-    bed.plane.restart(Server::ApiServer).expect("it comes back");
-    gangs(&bed, &["after"]);
-    run(&bed, &["before", "during", "after"]);
+    assert_eq!(bed.scheduler(0).get("/healthz").0, 200, "the process keeps running");
+    bed.plane.restart(Server::ApiServer).expect("the API server restarts");
+    create_gangs(&bed, &["after"]);
+    wait_until_running(&bed, &["before", "during", "after"]);
 }
 
 #[test]
-fn refused_and_lost_writes_are_made_good() {
+fn the_scheduler_recovers_from_rejected_writes_and_lost_responses() {
     let (mut bed, proxy) = audited(10);
-    // A fixed mix: each kind of fate comes soon, and none twice in a row for the same call.
-    let fates = [
-        Fate::Pass,
-        Fate::Answer(429),
-        Fate::LoseAnswer,
-        Fate::Pass,
-        Fate::Answer(500),
-        Fate::Cut,
-        Fate::Pass,
-        Fate::Answer(503),
-        Fate::LoseAnswer,
-        Fate::Pass,
-        Fate::Pass,
+    // A fixed mix: every failure occurs early, and no request fails twice in the same way.
+    let handlings = [
+        Handling::Forward,
+        Handling::Respond(429),
+        Handling::LoseResponse,
+        Handling::Forward,
+        Handling::Respond(500),
+        Handling::Disconnect,
+        Handling::Forward,
+        Handling::Respond(503),
+        Handling::LoseResponse,
+        Handling::Forward,
+        Handling::Forward,
     ];
     let mut nth = 0;
-    proxy.rule(move |asked| {
-        if !asked.is_write() {
-            return Fate::Pass;
+    proxy.rule(move |request| {
+        if !request.is_write() {
+            return Handling::Forward;
         }
         nth += 1;
-        fates[nth % fates.len()]
+        handlings[nth % handlings.len()]
     });
-    bed.schedule(&[&proxy.flag()]);
+    bed.start_scheduler(&[&proxy.flag()]);
     let names = ["a", "b", "c", "d", "e", "f"];
-    gangs(&bed, &names);
-    run(&bed, &names);
+    create_gangs(&bed, &names);
+    wait_until_running(&bed, &names);
     assert_bound_once(&bed, 60);
     assert!(bed.scheduler(0).metric("kube_batch_write_retries_total") > 0.0);
-    bed.eventually("status is written in the end", || {
+    bed.eventually("the phase of every group is Running", || {
         let groups = bed.list("podgroups.scheduling.sigs.dev");
-        let runs = |group: &&Value| group["status"]["phase"] == "Running";
-        let n_running = groups.iter().filter(runs).count();
-        if n_running == names.len() { Ok(()) } else { Err(format!("{n_running} run")) }
+        let is_running = |group: &&Value| group["status"]["phase"] == "Running";
+        let n_running = groups.iter().filter(is_running).count();
+        if n_running == names.len() { Ok(()) } else { Err(format!("{n_running} are running")) }
     });
 }
 
 #[test]
-fn cut_connections_cost_no_more_than_time() {
+fn scheduling_continues_over_broken_connections() {
     let (mut bed, proxy) = audited(10);
     let versions = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&versions);
-    proxy.rule(move |asked| {
-        let is_binding = asked.uri.path().ends_with("/binding");
-        let what = if is_binding {
+    proxy.rule(move |request| {
+        let is_binding = request.uri.path().ends_with("/binding");
+        let kind = if is_binding {
             "binding"
-        } else if asked.is_watch() {
+        } else if request.is_watch() {
             "watch"
         } else {
             "other"
         };
-        seen.lock().expect("nobody panics").insert((what, format!("{:?}", asked.version)));
-        Fate::Pass
+        seen.lock().expect("no thread panics").insert((kind, format!("{:?}", request.version)));
+        Handling::Forward
     });
-    bed.schedule(&[&proxy.flag()]);
+    bed.start_scheduler(&[&proxy.flag()]);
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {
-        gangs(&bed, &[name]);
+        create_gangs(&bed, &[name]);
         thread::sleep(Duration::from_millis(150));
-        proxy.cut();
+        proxy.disconnect_all();
     }
-    run(&bed, &names);
+    wait_until_running(&bed, &names);
     assert_bound_once(&bed, 60);
-    let versions = versions.lock().expect("nobody panics");
-    let of = |kind| -> Vec<&str> {
-        let of_kind = versions.iter().filter(|(what, _)| *what == kind);
+    let versions = versions.lock().expect("no thread panics");
+    let versions_of = |wanted| -> Vec<&str> {
+        let of_kind = versions.iter().filter(|(kind, _)| *kind == wanted);
         of_kind.map(|(_, version)| version.as_str()).collect()
     };
-    assert_eq!((of("binding"), of("watch")), (vec!["HTTP/2.0"], vec!["HTTP/1.1"]));
+    assert_eq!(
+        (versions_of("binding"), versions_of("watch")),
+        (vec!["HTTP/2.0"], vec!["HTTP/1.1"])
+    );
 }
 
 #[test]
-fn watches_that_are_too_old_begin_anew() {
+fn expired_watches_list_again() {
     let (mut bed, proxy) = audited(4);
-    // Nobody is to be bound to it when it is gone and that is not known yet.
+    // No pod may be bound to this node after it is deleted but before the scheduler knows that.
     bed.kubectl(["cordon", "node-00003"]).expect("cordoned");
-    bed.schedule(&[&proxy.flag()]);
-    gangs(&bed, &["before", "leaves"]);
-    run(&bed, &["before", "leaves"]);
+    bed.start_scheduler(&[&proxy.flag()]);
+    create_gangs(&bed, &["before", "deleted"]);
+    wait_until_running(&bed, &["before", "deleted"]);
 
-    // Nothing gets through, and meanwhile the world moves on.
-    proxy.rule(|_| Fate::Cut);
-    proxy.cut();
-    bed.kubectl(["delete", "job", "leaves", "--namespace", crate::bed::NAMESPACE]).expect("gone");
-    bed.kubectl(["delete", "node", "node-00003"]).expect("gone");
-    gangs(&bed, &["comes"]);
+    // Objects change while the scheduler cannot reach the API server.
+    proxy.rule(|_| Handling::Disconnect);
+    proxy.disconnect_all();
+    bed.kubectl(["delete", "job", "deleted", "--namespace", crate::bed::NAMESPACE])
+        .expect("deleted");
+    bed.kubectl(["delete", "node", "node-00003"]).expect("deleted");
+    create_gangs(&bed, &["new"]);
     thread::sleep(Duration::from_secs(3));
-    // Changes of the time between are no longer known to the server.
-    proxy.rule(|asked| {
-        let resumes = asked.uri.query().is_some_and(|query| !query.contains("sendInitialEvents"));
-        if asked.is_watch() && resumes { Fate::Answer(410) } else { Fate::Pass }
+    // The API server no longer has these changes: a watch cannot resume.
+    proxy.rule(|request| {
+        let resumes = request.uri.query().is_some_and(|query| !query.contains("sendInitialEvents"));
+        if request.is_watch() && resumes { Handling::Respond(410) } else { Handling::Forward }
     });
-    bed.runs("comes", 10);
-    bed.eventually("what has left is forgotten", || {
+    bed.wait_until_running("new", 10);
+    bed.eventually("the snapshot has no deleted nodes", || {
         let nodes = bed.scheduler(0).metric("kube_batch_snapshot_objects{kind=\"nodes\"}");
         if nodes == 3.0 { Ok(()) } else { Err(format!("{nodes} nodes")) }
     });

@@ -1,4 +1,4 @@
-//! The process: its flags, its end, its replicas, and what it tells.
+//! The process: its flags, exit codes, replicas and health endpoints.
 
 use std::{process::Command, thread, time::Duration};
 
@@ -9,104 +9,108 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, NAMESPACE, SYSTEM, binary, group, job, nodes};
 
 #[test]
-fn what_keeps_it_from_starting_is_told() {
-    for (argument, sentence) in [
+fn startup_errors_are_printed() {
+    for (argument, message) in [
         ("--kubeconfig=/no/such/file", "kubeconfig /no/such/file does not exist"),
         ("--leader-elect", "--leader-elect needs --lock-object-namespace"),
         ("--listen-address=999.0.0.1:1", "cannot listen on 999.0.0.1:1"),
         ("--scheduler-conf=/no/such/conf", "cannot read configuration /no/such/conf"),
     ] {
-        let ended = Command::new(binary()).args(["run", argument]).output().expect("it runs");
-        let stderr = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(2), "{argument}: {stderr}");
-        assert!(stderr.contains(sentence), "{argument}: {stderr}");
+        let output =
+            Command::new(binary()).args(["run", argument]).output().expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{argument}: {stderr}");
+        assert!(stderr.contains(message), "{argument}: {stderr}");
     }
 }
 
-/// It reports what is missing, and continues as soon as that is there.
+/// A scheduler without permissions or without an API server reports what is missing, and works as
+/// soon as that is available.
 #[test]
-fn what_keeps_it_from_working_is_told_and_waited_for() {
+fn readiness_reports_errors_until_they_are_resolved() {
     let mut bed = Bed::new(&nodes(1, "2"));
-    let user = bed.plane.kubeconfig_for_user("somebody", &[]).expect("a kubeconfig");
-    bed.start_as(&user, &[]);
-    // Nobody listens there.
-    bed.start(&["--master=https://127.0.0.1:1"]);
-    for (row, obstacle) in [(0, "cannot watch resource \"nodes\""), (1, "Connection refused")] {
-        bed.eventually("it is not ready and says why", || {
+    let user = bed.plane.kubeconfig_for_user("unprivileged", &[]).expect("a kubeconfig");
+    bed.spawn_scheduler_as(&user, &[]);
+    // No server listens on this port.
+    bed.spawn_scheduler(&["--master=https://127.0.0.1:1"]);
+    for (row, error) in [(0, "cannot watch resource \"nodes\""), (1, "Connection refused")] {
+        bed.eventually("/readyz fails and gives the reason", || {
             let (status, body) = bed.scheduler(row).get("/readyz");
-            if status == 503 && body.contains(obstacle) { Ok(()) } else { Err(body) }
+            if status == 503 && body.contains(error) { Ok(()) } else { Err(body) }
         });
-        assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "a new start would not help");
+        assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "a restart would not help");
     }
     assert!(bed.scheduler(0).log().contains("apply deploy/rbac.yaml"));
-    let (role, user) = ("--clusterrole=kube-batch", "--user=somebody");
-    bed.kubectl(["create", "clusterrolebinding", "somebody", role, user]).expect("a binding");
-    bed.is_ready(0);
+    let (role, user) = ("--clusterrole=kube-batch", "--user=unprivileged");
+    bed.kubectl(["create", "clusterrolebinding", "unprivileged", role, user]).expect("a binding");
+    bed.wait_until_ready(0);
     bed.apply(&group("gang", 2));
     bed.apply(&job("gang", 2, "1"));
-    bed.runs("gang", 2);
+    bed.wait_until_running("gang", 2);
 }
 
 #[test]
-fn a_broken_configuration_leaves_the_old_one_in_force() {
+fn an_invalid_configuration_keeps_the_previous_one() {
     let mut bed = Bed::new(&nodes(1, "2"));
     let path = bed.plane.log_dir().join("scheduler.yaml");
-    let good = std::fs::read_to_string(root().join("examples/scheduler.yaml")).expect("the sample");
-    std::fs::write(&path, &good).expect("a file");
-    bed.schedule(&[&format!("--scheduler-conf={}", path.display())]);
-    let is_valid = |wanted: f64| {
-        bed.eventually("the metric says so", || {
+    let valid =
+        std::fs::read_to_string(root().join("examples/scheduler.yaml")).expect("the sample");
+    std::fs::write(&path, &valid).expect("a file");
+    bed.start_scheduler(&[&format!("--scheduler-conf={}", path.display())]);
+    let wait_for_metric = |wanted: f64| {
+        bed.eventually(&format!("kube_batch_config_valid is {wanted}"), || {
             let valid = bed.scheduler(0).metric("kube_batch_config_valid");
             if valid == wanted { Ok(()) } else { Err(format!("it is {valid}")) }
         });
     };
-    is_valid(1.0);
-    // As from an editor that is not done.
-    std::fs::write(&path, &good[..good.len() / 2]).expect("a file");
-    is_valid(0.0);
+    wait_for_metric(1.0);
+    // A file that an editor has written only in part.
+    std::fs::write(&path, &valid[..valid.len() / 2]).expect("a file");
+    wait_for_metric(0.0);
     bed.apply(&group("gang", 2));
     bed.apply(&job("gang", 2, "1"));
-    bed.runs("gang", 2);
-    std::fs::write(&path, &good).expect("a file");
-    is_valid(1.0);
+    bed.wait_until_running("gang", 2);
+    std::fs::write(&path, &valid).expect("a file");
+    wait_for_metric(1.0);
 }
 
-fn leads(bed: &Bed, row: usize) -> Result<(), String> {
-    if bed.scheduler(row).leads() { Ok(()) } else { Err("it does not".to_owned()) }
+fn is_leader(bed: &Bed, row: usize) -> Result<(), String> {
+    if bed.scheduler(row).is_leader() { Ok(()) } else { Err("it is not".to_owned()) }
 }
 
 #[test]
-fn the_next_replica_goes_on_where_the_leader_was_killed() {
+fn another_replica_takes_over_when_the_leader_is_killed() {
     let namespace = format!("--lock-object-namespace={SYSTEM}");
     let periods = ["--lease-duration=4s", "--renew-deadline=3s", "--retry-period=1s"];
     let election = [&["--leader-elect", &*namespace], &periods[..]].concat();
     let mut bed = Bed::new(&nodes(4, "8"));
-    bed.schedule(&election);
-    bed.eventually("the first replica leads", || leads(&bed, 0));
-    bed.schedule(&election);
-    assert!(!bed.scheduler(1).leads(), "one replica leads");
+    bed.start_scheduler(&election);
+    bed.eventually("the first replica is the leader", || is_leader(&bed, 0));
+    bed.start_scheduler(&election);
+    assert!(!bed.scheduler(1).is_leader(), "there is only one leader");
 
     bed.apply(&group("burst", 30));
     bed.apply(&job("burst", 30, "1"));
-    bed.take(0).kill();
-    bed.runs("burst", 30);
-    assert!(bed.scheduler(0).leads());
+    bed.take_scheduler(0).kill();
+    bed.wait_until_running("burst", 30);
+    assert!(bed.scheduler(0).is_leader());
 
-    // Told to stop, it gives the lease back and ends well.
-    bed.schedule(&election);
-    assert_eq!(bed.take(0).terminate(), Some(0));
-    bed.eventually("the third replica leads", || leads(&bed, 0));
+    // On SIGTERM the leader releases the lease and exits with code 0.
+    bed.start_scheduler(&election);
+    assert_eq!(bed.take_scheduler(0).terminate(), Some(0));
+    bed.eventually("the third replica is the leader", || is_leader(&bed, 0));
 }
 
-/// Many leaders die, each somewhere between the first decision of a burst and its last binding.
+/// Several leaders are killed, each at another time between the first decision about a gang and its
+/// last binding.
 #[test]
-fn whatever_moment_a_leader_is_killed_at_nothing_is_lost() {
+fn every_pod_is_bound_once_although_leaders_are_killed() {
     let namespace = format!("--lock-object-namespace={SYSTEM}");
     let periods = ["--lease-duration=2s", "--renew-deadline=1500ms", "--retry-period=300ms"];
     let election = [&["--leader-elect", &*namespace], &periods[..]].concat();
     let options = Options { audit: true, ..Options::default() };
-    let mut bed = Bed::with(options, &nodes(8, "16"));
-    // Pods are there at once, not one by one as the Job controller makes them.
+    let mut bed = Bed::with_options(options, &nodes(8, "16"));
+    // All pods are created at once, not one by one as by the Job controller.
     let burst = |round: usize| -> Vec<Value> {
         let name = format!("burst-{round}");
         let template = &job(&name, 1, "500m")["spec"]["template"];
@@ -120,29 +124,29 @@ fn whatever_moment_a_leader_is_killed_at_nothing_is_lost() {
         };
         (0..30).map(pod).collect()
     };
-    bed.schedule(&election);
-    bed.eventually("the first replica leads", || leads(&bed, 0));
-    // From at once to when all is likely done.
+    bed.start_scheduler(&election);
+    bed.eventually("the first replica is the leader", || is_leader(&bed, 0));
+    // From immediately to when all pods are probably bound.
     for (round, delay) in [0, 20, 40, 80, 160, 320, 640].into_iter().enumerate() {
-        bed.schedule(&election);
-        bed.plane.create(&burst(round)).expect("pods are made");
+        bed.start_scheduler(&election);
+        bed.plane.create(&burst(round)).expect("pods are created");
         let of_group = group(&format!("burst-{round}"), 30);
         bed.apply(&of_group);
         thread::sleep(Duration::from_millis(delay));
-        bed.take(0).kill();
-        // Whole or not at all: it fits, so the next leader makes it whole.
-        bed.runs(&format!("burst-{round}"), 30);
+        bed.take_scheduler(0).kill();
+        // The gang fits, so the next leader binds its remaining pods.
+        bed.wait_until_running(&format!("burst-{round}"), 30);
     }
     crate::outages::assert_bound_once(&bed, 210);
 }
 
 #[test]
-fn what_it_knows_can_be_simulated() {
+fn a_debug_snapshot_can_be_simulated() {
     let mut bed = Bed::new(&nodes(1, "2"));
-    bed.schedule(&["--debug-snapshot"]);
+    bed.start_scheduler(&["--debug-snapshot"]);
     bed.apply(&group("a", 3));
     bed.apply(&job("a", 3, "1"));
-    bed.eventually("the gang is seen", || {
+    bed.eventually("the condition of the gang gives the reason", || {
         let status = bed.get("podgroups.scheduling.sigs.dev", "a")["status"].to_string();
         if status.contains("Insufficient cpu") { Ok(()) } else { Err(status) }
     });
@@ -156,7 +160,7 @@ fn what_it_knows_can_be_simulated() {
         .arg(&file)
         .current_dir(root())
         .output()
-        .expect("it runs");
+        .expect("the binary runs");
     let stdout = String::from_utf8_lossy(&simulated.stdout);
     assert!(stdout.contains("test/a"), "{stdout}");
     assert!(stdout.contains("Insufficient cpu"), "{stdout}");

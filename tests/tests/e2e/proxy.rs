@@ -1,5 +1,4 @@
-//! A proxy between a scheduler and the API server that does what networks and servers do on bad
-//! days.
+//! A proxy between a scheduler and the API server that injects failures of networks and servers.
 
 use std::{
     convert::Infallible,
@@ -39,41 +38,41 @@ use tokio_rustls::{
     },
 };
 
-/// What becomes of a request.
+/// How the proxy handles a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It is answered as the server answers it.
-    Pass,
-    /// It is answered with this status; the server never sees it.
-    Answer(u16),
-    /// The connection is cut, with all that is under way on it; the server never sees the request.
-    Cut,
-    /// The server acts on it, and then the connection is cut.
-    LoseAnswer,
+pub(crate) enum Handling {
+    /// Forwards it and returns the response of the API server.
+    Forward,
+    /// Responds with this status, without forwarding it.
+    Respond(u16),
+    /// Closes the connection, with all requests in flight on it, without forwarding it.
+    Disconnect,
+    /// Forwards it, and then closes the connection instead of returning the response.
+    LoseResponse,
 }
 
-/// What is known of a request when its fate is decided.
-pub(crate) struct Asked<'r> {
+/// The part of a request that a rule sees.
+pub(crate) struct RequestHead<'r> {
     pub(crate) method: &'r Method,
     pub(crate) uri: &'r Uri,
     pub(crate) version: Version,
 }
 
-impl Asked<'_> {
-    /// Whether it would change something.
+impl RequestHead<'_> {
+    /// Whether it is anything but a GET.
     pub(crate) fn is_write(&self) -> bool {
         self.method != Method::GET
     }
 
-    /// Whether it asks for a stream of changes.
+    /// Whether it is a watch.
     pub(crate) fn is_watch(&self) -> bool {
         self.uri.query().is_some_and(|query| query.contains("watch=true"))
     }
 }
 
-/// Streamed, as watches have no end.
-type Answer = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
-type Rule = Box<dyn FnMut(Asked<'_>) -> Fate + Send>;
+/// The body of a response; streamed, because watches do not end.
+type ResponseBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+type Rule = Box<dyn FnMut(RequestHead<'_>) -> Handling + Send>;
 
 /// A running proxy; it ends when this is dropped.
 pub(crate) struct Proxy {
@@ -85,13 +84,13 @@ pub(crate) struct Proxy {
 struct Shared {
     client: Client,
     rule: Mutex<Rule>,
-    /// Counts up when all connections are to be cut.
-    cuts: watch::Sender<u32>,
+    /// Incremented to close all connections.
+    disconnects: watch::Sender<u32>,
 }
 
 impl Proxy {
-    /// Starts a proxy for an API server. It shows the server's own certificate and speaks HTTP/1.1
-    /// and HTTP/2; who asks says so in each request.
+    /// Starts a proxy for an API server. It serves HTTP/1.1 and HTTP/2 with the certificate of the
+    /// API server, and forwards the credentials in each request.
     pub(crate) fn start(plane: &ControlPlane) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -109,29 +108,29 @@ impl Proxy {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
             (listener, Client::try_from(config).expect("a client"))
         });
-        let address = listener.local_addr().expect("it has an address");
+        let address = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {
             client,
-            rule: Mutex::new(Box::new(|_| Fate::Pass)),
-            cuts: watch::Sender::new(0),
+            rule: Mutex::new(Box::new(|_| Handling::Forward)),
+            disconnects: watch::Sender::new(0),
         });
         runtime.spawn(Arc::clone(&shared).listen(listener, acceptor(plane)));
         Self { address, shared, _runtime: runtime }
     }
 
-    /// The flag that sends a scheduler through it.
+    /// The flag that makes a scheduler use the proxy.
     pub(crate) fn flag(&self) -> String {
         format!("--master=https://{}", self.address)
     }
 
-    /// Decides the fate of requests from now on.
-    pub(crate) fn rule(&self, rule: impl FnMut(Asked<'_>) -> Fate + Send + 'static) {
+    /// Handles requests by this rule from now on.
+    pub(crate) fn rule(&self, rule: impl FnMut(RequestHead<'_>) -> Handling + Send + 'static) {
         *self.shared.rule.lock().expect("no rule panics") = Box::new(rule);
     }
 
-    /// Cuts all connections.
-    pub(crate) fn cut(&self) {
-        self.shared.cuts.send_modify(|n_cuts| *n_cuts += 1);
+    /// Closes all connections.
+    pub(crate) fn disconnect_all(&self) {
+        self.shared.disconnects.send_modify(|n| *n += 1);
     }
 }
 
@@ -140,51 +139,54 @@ impl Shared {
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
             let (shared, acceptor) = (Arc::clone(&self), acceptor.clone());
-            let mut cuts = self.cuts.subscribe();
+            let mut disconnects = self.disconnects.subscribe();
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
-                let cut = Arc::new(Notify::new());
-                let answer = service_fn(|request| {
-                    let (shared, cut) = (Arc::clone(&shared), Arc::clone(&cut));
+                let disconnect = Arc::new(Notify::new());
+                let service = service_fn(|request| {
+                    let (shared, disconnect) = (Arc::clone(&shared), Arc::clone(&disconnect));
                     async move {
-                        let answer = shared.answer(request).await;
-                        if answer.is_err() {
-                            cut.notify_one();
+                        let response = shared.respond(request).await;
+                        if response.is_err() {
+                            disconnect.notify_one();
                         }
-                        answer
+                        response
                     }
                 });
                 let connection = auto::Builder::new(TokioExecutor::new());
                 tokio::select! {
-                    _ = connection.serve_connection(TokioIo::new(stream), answer) => {}
-                    _ = cuts.changed() => {}
-                    () = cut.notified() => {}
+                    _ = connection.serve_connection(TokioIo::new(stream), service) => {}
+                    _ = disconnects.changed() => {}
+                    () = disconnect.notified() => {}
                 }
             });
         }
     }
 
-    /// An error cuts the connection.
-    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Answer>> {
-        let asked =
-            Asked { method: request.method(), uri: request.uri(), version: request.version() };
-        let fate = (self.rule.lock().expect("no rule panics"))(asked);
-        let cut = || io::Error::from(io::ErrorKind::ConnectionAborted);
-        match fate {
-            Fate::Cut => return Err(cut()),
-            Fate::Answer(code) => return Ok(refusal(code)),
-            Fate::Pass | Fate::LoseAnswer => {}
+    /// Responds to a request; an error closes the connection.
+    async fn respond(&self, request: Request<Incoming>) -> io::Result<Response<ResponseBody>> {
+        let head = RequestHead {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+        };
+        let handling = (self.rule.lock().expect("no rule panics"))(head);
+        let disconnect = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        match handling {
+            Handling::Disconnect => return Err(disconnect()),
+            Handling::Respond(code) => return Ok(error_response(code)),
+            Handling::Forward | Handling::LoseResponse => {}
         }
         let (mut head, body) = request.into_parts();
         // Requests that arrive over HTTP/2 are forwarded over HTTP/1.1.
         head.version = Version::default();
-        let body = body.collect().await.map_err(|_| cut())?.to_bytes();
+        let body = body.collect().await.map_err(|_| disconnect())?.to_bytes();
         let request = Request::from_parts(head, Body::from(body));
-        let answered = self.client.send(request).await.map_err(|_| cut())?;
-        if fate == Fate::LoseAnswer {
-            return Err(cut());
+        let response = self.client.send(request).await.map_err(|_| disconnect())?;
+        if handling == Handling::LoseResponse {
+            return Err(disconnect());
         }
-        Ok(answered.map(|body| body.map_err(Into::into).boxed_unsync()))
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 }
 
@@ -193,12 +195,14 @@ fn acceptor(plane: &ControlPlane) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(key).expect("a key");
     let config = ServerConfig::builder().with_no_client_auth();
-    let mut config = config.with_single_cert(vec![certificate], key).expect("they belong together");
+    let mut config = config
+        .with_single_cert(vec![certificate], key)
+        .expect("the key belongs to the certificate");
     config.alpn_protocols = vec!["h2".into(), "http/1.1".into()];
     TlsAcceptor::from(Arc::new(config))
 }
 
-fn refusal(code: u16) -> Response<Answer> {
+fn error_response(code: u16) -> Response<ResponseBody> {
     let reason = match code {
         410 => "Expired",
         429 => "TooManyRequests",
@@ -209,10 +213,10 @@ fn refusal(code: u16) -> Response<Answer> {
         "kind": "Status",
         "status": "Failure",
         "reason": reason,
-        "message": "a bad day",
+        "message": "injected by the proxy",
         "code": code,
     });
     let body = Full::from(status.to_string()).map_err(|never: Infallible| match never {});
-    let answer = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
-    answer.body(body.boxed_unsync()).expect("a plain answer")
+    let response = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
+    response.body(body.boxed_unsync()).expect("the response is valid")
 }

@@ -1,10 +1,9 @@
-//! Scenario files of `tests/cases/`, played in a real cluster.
+//! The `e2e-` test cases of `tests/cases/`, run in a real cluster.
 //!
-//! They are the end-to-end tests of kube-batch v0.5.0 and others like them; the simulated world
-//! plays the same files. Here pods come from the real Job and ReplicaSet controllers, so they are
-//! known by their owners; and what is changed between two cycles is changed while no scheduler
-//! runs: the next one knows all of it before it decides. An expectation that cannot be checked here
-//! fails the test.
+//! They are the end-to-end tests of kube-batch v0.5.0 and similar ones; the simulation runs the
+//! same files. Here the real Job and ReplicaSet controllers create the pods, so pods are identified
+//! by their owners. No scheduler runs while a step changes objects, so the next scheduler lists all
+//! changes before it decides. An expectation that cannot be checked here fails the test.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread};
 
@@ -13,7 +12,7 @@ use kube_batch_testbed::{cluster::Options, nodes::Nodes};
 use kube_batch_tests::build::root;
 use serde_json::{Map, Value, json};
 
-use crate::bed::{Bed, QUIET, SCHEDULER};
+use crate::bed::{Bed, OBSERVATION_PERIOD, SCHEDULER};
 
 /// A test for each file, and the list of them.
 macro_rules! scenarios {
@@ -56,58 +55,58 @@ fn cases() -> PathBuf {
 }
 
 #[test]
-fn every_end_to_end_scenario_is_played() {
-    let is_scenario = |name: &String| name.starts_with("e2e-");
-    let there: BTreeSet<String> = fs::read_dir(cases())
-        .expect("the folder of cases")
+fn every_end_to_end_case_is_run() {
+    let is_end_to_end = |name: &String| name.starts_with("e2e-");
+    let in_directory: BTreeSet<String> = fs::read_dir(cases())
+        .expect("the directory of cases can be read")
         .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
-        .filter(is_scenario)
+        .filter(is_end_to_end)
         .collect();
-    let played: BTreeSet<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
-    assert_eq!(there, played);
+    let run: BTreeSet<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
+    assert_eq!(in_directory, run);
 }
 
 fn run_case(file: &str) {
     let path = cases().join(file).with_extension("yaml");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     let mut case: Map<String, Value> = serde_saphyr::from_str(&text).expect("a case is YAML");
-    for told_elsewhere in ["name", "area", "description", "rows", "source", "environment"] {
-        case.remove(told_elsewhere);
+    for ignored in ["name", "area", "description", "rows", "source", "environment"] {
+        case.remove(ignored);
     }
-    let mut player = Player::new(case.remove("config").as_ref());
-    player.apply(case.remove("objects"));
+    let mut runner = CaseRunner::new(case.remove("config").as_ref());
+    runner.apply(case.remove("objects"));
     let cycles = case.remove("cycles");
     let expect = case.remove("expect");
     let only = json!([{"cycles": cycles.unwrap_or(json!(1)), "expect": expect}]);
     let steps = case.remove("steps").unwrap_or(only);
-    assert!(case.is_empty(), "{file} has keys that are not played here: {:?}", case.keys());
+    assert!(case.is_empty(), "{file} has keys that are not supported here: {:?}", case.keys());
     for step in steps.as_array().expect("steps are a list") {
-        player.step(step.as_object().expect("a step is a mapping").clone());
+        runner.step(step.as_object().expect("a step is a mapping").clone());
     }
 }
 
-struct Player {
+struct CaseRunner {
     bed: Bed,
     /// `--scheduler-conf`, unless the case has the built-in configuration.
     conf_flag: Option<String>,
-    /// Pods whose binding was looked at in an earlier `expect`.
-    looked_at: BTreeSet<String>,
+    /// Pods whose binding was checked by an earlier `expect`.
+    checked: BTreeSet<String>,
     n_evicted: usize,
-    /// Whether objects have changed since controllers were last waited for.
+    /// Whether objects have changed since the last wait for the controllers.
     is_changed: bool,
 }
 
-impl Player {
+impl CaseRunner {
     fn new(conf: Option<&Value>) -> Self {
         let options = Options { audit: true, ..Options::default() };
-        let bed = Bed::with(options, &Nodes { n: 0, ..Nodes::default() });
+        let bed = Bed::with_options(options, &Nodes { n: 0, ..Nodes::default() });
         let path = bed.plane.log_dir().join("scheduler.yaml");
         let conf_flag = conf.map(|conf| {
             // JSON is YAML.
             fs::write(&path, conf.to_string()).expect("a file");
             format!("--scheduler-conf={}", path.display())
         });
-        Self { bed, conf_flag, looked_at: BTreeSet::new(), n_evicted: 0, is_changed: false }
+        Self { bed, conf_flag, checked: BTreeSet::new(), n_evicted: 0, is_changed: false }
     }
 
     fn step(&mut self, mut step: Map<String, Value>) {
@@ -124,30 +123,32 @@ impl Player {
                 .unwrap_or_else(|error| panic!("{error}"));
         }
         if ["eventually", "cycles", "expect"].iter().any(|key| step.contains_key(*key)) {
-            // Who lost pods to the scheduler takes its time to make others.
+            // Controllers take some time to replace evicted pods.
             if std::mem::take(&mut self.is_changed) {
                 self.wait_for_controllers();
             }
             let flags: Vec<&str> = self.conf_flag.as_deref().into_iter().collect();
-            self.bed.schedule(&flags);
+            self.bed.start_scheduler(&flags);
         }
         if let Some(eventually) = step.remove("eventually") {
-            self.bed.eventually("it comes so", || self.check(&eventually["expect"]));
+            self.bed.eventually("the expectation of the step is met", || {
+                self.check(&eventually["expect"])
+            });
         }
         if step.remove("cycles").is_some() {
-            // As many cycles run as there are changes; what counts is where that leads.
-            thread::sleep(QUIET);
+            // The number of cycles depends on the changes; only the final state is compared.
+            thread::sleep(OBSERVATION_PERIOD);
         }
         if let Some(expect) = step.remove("expect") {
-            self.bed.eventually("it is so", || self.check(&expect));
-            self.bed.always("it stays so", || self.check(&expect));
-            self.looked_at = self.bound().map(|pod| name(&pod)).collect();
+            self.bed.eventually("the expectation is met", || self.check(&expect));
+            self.bed.consistently("the expectation stays met", || self.check(&expect));
+            self.checked = self.bound().map(|pod| name(&pod)).collect();
             self.n_evicted = self.evicted();
         }
         if self.bed.n_schedulers() > 0 {
-            assert_eq!(self.bed.take(0).terminate(), Some(0));
+            assert_eq!(self.bed.take_scheduler(0).terminate(), Some(0));
         }
-        assert!(step.is_empty(), "keys of a step that are not played here: {:?}", step.keys());
+        assert!(step.is_empty(), "keys of a step that are not supported here: {:?}", step.keys());
     }
 
     fn apply(&self, list: Option<Value>) {
@@ -155,25 +156,25 @@ impl Player {
         let namespaces: BTreeSet<&str> =
             objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
         for namespace in namespaces {
-            self.bed.make_namespace(namespace);
+            self.bed.create_namespace(namespace);
         }
         for object in &objects {
             self.bed.apply(object);
         }
     }
 
-    /// Waits until every controller has made its pods, and the garbage collector has taken those
-    /// whose controller is gone.
+    /// Waits until every controller has created its pods, and the garbage collector has deleted
+    /// those whose controller was deleted.
     fn wait_for_controllers(&self) {
-        self.bed.eventually("controllers have done their work", || {
-            for (kind, n_wanted, n_made) in [
+        self.bed.eventually("all controllers have reconciled", || {
+            for (kind, n_wanted, n_created) in [
                 ("jobs", "/spec/parallelism", "/status/active"),
                 ("replicasets", "/spec/replicas", "/status/replicas"),
             ] {
                 let is_new = |owner: &Value| owner["status"]["failed"].as_u64().unwrap_or(0) == 0;
                 for owner in self.bed.list_all(kind).into_iter().filter(is_new) {
                     let number = |path: &str| owner.pointer(path).and_then(Value::as_u64);
-                    if number(n_made).unwrap_or(0) < number(n_wanted).unwrap_or(1) {
+                    if number(n_created).unwrap_or(0) < number(n_wanted).unwrap_or(1) {
                         return Err(format!("{} is not complete", name(&owner)));
                     }
                 }
@@ -188,7 +189,7 @@ impl Player {
                 !owner.is_empty() && !owners.contains(&owner)
             };
             match self.pods().find(is_orphan) {
-                Some(pod) => Err(format!("{} is still there", name(&pod))),
+                Some(pod) => Err(format!("{} still exists", name(&pod))),
                 None => Ok(()),
             }
         });
@@ -202,7 +203,7 @@ impl Player {
         self.pods().filter(|pod| pod["spec"]["nodeName"].is_string())
     }
 
-    /// Pods that the scheduler has had deleted since the start.
+    /// Number of pods that the scheduler has deleted since the start.
     fn evicted(&self) -> usize {
         let events = self.bed.plane.audit_events().expect("an audit log");
         let is_eviction = |event: &&kube_batch_testbed::audit::AuditEvent| {
@@ -242,35 +243,35 @@ impl Player {
                     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
                     group_of(pod) == *group && phases.contains(&phase)
                 };
-                let n_there = pods.iter().filter(counts).count();
-                within(n_there, n_wanted).map_err(|why| format!("{group} {key}: {why}"))?;
+                let n_actual = pods.iter().filter(counts).count();
+                within(n_actual, n_wanted).map_err(|why| format!("{group} {key}: {why}"))?;
             }
         }
         Ok(())
     }
 
-    /// The simulated world numbers the pods of an owner, the real controllers do not: so many of
-    /// an owner's pods must have been bound there.
+    /// The simulation numbers the pods of an owner, the real controllers do not: for each expected
+    /// bind, another pod of the same owner must have been bound to the node.
     fn check_binds(&self, wanted: &Value) -> Result<(), String> {
-        let mut open: Vec<Value> = self.newly_bound().collect();
+        let mut unmatched: Vec<Value> = self.newly_bound().collect();
         for (pod, node) in mapping(wanted) {
             let owner = pod.rsplit_once('-').map_or(pod.as_str(), |(owner, _)| owner);
-            let is_it = |bound: &Value| {
-                let there = &bound["spec"]["nodeName"];
+            let matches = |bound: &Value| {
+                let actual = &bound["spec"]["nodeName"];
                 let choices = node.as_array().map_or(std::slice::from_ref(node), Vec::as_slice);
                 (name(bound) == *pod || owner_of(bound) == owner)
-                    && choices.iter().any(|choice| choice == "*" || choice == there)
+                    && choices.iter().any(|choice| choice == "*" || choice == actual)
             };
-            let Some(found) = open.iter().position(is_it) else {
+            let Some(found) = unmatched.iter().position(matches) else {
                 return Err(format!("{pod} is not bound to {node}"));
             };
-            open.swap_remove(found);
+            unmatched.swap_remove(found);
         }
         Ok(())
     }
 
     fn newly_bound(&self) -> impl Iterator<Item = Value> {
-        self.bound().filter(|pod| !self.looked_at.contains(&name(pod)))
+        self.bound().filter(|pod| !self.checked.contains(&name(pod)))
     }
 
     fn check_bind_count(&self, wanted: &Value) -> Result<(), String> {
@@ -283,8 +284,8 @@ impl Player {
                 "total" => within(bound.len(), wanted)?,
                 "nodes" => {
                     for (node, wanted) in mapping(wanted) {
-                        let is_there = |pod: &&Value| pod["spec"]["nodeName"] == **node;
-                        let n_bound = bound.iter().filter(is_there).count();
+                        let is_on_node = |pod: &&Value| pod["spec"]["nodeName"] == **node;
+                        let n_bound = bound.iter().filter(is_on_node).count();
                         within(n_bound, wanted).map_err(|why| format!("{node}: {why}"))?;
                     }
                 }
@@ -317,20 +318,20 @@ impl Player {
             .collect();
         for (key, wanted) in mapping(wanted) {
             let Some(group) = groups.iter().find(|group| name(group) == *key) else {
-                return Err(format!("there is no {key}"));
+                return Err(format!("{key} does not exist"));
             };
             for (field, wanted) in mapping(wanted) {
-                let there = &group["status"][field];
-                // Zeros are left out of a status.
+                let actual = &group["status"][field];
+                // Zeros are omitted from a status.
                 let holds = match field.as_str() {
-                    "phase" => there == wanted,
+                    "phase" => actual == wanted,
                     "running" | "succeeded" | "failed" => {
-                        there.as_u64().unwrap_or(0) == wanted.as_u64().expect("a number")
+                        actual.as_u64().unwrap_or(0) == wanted.as_u64().expect("a number")
                     }
                     _ => panic!("{field} of a PodGroup cannot be checked here"),
                 };
                 if !holds {
-                    return Err(format!("{key}: {field} is {there}, not {wanted}"));
+                    return Err(format!("{key}: {field} is {actual}, not {wanted}"));
                 }
             }
         }
@@ -338,7 +339,7 @@ impl Player {
     }
 }
 
-/// A manifest of a case as the API server wants it: the simulated world asks for less.
+/// Adds the fields to an object of a case that the API server requires and the simulation does not.
 fn completed(mut object: Value) -> Value {
     match object["kind"].as_str().unwrap_or_default() {
         "Node" => {
@@ -356,7 +357,7 @@ fn completed(mut object: Value) -> Value {
         "Pod" => {
             for container in object["spec"]["containers"].as_array_mut().into_iter().flatten() {
                 let requests = container["resources"]["requests"].clone();
-                // Of what cannot be shared, a limit has to be named.
+                // An extended resource needs a limit.
                 for (resource, amount) in mapping(&requests).filter(|(name, _)| name.contains('/'))
                 {
                     container["resources"]["limits"][resource] = amount.clone();
@@ -368,7 +369,7 @@ fn completed(mut object: Value) -> Value {
     object
 }
 
-/// The objects of a list; one with `count: N` stands for N.
+/// The objects of a list; an object with `count: N` stands for N objects.
 fn objects(list: Option<Value>) -> impl Iterator<Item = Value> {
     items(list).flat_map(|mut object| {
         let fields = object.as_object_mut().expect("an object is a mapping");
@@ -378,7 +379,8 @@ fn objects(list: Option<Value>) -> impl Iterator<Item = Value> {
             let mut copy = object.clone();
             if count.is_some() {
                 let step = u32::try_from(step).expect("a small number");
-                copy["metadata"]["name"] = json!(counted(&name, step).expect("a number in it"));
+                copy["metadata"]["name"] =
+                    json!(counted(&name, step).expect("the name contains a number"));
             }
             copy
         })
@@ -388,7 +390,7 @@ fn objects(list: Option<Value>) -> impl Iterator<Item = Value> {
 fn items(list: Option<Value>) -> impl Iterator<Item = Value> {
     let list = match list {
         Some(Value::Array(list)) => list,
-        Some(other) => panic!("{other} is no list"),
+        Some(other) => panic!("{other} is not a list"),
         None => Vec::new(),
     };
     list.into_iter()
@@ -414,7 +416,7 @@ fn owner_of(pod: &Value) -> String {
     owner.map_or_else(String::new, |owner| format!("{namespace}/{owner}"))
 }
 
-/// What cases call a pod's group: its PodGroup, else its controller, else the pod.
+/// The group of a pod as in cases: its PodGroup, else its controller, else the pod.
 fn group_of(pod: &Value) -> String {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
     match pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"].as_str() {
@@ -424,16 +426,16 @@ fn group_of(pod: &Value) -> String {
     }
 }
 
-/// Whether a number is the wanted one, or between the wanted ones.
-fn within(n_there: usize, wanted: &Value) -> Result<(), String> {
+/// Checks a number against a quantity of a case: a number, or a minimum and a maximum.
+fn within(n_actual: usize, wanted: &Value) -> Result<(), String> {
     let bound = |key: &str| wanted.get(key).map(|n| n.as_u64().expect("a number") as usize);
     let holds = match wanted.as_u64() {
-        Some(n_wanted) => n_there == n_wanted as usize,
+        Some(n_wanted) => n_actual == n_wanted as usize,
         None => {
             let (min, max) = (bound("min"), bound("max"));
-            assert!(min.is_some() || max.is_some(), "{wanted} is no quantity");
-            min.is_none_or(|min| n_there >= min) && max.is_none_or(|max| n_there <= max)
+            assert!(min.is_some() || max.is_some(), "{wanted} is not a quantity");
+            min.is_none_or(|min| n_actual >= min) && max.is_none_or(|max| n_actual <= max)
         }
     };
-    if holds { Ok(()) } else { Err(format!("{n_there}, wanted {wanted}")) }
+    if holds { Ok(()) } else { Err(format!("{n_actual}, wanted {wanted}")) }
 }
