@@ -1,8 +1,8 @@
 //! Pods bound per second against a real API server: `cargo xtask bench-cluster --help`.
 //!
-//! Contenders run on the same servers, one after the other in one run: a bare loop that only posts
-//! the bindings, this scheduler, and Kubernetes' own. Pods are there before a contender starts;
-//! times are those of the API server's audit log.
+//! It compares contenders, one after the other, each with a new control plane: a bare loop that only
+//! posts the bindings, this scheduler, and kube-scheduler. All pods are created before a contender
+//! starts; times are taken from the audit log of the API server.
 
 use std::{
     fs,
@@ -34,39 +34,39 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tower::ServiceBuilder;
 
-/// Bindings the bare loop sends at once: the best found on two cores.
-const N_AT_ONCE: usize = 32;
-/// How long a contender may take.
-const PATIENCE: Duration = Duration::from_secs(400);
-/// How long the scheduler is watched doing nothing.
-const IDLE: Duration = Duration::from_secs(30);
-/// How often a kubelet tells the status of its node when nothing has changed.
+/// Number of concurrent bindings of the bare loop: the best value found on two cores.
+const N_CONCURRENT: usize = 32;
+/// Maximum time for a contender to bind all pods.
+const TIMEOUT: Duration = Duration::from_secs(400);
+/// How long the idle scheduler is measured.
+const IDLE_PERIOD: Duration = Duration::from_secs(30);
+/// How often a kubelet reports the status of its node when nothing has changed.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "bench";
 
 /// Counts the pods bound per second against a real API server.
 #[derive(Parser)]
 struct Args {
-    /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and to
-    /// measure the idle scheduler too.
+    /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and
+    /// also measure the idle scheduler.
     #[arg(value_parser = Shape::parse,
         default_values = ["100x100", "10000x1", "1x10000", "10x1+20000"])]
     shapes: Vec<Shape>,
-    /// Nodes of the cluster.
+    /// Number of nodes of the cluster.
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
-    /// Who is to bind them.
+    /// Contenders to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [
         Contender::Loop, Contender::KubeBatch, Contender::KubeScheduler,
     ])]
     contenders: Vec<Contender>,
-    /// Binaries of kube-batch to compare; the one of this tree if none is named.
+    /// Binaries of kube-batch to compare (default: the one built from this repository).
     #[arg(long, value_delimiter = ',')]
     binaries: Vec<PathBuf>,
-    /// How often all contenders run, one after the other; if more than once, medians come last.
+    /// Number of runs of each contender; with more than one, medians are printed at the end.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// What Cargo says to every benchmark.
+    /// Passed to every benchmark by Cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -83,16 +83,16 @@ enum Contender {
     KubeScheduler,
 }
 
-/// What is run for a contender.
+/// How a contender is run.
 enum Runner {
-    /// Over so many HTTP/2 connections, or HTTP/1.1.
+    /// Over this number of HTTP/2 connections, or over HTTP/1.1.
     Loop(Option<usize>),
     KubeBatch(PathBuf),
     KubeScheduler,
 }
 
 impl Runner {
-    /// Those that are asked for, with the names they are shown under.
+    /// The requested contenders with the names that the table shows.
     fn all(args: &Args) -> Vec<(String, Self)> {
         let mut all = Vec::new();
         for contender in &args.contenders {
@@ -103,7 +103,10 @@ impl Runner {
                 Contender::LoopHttp2 => all.push((name, Self::Loop(Some(1)))),
                 Contender::LoopHttp2x4 => all.push((name, Self::Loop(Some(4)))),
                 Contender::KubeBatch if args.binaries.is_empty() => {
-                    all.push((name, Self::KubeBatch(build::release().expect("it builds"))));
+                    all.push((
+                        name,
+                        Self::KubeBatch(build::release().expect("the scheduler builds")),
+                    ));
                 }
                 Contender::KubeBatch => all.extend(args.binaries.iter().map(|binary| {
                     let name = binary.file_name().unwrap_or(binary.as_os_str());
@@ -128,41 +131,42 @@ impl Runner {
 struct Shape {
     name: String,
     n_gangs: usize,
-    /// Of each gang.
+    /// Pods of each gang.
     n_pods: usize,
-    n_present: usize,
+    /// Pods that run before the contender starts.
+    n_running: usize,
 }
 
 impl Shape {
     fn parse(name: &str) -> std::result::Result<Self, String> {
         let numbers = || {
             let (gangs, pods) = name.split_once('x')?;
-            let (pods, present) = pods.split_once('+').unwrap_or((pods, "0"));
-            Some((gangs.parse().ok()?, pods.parse().ok()?, present.parse().ok()?))
+            let (pods, running) = pods.split_once('+').unwrap_or((pods, "0"));
+            Some((gangs.parse().ok()?, pods.parse().ok()?, running.parse().ok()?))
         };
-        let (n_gangs, n_pods, n_present) =
+        let (n_gangs, n_pods, n_running) =
             numbers().ok_or("expected GANGSxPODS or GANGSxPODS+RUNNING, such as 100x100")?;
-        Ok(Self { name: name.to_owned(), n_gangs, n_pods, n_present })
+        Ok(Self { name: name.to_owned(), n_gangs, n_pods, n_running })
     }
 }
 
-/// What one contender did.
+/// The measurements of one run of a contender.
 struct Result {
     bound: usize,
     /// From the start of the contender to the first binding, and from there to the last, in seconds.
     first: f64,
     window: f64,
-    /// Seconds of processor time, and the largest size of the process in MB.
+    /// CPU time in seconds, and the peak memory of the process in MB.
     cpu: f64,
     peak_mb: u64,
     writes: usize,
-    /// Part of a core used while nothing is to be decided, in percent.
+    /// CPU used while nothing changes, in percent of a core.
     idle: Option<f64>,
 }
 
 fn main() {
     let args = Args::parse();
-    // Builds what is missing now, not beside a cluster that is measured.
+    // Builds missing binaries now, so that a build does not disturb a measurement.
     let runners = Runner::all(&args);
     println!(
         "{:12} {:16} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>10} {:>7}",
@@ -195,21 +199,21 @@ fn main() {
     }
 }
 
-/// The median of each figure by itself.
+/// The median of each measurement.
 fn median(results: &[Result]) -> Result {
-    let middle = |figure: fn(&Result) -> f64| {
-        let mut figures: Vec<f64> = results.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
+    let median_of = |field: fn(&Result) -> f64| {
+        let mut values: Vec<f64> = results.iter().map(field).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
     };
     Result {
-        bound: middle(|result| result.bound as f64) as usize,
-        first: middle(|result| result.first),
-        window: middle(|result| result.window),
-        cpu: middle(|result| result.cpu),
-        peak_mb: middle(|result| result.peak_mb as f64) as u64,
-        writes: middle(|result| result.writes as f64) as usize,
-        idle: results[0].idle.map(|_| middle(|result| result.idle.unwrap_or_default())),
+        bound: median_of(|result| result.bound as f64) as usize,
+        first: median_of(|result| result.first),
+        window: median_of(|result| result.window),
+        cpu: median_of(|result| result.cpu),
+        peak_mb: median_of(|result| result.peak_mb as f64) as u64,
+        writes: median_of(|result| result.writes as f64) as usize,
+        idle: results[0].idle.map(|_| median_of(|result| result.idle.unwrap_or_default())),
     }
 }
 
@@ -223,7 +227,7 @@ fn show(shape: &str, contender: &str, result: &Result) {
     );
 }
 
-/// A control plane with nodes and pods for a scheduler of this name.
+/// Starts a control plane with the nodes and pods of a shape; the pods name this scheduler.
 fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
     let options = Options { kwok: false, audit: true, load: true, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
@@ -232,7 +236,7 @@ fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
         .kubectl(["apply", "--kustomize", deploy.to_str().expect("a plain path")])
         .unwrap_or_else(|error| panic!("{error}"));
     let nodes = Nodes { n: n_nodes, cpu: "32".into(), memory: "256Gi".into(), ..Nodes::default() };
-    plane.create_nodes(&nodes).expect("nodes are made");
+    plane.create_nodes(&nodes).expect("nodes are created");
     plane.kubectl(["create", "namespace", NAMESPACE]).expect("a namespace");
     let groups: Vec<Value> = (0..shape.n_gangs)
         .map(|gang| {
@@ -244,21 +248,21 @@ fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
             })
         })
         .collect();
-    plane.create(&groups).expect("groups are made");
+    plane.create(&groups).expect("groups are created");
     let gangs = (0..shape.n_gangs).flat_map(|gang| (0..shape.n_pods).map(move |pod| (gang, pod)));
     let pods = gangs.map(|(gang, pod)| pod_of(gang, pod, scheduler));
-    let present = (0..shape.n_present).map(|nth| {
+    let running = (0..shape.n_running).map(|nth| {
         let mut pod = pod_of(shape.n_gangs, nth, scheduler);
-        // Small, so that there is room for all.
+        // Small, so that all of them fit.
         pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "100m"});
         pod["spec"]["nodeName"] = json!(nodes.name(nth % n_nodes));
         pod
     });
-    create_pods(&plane.kubeconfig(), pods.chain(present));
+    create_pods(&plane.kubeconfig(), pods.chain(running));
     plane
 }
 
-/// Pods by the thousand, faster than `kubectl` makes them.
+/// Creates pods concurrently, because `kubectl` is too slow for thousands of them.
 fn create_pods(kubeconfig: &Path, pods: impl Iterator<Item = Value>) {
     on_threads(async {
         let client = client(kubeconfig).await;
@@ -267,12 +271,12 @@ fn create_pods(kubeconfig: &Path, pods: impl Iterator<Item = Value>) {
             let api = api.clone();
             async move {
                 let pod = serde_json::from_value(pod).expect("a pod");
-                api.create(&PostParams::default(), &pod).await.expect("a pod is made");
+                api.create(&PostParams::default(), &pod).await.expect("a pod is created");
             }
         };
         futures::stream::iter(pods)
             .map(create)
-            .buffer_unordered(N_AT_ONCE)
+            .buffer_unordered(N_CONCURRENT)
             .for_each(|()| async {})
             .await;
     });
@@ -300,11 +304,11 @@ fn pod_of(gang: usize, pod: usize, scheduler: &str) -> Value {
 }
 
 fn bare_loop(shape: &Shape, n_nodes: usize, http2: Option<usize>) -> Result {
-    let plane = plane(shape, n_nodes, "nobody");
+    let plane = plane(shape, n_nodes, "none");
     let started = jiff::Timestamp::now();
-    let before = cost(std::process::id()).0;
+    let before = usage(std::process::id()).0;
     on_threads(post_bindings(&plane.kubeconfig(), n_nodes, http2));
-    let cpu = cost(std::process::id()).0 - before;
+    let cpu = usage(std::process::id()).0 - before;
     result(&plane, "admin", started, cpu, 0)
 }
 
@@ -324,7 +328,7 @@ fn on_threads<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("threads").block_on(work)
 }
 
-/// A client that speaks HTTP/2, all over one connection.
+/// A client that sends all requests over one HTTP/2 connection.
 fn http2_client(config: &Config) -> Client {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -378,7 +382,7 @@ async fn post_bindings(kubeconfig: &Path, n_nodes: usize, http2: Option<usize>) 
     };
     futures::stream::iter(names.into_iter().enumerate())
         .map(post)
-        .buffer_unordered(N_AT_ONCE)
+        .buffer_unordered(N_CONCURRENT)
         .for_each(|()| async {})
         .await;
 }
@@ -397,22 +401,23 @@ fn kube_batch(shape: &Shape, n_nodes: usize, binary: &Path) -> Result {
         Process::start("kube-batch", &command, &log).unwrap_or_else(|error| panic!("{error}"));
     let user = "system:serviceaccount:kube-batch-system:kube-batch";
     wait_until_bound(&plane, user, shape.n_gangs * shape.n_pods);
-    // Status and events follow the bindings.
+    // Status and events are written after the bindings.
     thread::sleep(Duration::from_secs(5));
-    let (cpu, peak_mb) = cost(process.id());
-    let idle = (shape.n_present > 0).then(|| idle(&plane, n_nodes, process.id()));
+    let (cpu, peak_mb) = usage(process.id());
+    let idle = (shape.n_running > 0).then(|| idle(&plane, n_nodes, process.id()));
     Result { idle, ..result(&plane, user, started, cpu, peak_mb) }
 }
 
-/// How much of a core a process uses, in percent, while nothing changes but the nodes' heartbeats.
+/// CPU that a process uses, in percent of a core, while nothing but the heartbeats of nodes changes.
 fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
-    let before = cost(pid).0;
+    let before = usage(pid).0;
     let start = Instant::now();
     on_threads(async {
         let nodes: Api<Node> = Api::all(client(&plane.kubeconfig()).await);
-        let pause = HEARTBEAT_PERIOD / u32::try_from(n_nodes).expect("not that many nodes");
+        let pause =
+            HEARTBEAT_PERIOD / u32::try_from(n_nodes).expect("the number of nodes is small");
         for row in (0..n_nodes).cycle() {
-            if start.elapsed() > IDLE {
+            if start.elapsed() > IDLE_PERIOD {
                 break;
             }
             let condition = json!({"type": "Ready", "lastHeartbeatTime": jiff::Timestamp::now()});
@@ -423,17 +428,17 @@ fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
             tokio::time::sleep(pause).await;
         }
     });
-    (cost(pid).0 - before) / start.elapsed().as_secs_f64() * 100.0
+    (usage(pid).0 - before) / start.elapsed().as_secs_f64() * 100.0
 }
 
 fn kube_scheduler(shape: &Shape, n_nodes: usize) -> Result {
     let mut plane = plane(shape, n_nodes, "default-scheduler");
     let started = jiff::Timestamp::now();
-    plane.restart(Server::Scheduler).expect("it starts");
+    plane.restart(Server::Scheduler).expect("kube-scheduler starts");
     let user = "system:kube-scheduler";
     wait_until_bound(&plane, user, shape.n_gangs * shape.n_pods);
     thread::sleep(Duration::from_secs(5));
-    let (cpu, peak_mb) = plane.process_id(Server::Scheduler).map_or((0.0, 0), cost);
+    let (cpu, peak_mb) = plane.process_id(Server::Scheduler).map_or((0.0, 0), usage);
     result(&plane, user, started, cpu, peak_mb)
 }
 
@@ -446,10 +451,10 @@ fn is_binding(event: &AuditEvent, user: &str) -> bool {
 
 fn wait_until_bound(plane: &ControlPlane, user: &str, n_pods: usize) {
     let start = Instant::now();
-    // Only what is new each time: reading takes from the cores that are measured.
+    // Reads only new events, because reading uses the cores that are measured.
     let mut log = plane.audit_reader();
     let mut n_bound = 0;
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         let events = log.read().expect("an audit log");
         n_bound += events.iter().filter(|event| is_binding(event, user)).count();
         if n_bound >= n_pods {
@@ -458,7 +463,7 @@ fn wait_until_bound(plane: &ControlPlane, user: &str, n_pods: usize) {
         thread::sleep(Duration::from_secs(1));
     }
     plane.keep_logs();
-    eprintln!("not everything was bound; logs are in {}", plane.log_dir().display());
+    eprintln!("not all pods were bound; logs are in {}", plane.log_dir().display());
 }
 
 fn result(
@@ -493,8 +498,8 @@ fn result(
     }
 }
 
-/// Processor time of a process in seconds, and its largest size in MB.
-fn cost(pid: u32) -> (f64, u64) {
+/// CPU time of a process in seconds, and its peak memory in MB.
+fn usage(pid: u32) -> (f64, u64) {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: f64 = after_name

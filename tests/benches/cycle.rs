@@ -1,4 +1,4 @@
-//! One cycle over each shape, timed: `cargo bench -p kube-batch-tests -- [SHAPE…]`.
+//! Times one cycle over each shape: `cargo bench -p kube-batch-tests -- [SHAPE…]`.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use kube_batch_cache::{
 use kube_batch_framework::candidates::Search;
 use kube_batch_tests::shapes::shape;
 
-/// Run without a name.
+/// The shapes that run if none is named.
 const STANDARD: [&str; 14] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",

@@ -11,7 +11,7 @@ use kube_batch_api::decision::Decision;
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::run_case_observed};
-use kube_batch_tests::worlds::RandomWorld;
+use kube_batch_tests::random_cluster::RandomCluster;
 use kube_batch_yaml::{Limits, parse};
 
 fn main() -> io::Result<()> {
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
         }
     }
     for seed in 0..n_seeds {
-        run_case(&mut out, &format!("seed {seed}"), &RandomWorld::draw(seed).case())?;
+        run_case(&mut out, &format!("seed {seed}"), &RandomCluster::new(seed).case())?;
     }
     out.flush()
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 ///
 /// # Panics
 ///
-/// Never: the crate is in it.
+/// Never: the crate is in the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -20,7 +20,7 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Cargo, in the root of the repository.
+/// A command that runs Cargo in the root of the repository.
 pub fn cargo() -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
@@ -66,9 +66,9 @@ fn build(selection: &[&str]) -> io::Result<PathBuf> {
         .output()?;
     let executable = built.stdout.split(|&byte| byte == b'\n').find_map(|line| {
         let message: Value = serde_json::from_slice(line).ok()?;
-        let is_it =
+        let is_scheduler =
             message["target"]["name"] == "kube-batch" && message["profile"]["test"] == false;
-        is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+        is_scheduler.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
     let executable = executable.filter(|_| built.status.success());
     executable.ok_or_else(|| io::Error::other("cargo did not report a binary"))

@@ -1,5 +1,5 @@
 //! Tests of the scheduler as a whole, and clusters for benchmarks.
 
 pub mod build;
+pub mod random_cluster;
 pub mod shapes;
-pub mod worlds;

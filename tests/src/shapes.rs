@@ -1,6 +1,6 @@
 //! Clusters for benchmarks; the name of a shape describes it completely.
 //!
-//! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods ask for 1 CPU and 2 Gi.
+//! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods request 1 CPU and 2 Gi.
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
 //! minimum of 1.
 
@@ -153,7 +153,7 @@ impl Default for Build {
                 value: Some(value),
                 ..Default::default()
             };
-            build.store.apply_priority_class(&class).expect("a good class");
+            build.store.apply_priority_class(&class).expect("the class is valid");
         }
         build
     }
@@ -211,14 +211,16 @@ impl Build {
                     ..Default::default()
                 }),
             };
-            self.store.apply_node(&node).expect("a good node");
+            self.store.apply_node(&node).expect("the node is valid");
         }
     }
 
     fn queue(&mut self, name: &str, weight: i32) {
         let spec = QueueSpec { weight, ..Default::default() };
         let meta = meta(name, None, BASE);
-        self.store.apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None).expect("a good queue");
+        self.store
+            .apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .expect("the queue is valid");
     }
 
     fn queues(&mut self, weights: &[i32]) -> Vec<String> {
@@ -236,7 +238,9 @@ impl Build {
             priority_class_name: class.to_owned(),
         };
         let meta = meta(name, Some("bench"), created);
-        self.store.apply_group(ApiVersion::V1Alpha1, &meta, &spec, None).expect("a good group");
+        self.store
+            .apply_group(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .expect("the group is valid");
     }
 
     fn pod(&mut self, job: &str, k: usize, created: i64, kind: &PodKind, node: Option<String>) {
@@ -272,7 +276,7 @@ impl Build {
             status: node
                 .map(|_| PodStatus { phase: Some("Running".to_owned()), ..Default::default() }),
         };
-        self.store.apply_pod(&pod).expect("a good pod");
+        self.store.apply_pod(&pod).expect("the pod is valid");
     }
 
     fn pending(

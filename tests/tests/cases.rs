@@ -8,9 +8,9 @@ use kube_batch_sim::suite::{CaseOutcome, run_all};
 
 #[test]
 fn every_case_passes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let mut paths: Vec<_> =
-        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let registry = Registry::builtin();
     let mut failures = Vec::new();
@@ -26,7 +26,7 @@ fn every_case_passes() {
             }
         }
     }
-    assert!(n_cases >= 2 * 304, "only {n_cases} cases were found");
+    assert!(n_cases >= 2 * 304, "found only {n_cases} cases");
     assert!(
         failures.is_empty(),
         "{} of {n_cases} failed:\n{}",

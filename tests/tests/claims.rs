@@ -65,19 +65,19 @@ fn world(case: &Case) -> World {
     let mut world =
         World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
-        world.apply(object.value.clone()).expect("a good object");
+        world.apply(object.value.clone()).expect("the object is valid");
     }
     world
 }
 
-/// The decisions of a cycle, given the facts of the cluster and these decisions in flight.
+/// The decisions of a cycle, with these decisions still in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
     let cluster = take_snapshot(&world.store, assumed, world.options()).cluster;
     case.conf.run_cycle(cluster, Search::Index, &mut |_| {}).decisions
 }
 
 #[test]
-fn a_volume_in_flight_is_not_given_to_another_claim() {
+fn a_volume_in_flight_is_not_bound_to_another_claim() {
     let case = case();
     let mut world = world(&case);
     let mut assumed = Assumed::default();
@@ -89,7 +89,7 @@ fn a_volume_in_flight_is_not_given_to_another_claim() {
     assumed.note(&first[0], world.now());
     assert_eq!(decisions(&case, &world, &assumed), []);
 
-    // The pod is bound, and the claim is not yet.
+    // The pod is bound, but the claim is not bound yet.
     world.change_pod(&pod.key, |facts| {
         facts.node = Some(node.clone());
         facts.status = TaskStatus::Bound;
@@ -97,7 +97,7 @@ fn a_volume_in_flight_is_not_given_to_another_claim() {
     assumed.settle(&world.store);
     assert_eq!(decisions(&case, &world, &assumed), []);
 
-    let mut bound = (**world.store.claims.get(&claim).expect("it is there")).clone();
+    let mut bound = (**world.store.claims.get(&claim).expect("the claim exists")).clone();
     bound.volume = Some("pv1".into());
     world.store.claims.apply(claim, bound);
     assumed.settle(&world.store);

@@ -1,4 +1,4 @@
-//! The bench shapes are placed through the index.
+//! Pods of the bench shapes are placed with the candidate index.
 
 use kube_batch_cache::{
     assumed::Assumed,
@@ -8,7 +8,7 @@ use kube_batch_framework::{candidates::Search, session::Session};
 use kube_batch_tests::shapes::shape;
 
 #[test]
-fn plain_pods_are_placed_through_the_index() {
+fn plain_pods_are_placed_with_the_index() {
     for name in ["FILL-10-40-10", "SAT-10-40-10", "PREEMPT-10-10", "FILLTAINT-100-40-10"] {
         let shape = shape(name).expect(name);
         let options = SnapshotOptions::default();

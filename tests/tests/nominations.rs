@@ -1,4 +1,4 @@
-//! Nominations from one cycle to the next.
+//! How nominations are kept from one cycle to the next.
 
 use kube_batch_api::{decision::Decision, name::ObjectKey};
 use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
@@ -38,7 +38,7 @@ fn simulation() -> Simulation {
     let mut world =
         World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
-        world.apply(object.value.clone()).expect("a good object");
+        world.apply(object.value.clone()).expect("the object is valid");
     }
     let mut simulation = Simulation::new(world, case.conf.clone(), Search::Index);
     simulation.cycle(&mut |_| {});
@@ -50,7 +50,7 @@ fn high() -> ObjectKey {
 }
 
 fn nominated(simulation: &Simulation) -> Option<String> {
-    let facts = simulation.world.store.pods.get(&high()).expect("it is there");
+    let facts = simulation.world.store.pods.get(&high()).expect("the pod exists");
     facts.nominated_node.as_ref().map(ToString::to_string)
 }
 
@@ -66,9 +66,9 @@ fn a_nomination_that_cannot_be_renewed_is_withdrawn() {
 }
 
 #[test]
-fn a_nomination_in_flight_is_renewed_like_one_that_arrived() {
+fn a_nomination_in_flight_is_renewed_like_a_stored_one() {
     let mut simulation = simulation();
-    let arrived = simulation.world.snapshot().cluster.tasks.nominated;
+    let stored = simulation.world.snapshot().cluster.tasks.nominated;
     let mut assumed = Assumed::default();
     for decision in &simulation.last().expect("one cycle").cycle.decisions {
         if matches!(decision, Decision::Nominate { .. }) {
@@ -78,6 +78,6 @@ fn a_nomination_in_flight_is_renewed_like_one_that_arrived() {
     simulation.world.change_pod(&high(), |facts| facts.nominated_node = None);
     let world = &simulation.world;
     let in_flight = take_snapshot(&world.store, &assumed, world.options()).cluster.tasks.nominated;
-    assert!(arrived.values().any(Option::is_some));
-    assert_eq!(arrived, in_flight);
+    assert!(stored.values().any(Option::is_some));
+    assert_eq!(stored, in_flight);
 }

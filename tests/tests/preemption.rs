@@ -1,5 +1,5 @@
-//! The victims that Kubernetes selects, as executed cases, compared with those selected here; see
-//! `plugins/tests/filters/README.md`.
+//! Compares the victims that this scheduler selects with those that Kubernetes selects in the same
+//! cases; see `plugins/tests/filters/README.md`.
 //!
 //! Every pod of a case is a job with one task, so the priorities of jobs are those of their pods.
 //! Kubernetes compares when pods started, this scheduler when they were created. A pod without a
@@ -31,9 +31,9 @@ use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 use serde::Deserialize;
 
-/// Cases in which this scheduler chooses differently: name, node, victims, and why. All other cases
-/// must agree.
-const CHOSEN_OTHERWISE: &[(&str, &str, &[&str], &str)] = &[
+/// Cases in which this scheduler selects other victims: name, node, victims, and the reason. All
+/// other cases must agree.
+const KNOWN_DIFFERENCES: &[(&str, &str, &[&str], &str)] = &[
     (
         "sum-favours-fewer-for-any-sign",
         "a",
@@ -81,7 +81,7 @@ struct Expect {
     choice: Choice,
 }
 
-/// The nominated node and its victims; no node if there is none.
+/// The nominated node, empty if there is none, and its victims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Choice {
@@ -94,11 +94,11 @@ fn cases() -> Vec<Case> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/tests/filters/preemption.yaml");
     let text = fs::read_to_string(path).expect("the case file can be read");
-    // Otherwise a label value of `y` would be a boolean.
+    // Without this option a label value of `y` would be a boolean.
     let options = serde_saphyr::options! { strict_booleans: true };
     let values: Vec<serde_json::Value> =
-        serde_saphyr::from_str_with_options(&text, options).expect("it is YAML");
-    let read = |value| serde_json::from_value(value).expect("it is a case");
+        serde_saphyr::from_str_with_options(&text, options).expect("the case file is YAML");
+    let read = |value| serde_json::from_value(value).expect("the value is a case");
     values.into_iter().map(read).collect()
 }
 
@@ -115,11 +115,11 @@ impl Case {
         }
         for budget in &self.pod_disruption_budgets {
             let mut budget = budget.clone();
-            identify(&mut budget.metadata);
+            set_identity(&mut budget.metadata);
             store.apply_budget(&budget).expect("the budget can be read");
         }
         for pod in self.existing_pods.iter().map(running).chain([self.pod.clone()]) {
-            store.apply_pod(&ours(pod)).expect("the pod can be read");
+            store.apply_pod(&with_our_scheduler(pod)).expect("the pod can be read");
         }
         take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }
@@ -136,8 +136,8 @@ impl Case {
 
     /// The expected choice.
     fn wanted(&self) -> Choice {
-        let mut otherwise = CHOSEN_OTHERWISE.iter();
-        match otherwise.find(|(name, ..)| *name == self.name) {
+        let mut differences = KNOWN_DIFFERENCES.iter();
+        match differences.find(|(name, ..)| *name == self.name) {
             None => self.expect.choice.clone(),
             Some((_, node, victims, _)) => Choice {
                 nominated_node: (*node).to_owned(),
@@ -155,13 +155,13 @@ fn running(pod: &Pod) -> Pod {
     pod
 }
 
-fn ours(mut pod: Pod) -> Pod {
-    identify(&mut pod.metadata);
+fn with_our_scheduler(mut pod: Pod) -> Pod {
+    set_identity(&mut pod.metadata);
     pod.spec.get_or_insert_default().scheduler_name = Some("kube-batch".to_owned());
     pod
 }
 
-fn identify(meta: &mut ObjectMeta) {
+fn set_identity(meta: &mut ObjectMeta) {
     meta.namespace = Some("default".to_owned());
     meta.uid.clone_from(&meta.name);
 }
@@ -180,10 +180,10 @@ fn choice(cycle: &Cycle) -> Choice {
     choice
 }
 
-/// Why the pod does not fit without preemption. Kubernetes appends a message about preemption
-/// itself.
-fn refusal(message: &str) -> &str {
-    message.split_once(" preemption: ").map_or(message, |(refusal, _)| refusal)
+/// The part of a message of Kubernetes that explains why the pod does not fit without preemption.
+/// The rest is about preemption itself.
+fn filter_message(message: &str) -> &str {
+    message.split_once(" preemption: ").map_or(message, |(reasons, _)| reasons)
 }
 
 #[test]
@@ -197,9 +197,11 @@ fn victims_match_kubernetes() {
             if chosen != wanted {
                 failures.push(format!("{} ({search:?}): {chosen:?}, not {wanted:?}", case.name));
             }
-            let said =
-                cycle.jobs.iter().any(|job| job.unplaced_because == refusal(&case.expect.message));
-            if !said {
+            let is_reported = cycle
+                .jobs
+                .iter()
+                .any(|job| job.unplaced_because == filter_message(&case.expect.message));
+            if !is_reported {
                 failures.push(format!(
                     "{} ({search:?}): the message {:?} is missing",
                     case.name, case.expect.message
@@ -213,11 +215,11 @@ fn victims_match_kubernetes() {
 #[test]
 fn listed_cases_exist_and_differ() {
     let cases = cases();
-    for (name, node, victims, reason) in CHOSEN_OTHERWISE {
+    for (name, node, victims, reason) in KNOWN_DIFFERENCES {
         assert!(!reason.is_empty(), "{name}");
         let case = cases.iter().find(|case| case.name == *name);
-        let expected = &case.unwrap_or_else(|| panic!("there is no case {name}")).expect.choice;
+        let expected = &case.unwrap_or_else(|| panic!("case {name} does not exist")).expect.choice;
         let agrees = expected.nominated_node == *node && expected.victims == *victims;
-        assert!(!agrees, "{name} is listed, but agrees");
+        assert!(!agrees, "{name} is listed, but does not differ");
     }
 }

@@ -1,4 +1,4 @@
-//! Properties, over random clusters.
+//! Properties that hold for random clusters.
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -12,13 +12,13 @@ use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Sessio
 use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::worlds::{Dice, RandomWorld};
+use kube_batch_tests::random_cluster::{RandomCluster, Rng};
 use kube_batch_yaml::{Limits, parse};
 
-const N_WORLDS: u64 = 300;
+const N_CLUSTERS: u64 = 300;
 
 fn case(seed: u64) -> Case {
-    let text = RandomWorld::draw(seed).case();
+    let text = RandomCluster::new(seed).case();
     let document = parse(&text, &Limits::default()).expect("a random cluster is YAML");
     Case::read(&document, &Registry::builtin()).expect("a random cluster is a case")
 }
@@ -34,13 +34,13 @@ fn world(case: &Case, order: &[usize]) -> World {
 
 #[test]
 fn the_snapshot_does_not_depend_on_the_order_of_events() {
-    for seed in 0..N_WORLDS {
+    for seed in 0..N_CLUSTERS {
         let case = case(seed);
         let mut order: Vec<usize> = (0..case.objects.len()).collect();
         let straight = world(&case, &order).snapshot().cluster;
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         for at in (1..order.len()).rev() {
-            order.swap(at, dice.below(at as u64 + 1) as usize);
+            order.swap(at, rng.below(at as u64 + 1) as usize);
         }
         // Some events arrive twice.
         order.extend_from_within(..order.len() / 2);
@@ -51,20 +51,20 @@ fn the_snapshot_does_not_depend_on_the_order_of_events() {
 
 #[test]
 fn a_dump_gives_the_same_snapshot() {
-    for seed in 0..N_WORLDS {
+    for seed in 0..N_CLUSTERS {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let world = world(&case, &order);
         let mut bytes = Vec::new();
         dump::write(&world.store, &Assumed::default(), world.now(), &mut bytes)
-            .expect("memory takes all");
-        let read = dump::read(&bytes).expect("what was written can be read");
+            .expect("writing to memory does not fail");
+        let read = dump::read(&bytes).expect("the dump can be read");
         let snapshot = take_snapshot(&read.store, &read.assumed, world.options()).cluster;
         assert!(snapshot == world.snapshot().cluster, "seed {seed}");
     }
 }
 
-/// Every query of an action whose answer a move can change.
+/// The answers to all queries of actions that a move can change.
 #[derive(Debug, PartialEq)]
 struct Answers {
     cluster: Cluster,
@@ -111,9 +111,9 @@ fn answers(session: &mut Session) -> Answers {
 }
 
 #[test]
-fn a_dropped_statement_leaves_no_trace() {
+fn a_dropped_statement_restores_the_session() {
     let mut n_moves = 0;
-    for seed in 0..N_WORLDS {
+    for seed in 0..N_CLUSTERS {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let cluster = world(&case, &order).snapshot().cluster;
@@ -123,17 +123,17 @@ fn a_dropped_statement_leaves_no_trace() {
         let policy = case.conf.policy();
         let mut session = Session::open(cluster, policy, Search::Index);
         let before = answers(&mut session);
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let mut statement = session.statement(JobIdx::new(0));
         let mut savepoint = statement.savepoint();
         for _ in 0..40 {
             let cluster = statement.session().cluster();
-            let task = TaskIdx::new(dice.below(cluster.tasks.facts.len() as u64) as usize);
-            let node = NodeIdx::new(dice.below(cluster.nodes.facts.len() as u64) as usize);
+            let task = TaskIdx::new(rng.below(cluster.tasks.facts.len() as u64) as usize);
+            let node = NodeIdx::new(rng.below(cluster.nodes.facts.len() as u64) as usize);
             let (runs, waits) =
                 (cluster.status(task) == TaskStatus::Running, cluster.is_waiting(task));
             let placed = cluster.tasks.placement[task].node.is_some();
-            let made = match dice.below(6) {
+            let is_moved = match rng.below(6) {
                 0 if waits => statement.allocate(task, node).is_ok(),
                 1 if waits => statement.pipeline(task, node).is_ok(),
                 2 if runs && placed => statement.evict(task, EvictReason::Preempt).is_ok(),
@@ -141,7 +141,7 @@ fn a_dropped_statement_leaves_no_trace() {
                     savepoint = statement.savepoint();
                     false
                 }
-                4 if dice.percent(20) => {
+                4 if rng.percent(20) => {
                     statement.rollback_to(savepoint);
                     false
                 }
@@ -155,26 +155,26 @@ fn a_dropped_statement_leaves_no_trace() {
                 }
                 _ => false,
             };
-            n_moves += usize::from(made);
+            n_moves += usize::from(is_moved);
         }
         drop(statement);
         let after = answers(&mut session);
         assert!(before == after, "seed {seed}: {before:#?}\n{after:#?}");
     }
-    assert!(n_moves > 1000, "only {n_moves} moves were made");
+    assert!(n_moves > 1000, "only {n_moves} tasks were moved");
 }
 
 #[test]
 fn decisions_stop_in_an_unchanged_cluster() {
-    // Each pod can be bound and evicted once, with some cycles to wait in between.
-    const PATIENCE: u32 = 200;
-    for seed in 0..N_WORLDS {
+    // Enough for each pod to be bound and evicted once, with some idle cycles in between.
+    const MAX_CYCLES: u32 = 200;
+    for seed in 0..N_CLUSTERS {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let mut simulation =
             Simulation::new(world(&case, &order), case.conf.clone(), Search::Index);
         let mut quiet = 0;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_CYCLES {
             let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
             let is_quiet = decisions.is_empty() && !simulation.world.is_in_motion();
             quiet = if is_quiet { quiet + 1 } else { 0 };
@@ -182,10 +182,14 @@ fn decisions_stop_in_an_unchanged_cluster() {
                 break;
             }
         }
-        assert!(quiet > 0, "seed {seed} never comes to rest");
-        let answered = simulation.world.record.events.len();
+        assert!(quiet > 0, "seed {seed}: decisions do not stop");
+        let n_events = simulation.world.record.events.len();
         let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
         assert!(decisions.is_empty(), "seed {seed}: {decisions:?}");
-        assert_eq!(simulation.world.record.events.len(), answered, "seed {seed}: events go on");
+        assert_eq!(
+            simulation.world.record.events.len(),
+            n_events,
+            "seed {seed}: events do not stop"
+        );
     }
 }

@@ -16,7 +16,7 @@ use kube_batch_api::{
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
-use kube_batch_tests::worlds::RandomWorld;
+use kube_batch_tests::random_cluster::RandomCluster;
 
 #[test]
 fn properties_hold_after_every_cycle() {
@@ -24,14 +24,14 @@ fn properties_hold_after_every_cycle() {
     let mut totals = Totals::default();
     for seed in &seeds {
         let seed = *seed;
-        let world = RandomWorld::draw(seed);
-        match try_world(&world) {
-            Ok(played) => totals.add(&played),
-            Err(why) => fail(world, why, &|world| try_world(world).err()),
+        let cluster = RandomCluster::new(seed);
+        match simulate(&cluster) {
+            Ok(cycles) => totals.add(&cycles),
+            Err(why) => fail(cluster, why, &|cluster| simulate(cluster).err()),
         }
     }
     println!("{totals:?}");
-    // In idle clusters every property would be met.
+    // An idle cluster violates no property.
     assert!(seeds.len() < 100 || totals.binds > seeds.len(), "{totals:?}");
     assert!(seeds.len() < 100 || totals.evictions > seeds.len() / 20, "{totals:?}");
     assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 20, "{totals:?}");
@@ -52,16 +52,17 @@ fn evictions_lead_to_bindings() {
     let seeds = seeds();
     let mut totals = Totals::default();
     for seed in &seeds {
-        let world = RandomWorld::draw_contended(*seed);
-        match try_world(&world) {
-            Ok(played) => {
-                if let Some(why) = useless_eviction(&played) {
-                    let fault = |world: &RandomWorld| useless_eviction(&try_world(world).ok()?);
-                    fail(world, why, &fault);
+        let cluster = RandomCluster::contended(*seed);
+        match simulate(&cluster) {
+            Ok(cycles) => {
+                if let Some(why) = useless_eviction(&cycles) {
+                    let fault =
+                        |cluster: &RandomCluster| useless_eviction(&simulate(cluster).ok()?);
+                    fail(cluster, why, &fault);
                 }
-                totals.add(&played);
+                totals.add(&cycles);
             }
-            Err(why) => fail(world, why, &|world| try_world(world).err()),
+            Err(why) => fail(cluster, why, &|cluster| simulate(cluster).err()),
         }
     }
     println!("{totals:?}");
@@ -119,51 +120,58 @@ impl Totals {
 }
 
 /// Panics with the smallest part of the cluster that still fails.
-fn fail(world: RandomWorld, why: String, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> ! {
-    let seed = world.seed;
-    let small = shrink(world, fault);
-    let why = fault(&small).unwrap_or(why);
-    panic!("SEED={seed}: {why}\n\n{}", small.case());
+fn fail(
+    cluster: RandomCluster,
+    why: String,
+    fault: &dyn Fn(&RandomCluster) -> Option<String>,
+) -> ! {
+    let seed = cluster.seed;
+    let smallest = shrink(cluster, fault);
+    let why = fault(&smallest).unwrap_or(why);
+    panic!("SEED={seed}: {why}\n\n{}", smallest.case());
 }
 
 /// Leaves out parts as long as the cluster still fails.
-fn shrink(mut world: RandomWorld, fault: &dyn Fn(&RandomWorld) -> Option<String>) -> RandomWorld {
+fn shrink(
+    mut cluster: RandomCluster,
+    fault: &dyn Fn(&RandomCluster) -> Option<String>,
+) -> RandomCluster {
     loop {
         let mut smaller = Vec::new();
-        for at in 0..world.changes.len() {
-            let mut candidate = world.clone();
+        for at in 0..cluster.changes.len() {
+            let mut candidate = cluster.clone();
             candidate.changes.remove(at);
             smaller.push(candidate);
         }
-        for at in (0..world.objects.len()).rev() {
-            let mut candidate = world.clone();
+        for at in (0..cluster.objects.len()).rev() {
+            let mut candidate = cluster.clone();
             candidate.objects.remove(at);
             smaller.push(candidate);
         }
         match smaller.into_iter().find(|candidate| fault(candidate).is_some()) {
-            Some(candidate) => world = candidate,
-            None => return world,
+            Some(candidate) => cluster = candidate,
+            None => return cluster,
         }
     }
 }
 
-/// Simulates a cluster. Returns its cycles, or what went wrong.
-fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
-    let text = world.case();
+/// Simulates a cluster. Returns its cycles, or the first violation.
+fn simulate(cluster: &RandomCluster) -> Result<Vec<Cycle>, String> {
+    let text = cluster.case();
     let limits = kube_batch_yaml::Limits::default();
     let document = kube_batch_yaml::parse(&text, &limits).map_err(|e| e.to_string())?;
     let case =
         Case::read(&document, &Registry::builtin()).map_err(|problems| format!("{problems:?}"))?;
-    let played = panic::catch_unwind(|| {
+    let result = panic::catch_unwind(|| {
         let mut cycles = Vec::new();
-        let mut broken = None;
+        let mut violated = None;
         run_case_observed(&case, Search::Index, &mut |simulation| {
-            broken = broken.take().or_else(|| violation(&case.conf, simulation));
+            violated = violated.take().or_else(|| violation(&case.conf, simulation));
             cycles.push(last(simulation).clone());
         })
         .map_err(|problem| problem.to_string())?;
-        if let Some(broken) = broken {
-            return Err(broken);
+        if let Some(violated) = violated {
+            return Err(violated);
         }
         let mut naive = Vec::new();
         run_case_observed(&case, Search::Naive, &mut |s| naive.push(last(s).clone()))
@@ -178,7 +186,7 @@ fn try_world(world: &RandomWorld) -> Result<Vec<Cycle>, String> {
             None => Ok(cycles),
         }
     });
-    played.unwrap_or_else(|panic| {
+    result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(text.unwrap_or_else(|| "panicked".to_owned()))
     })
@@ -193,7 +201,7 @@ fn violation(conf: &Conf, simulation: &Simulation) -> Option<String> {
     let last = simulation.last()?;
     let checker = Checker::new(conf, &last.snapshot, &last.cycle);
     checker
-        .sane()
+        .decisions()
         .or_else(|| checker.gangs())
         .or_else(|| checker.evictions())
         .or_else(|| checker.capabilities())
@@ -227,13 +235,13 @@ impl<'a> Checker<'a> {
         checker
     }
 
-    fn loads(&self, plugin: &str) -> bool {
+    fn has_plugin(&self, plugin: &str) -> bool {
         self.conf.tiers.iter().flatten().any(|conf| conf.spec.name == plugin)
     }
 
-    /// Decisions are about pods of kube-batch in the right state, each pod at most once, and the
-    /// ledgers agree with the placements.
-    fn sane(&self) -> Option<String> {
+    /// Every decision is about a pod of kube-batch in the right state, no pod has two decisions,
+    /// and the ledgers agree with the placements.
+    fn decisions(&self) -> Option<String> {
         let mut seen = Vec::new();
         for decision in &self.cycle.decisions {
             let (pod, from) = match decision {
@@ -244,7 +252,7 @@ impl<'a> Checker<'a> {
             };
             let task = self.tasks[&pod.key];
             if seen.contains(&task) {
-                return Some(format!("{} is decided about twice", pod.key));
+                return Some(format!("{} has two decisions", pod.key));
             }
             seen.push(task);
             if self.snapshot.status(task) != from || !self.snapshot.tasks.ours[task] {
@@ -260,7 +268,7 @@ impl<'a> Checker<'a> {
 
     /// A job that gets a binding has its minimum.
     fn gangs(&self) -> Option<String> {
-        if !self.loads("gang") {
+        if !self.has_plugin("gang") {
             return None;
         }
         self.cycle.decisions.iter().find_map(|decision| {
@@ -284,15 +292,15 @@ impl<'a> Checker<'a> {
             let counts = &self.after.jobs.counts[preemptor];
             let nominated = counts.pipelined();
             let enough = counts.ready() + nominated >= self.after.jobs.min_available[preemptor];
-            if nominated == 0 || (self.loads("gang") && !enough) {
+            if nominated == 0 || (self.has_plugin("gang") && !enough) {
                 return Some(format!("{} is evicted for {by}, which is not placed", pod.key));
             }
             let victim = self.snapshot.tasks.job[self.tasks[&pod.key]]?;
             let was = self.snapshot.jobs.counts[victim].ready();
             let (ready, min) = self.readiness(victim);
-            if self.loads("gang") && min > 1 && was >= min && ready < min {
+            if self.has_plugin("gang") && min > 1 && was >= min && ready < min {
                 return Some(format!(
-                    "{} is evicted and its gang left with {ready} of {min}",
+                    "{} is evicted, which leaves its gang with {ready} of {min}",
                     pod.key
                 ));
             }
@@ -302,7 +310,7 @@ impl<'a> Checker<'a> {
 
     /// No queue exceeds its capability.
     fn capabilities(&self) -> Option<String> {
-        if !self.loads("proportion") {
+        if !self.has_plugin("proportion") {
             return None;
         }
         for (queue, limits) in self.snapshot.queues.capability.iter() {

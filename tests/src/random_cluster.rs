@@ -1,4 +1,4 @@
-//! Random clusters: every knob is drawn from one seed.
+//! Random clusters: all random choices derive from one seed.
 //!
 //! A random cluster is a test case: a small cluster with any mix of gangs, plain pods, best-effort
 //! pods, priorities, taints, ports, affinity, capabilities and terminating pods, and steps that
@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 /// A seeded generator of random numbers: splitmix64, which accepts any state.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
-    /// Dice of a seed.
+impl Rng {
+    /// A generator that starts from `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -41,8 +41,8 @@ impl Dice {
 
 /// The parts of a random cluster; a failing cluster is reduced by leaving parts out.
 #[derive(Clone, Debug)]
-pub struct RandomWorld {
-    /// The seed it was drawn from.
+pub struct RandomCluster {
+    /// The seed that it was generated from.
     pub seed: u64,
     /// `config`, `environment` and `options`.
     pub head: String,
@@ -54,60 +54,61 @@ pub struct RandomWorld {
     pub last_cycles: u32,
 }
 
-impl RandomWorld {
-    /// Draws a random cluster.
-    pub fn draw(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let head = head(&mut dice);
-        // Some knobs are off and others high for a whole cluster: this finds more bugs than a mix.
-        let knobs = Knobs::draw(&mut dice);
+impl RandomCluster {
+    /// Generates a random cluster.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let head = head(&mut rng);
+        // In one cluster some features are off and others frequent: this finds more bugs than an equal
+        // mix.
+        let features = Features::new(&mut rng);
         let mut objects = Vec::new();
-        let n_nodes = 1 + dice.below(5);
+        let n_nodes = 1 + rng.below(5);
         for n in 0..n_nodes {
-            objects.push(node(&mut dice, &knobs, n));
+            objects.push(node(&mut rng, &features, n));
         }
-        let n_queues = 1 + dice.below(3);
+        let n_queues = 1 + rng.below(3);
         for n in 0..n_queues {
-            objects.push(queue(&mut dice, &knobs, n));
+            objects.push(queue(&mut rng, &features, n));
         }
         objects.extend(priority_classes());
-        let n_groups = 1 + dice.below(5);
+        let n_groups = 1 + rng.below(5);
         for n in 0..n_groups {
-            group(&mut dice, &knobs, n, n_queues, n_nodes, &mut objects);
+            group(&mut rng, &features, n, n_queues, n_nodes, &mut objects);
         }
-        let n_changes = dice.below(4);
-        let changes = (0..n_changes).map(|n| change(&mut dice, &knobs, n, n_groups)).collect();
+        let n_changes = rng.below(4);
+        let changes = (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
         let last_cycles = if n_changes == 0 { 4 } else { 3 };
         Self { seed, head, objects, changes, last_cycles }
     }
 
-    /// Draws a cluster in which jobs arrive one after another and compete for resources: every pod has
+    /// Generates a cluster in which jobs arrive one after another and compete for resources: every pod has
     /// a controller that replaces it when it is evicted. At the end nothing changes for enough cycles
     /// to reach a stable state.
-    pub fn draw_contended(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+    pub fn contended(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
         let actions =
-            dice.pick(&["reclaim, allocate, backfill, preempt", "allocate, backfill, preempt"]);
-        let (start, end) = (dice.below(2), dice.below(4));
-        let head = head_of(actions, TIERS[dice.below(2) as usize], start, end);
-        let mut knobs = Knobs::draw(&mut dice);
+            rng.pick(&["reclaim, allocate, backfill, preempt", "allocate, backfill, preempt"]);
+        let (start, end) = (rng.below(2), rng.below(4));
+        let head = head_of(actions, TIERS[rng.below(2) as usize], start, end);
+        let mut features = Features::new(&mut rng);
         // No pod is running yet, and mostly only free resources limit placement.
-        (knobs.running, knobs.terminating, knobs.gated, knobs.taints) = (0, 0, 0, 0);
+        (features.running, features.terminating, features.gated, features.taints) = (0, 0, 0, 0);
         // A pod that another one requires by affinity may be evicted after the nomination.
-        knobs.company = false;
-        for knob in [&mut knobs.selectors, &mut knobs.ports, &mut knobs.affinity] {
-            *knob /= 3;
+        features.required_affinity = false;
+        for percent in [&mut features.selectors, &mut features.ports, &mut features.affinity] {
+            *percent /= 3;
         }
         let mut objects: Vec<String> =
-            (0..1 + dice.below(3)).map(|n| roomy_node(&mut dice, n)).collect();
-        let n_queues = 1 + dice.below(3);
-        objects.extend((0..n_queues).map(|n| queue(&mut dice, &knobs, n)));
+            (0..1 + rng.below(3)).map(|n| large_node(&mut rng, n)).collect();
+        let n_queues = 1 + rng.below(3);
+        objects.extend((0..n_queues).map(|n| queue(&mut rng, &features, n)));
         objects.extend(priority_classes());
         let mut changes: Vec<Vec<String>> = Vec::new();
-        for n in 0..3 + dice.below(4) {
+        for n in 0..3 + rng.below(4) {
             let mut job = Vec::new();
-            controlled_group(&mut dice, &knobs, n, n_queues, &mut job);
-            if n == 0 || dice.percent(30) {
+            controlled_group(&mut rng, &features, n, n_queues, &mut job);
+            if n == 0 || rng.percent(30) {
                 changes.last_mut().unwrap_or(&mut objects).extend(job);
             } else {
                 changes.push(job);
@@ -118,7 +119,7 @@ impl RandomWorld {
 
     /// The cluster as a test case without expectations.
     pub fn case(&self) -> String {
-        let mut text = format!("name: world-{}\n{}objects:\n", self.seed, self.head);
+        let mut text = format!("name: random-{}\n{}objects:\n", self.seed, self.head);
         for object in &self.objects {
             let _ = writeln!(text, "- {object}");
         }
@@ -137,8 +138,8 @@ impl RandomWorld {
     }
 }
 
-/// The features of a random cluster, in percent.
-struct Knobs {
+/// How often the features of a random cluster occur, in percent.
+struct Features {
     taints: u64,
     selectors: u64,
     ports: u64,
@@ -151,27 +152,27 @@ struct Knobs {
     gated: u64,
     never_preempts: u64,
     /// Whether pods may have required affinity to others.
-    company: bool,
-    tight: bool,
+    required_affinity: bool,
+    small_nodes: bool,
 }
 
-impl Knobs {
-    fn draw(dice: &mut Dice) -> Self {
-        let mut knob = |most| if dice.percent(50) { 0 } else { dice.below(most) };
+impl Features {
+    fn new(rng: &mut Rng) -> Self {
+        let mut percent = |most| if rng.percent(50) { 0 } else { rng.below(most) };
         Self {
-            taints: knob(40),
-            selectors: knob(50),
-            ports: knob(60),
-            affinity: knob(60),
-            best_effort: knob(40),
-            running: knob(80),
-            terminating: knob(40),
-            capability: knob(60),
-            gpus: knob(50),
-            gated: knob(20),
-            never_preempts: knob(30),
-            company: true,
-            tight: dice.percent(60),
+            taints: percent(40),
+            selectors: percent(50),
+            ports: percent(60),
+            affinity: percent(60),
+            best_effort: percent(40),
+            running: percent(80),
+            terminating: percent(40),
+            capability: percent(60),
+            gpus: percent(50),
+            gated: percent(20),
+            never_preempts: percent(30),
+            required_affinity: true,
+            small_nodes: rng.percent(60),
         }
     }
 }
@@ -192,8 +193,8 @@ fn priority_classes() -> impl Iterator<Item = String> {
     })
 }
 
-fn head(dice: &mut Dice) -> String {
-    let actions = dice.pick(&[
+fn head(rng: &mut Rng) -> String {
+    let actions = rng.pick(&[
         "allocate, backfill",
         "reclaim, allocate, backfill, preempt",
         "reclaim, allocate, backfill, preempt",
@@ -201,8 +202,8 @@ fn head(dice: &mut Dice) -> String {
         "reclaim, allocate",
         "preempt, backfill, allocate, reclaim",
     ]);
-    let tiers = dice.pick(&TIERS);
-    let (start, end) = (dice.below(2), dice.below(3));
+    let tiers = rng.pick(&TIERS);
+    let (start, end) = (rng.below(2), rng.below(3));
     head_of(actions, tiers, start, end)
 }
 
@@ -212,75 +213,75 @@ fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {
     )
 }
 
-fn node(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
-    let cpu = if knobs.tight { 1 + dice.below(4) } else { 4 + dice.below(12) };
-    let memory = 1 + dice.below(16);
-    let pods = if dice.percent(15) { 1 + dice.below(4) } else { 110 };
-    let gpus = if dice.percent(knobs.gpus) {
-        format!(", nvidia.com/gpu: '{}'", dice.below(5))
+fn node(rng: &mut Rng, features: &Features, n: u64) -> String {
+    let cpu = if features.small_nodes { 1 + rng.below(4) } else { 4 + rng.below(12) };
+    let memory = 1 + rng.below(16);
+    let pods = if rng.percent(15) { 1 + rng.below(4) } else { 110 };
+    let gpus = if rng.percent(features.gpus) {
+        format!(", nvidia.com/gpu: '{}'", rng.below(5))
     } else {
         String::new()
     };
-    let zone = dice.below(3);
-    let taint = if dice.percent(knobs.taints) {
-        let effect = dice.pick(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+    let zone = rng.below(3);
+    let taint = if rng.percent(features.taints) {
+        let effect = rng.pick(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
         format!(", taints: [{{key: k, value: v, effect: {effect}}}]")
     } else {
         String::new()
     };
-    let cordoned = dice.percent(knobs.taints / 3);
+    let cordoned = rng.percent(features.taints / 3);
     format!(
         "{{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: {{zone: z{zone}, disk: {disk}}}}}, spec: {{unschedulable: {cordoned}{taint}}}, status: {{allocatable: {{cpu: '{cpu}', memory: {memory}Gi, pods: '{pods}'{gpus}}}}}}}",
-        disk = dice.pick(&["ssd", "hdd"]),
+        disk = rng.pick(&["ssd", "hdd"]),
     )
 }
 
-fn roomy_node(dice: &mut Dice, n: u64) -> String {
-    let (cpu, memory, gpus) = (2 + dice.below(5), 4 + dice.below(8), dice.below(4));
+fn large_node(rng: &mut Rng, n: u64) -> String {
+    let (cpu, memory, gpus) = (2 + rng.below(5), 4 + rng.below(8), rng.below(4));
     format!(
         "{{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: {{zone: z{n}, disk: ssd}}}}, status: {{allocatable: {{cpu: '{cpu}', memory: {memory}Gi, pods: '110', nvidia.com/gpu: '{gpus}'}}}}}}"
     )
 }
 
-fn queue(dice: &mut Dice, knobs: &Knobs, n: u64) -> String {
-    let weight = dice.below(4);
-    let capability = if dice.percent(knobs.capability) {
-        format!(", capability: {{cpu: '{}'}}", 1 + dice.below(8))
+fn queue(rng: &mut Rng, features: &Features, n: u64) -> String {
+    let weight = rng.below(4);
+    let capability = if rng.percent(features.capability) {
+        format!(", capability: {{cpu: '{}'}}", 1 + rng.below(8))
     } else {
         String::new()
     };
     let version =
-        dice.pick(&["scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"]);
+        rng.pick(&["scheduling.incubator.k8s.io/v1alpha1", "scheduling.sigs.dev/v1alpha2"]);
     format!(
         "{{apiVersion: {version}, kind: Queue, metadata: {{name: q{n}}}, spec: {{weight: {weight}{capability}}}}}"
     )
 }
 
 fn group(
-    dice: &mut Dice,
-    knobs: &Knobs,
+    rng: &mut Rng,
+    features: &Features,
     n: u64,
     n_queues: u64,
     n_nodes: u64,
     objects: &mut Vec<String>,
 ) {
-    let n_pods = 1 + dice.below(6);
-    let min = dice.below(n_pods + 2);
-    objects.push(podgroup(dice, n, min, n_queues));
-    let template = Template::draw(dice, knobs);
+    let n_pods = 1 + rng.below(6);
+    let min = rng.below(n_pods + 2);
+    objects.push(podgroup(rng, n, min, n_queues));
+    let template = Template::new(rng, features);
     for k in 0..n_pods {
         let template =
-            if dice.percent(70) { template.clone() } else { Template::draw(dice, knobs) };
-        let runs = dice.percent(knobs.running).then(|| dice.below(n_nodes));
-        let terminating = runs.is_some() && dice.percent(knobs.terminating);
+            if rng.percent(70) { template.clone() } else { Template::new(rng, features) };
+        let runs = rng.percent(features.running).then(|| rng.below(n_nodes));
+        let terminating = runs.is_some() && rng.percent(features.terminating);
         objects.push(template.pod(&format!("g{n}-{k}"), Some(n), runs, terminating));
     }
 }
 
-fn podgroup(dice: &mut Dice, n: u64, min: u64, n_queues: u64) -> String {
-    let queue = dice.below(n_queues);
-    let class = dice.pick(&["low", "mid", "high"]);
-    let second = dice.below(50);
+fn podgroup(rng: &mut Rng, n: u64, min: u64, n_queues: u64) -> String {
+    let queue = rng.below(n_queues);
+    let class = rng.pick(&["low", "mid", "high"]);
+    let second = rng.below(50);
     format!(
         "{{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: g{n}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{second:02}Z'}}, spec: {{minMember: {min}, queue: q{queue}, priorityClassName: {class}}}}}"
     )
@@ -288,18 +289,18 @@ fn podgroup(dice: &mut Dice, n: u64, min: u64, n_queues: u64) -> String {
 
 /// A group whose pods are created by one or two controllers.
 fn controlled_group(
-    dice: &mut Dice,
-    knobs: &Knobs,
+    rng: &mut Rng,
+    features: &Features,
     n: u64,
     n_queues: u64,
     objects: &mut Vec<String>,
 ) {
-    let parts: Vec<u64> = (0..1 + dice.below(2)).map(|_| 1 + dice.below(4)).collect();
+    let parts: Vec<u64> = (0..1 + rng.below(2)).map(|_| 1 + rng.below(4)).collect();
     let n_pods = parts.iter().sum::<u64>();
-    let min = if dice.percent(50) { 1 } else { dice.below(n_pods + 1) };
-    objects.push(podgroup(dice, n, min, n_queues));
+    let min = if rng.percent(50) { 1 } else { rng.below(n_pods + 1) };
+    objects.push(podgroup(rng, n, min, n_queues));
     for (k, n_pods) in parts.into_iter().enumerate() {
-        let template = Template::draw(dice, knobs).in_group(n);
+        let template = Template::new(rng, features).in_group(n);
         objects.push(format!(
             "{{apiVersion: batch/v1, kind: Job, metadata: {{name: g{n}-{k}, namespace: ns, creationTimestamp: '2024-01-01T00:00:{k:02}Z'}}, spec: {{parallelism: {n_pods}, template: {template}}}}}"
         ));
@@ -315,61 +316,59 @@ struct Template {
 }
 
 impl Template {
-    fn draw(dice: &mut Dice, knobs: &Knobs) -> Self {
-        let mut requests = format!(
-            "cpu: {}m, memory: {}Mi",
-            250 * (1 + dice.below(10)),
-            256 * (1 + dice.below(10))
-        );
-        if dice.percent(knobs.best_effort) {
+    fn new(rng: &mut Rng, features: &Features) -> Self {
+        let mut requests =
+            format!("cpu: {}m, memory: {}Mi", 250 * (1 + rng.below(10)), 256 * (1 + rng.below(10)));
+        if rng.percent(features.best_effort) {
             requests.clear();
-        } else if dice.percent(knobs.gpus) {
-            let _ = write!(requests, ", nvidia.com/gpu: '{}'", 1 + dice.below(2));
+        } else if rng.percent(features.gpus) {
+            let _ = write!(requests, ", nvidia.com/gpu: '{}'", 1 + rng.below(2));
         }
-        let mut spec = format!("priority: {}", 10 * dice.below(4));
-        if dice.percent(knobs.never_preempts) {
+        let mut spec = format!("priority: {}", 10 * rng.below(4));
+        if rng.percent(features.never_preempts) {
             spec.push_str(", preemptionPolicy: Never");
         }
-        if dice.percent(knobs.gated) {
+        if rng.percent(features.gated) {
             spec.push_str(", schedulingGates: [{name: wait}]");
         }
-        if dice.percent(knobs.taints) {
+        if rng.percent(features.taints) {
             spec.push_str(", tolerations: [{key: k, operator: Exists}]");
         }
-        if dice.percent(knobs.selectors) {
-            let _ = write!(spec, ", nodeSelector: {{disk: {}}}", dice.pick(&["ssd", "hdd"]));
+        if rng.percent(features.selectors) {
+            let _ = write!(spec, ", nodeSelector: {{disk: {}}}", rng.pick(&["ssd", "hdd"]));
         }
-        let label = dice.below(3);
+        let label = rng.below(3);
         let mut affinity = Vec::new();
-        if dice.percent(knobs.affinity) {
-            let kind = dice.pick(&["podAffinity", "podAntiAffinity"]);
-            let key = dice.pick(&["zone", "kubernetes.io/hostname"]);
-            let other = dice.below(3);
+        if rng.percent(features.affinity) {
+            let kind = rng.pick(&["podAffinity", "podAntiAffinity"]);
+            let key = rng.pick(&["zone", "kubernetes.io/hostname"]);
+            let other = rng.below(3);
             let term = format!(
                 "{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: a{other}}}}}}}"
             );
-            let is_required = dice.percent(60) && (knobs.company || *kind == "podAntiAffinity");
+            let is_required =
+                rng.percent(60) && (features.required_affinity || *kind == "podAntiAffinity");
             affinity.push(if is_required {
                 format!("{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}")
             } else {
                 format!("{kind}: {{preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 7, podAffinityTerm: {term}}}]}}")
             });
         }
-        if dice.percent(knobs.selectors) {
+        if rng.percent(features.selectors) {
             affinity.push("nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 5, preference: {matchExpressions: [{key: disk, operator: In, values: [ssd]}]}}]}".to_owned());
         }
         if !affinity.is_empty() {
             let _ = write!(spec, ", affinity: {{{}}}", affinity.join(", "));
         }
-        if dice.percent(knobs.affinity) {
-            let when = dice.pick(&["DoNotSchedule", "ScheduleAnyway"]);
+        if rng.percent(features.affinity) {
+            let when = rng.pick(&["DoNotSchedule", "ScheduleAnyway"]);
             let _ = write!(
                 spec,
                 ", topologySpreadConstraints: [{{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{app: a{label}}}}}}}]"
             );
         }
         let mut template = Self { requests, spec, labels: format!("app: a{label}") };
-        if dice.percent(knobs.ports) {
+        if rng.percent(features.ports) {
             template.spec.push_str(", PORT");
         }
         template
@@ -417,15 +416,15 @@ impl Template {
     }
 }
 
-fn change(dice: &mut Dice, knobs: &Knobs, n: u64, n_groups: u64) -> Vec<String> {
+fn change(rng: &mut Rng, features: &Features, n: u64, n_groups: u64) -> Vec<String> {
     let mut objects = Vec::new();
-    for k in 0..1 + dice.below(3) {
-        let template = Template::draw(dice, knobs);
-        let group = dice.percent(70).then(|| dice.below(n_groups));
+    for k in 0..1 + rng.below(3) {
+        let template = Template::new(rng, features);
+        let group = rng.percent(70).then(|| rng.below(n_groups));
         objects.push(template.pod(&format!("late-{n}-{k}"), group, None, false));
     }
-    if dice.percent(40) {
-        objects.push(node(dice, knobs, 10 + n));
+    if rng.percent(40) {
+        objects.push(node(rng, features, 10 + n));
     }
     objects
 }
