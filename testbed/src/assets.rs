@@ -1,7 +1,7 @@
 //! Where the servers' binaries are.
 //!
-//! Nobody ships all of them ready-made, but all are Go programs: they are built from the pinned modules of
-//! `tests/envtest/`, once, and kept in the user's cache, where every checkout of the same pins finds them.
+//! No distribution contains all of them, but all are Go programs: they are built once, from the modules
+//! that `tests/envtest/` pins, and kept in the user's cache, which all checkouts share.
 
 use std::{
     env, fmt,
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 /// The Kubernetes release that `tests/envtest/kubernetes/go.mod` pins.
 ///
-/// A build from a module does not know its own version; kubectl and the API server would report v0.0.0.
+/// A binary built from a module does not know its version: kubectl and the API server would report v0.0.0.
 const KUBERNETES_VERSION: &str = "v1.37.1";
 
 /// A program of the test bed.
@@ -31,7 +31,7 @@ pub enum Binary {
     Scheduler,
     /// The command line client.
     Kubectl,
-    /// Plays kubelet for any number of nodes.
+    /// Simulates the kubelets of any number of nodes.
     Kwok,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Binary {
     }
 }
 
-/// Module files that pin what is built. There are three because their dependencies do not agree.
+/// The module files that pin a program. There are three because their dependencies conflict.
 struct Module {
     name: &'static str,
     go_mod: &'static str,
@@ -117,7 +117,7 @@ const MODULES: [&Module; 3] = [&KUBERNETES, &ETCD, &KWOK];
 /// A directory with the binaries.
 #[derive(Clone, Debug)]
 pub struct Assets {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Assets {
@@ -131,39 +131,39 @@ impl Assets {
     /// [`Error::AssetsMissing`] if that directory lacks one of `needed`, [`Error::GoMissing`] if there
     /// is no Go to build with, [`Error::Build`] if it could not build.
     pub fn provide(needed: &[Binary]) -> Result<Self> {
-        match env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
-            Some(folder) => Self::named(folder.into(), needed),
-            None => Self::built(&cache_folder()?),
+        match env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty()) {
+            Some(directory) => Self::named(directory.into(), needed),
+            None => Self::built(&cache_directory()?),
         }
     }
 
-    /// Where they are.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory of the binaries.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// Where `binary` is.
+    /// The path of `binary`.
     pub fn path(&self, binary: Binary) -> PathBuf {
-        self.folder.join(binary.name())
+        self.directory.join(binary.name())
     }
 
-    fn named(folder: PathBuf, needed: &[Binary]) -> Result<Self> {
+    fn named(directory: PathBuf, needed: &[Binary]) -> Result<Self> {
         let missing: Vec<&str> = needed
             .iter()
             .map(|binary| binary.name())
-            .filter(|name| !folder.join(name).is_file())
+            .filter(|name| !directory.join(name).is_file())
             .collect();
         if missing.is_empty() {
-            return Ok(Self { folder });
+            return Ok(Self { directory });
         }
-        Err(Error::AssetsMissing { folder, missing: missing.join(", ") })
+        Err(Error::AssetsMissing { directory, missing: missing.join(", ") })
     }
 
     fn built(cache: &Path) -> Result<Self> {
         let key = key();
-        let folder = cache.join(&key);
-        if folder.is_dir() {
-            return Ok(Self { folder });
+        let directory = cache.join(&key);
+        if directory.is_dir() {
+            return Ok(Self { directory });
         }
         fs::create_dir_all(cache)
             .map_err(Error::io(format!("create the directory {}", cache.display())))?;
@@ -171,15 +171,15 @@ impl Assets {
         let lock = File::create(&lock).map_err(Error::io(format!("create {}", lock.display())))?;
         lock.lock().map_err(Error::io("lock the cache of the test bed"))?;
         // Another process may have built it while it held the lock.
-        if !folder.is_dir() {
-            build(&cache.join(format!("{key}.partial")), &folder)?;
+        if !directory.is_dir() {
+            build(&cache.join(format!("{key}.partial")), &directory)?;
         }
-        Ok(Self { folder })
+        Ok(Self { directory })
     }
 }
 
-/// Builds everything in `partial` and moves it to `folder` when it is complete.
-fn build(partial: &Path, folder: &Path) -> Result<()> {
+/// Builds everything in `partial` and moves it to `directory` when it is complete.
+fn build(partial: &Path, directory: &Path) -> Result<()> {
     go().arg("version")
         .stdout(Stdio::null())
         .status()
@@ -217,10 +217,11 @@ fn build(partial: &Path, folder: &Path) -> Result<()> {
         }
         eprintln!("{} s", started.elapsed().as_secs());
     }
-    fs::rename(partial, folder).map_err(Error::io(format!("move {} into place", folder.display())))
+    fs::rename(partial, directory)
+        .map_err(Error::io(format!("move {} into place", directory.display())))
 }
 
-/// Go, with whatever could make the result depend on the surroundings switched off.
+/// A `go` command whose result does not depend on settings of the environment.
 fn go() -> Command {
     let mut go = Command::new("go");
     go.env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "").stdin(Stdio::null());
@@ -238,7 +239,7 @@ fn link_flags() -> String {
     flags
 }
 
-/// What the binaries depend on, as the name of a directory.
+/// A hash of everything that the binaries depend on, as the name of a directory.
 fn key() -> String {
     let mut parts = vec![env::consts::OS.to_owned(), env::consts::ARCH.to_owned(), link_flags()];
     parts.extend(Binary::ALL.iter().map(|binary| binary.package().to_owned()));
@@ -257,7 +258,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-fn cache_folder() -> Result<PathBuf> {
+fn cache_directory() -> Result<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME")
         .or_else(|| env::home_dir().map(|home| home.join(".cache")))
@@ -278,16 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn version_told_is_the_version_pinned() {
+    fn reported_version_is_the_pinned_version() {
         assert!(KUBERNETES.go_mod.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
         assert!(link_flags().ends_with("version.gitMinor=37"));
     }
 
     #[test]
-    fn folder_that_lacks_a_binary_is_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("etcd"), "").unwrap();
-        let error = Assets::named(folder.path().to_owned(), &Binary::ALL[..3]).unwrap_err();
+    fn missing_binaries_are_named_in_the_error() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("etcd"), "").unwrap();
+        let error = Assets::named(directory.path().to_owned(), &Binary::ALL[..3]).unwrap_err();
         let message = error.to_string();
         assert!(message.contains("lacks kube-apiserver, kube-controller-manager;"), "{message}");
     }

@@ -1,4 +1,4 @@
-//! The audit log of the API server: who requested what, when, and with which result.
+//! The audit log of the API server: the client, time and result of each request.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// The policy of the audit log: every request without its body, except for noise.
 pub(crate) const POLICY: &str = include_str!("../audit-policy.yaml");
 
-/// A request that has been answered.
+/// A completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
     /// The user: `system:serviceaccount:NAMESPACE:NAME` for a service account.
@@ -25,7 +25,7 @@ pub struct AuditEvent {
     pub verb: String,
     /// The path and its query.
     pub uri: String,
-    /// Plural, lower case; empty for a request about no object.
+    /// Plural, lower case; empty for a request that is not about a resource.
     pub resource: String,
     /// Such as `binding` or `status`; empty for the object itself.
     pub subresource: String,
@@ -33,15 +33,15 @@ pub struct AuditEvent {
     pub namespace: String,
     /// The object's name; empty for a list, and where the server chose it.
     pub name: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub code: u16,
     /// When the request arrived.
     pub received: Timestamp,
-    /// When it had been answered; for a watch, when it ended.
-    pub answered: Timestamp,
+    /// When the response was complete; for a watch, when it ended.
+    pub completed: Timestamp,
 }
 
-/// Reads an audit log while it is being written: each time, what has come since the last.
+/// Reads an audit log while it is being written; each read returns the new events.
 #[derive(Debug)]
 pub struct AuditReader {
     log: PathBuf,
@@ -51,17 +51,17 @@ pub struct AuditReader {
 }
 
 impl AuditReader {
-    /// A reader that has read nothing yet; the log need not be there.
+    /// A reader at the beginning of the log, which need not exist yet.
     pub fn new(log: PathBuf) -> Self {
         Self { log, offset: 0, n_lines: 0 }
     }
 
-    /// The events that have come since the last call, in the order in which they were answered.
+    /// Returns the events since the last call, in the order in which the requests were completed.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the log cannot be read, [`Error::Audit`] if a whole line of it is no event.
-    /// A last line without its end is still being written, and is left for the next call.
+    /// [`Error::Io`] if the log cannot be read, [`Error::Audit`] if a complete line is not an
+    /// event. An incomplete last line is still being written, and is left for the next call.
     pub fn read(&mut self) -> Result<Vec<AuditEvent>> {
         let what = || Error::io(format!("read {}", self.log.display()));
         let mut file = File::open(&self.log).map_err(what())?;
@@ -82,7 +82,7 @@ impl AuditReader {
     }
 }
 
-/// The part of `audit.k8s.io/v1` Event that is of interest.
+/// The fields of an `audit.k8s.io/v1` Event that [`AuditEvent`] needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -134,7 +134,7 @@ impl From<Event> for AuditEvent {
             name: event.object_ref.name,
             code: event.response_status.code,
             received: event.request_received_timestamp,
-            answered: event.stage_timestamp,
+            completed: event.stage_timestamp,
         }
     }
 }
@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn each_line_is_read_once_and_when_it_is_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("audit.log");
+    fn each_line_is_read_once_and_only_when_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
         let (first, second) = (line("p"), line("q"));
         fs::write(&log, format!("{first}{}", &second[..40])).unwrap();
         let mut reader = AuditReader::new(log.clone());
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((event.namespace.as_str(), event.name.as_str()), ("ns", "p"));
         assert_eq!(event.code, 201);
         assert_eq!(
-            (event.answered - event.received).total(jiff::Unit::Microsecond).unwrap(),
+            (event.completed - event.received).total(jiff::Unit::Microsecond).unwrap(),
             1000.0
         );
         fs::write(&log, format!("{first}{second}")).unwrap();

@@ -1,4 +1,4 @@
-//! Many objects at once.
+//! Creates many objects.
 
 use std::thread;
 
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 use crate::{cluster::ControlPlane, error::Result};
 
-/// How many `kubectl` create objects side by side. Measured on two busy cores: a thousand nodes take 4.8 s with
+/// Number of concurrent `kubectl` processes. Measured on two busy cores: a thousand nodes take 4.8 s with
 /// one, 2.3 s with four, and no less with eight.
 const N_CLIENTS: usize = 4;
 
 impl ControlPlane {
-    /// Creates `objects`, hundreds a second, in no particular order. They are not validated on the way.
+    /// Creates `objects`, hundreds a second, in no particular order. `kubectl` does not validate them.
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`](crate::Error::Kubectl) if one is refused, as one that is there already; others may
-    /// be there then.
+    /// [`Error::Kubectl`](crate::Error::Kubectl) if the API server rejects one, for example because it
+    /// exists already; other objects may have been created.
     pub fn create(&self, objects: &[Value]) -> Result<()> {
         let share = objects.len().div_ceil(N_CLIENTS).max(1);
         thread::scope(|scope| {
             let clients: Vec<_> = objects
                 .chunks(share)
-                .map(|objects| scope.spawn(|| self.create_in_turn(objects)))
+                .map(|objects| scope.spawn(|| self.create_list(objects)))
                 .collect();
             clients
                 .into_iter()
@@ -30,7 +30,7 @@ impl ControlPlane {
         })
     }
 
-    fn create_in_turn(&self, objects: &[Value]) -> Result<()> {
+    fn create_list(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
         self.kubectl_stdin(["create", "--validate=false", "--filename", "-"], &list).map(|_| ())
     }

@@ -1,6 +1,6 @@
-//! Who is who on the control plane: an authority of its own, and what it signs.
+//! Certificates of the servers and clients of a control plane, and the authority that signs them.
 //!
-//! All keys are on the P-256 curve. They last as long as the test bed, so nothing here is kept or renewed.
+//! All keys are on the P-256 curve. They are used only while the control plane runs, so none is renewed.
 
 use std::{
     fs,
@@ -30,13 +30,13 @@ pub(crate) struct Keys {
 
 /// The authority that every server and every client of one control plane trusts.
 pub(crate) struct Authority {
-    folder: PathBuf,
+    directory: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Creates an authority that writes its files to `folder`.
-    pub(crate) fn new(folder: &Path) -> Result<Self> {
+    /// Creates an authority that writes its files to `directory`.
+    pub(crate) fn new(directory: &Path) -> Result<Self> {
         let subject = "the authority";
         let mut params = params(subject, &[])?;
         params.distinguished_name.push(DnType::CommonName, "kube-batch-testbed");
@@ -44,23 +44,24 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().map_err(problem(subject))?;
         let certificate = params.self_signed(&key).map_err(problem(subject))?;
-        let authority = Self { folder: folder.to_owned(), issuer: Issuer::new(params, key) };
+        let authority = Self { directory: directory.to_owned(), issuer: Issuer::new(params, key) };
         write(&authority.certificate(), &certificate.pem())?;
         Ok(authority)
     }
 
     /// The file of the authority's own certificate.
     pub(crate) fn certificate(&self) -> PathBuf {
-        self.folder.join("ca.crt")
+        self.directory.join("ca.crt")
     }
 
-    /// A server that is reached under `names`: host names and addresses.
+    /// Signs the certificate of a server that is reached under `names`: host names and addresses.
     pub(crate) fn server(&self, name: &str, names: &[&str]) -> Result<Identity> {
         let params = params(name, names)?;
         self.sign(name, name, params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A client that the API server knows as `user` in `groups`, in files called `file`.
+    /// Signs the certificate of a client that the API server authenticates as `user` in `groups`, in
+    /// files called `file`.
     pub(crate) fn client(&self, file: &str, user: &str, groups: &[&str]) -> Result<Identity> {
         let mut params = params(user, &[])?;
         for group in groups {
@@ -69,12 +70,12 @@ impl Authority {
         self.sign(file, user, params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    /// The keys with which the API server signs and checks the tokens of service accounts.
+    /// Creates the keys with which the API server signs and verifies tokens of service accounts.
     pub(crate) fn service_account_keys(&self) -> Result<Keys> {
         let key = KeyPair::generate().map_err(problem("service accounts"))?;
         let keys = Keys {
-            public: self.folder.join("service-accounts.pub"),
-            private: self.folder.join("service-accounts.key"),
+            public: self.directory.join("service-accounts.pub"),
+            private: self.directory.join("service-accounts.key"),
         };
         write(&keys.public, &key.public_key_pem())?;
         write(&keys.private, &key.serialize_pem())?;
@@ -94,8 +95,8 @@ impl Authority {
         let key = KeyPair::generate().map_err(problem(subject))?;
         let signed = params.signed_by(&key, &self.issuer).map_err(problem(subject))?;
         let identity = Identity {
-            certificate: self.folder.join(format!("{file}.crt")),
-            key: self.folder.join(format!("{file}.key")),
+            certificate: self.directory.join(format!("{file}.crt")),
+            key: self.directory.join(format!("{file}.key")),
         };
         write(&identity.certificate, &signed.pem())?;
         write(&identity.key, &key.serialize_pem())?;
@@ -103,7 +104,7 @@ impl Authority {
     }
 }
 
-/// Nothing but names: who it is and what it may do comes later.
+/// The parameters of a certificate with these names; its subject and usages are set later.
 fn params(subject: &str, names: &[&str]) -> Result<CertificateParams> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).map_err(problem(subject))?;

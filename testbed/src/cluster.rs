@@ -1,8 +1,8 @@
-//! A control plane: its servers, and how tests get at them.
+//! A control plane: its servers, and how tests use them.
 //!
-//! It stands for a cluster as a scheduler sees it.
-//! What is real: the API server with its validation, admission, RBAC and watches, etcd, the controllers.
-//! What is played: the kubelets, the volumes and, where KWOK is off, nothing in their place.
+//! To a scheduler it looks like a cluster.
+//! The API server with its validation, admission, RBAC and watches, etcd and the controllers are real.
+//! KWOK simulates the kubelets and the volumes; without KWOK there are none.
 
 mod flags;
 
@@ -30,29 +30,29 @@ use crate::{
     stages,
 };
 
-/// How long a server may take to be ready. It takes a few seconds; the rest is for a machine with other work.
+/// Maximum time until a server is ready. It usually takes a few seconds; the rest is for a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Between two questions whether the API server is ready: each is a process that takes time from the server.
+/// Time between two checks whether the API server is ready; each check starts a process.
 const READY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Number of attempts if a port is taken between being found and being used.
 const N_ATTEMPTS: u32 = 5;
 
-/// What a control plane is to have. The default is what a test of a scheduler wants.
+/// The options of a control plane. The defaults suit a test of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Run the controllers of Kubernetes. Without them no Job makes a pod and nothing is cleaned up.
+    /// Run the controllers of Kubernetes. Without them, Jobs create no pods and no garbage is collected.
     pub controllers: bool,
-    /// Play kubelet for all nodes. Without, a pod that is bound stays pending and a node says nothing.
+    /// Simulate the kubelets of all nodes. Without them, bound pods stay pending and nodes send no heartbeats.
     pub kwok: bool,
-    /// Run the scheduler of Kubernetes, for pods that name no other.
+    /// Run kube-scheduler, for pods that name no other scheduler.
     pub scheduler: bool,
-    /// Keep an audit log.
+    /// Write an audit log.
     pub audit: bool,
-    /// Take away what protects a server from load, and heartbeats of nodes, so that a benchmark measures its subject.
+    /// Turn off rate limits and heartbeats of nodes, so that they do not affect a benchmark.
     pub load: bool,
-    /// Further flags for the API server.
+    /// Additional flags for the API server.
     pub api_server_flags: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The programs that a control plane with these options needs.
+    /// The binaries that a control plane with these options needs.
     pub fn binaries(&self) -> Vec<Binary> {
         let servers = self.servers().into_iter().map(Server::binary);
         servers.chain([Binary::Kubectl]).collect()
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Who it is for the API server; the audit log tells them apart by it.
+    /// Its user name, which the audit log shows.
     fn user(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -125,7 +125,7 @@ impl Server {
     }
 }
 
-/// A running control plane. It is gone, with all that belongs to it, when this is dropped.
+/// A running control plane. Dropping it ends its servers and removes its files.
 pub struct ControlPlane {
     options: Options,
     assets: Assets,
@@ -133,10 +133,10 @@ pub struct ControlPlane {
     service_account_keys: Keys,
     serving: Identity,
     ports: Ports,
-    /// Those that run. One that was stopped is not in it.
+    /// The running servers, without those that were stopped.
     processes: BTreeMap<Server, Process>,
     n_kubeconfigs: AtomicU32,
-    /// Last, so that it outlives the processes that write to it.
+    /// The last field, so that it is dropped after the processes that write to it.
     directory: Directory,
 }
 
@@ -148,11 +148,11 @@ struct Ports {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until pods can be made in it.
+    /// Starts a control plane and waits until pods can be created in it.
     ///
     /// # Errors
     ///
-    /// Those of [`Assets::provide`]; [`Error::Server`] if a server does not come up, with the end of its
+    /// Those of [`Assets::provide`]; [`Error::Server`] if a server does not become ready, with the end of its
     /// log, which is kept.
     pub fn start(options: Options) -> Result<Self> {
         let assets = Assets::provide(&options.binaries())?;
@@ -179,12 +179,12 @@ impl ControlPlane {
         }
     }
 
-    /// Everything that servers find when they start.
+    /// Creates the directory, certificates and configuration files of the servers.
     fn prepare(options: Options, assets: Assets) -> Result<Self> {
         let directory = Directory::new()?;
         let certificates = directory.part(Part::Certificates);
         let authority = Authority::new(&certificates)?;
-        // 10.0.0.1 is the first address of the service network, under which pods know the API server.
+        // 10.0.0.1 is the first address of the service network, which is the address of the API server for pods.
         let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
         let serving = authority.server("kube-apiserver", &names)?;
         let service_account_keys = authority.service_account_keys()?;
@@ -209,7 +209,7 @@ impl ControlPlane {
         file("kwok.yaml", &stages::CONFIG.join("---\n"))?;
         plane.write_user("admin", "admin", &["system:masters"])?;
         for server in [Server::Controllers, Server::Kwok, Server::Scheduler] {
-            // Their own roles are Kubernetes' affair, not that of a test bed.
+            // The test bed does not test the roles of these servers.
             plane.write_user(server.binary().name(), server.user(), &["system:masters"])?;
         }
         Ok(plane)
@@ -229,12 +229,12 @@ impl ControlPlane {
             self.apply(stages::STORAGE_CLASSES)?;
         }
         if self.options.controllers {
-            // Without it no pod is admitted.
+            // Without this service account the API server admits no pod.
             let timeout = format!("--timeout={}s", START_TIMEOUT.as_secs());
             let account = "serviceaccount/default";
             self.kubectl(["wait", "--for=create", account, &timeout]).map_err(|error| {
                 self.processes.get_mut(&Server::Controllers).map_or(error, |controllers| {
-                    controllers.problem("did not make the default service account in time")
+                    controllers.problem("did not create the default service account in time")
                 })
             })?;
         }
@@ -271,7 +271,7 @@ impl ControlPlane {
         }
     }
 
-    /// Fails if a server has ended that was not stopped.
+    /// Fails if a server has ended without being stopped.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl ControlPlane {
         self.processes.values_mut().try_for_each(Process::expect_running)
     }
 
-    /// Kills a server, as a machine that fails would. Its data stay. Does nothing if it does not run.
+    /// Kills a server (SIGKILL); its data are kept. Does nothing if it is not running.
     ///
     /// # Errors
     ///
@@ -289,12 +289,12 @@ impl ControlPlane {
         self.processes.remove(&server).map_or(Ok(()), |process| process.kill().map(|_| ()))
     }
 
-    /// Starts a server where it was before, with the same port and data; kills it first if it runs.
-    /// Also starts one that the options left out. Returns when the API server is ready.
+    /// Restarts a server with the same port and data; kills it first if it is running. Also starts a
+    /// server that the options exclude. Returns when the API server is ready.
     ///
     /// # Errors
     ///
-    /// [`Error::Server`] if it does not come up, with the end of its log; the API server needs etcd.
+    /// [`Error::Server`] if it does not become ready, with the end of its log; the API server needs etcd.
     pub fn restart(&mut self, server: Server) -> Result<()> {
         self.stop(server)?;
         self.spawn(server)?;
@@ -306,23 +306,23 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.ports.api_server)
     }
 
-    /// The certificate of the authority that vouches for the API server.
+    /// The certificate of the authority that signed the certificate of the API server.
     pub fn certificate_authority(&self) -> PathBuf {
         self.authority.certificate()
     }
 
-    /// The kubeconfig of an administrator who may do everything.
+    /// The kubeconfig of a cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.user_kubeconfig("admin")
     }
 
-    /// The certificate that the API server shows and its key, as PEM files: what stands in for it
-    /// on 127.0.0.1 can show the same.
+    /// The serving certificate of the API server and its key, as PEM files. A proxy on 127.0.0.1 can
+    /// use the same.
     pub fn serving_certificate(&self) -> (&Path, &Path) {
         (&self.serving.certificate, &self.serving.key)
     }
 
-    /// A new kubeconfig that shows `token`.
+    /// A new kubeconfig that authenticates with `token`.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// A new kubeconfig of a service account that exists, good for a day.
+    /// A new kubeconfig of an existing service account, valid for a day.
     ///
     /// # Errors
     ///
@@ -344,14 +344,14 @@ impl ControlPlane {
         self.kubeconfig_for_token(token.trim())
     }
 
-    /// A new kubeconfig of a user in groups, such as RBAC rules name them.
+    /// A new kubeconfig of a user in groups, with the names that role bindings use.
     ///
     /// # Errors
     ///
-    /// [`Error::Certificate`] or [`Error::Io`] if it cannot be made.
+    /// [`Error::Certificate`] or [`Error::Io`] if it cannot be created.
     pub fn kubeconfig_for_user(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         let path = self.new_kubeconfig();
-        let file = path.file_stem().and_then(OsStr::to_str).expect("we gave it its name");
+        let file = path.file_stem().and_then(OsStr::to_str).expect("a new kubeconfig has a name");
         let identity = self.authority.client(file, user, groups)?;
         self.write_kubeconfig(&path, &Credentials::Certificate(&identity))?;
         Ok(path)
@@ -361,7 +361,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`] with what it complained about.
+    /// [`Error::Kubectl`] with its standard error.
     pub fn kubectl<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -369,11 +369,11 @@ impl ControlPlane {
         self.kubectl_stdin(arguments, "")
     }
 
-    /// The same, with something on its standard input.
+    /// Like [`kubectl`](Self::kubectl), with `input` on its standard input.
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`] with what it complained about.
+    /// [`Error::Kubectl`] with its standard error.
     pub fn kubectl_stdin<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -383,10 +383,10 @@ impl ControlPlane {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::piped());
         let mut child = command.spawn().map_err(Error::io("run kubectl"))?;
-        let mut stdin = child.stdin.take().expect("it was asked for");
+        let mut stdin = child.stdin.take().expect("standard input is piped");
         let output = thread::scope(|scope| {
-            // Beside reading its output, or either could wait for the other. One that does not read to the
-            // end says why when it ends.
+            // On another thread than reading its output, or both processes could block. If kubectl ends
+            // without reading all input, its exit status and standard error give the reason.
             scope.spawn(move || stdin.write_all(input.as_bytes()));
             child.wait_with_output()
         });
@@ -399,7 +399,7 @@ impl ControlPlane {
         Err(Error::Kubectl { arguments: arguments.join(" "), stderr })
     }
 
-    /// `kubectl` of the same release, as administrator, to be given arguments and run.
+    /// A command that runs `kubectl` of the same release as administrator, still without arguments.
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(self.assets.path(Binary::Kubectl));
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.directory.part(Part::Home));
@@ -410,33 +410,33 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`] if one is refused; those before it are there.
+    /// [`Error::Kubectl`] if the API server rejects one; those before it are applied.
     pub fn apply(&self, manifests: &str) -> Result<()> {
         self.kubectl_stdin(["apply", "--filename", "-"], manifests).map(|_| ())
     }
 
-    /// Applies the CRDs of a directory and waits until their kinds can be used.
+    /// Applies the CRDs of a directory and waits until the API server serves their kinds.
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`] if one is refused.
-    pub fn apply_crds(&self, folder: &Path) -> Result<()> {
-        let filename = format!("--filename={}", folder.display());
+    /// [`Error::Kubectl`] if the API server rejects one.
+    pub fn apply_crds(&self, directory: &Path) -> Result<()> {
+        let filename = format!("--filename={}", directory.display());
         self.kubectl(["apply", &filename])?;
         self.kubectl(["wait", "--for=condition=Established", &filename]).map(|_| ())
     }
 
-    /// The binaries it was started from.
+    /// The binaries that it was started from.
     pub fn assets(&self) -> &Assets {
         &self.assets
     }
 
-    /// Where the logs are: `etcd.log`, `kube-apiserver.log` and so on; others may put theirs beside.
+    /// The directory of the logs: `etcd.log`, `kube-apiserver.log` and so on; tests may add their own.
     pub fn log_dir(&self) -> PathBuf {
         self.directory.part(Part::Logs)
     }
 
-    /// Leaves the logs behind. This happens by itself when a panic drops the control plane.
+    /// Keeps the logs. This is automatic when a panic drops the control plane.
     pub fn keep_logs(&self) {
         self.directory.keep_logs();
     }
@@ -445,7 +445,7 @@ impl ControlPlane {
         self.log_dir().join("audit.log")
     }
 
-    /// A reader of the audit log from its beginning; [`Options::audit`] must have asked for it.
+    /// A reader of the audit log from its beginning; [`Options::audit`] must be set.
     pub fn audit_reader(&self) -> AuditReader {
         AuditReader::new(self.audit_log())
     }
@@ -459,12 +459,12 @@ impl ControlPlane {
         self.audit_reader().read()
     }
 
-    /// The process id of a server, if it runs.
+    /// The process id of a server, if it is running.
     pub fn process_id(&self, server: Server) -> Option<u32> {
         self.processes.get(&server).map(Process::id)
     }
 
-    /// Process ids of the servers that run.
+    /// Process ids of the running servers.
     pub fn process_ids(&self) -> Vec<u32> {
         self.processes.values().map(Process::id).collect()
     }
@@ -491,7 +491,7 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // Clients before those they would complain about.
+        // Clients first, or they would log errors about missing servers.
         while let Some((_, process)) = self.processes.pop_last() {
             drop(process);
         }
@@ -514,7 +514,7 @@ fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     for port in &mut ports {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         *port = listener.local_addr()?.port();
-        // Held until all are found, or the same could be found twice.
+        // Listeners stay open until all ports are found, or the same port could be found twice.
         listeners.push(listener);
     }
     Ok(ports)

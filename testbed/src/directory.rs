@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// A temporary directory that is removed when dropped, except for its logs if something went wrong.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// `None` only while it is dropped.
+    /// `None` only while this is being dropped.
     root: Option<TempDir>,
     keeps_logs: AtomicBool,
 }
@@ -47,7 +47,7 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let Some(root) = self.root.take() else { return };
         if !self.keeps_logs.load(Ordering::Relaxed) && !thread::panicking() {
-            // What cannot be removed lies among temporary files, which are removed by others in time.
+            // Files that cannot be removed stay among the temporary files of the system.
             return drop(root);
         }
         let root = root.keep();
@@ -68,7 +68,7 @@ pub(crate) enum Part {
     Certificates,
     /// Data of etcd.
     Data,
-    /// What `kubectl` takes for the user's home: it caches there, and finds no settings of the user's.
+    /// The home directory of `kubectl`: it caches there, and finds no settings of the user.
     Home,
     /// Logs and the audit log.
     Logs,
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_unless_asked_for() {
+    fn all_files_are_removed_by_default() {
         let directory = Directory::new().unwrap();
         let logs = directory.part(Part::Logs);
-        fs::write(logs.join("etcd.log"), "fine").unwrap();
+        fs::write(logs.join("etcd.log"), "started").unwrap();
         drop(directory);
         assert!(!logs.parent().unwrap().exists());
     }
@@ -103,14 +103,14 @@ mod tests {
         let directory = Directory::new().unwrap();
         let logs = directory.part(Part::Logs);
         let data = directory.part(Part::Data);
-        fs::write(logs.join("etcd.log"), "not fine").unwrap();
+        fs::write(logs.join("etcd.log"), "failed").unwrap();
         thread::spawn(move || {
             let _directory = directory;
-            panic!("as a failed test does");
+            panic!("like a failed test");
         })
         .join()
         .unwrap_err();
-        assert_eq!(fs::read_to_string(logs.join("etcd.log")).unwrap(), "not fine");
+        assert_eq!(fs::read_to_string(logs.join("etcd.log")).unwrap(), "failed");
         assert!(!data.exists());
         fs::remove_dir_all(logs.parent().unwrap()).unwrap();
     }

@@ -2,10 +2,10 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// Short for a result of this crate.
+/// A result with the error of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something about the test bed did not work.
+/// Why an operation of the test bed failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The binaries must be built and Go cannot be run. Install it.
@@ -28,27 +28,27 @@ pub enum Error {
     },
     /// The directory in `KUBEBUILDER_ASSETS` lacks a required binary.
     #[error(
-        "{} lacks {missing}; unset KUBEBUILDER_ASSETS and it is built from source",
-        folder.display()
+        "{} lacks {missing}; unset KUBEBUILDER_ASSETS to build from source",
+        directory.display()
     )]
     AssetsMissing {
         /// The directory.
-        folder: PathBuf,
-        /// Names of the binaries that are not there.
+        directory: PathBuf,
+        /// Names of the missing binaries.
         missing: String,
     },
     /// An operation on a file, directory or process failed.
     #[error("cannot {action}")]
     Io {
-        /// What was tried, on what.
+        /// The operation and its object.
         action: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// A certificate or a key could not be made.
-    #[error("cannot make the certificate of {subject}")]
+    /// A certificate or a key could not be created.
+    #[error("cannot create the certificate of {subject}")]
     Certificate {
-        /// Whose it was to be.
+        /// The server or client that it is for.
         subject: String,
         /// Why it failed.
         source: rcgen::Error,
@@ -58,7 +58,7 @@ pub enum Error {
     Server {
         /// Its name.
         server: String,
-        /// What it did.
+        /// The problem.
         problem: String,
         /// Its log.
         log: PathBuf,
@@ -68,20 +68,20 @@ pub enum Error {
     /// `kubectl` ended with an error.
     #[error("kubectl {arguments} failed: {stderr}")]
     Kubectl {
-        /// The request.
+        /// Its arguments.
         arguments: String,
-        /// What it wrote.
+        /// Its standard error.
         stderr: String,
     },
-    /// Something was waited for and did not come.
-    #[error("waited {} s in vain for {what}", timeout.as_secs())]
+    /// A condition was not met in time.
+    #[error("timed out after {} s waiting for {what}", timeout.as_secs())]
     Timeout {
         /// What was waited for.
         what: String,
-        /// For how long.
+        /// The timeout.
         timeout: Duration,
     },
-    /// A line of the audit log is no audit event.
+    /// A line of the audit log is not an audit event.
     #[error("cannot read line {line} of the audit log")]
     Audit {
         /// The line, from 1.

@@ -9,13 +9,13 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How a client proves who it is.
+/// How a client authenticates.
 pub(crate) enum Credentials<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
 }
 
-/// Writes a kubeconfig to `path`. It is JSON, which every reader of YAML reads.
+/// Writes a kubeconfig to `path`. It is JSON, which is also YAML.
 pub(crate) fn write(
     path: &Path,
     server: &str,

@@ -1,23 +1,23 @@
-//! Nodes that exist on paper.
+//! Nodes that exist only as API objects.
 
 use serde_json::{Value, json};
 
 use crate::{cluster::ControlPlane, error::Result};
 
-/// Nodes that are alike but for name and zone.
+/// Nodes that differ only in name and zone.
 #[derive(Clone, Debug)]
 pub struct Nodes {
-    /// What their names start with: `node-00000`, `node-00001` and so on.
+    /// Prefix of their names: `node-00000`, `node-00001` and so on.
     pub prefix: String,
-    /// How many.
+    /// Number of nodes.
     pub n: usize,
     /// CPU of each, as a quantity.
     pub cpu: String,
     /// Memory of each, as a quantity.
     pub memory: String,
-    /// How many pods each holds.
+    /// Maximum number of pods on each.
     pub n_pods: u32,
-    /// How many zones they are dealt out to in turn: `zone-0`, `zone-1` and so on.
+    /// Number of zones, which are assigned in turn: `zone-0`, `zone-1` and so on.
     pub n_zones: usize,
 }
 
@@ -35,12 +35,13 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// The name of one of them.
+    /// The name of the node in this row.
     pub fn name(&self, row: usize) -> String {
         format!("{}-{row:05}", self.prefix)
     }
 
-    /// Its object. It is born ready, so that it can be used at once whether or not somebody plays its kubelet.
+    /// The object of the node in this row. It is ready from the start, so that it can be used even
+    /// if no kubelet is simulated.
     pub fn manifest(&self, row: usize) -> Value {
         let name = self.name(row);
         let resources =
@@ -73,11 +74,11 @@ impl Nodes {
 }
 
 impl ControlPlane {
-    /// Makes nodes.
+    /// Creates nodes.
     ///
     /// # Errors
     ///
-    /// [`Error::Kubectl`](crate::Error::Kubectl) if one is refused, as one that is there already.
+    /// [`Error::Kubectl`](crate::Error::Kubectl) if the API server rejects one, for example because it exists already.
     pub fn create_nodes(&self, nodes: &Nodes) -> Result<()> {
         let manifests: Vec<Value> = (0..nodes.n).map(|row| nodes.manifest(row)).collect();
         self.create(&manifests)
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_dealt_out_to_zones_and_named_in_order() {
+    fn nodes_are_assigned_to_zones_in_turn_and_named_in_order() {
         let nodes = Nodes { n: 12_000, n_zones: 2, ..Nodes::default() };
         assert!(nodes.name(2) < nodes.name(11_999));
         assert_eq!(

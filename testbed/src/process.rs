@@ -1,10 +1,9 @@
 //! Servers as child processes that do not outlive the process that started them.
 //!
-//! Three things end them: dropping the [`Process`], also while a panic unwinds; the death of this process,
-//! however it came about; and nothing else, in particular no Ctrl-C that was meant for this process, which
-//! has its own order of taking things down.
-//! The second and the third need `setpriv` of util-linux, since asking the kernel oneself takes unsafe code;
-//! where it is missing, a killed test leaves its servers behind.
+//! A server ends when its [`Process`] is dropped, also while a panic unwinds, and when this process ends for
+//! any reason. Ctrl-C in the terminal does not end it, because this process stops its servers in order.
+//! The last two need `setpriv` of util-linux, because the system call itself needs unsafe code; without
+//! `setpriv`, the servers of a killed test keep running.
 
 use std::{
     fs::{self, OpenOptions},
@@ -21,13 +20,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Error, Result};
 
-/// How often a condition is looked at while it is waited for.
+/// Time between two checks of a condition.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// Lines of a log that an error shows.
+/// Number of lines of a log that an error shows.
 const N_TAIL_LINES: usize = 20;
 
-/// A running server, and the file that its output goes to.
+/// A running server and its log file.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -36,7 +35,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`; what it writes is appended to `log`.
+    /// Starts `command` and appends its output to `log`.
     ///
     /// # Errors
     ///
@@ -61,12 +60,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Where its output goes.
+    /// Its log file.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
     ///
@@ -123,7 +122,7 @@ impl Process {
         self.kill()
     }
 
-    /// Kills it (SIGKILL), as a failing machine would; returns its exit status.
+    /// Kills it (SIGKILL) and returns its exit status.
     ///
     /// # Errors
     ///
@@ -136,13 +135,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail for a child that has already ended, which needs no action.
+        // Errors mean that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until `check` gives something.
+/// Waits until `check` returns a value.
 ///
 /// # Errors
 ///
@@ -172,7 +171,7 @@ fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(N_TAIL_LINES)..].join("\n")
 }
 
-/// `command` such that it dies with its parent, as far as this system can.
+/// Changes `command` so that the kernel kills it when its parent ends, if `setpriv` is available.
 fn guarded(command: &Command) -> Command {
     static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
         let mut probe = Command::new("setpriv");
@@ -183,7 +182,7 @@ fn guarded(command: &Command) -> Command {
     let mut guarded = if *SETPRIV {
         let mut setpriv = Command::new("setpriv");
         setpriv.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program());
-        // A group of its own keeps the terminal's Ctrl-C away.
+        // Ctrl-C in the terminal does not reach a separate process group.
         setpriv.process_group(0);
         setpriv
     } else {
@@ -196,16 +195,16 @@ fn guarded(command: &Command) -> Command {
             None => guarded.env_remove(variable),
         };
     }
-    if let Some(folder) = command.get_current_dir() {
-        guarded.current_dir(folder);
+    if let Some(directory) = command.get_current_dir() {
+        guarded.current_dir(directory);
     }
     guarded
 }
 
 /// Starts `command` from a thread that lives as long as this process.
 ///
-/// For the kernel the parent of a process is the *thread* that started it: of one started by the thread of a
-/// test it would report the parent dead when that test is over, though others may share the server.
+/// To the kernel, the parent of a process is the *thread* that started it. It would kill a server that the
+/// thread of a test started when that test ends, although other tests may share the server.
 fn spawn(command: Command) -> io::Result<Child> {
     type Request = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Request>> = LazyLock::new(|| {
@@ -221,9 +220,9 @@ fn spawn(command: Command) -> io::Result<Child> {
         });
         sender
     });
-    let (reply, answer) = mpsc::channel();
+    let (reply, response) = mpsc::channel();
     SPAWNER.send((command, reply)).expect("the spawning thread never ends");
-    answer.recv().expect("the spawning thread answers every request")
+    response.recv().expect("the spawning thread replies to every request")
 }
 
 #[cfg(test)]
@@ -243,8 +242,8 @@ mod tests {
 
     #[test]
     fn dropped_process_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let process = sleeper(&folder.path().join("log"));
+        let directory = tempfile::tempdir().unwrap();
+        let process = sleeper(&directory.path().join("log"));
         let id = process.id();
         assert!(is_alive(id));
         drop(process);
@@ -252,18 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn process_outlives_the_thread_that_asked_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
+    fn process_outlives_the_thread_that_started_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         let mut process = thread::spawn(move || sleeper(&log)).join().unwrap();
         thread::sleep(POLL);
         process.expect_running().unwrap();
     }
 
     #[test]
-    fn stopped_process_gets_its_grace() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
+    fn stopped_process_gets_its_grace_period() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         let mut command = Command::new("sh");
         command.args(["-c", "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done"]);
         let process = Process::start("shell", &command, &log).unwrap();
@@ -277,16 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn process_that_ended_is_a_problem_with_its_log() {
-        let folder = tempfile::tempdir().unwrap();
+    fn error_about_an_ended_process_shows_its_log() {
+        let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
-        command.args(["-c", "echo no such luck >&2; exit 7"]);
-        let mut process = Process::start("shell", &command, &folder.path().join("log")).unwrap();
+        command.args(["-c", "echo cannot start >&2; exit 7"]);
+        let mut process = Process::start("shell", &command, &directory.path().join("log")).unwrap();
         let error =
             wait_for("the end", Duration::from_secs(10), || Ok(process.expect_running().err()))
                 .unwrap();
         let message = error.to_string();
         assert!(message.starts_with("shell ended with exit status: 7"), "{message}");
-        assert!(message.ends_with("no such luck"), "{message}");
+        assert!(message.ends_with("cannot start"), "{message}");
     }
 }

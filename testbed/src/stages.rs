@@ -1,6 +1,6 @@
 //! How simulated kubelets and the volume provisioner behave: stages for KWOK.
 
-/// What KWOK is given as its configuration, one document after the other.
+/// The configuration of KWOK, one document after the other.
 pub(crate) const CONFIG: [&str; 3] = [
     include_str!("../stages/nodes.yaml"),
     include_str!("../stages/pods.yaml"),

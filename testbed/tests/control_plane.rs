@@ -1,4 +1,4 @@
-//! The test bed itself, started for real.
+//! Tests of the test bed with real servers.
 
 use std::{
     fs,
@@ -17,32 +17,32 @@ use kube_batch_testbed::{
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Just an API server, for tests that need no more.
-fn bare() -> Result<ControlPlane> {
+/// Starts etcd and the API server only.
+fn api_server_only() -> Result<ControlPlane> {
     ControlPlane::start(Options { controllers: false, kwok: false, ..Options::default() })
 }
 
-/// Runs `kubectl` as whoever `kubeconfig` says.
+/// Runs `kubectl` with this kubeconfig.
 fn kubectl_as(plane: &ControlPlane, kubeconfig: &Path, arguments: &[&str]) -> Output {
     let mut command = plane.kubectl_command();
     command.env("KUBECONFIG", kubeconfig).args(arguments).output().expect("kubectl runs")
 }
 
 #[test]
-fn cluster_lives_and_leaves_nothing_behind() {
-    let began = Instant::now();
+fn dropped_cluster_leaves_no_processes_and_files() {
+    let start = Instant::now();
     let options = Options { scheduler: true, audit: true, ..Options::default() };
     let mut plane = ControlPlane::start(options).unwrap();
-    eprintln!("a control plane of five servers starts in {:.1?}", began.elapsed());
+    eprintln!("a control plane of five servers starts in {:.1?}", start.elapsed());
 
-    let began = Instant::now();
+    let start = Instant::now();
     plane.create_nodes(&Nodes { n: 100, ..Nodes::default() }).unwrap();
-    eprintln!("a hundred nodes are made in {:.1?}", began.elapsed());
+    eprintln!("a hundred nodes are created in {:.1?}", start.elapsed());
 
     job_completes(&plane).unwrap();
-    pod_takes_its_time_to_go(&plane).unwrap();
+    pod_terminates_after_its_delay(&plane).unwrap();
     claims_are_bound(&plane).unwrap();
-    node_made_by_hand_becomes_ready(&plane).unwrap();
+    node_of_a_user_becomes_ready(&plane).unwrap();
 
     let events = plane.audit_events().unwrap();
     let bindings = events.iter().filter(|event| event.subresource == "binding");
@@ -87,8 +87,8 @@ spec:
     Ok(())
 }
 
-/// A pod runs until it is told to go, and its grace is visible while it passes.
-fn pod_takes_its_time_to_go(plane: &ControlPlane) -> Result<()> {
+/// A pod runs until it is deleted, and is visible as terminating until its delay has passed.
+fn pod_terminates_after_its_delay(plane: &ControlPlane) -> Result<()> {
     plane.apply(
         "
 apiVersion: v1
@@ -104,15 +104,16 @@ spec:
     )?;
     plane.kubectl(["wait", "--for=condition=Ready", "pod/slow", "--timeout=120s"])?;
     plane.kubectl(["delete", "pod", "slow", "--wait=false"])?;
-    let going = [
+    let phase_and_deletion = [
         "get",
         "pod",
         "slow",
         "--output",
         "jsonpath={.status.phase} {.metadata.deletionTimestamp}",
     ];
-    let seen = plane.kubectl(going)?;
-    assert!(seen.starts_with("Running 2"), "{seen}");
+    let printed = plane.kubectl(phase_and_deletion)?;
+    // A year of this millennium follows the phase.
+    assert!(printed.starts_with("Running 2"), "{printed}");
     plane.kubectl(["wait", "--for=delete", "pod/slow", "--timeout=120s"])?;
     Ok(())
 }
@@ -152,7 +153,7 @@ spec:
     plane.kubectl(["wait", bound, "pvc/at-once", "pvc/on-demand", "--timeout=120s"])?;
     plane.kubectl(["wait", "--for=condition=Ready", "pod/consumer", "--timeout=120s"])?;
     plane.kubectl(["delete", "pod/consumer", "pvc/at-once", "pvc/on-demand"])?;
-    wait_for("the volumes to go", TIMEOUT, || {
+    wait_for("the volumes to be deleted", TIMEOUT, || {
         Ok(plane
             .kubectl(["get", "persistentvolumes", "--output", "name"])?
             .is_empty()
@@ -161,7 +162,7 @@ spec:
     Ok(())
 }
 
-fn node_made_by_hand_becomes_ready(plane: &ControlPlane) -> Result<()> {
+fn node_of_a_user_becomes_ready(plane: &ControlPlane) -> Result<()> {
     plane.apply("{apiVersion: v1, kind: Node, metadata: {name: by-hand}}")?;
     plane.kubectl(["wait", "--for=condition=Ready", "node/by-hand", "--timeout=120s"])?;
     let cpu = ["get", "node", "by-hand", "--output", "jsonpath={.status.allocatable.cpu}"];
@@ -170,8 +171,8 @@ fn node_made_by_hand_becomes_ready(plane: &ControlPlane) -> Result<()> {
 }
 
 #[test]
-fn api_server_comes_back_with_its_port_and_data() {
-    let mut plane = bare().unwrap();
+fn api_server_restarts_with_its_port_and_data() {
+    let mut plane = api_server_only().unwrap();
     let address = plane.api_server_address();
     plane.kubectl(["create", "configmap", "kept", "--from-literal=a=b"]).unwrap();
 
@@ -186,8 +187,8 @@ fn api_server_comes_back_with_its_port_and_data() {
 }
 
 #[test]
-fn clients_may_do_what_their_roles_allow_and_no_more() {
-    let plane = bare().unwrap();
+fn clients_may_do_only_what_their_roles_allow() {
+    let plane = api_server_only().unwrap();
     plane
         .apply(
             "
@@ -217,11 +218,11 @@ subjects:
         .unwrap();
     let account = plane.service_account_kubeconfig("system", "reader").unwrap();
     let user = plane.kubeconfig_for_user("ada", &["readers"]).unwrap();
-    let nobody = plane.kubeconfig_for_token("made up").unwrap();
-    let stranger = plane.kubeconfig_for_user("eve", &[]).unwrap();
+    let unauthenticated = plane.kubeconfig_for_token("invalid").unwrap();
+    let unauthorized = plane.kubeconfig_for_user("eve", &[]).unwrap();
 
     for (client, may_list) in
-        [(&account, true), (&user, true), (&nobody, false), (&stranger, false)]
+        [(&account, true), (&user, true), (&unauthenticated, false), (&unauthorized, false)]
     {
         let output = kubectl_as(&plane, client, &["get", "pods"]);
         assert_eq!(output.status.success(), may_list, "{output:?}");

@@ -1,7 +1,7 @@
 //! Pods bound per second against a real API server: `cargo xtask bench-cluster --help`.
 //!
-//! It compares contenders, one after the other, each with a new control plane: a bare loop that only
-//! posts the bindings, this scheduler, and kube-scheduler. All pods are created before a contender
+//! It compares contenders, one after the other, each with a new control plane: a bare loop that
+//! only posts the bindings, this scheduler, and kube-scheduler. All pods are created before a contender
 //! starts; times are taken from the audit log of the API server.
 
 use std::{
@@ -408,7 +408,7 @@ fn kube_batch(shape: &Shape, n_nodes: usize, binary: &Path) -> Result {
     Result { idle, ..result(&plane, user, started, cpu, peak_mb) }
 }
 
-/// CPU that a process uses, in percent of a core, while nothing but the heartbeats of nodes changes.
+/// CPU that a process uses, in percent of a core, while nothing but node heartbeats changes.
 fn idle(plane: &ControlPlane, n_nodes: usize, pid: u32) -> f64 {
     let before = usage(pid).0;
     let start = Instant::now();
@@ -479,7 +479,7 @@ fn result(
         .filter(|event| is_binding(event, user) && event.received >= started)
         .collect();
     let first = bindings.iter().map(|event| event.received).min().unwrap_or(started);
-    let last = bindings.iter().map(|event| event.answered).max().unwrap_or(started);
+    let last = bindings.iter().map(|event| event.completed).max().unwrap_or(started);
     let seconds =
         |from: jiff::Timestamp, to: jiff::Timestamp| to.duration_since(from).as_secs_f64();
     let is_write = |event: &&AuditEvent| {

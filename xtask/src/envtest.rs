@@ -5,6 +5,6 @@ use kube_batch_testbed::assets::{Assets, Binary};
 /// Downloads or builds missing servers, and prints only their directory to standard output.
 pub(crate) fn run() -> anyhow::Result<()> {
     let assets = Assets::provide(&Binary::ALL)?;
-    println!("{}", assets.folder().display());
+    println!("{}", assets.directory().display());
     Ok(())
 }

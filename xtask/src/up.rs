@@ -100,7 +100,7 @@ fn greet(plane: &ControlPlane, n_nodes: usize, program: &Path, log: &Path, addre
     let binaries = program.parent().unwrap_or(program).display();
     eprintln!("\na cluster with {n_nodes} nodes is up; in another terminal:\n");
     println!("export KUBECONFIG={}", plane.kubeconfig().display());
-    println!("export PATH={}:{binaries}:$PATH", plane.assets().folder().display());
+    println!("export PATH={}:{binaries}:$PATH", plane.assets().directory().display());
     eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
     eprintln!("kubectl get podgroups,queues,pods\n");
     eprintln!("metrics: http://{address}/metrics\nlogs: {}", log.display());

@@ -1,4 +1,4 @@
-//! How each server is called.
+//! The flags of each server.
 
 use std::process::Command;
 
@@ -33,19 +33,19 @@ impl ControlPlane {
     }
 
     fn api_server_flags(&self, command: &mut Command) {
-        // TaintNodesByCondition keeps every pod from a new node until the node lifecycle controller has seen
-        // it ready, which is another second for every node of every test.
-        let mut without = vec!["TaintNodesByCondition"];
+        // TaintNodesByCondition would make every new node unschedulable until the node lifecycle controller
+        // has observed that it is ready, which takes another second.
+        let mut disabled = vec!["TaintNodesByCondition"];
         if !self.options.controllers {
-            // It wants an account that only the controllers make.
-            without.push("ServiceAccount");
+            // It requires a service account that only the controllers create.
+            disabled.push("ServiceAccount");
         }
         command
             .args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"])
             .args(["--secure-port", &self.ports.api_server.to_string()])
             .args(["--etcd-servers", &format!("http://127.0.0.1:{}", self.ports.etcd)])
             .args(["--authorization-mode", "RBAC"])
-            .args(["--disable-admission-plugins", &without.join(",")])
+            .args(["--disable-admission-plugins", &disabled.join(",")])
             .args(["--endpoint-reconciler-type", "none"])
             .args(["--service-cluster-ip-range", "10.0.0.0/24"])
             .args(["--service-account-issuer", "https://kubernetes.default.svc"]);
@@ -65,7 +65,7 @@ impl ControlPlane {
                 .arg(self.directory.part(Part::Certificates).join("audit-policy.yaml"))
                 .arg("--audit-log-path")
                 .arg(self.audit_log())
-                // In one file, however long: it is read as a whole.
+                // No rotation: the audit log is read as one file.
                 .args(["--audit-log-maxsize", "100000"]);
         }
         if self.options.load {
@@ -87,7 +87,7 @@ impl ControlPlane {
             .args(["--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0"])
             .args(["--kube-api-qps", "500", "--kube-api-burst", "1000"]);
         if !self.has_heartbeats() {
-            // It would declare every node dead.
+            // Without heartbeats this controller would mark every node as unreachable.
             command.args(["--controllers", "*,-node-lifecycle-controller"]);
         }
     }
