@@ -2,16 +2,23 @@
 
 use super::{
     example::EXAMPLE,
-    story::{N_CYCLES, Story},
+    story::{Bar, N_COLUMNS, Story},
 };
 
-/// Sizes in pixels.
+// Sizes in pixels.
+
 const LEFT: usize = 136;
 const TOP: usize = 64;
 const COLUMN: usize = 52;
 const SLOT: usize = 17;
 const NODE_GAP: usize = 10;
 const LINE: usize = 20;
+const SECTION_GAP: usize = 16;
+const MARGIN: usize = 8;
+/// Distance between a label and what it is a label of.
+const LABEL_GAP: usize = 12;
+/// Distance from the top of a line of text to its baseline.
+const BASELINE: usize = 12;
 
 /// Colours of one appearance.
 pub(super) struct Theme {
@@ -25,127 +32,218 @@ pub(super) struct Theme {
     pub(super) on_job: &'static str,
 }
 
+/// An attribute of an element: name and value.
+type Attribute<'a> = (&'a str, &'a str);
+
+const END: Attribute<'_> = ("text-anchor", "end");
+const MIDDLE: Attribute<'_> = ("text-anchor", "middle");
+const BOLD: Attribute<'_> = ("font-weight", "bold");
+
+/// Draws a story in the colours of a theme.
 pub(super) fn draw(story: &Story, theme: &Theme) -> String {
-    let Theme { text, faint, lane, jobs, on_job, .. } = theme;
-    let x = |column: usize| LEFT + column * COLUMN;
-    let mut tops = Vec::new();
-    let mut y = TOP;
-    for (_, slots) in &story.nodes {
-        tops.push(y);
-        y += slots * SLOT + NODE_GAP;
+    let mut drawing = Drawing::new(story, theme);
+    drawing.open();
+    drawing.legend();
+    drawing.cycle_labels();
+    drawing.nodes();
+    drawing.bars();
+    drawing.queue_table();
+    drawing.events();
+    drawing.close()
+}
+
+/// A drawing in progress, from top to bottom.
+struct Drawing<'s> {
+    story: &'s Story,
+    theme: &'s Theme,
+    /// Top of each node, of the table and of the events, in pixels.
+    node_tops: Vec<usize>,
+    table_top: usize,
+    events_top: usize,
+    svg: String,
+}
+
+impl<'s> Drawing<'s> {
+    fn new(story: &'s Story, theme: &'s Theme) -> Self {
+        let mut node_tops = Vec::new();
+        let mut y = TOP;
+        for node in &story.nodes {
+            node_tops.push(y);
+            y += node.n_slots * SLOT + NODE_GAP;
+        }
+        let table_top = y - NODE_GAP + SECTION_GAP;
+        let n_rows = story.queues.len() + 1;
+        let events_top = table_top + n_rows * LINE + SECTION_GAP;
+        Self { story, theme, node_tops, table_top, events_top, svg: String::new() }
     }
-    let bottom = y - NODE_GAP;
-    let rows = story.queues.len() + 1;
-    let height = bottom + 16 + rows * LINE + 16 + story.events.len() * LINE + 8;
-    let width = x(N_CYCLES) + 8;
-    let mut svg = String::new();
-    let mut line = |text: String| {
-        svg.push_str(&text);
-        svg.push('\n');
-    };
-    line(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" \
-         font-size=\"13\" fill=\"{text}\">"
-    ));
-    line(format!("<!-- Generated from {EXAMPLE} by `cargo xtask codegen`; do not edit. -->"));
-    line("<title>Pods on four nodes over fourteen scheduling cycles</title>".to_owned());
-    // Legend.
-    let mut at = LEFT;
-    for ((job, queue), colour) in story.jobs.iter().zip(jobs) {
-        let name = format!("{job}, queue {queue}");
-        line(format!(
-            "<rect x=\"{at}\" y=\"8\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{colour}\"/>"
+
+    fn open(&mut self) {
+        let text = self.theme.text;
+        let width = column_left(N_COLUMNS) + MARGIN;
+        let height = self.events_top + self.story.events.len() * LINE + MARGIN;
+        self.line(&format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" \
+             font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"{text}\">"
         ));
-        line(format!("<text x=\"{}\" y=\"20\">{name}</text>", at + 20));
-        at += 36 + name.len() * 7;
+        self.line(&format!(
+            "<!-- Generated from {EXAMPLE} by `cargo xtask codegen`; do not edit. -->"
+        ));
+        self.line("<title>Pods on four nodes over fourteen scheduling cycles</title>");
     }
-    line(format!(
-        "<rect x=\"{at}\" y=\"8.5\" width=\"13\" height=\"13\" rx=\"3\" fill=\"none\" stroke=\"{faint}\" \
-         stroke-dasharray=\"3 2\"/>"
-    ));
-    line(format!("<text x=\"{}\" y=\"20\">reserved</text>", at + 20));
-    // Cycles.
-    line(format!(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"{faint}\">after cycle</text>",
-        LEFT - 12,
-        TOP - 10
-    ));
-    for column in 0..N_CYCLES {
-        let happened = story.events.iter().any(|(cycle, _)| *cycle == column);
-        let (weight, colour) = if happened { ("bold", text) } else { ("normal", faint) };
-        let label = if column == 0 { "start".to_owned() } else { column.to_string() };
-        line(format!(
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-weight=\"{weight}\" \
-             fill=\"{colour}\">{label}</text>",
-            x(column) + COLUMN / 2,
-            TOP - 10
-        ));
+
+    fn legend(&mut self) {
+        let mut left = LEFT;
+        for (job, colour) in self.story.jobs.iter().zip(self.theme.jobs) {
+            let name = format!("{}, queue {}", job.name, job.queue);
+            self.filled(&Rect::new(left, MARGIN, 14, 14), colour);
+            self.text(left + 20, MARGIN + BASELINE, &[], &name);
+            // A letter is about 7 pixels wide.
+            left += 36 + name.len() * 7;
+        }
+        let symbol = Rect { x: left as f64, ..Rect::new(left, MARGIN, 14, 14).border() };
+        self.outlined(&symbol, self.theme.faint);
+        self.text(left + 20, MARGIN + BASELINE, &[], "reserved");
     }
-    // Nodes.
-    for ((name, slots), top) in story.nodes.iter().zip(&tops) {
-        line(format!(
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
-            LEFT - 12,
-            top + slots * SLOT / 2 + 5
-        ));
-        for slot in 0..*slots {
-            line(format!(
-                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{lane}\"/>",
-                x(0),
-                top + slot * SLOT,
-                N_CYCLES * COLUMN,
-                SLOT - 2
-            ));
+
+    /// Labels the columns; those in which something happened are bold.
+    fn cycle_labels(&mut self) {
+        let Theme { text, faint, .. } = self.theme;
+        let y = TOP - 10;
+        self.label(y, &[("fill", faint)], "after cycle");
+        for column in 0..N_COLUMNS {
+            let happened = self.story.events.iter().any(|(cycle, _)| *cycle == column);
+            let (weight, colour) = if happened { ("bold", text) } else { ("normal", faint) };
+            let attributes = [MIDDLE, ("font-weight", weight), ("fill", colour)];
+            let label = if column == 0 { "start".to_owned() } else { column.to_string() };
+            self.text(column_middle(column), y, &attributes, &label);
         }
     }
-    for bar in &story.bars {
-        let (left, top) = (x(bar.from) + 1, tops[bar.node] + bar.slot * SLOT);
-        let (width, height) = ((bar.to - bar.from) * COLUMN - 2, SLOT - 2);
+
+    fn nodes(&mut self) {
+        for (index, node) in self.story.nodes.iter().enumerate() {
+            let top = self.node_tops[index];
+            self.label(top + node.n_slots * SLOT / 2 + 5, &[], &node.name);
+            for slot in 0..node.n_slots {
+                let lane = Rect::new(LEFT, top + slot * SLOT, N_COLUMNS * COLUMN, SLOT - 2);
+                self.filled(&lane, self.theme.lane);
+            }
+        }
+    }
+
+    fn bars(&mut self) {
+        for bar in &self.story.bars {
+            self.bar(bar);
+        }
+    }
+
+    fn bar(&mut self, bar: &Bar) {
+        let left = column_left(bar.from) + 1;
+        let top = self.node_tops[bar.place.node] + bar.slot * SLOT;
+        let rect = Rect::new(left, top, (bar.to - bar.from) * COLUMN - 2, SLOT - 2);
+        let Theme { jobs, on_job, .. } = self.theme;
         let colour = jobs[bar.job % jobs.len()];
-        if bar.reserved {
-            line(format!(
-                "<rect x=\"{left}.5\" y=\"{top}.5\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"none\" \
-                 stroke=\"{colour}\" stroke-dasharray=\"3 2\"/>",
-                width - 1,
-                height - 1
-            ));
-            continue;
+        if bar.place.reserved {
+            self.outlined(&rect.border(), colour);
+            return;
         }
-        line(format!(
-            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"3\" \
-             fill=\"{colour}\"/>"
-        ));
-        line(format!(
-            "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"{on_job}\">{}</text>",
-            left + 6,
-            top + 12,
-            story.jobs[bar.job].0
-        ));
+        self.filled(&rect, colour);
+        let attributes = [("font-size", "11"), ("fill", *on_job)];
+        self.text(left + 6, top + BASELINE, &attributes, &self.story.jobs[bar.job].name);
     }
-    // Numbers.
-    let mut y = bottom + 16 + 12;
-    let waiting = ("pods waiting".to_owned(), &story.waiting);
-    let queues = story.queues.iter().map(|(name, counts)| (format!("CPUs, {name}"), counts));
-    for (label, counts) in queues.chain([waiting]) {
-        line(format!("<text x=\"{}\" y=\"{y}\" text-anchor=\"end\">{label}</text>", LEFT - 12));
-        for (column, count) in counts.iter().enumerate() {
-            line(format!(
-                "<text x=\"{}\" y=\"{y}\" text-anchor=\"middle\">{count}</text>",
-                x(column) + COLUMN / 2
-            ));
+
+    /// Draws how many pods of each queue run, and how many wait, in each column. Each pod of the
+    /// example requests one CPU.
+    fn queue_table(&mut self) {
+        let story = self.story;
+        let queues = story.queues.iter().map(|(name, counts)| (format!("CPUs, {name}"), counts));
+        let waiting = ("pods waiting".to_owned(), &story.waiting);
+        for (row, (label, counts)) in queues.chain([waiting]).enumerate() {
+            let y = self.table_top + row * LINE + BASELINE;
+            self.label(y, &[], &label);
+            for (column, count) in counts.iter().enumerate() {
+                self.text(column_middle(column), y, &[MIDDLE], &count.to_string());
+            }
         }
-        y += LINE;
     }
-    y += 16;
-    for (cycle, sentence) in &story.events {
-        line(format!(
-            "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" font-weight=\"bold\">cycle {cycle}</text>",
-            LEFT - 12
+
+    fn events(&mut self) {
+        for (row, (cycle, sentence)) in self.story.events.iter().enumerate() {
+            let y = self.events_top + row * LINE + BASELINE;
+            self.label(y, &[BOLD], &format!("cycle {cycle}"));
+            self.text(LEFT, y, &[], sentence);
+        }
+    }
+
+    fn close(mut self) -> String {
+        self.line("</svg>");
+        self.svg
+    }
+
+    /// Writes a text to the left of the columns, with its baseline at `y`.
+    fn label(&mut self, y: usize, attributes: &[Attribute<'_>], text: &str) {
+        self.text(LEFT - LABEL_GAP, y, &[&[END], attributes].concat(), text);
+    }
+
+    /// Writes a text at `x`, with its baseline at `y`.
+    fn text(&mut self, x: usize, y: usize, attributes: &[Attribute<'_>], text: &str) {
+        let attributes = join(attributes);
+        self.line(&format!("<text x=\"{x}\" y=\"{y}\"{attributes}>{text}</text>"));
+    }
+
+    fn filled(&mut self, rect: &Rect, colour: &str) {
+        self.rect(rect, &[("fill", colour)]);
+    }
+
+    fn outlined(&mut self, rect: &Rect, colour: &str) {
+        let attributes = [("fill", "none"), ("stroke", colour), ("stroke-dasharray", "3 2")];
+        self.rect(rect, &attributes);
+    }
+
+    fn rect(&mut self, rect: &Rect, attributes: &[Attribute<'_>]) {
+        let Rect { x, y, width, height } = rect;
+        let attributes = join(attributes);
+        self.line(&format!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"3\"{attributes}/>"
         ));
-        line(format!("<text x=\"{LEFT}\" y=\"{y}\">{sentence}</text>"));
-        y += LINE;
     }
-    line("</svg>".to_owned());
-    svg
+
+    fn line(&mut self, text: &str) {
+        self.svg.push_str(text);
+        self.svg.push('\n');
+    }
+}
+
+/// A rectangle, in pixels.
+struct Rect {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Rect {
+    fn new(x: usize, y: usize, width: usize, height: usize) -> Self {
+        let [x, y, width, height] = [x, y, width, height].map(|pixels| pixels as f64);
+        Self { x, y, width, height }
+    }
+
+    /// The middle of a border that is one pixel wide, inside of the rectangle.
+    fn border(&self) -> Self {
+        let Self { x, y, width, height } = self;
+        Self { x: x + 0.5, y: y + 0.5, width: width - 1.0, height: height - 1.0 }
+    }
+}
+
+/// The attributes as in an element, each after a blank.
+fn join(attributes: &[Attribute<'_>]) -> String {
+    attributes.iter().map(|(name, value)| format!(" {name}=\"{value}\"")).collect()
+}
+
+const fn column_left(column: usize) -> usize {
+    LEFT + column * COLUMN
+}
+
+const fn column_middle(column: usize) -> usize {
+    column_left(column) + COLUMN / 2
 }
