@@ -1,0 +1,198 @@
+//! Bindings: what follows each answer, and how long a rejected binding waits.
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::run::metrics::{Task, WriteKind};
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_answered_stays_in_flight_until_the_watch_shows_it() {
+    let world = World::new();
+    assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding"]));
+    let sent = &world.api.sent_to(&Method::POST, "/binding")[0];
+    assert_eq!(sent.body["metadata"]["uid"], "u");
+    assert_eq!(sent.body["target"]["name"], "n");
+    assert_eq!(world.n_writes(Write::Bind, "done"), 1);
+    let event = &world.api.sent_to(&Method::POST, "/events")[0];
+    assert_eq!(event.body["note"], "Successfully assigned ns/a to n");
+    assert_eq!(event.body["regarding"]["uid"], "u");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_whose_answer_was_lost_is_found_by_reading_the_pod() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Lost]);
+    let requests = ["POST binding", "POST binding", "GET a"];
+    let seen = world.outcome(&bind_to("n")).await;
+    assert_eq!(seen, Seen { node: Some("n".to_owned()), ..bound(&requests) });
+    assert_eq!(world.n_writes(Write::Bind, "conflict"), 1);
+    assert_eq!(
+        world.metrics.write_retries.get_or_create(&WriteKind { write: Write::Bind }).get(),
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_was_done_before_the_server_failed_for_good_is_found() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Lost]);
+    world.api.fail_always(Method::POST, "/binding", Fault::Status(503));
+    let seen = world.outcome(&bind_to("n")).await;
+    assert_eq!(seen.requests.last().map(String::as_str), Some("GET a"));
+    assert_eq!((seen.n_placed, seen.node.as_deref()), (1, Some("n")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_else_bound_is_as_the_server_says() {
+    let world = World::new();
+    world.api.put(POD, pod("u", Some("m")));
+    let expected = seen(&["POST binding", "GET a"], &[], Some("m"));
+    assert_eq!(world.outcome(&bind_to("n")).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_replaced_is_not_taken_for_the_old_one() {
+    // The new pod is on the very node, so only its uid says that the binding was not ours.
+    for node in [None, Some("n")] {
+        let world = World::new();
+        world.api.put(POD, pod("another", node));
+        let expected = seen(&["POST binding", "GET a"], &[], node);
+        assert_eq!(world.outcome(&bind_to("n")).await, expected);
+        let facts = world.cache.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
+        assert_eq!(&*facts.expect("the new pod").uid, "another");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_gone_is_forgotten() {
+    let world = World::new();
+    world.api.remove(POD);
+    let expected = Seen { is_known: false, ..seen(&["POST binding", "GET a"], &[], None) };
+    assert_eq!(world.outcome(&bind_to("n")).await, expected);
+    assert_eq!(world.n_writes(Write::Bind, "gone"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
+    for code in [400, 403, 410, 422] {
+        let world = World::new();
+        world.api.fail_always(Method::POST, "/binding", Fault::Status(code));
+        for (back_off, n_sent) in [(1, 1), (2, 2), (4, 3)] {
+            let outcome = world.outcome(&bind_to("n")).await;
+            assert!(outcome.in_flight, "{code}: it is not decided again at once");
+            assert_eq!(outcome.requests, vec!["POST binding"; n_sent], "{code}");
+            assert_eq!(outcome.events, vec!["FailedScheduling"; n_sent], "{code}");
+            let version = world.cache.lock().version;
+            tokio::time::sleep(Duration::from_millis(back_off * 1000 - 10)).await;
+            assert!(world.seen().in_flight, "{code}: {back_off} s are not over");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(!world.seen().in_flight, "{code}: {back_off} s are over");
+            assert!(world.cache.lock().version > version, "a cycle is woken");
+        }
+        let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+        assert_eq!(*event, "cannot bind to n: injected");
+        assert_eq!(world.n_writes(Write::Bind, "refused"), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_resets_the_back_off() {
+    let world = World::new();
+    let rejected = || world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    for _ in 0..2 {
+        rejected();
+        world.outcome(&bind_to("n")).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    world.outcome(&bind_to("n")).await;
+    world.stores(POD, &pod("u", None));
+    rejected();
+    world.outcome(&bind_to("n")).await;
+    tokio::time::sleep(Duration::from_millis(1010)).await;
+    assert!(!world.seen().in_flight, "it is the first one again: 1 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_has_an_upper_bound() {
+    let world = World::new();
+    world.api.fail_always(Method::POST, "/binding", Fault::Status(403));
+    for _ in 0..20 {
+        world.outcome(&bind_to("n")).await;
+        tokio::time::sleep(Duration::from_millis(60_010)).await;
+        assert!(!world.seen().in_flight);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.outcome(&bind_to("n")).await;
+    world.cache.lock().store.pods.delete(&pod_ref().key);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(world.effects.back_off.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_server_asks_for_is_kept() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::RetryAfter(429, 7)]);
+    let started = Instant::now();
+    assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding", "POST binding"]));
+    let took = started.elapsed().as_secs_f64();
+    assert!((7.0..7.5).contains(&took), "{took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_is_retried_through_an_outage() {
+    let faults = [Fault::Status(500), Fault::Hang, Fault::Status(503), Fault::Status(429)];
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", faults);
+    assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding"; 5]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_without_answer_is_dropped_when_the_pod_still_waits() {
+    for fault in [Fault::Hang, Fault::Status(500)] {
+        let world = World::new();
+        world.api.fail_always(Method::POST, "/binding", fault.clone());
+        let started = Instant::now();
+        let seen = world.outcome(&bind_to("n")).await;
+        assert_eq!(seen.requests.last().map(String::as_str), Some("GET a"), "{fault:?}");
+        assert!(!seen.in_flight && seen.n_placed == 0, "{fault:?}: it is decided again");
+        assert!(started.elapsed() < Duration::from_secs(26), "{fault:?}");
+        assert_eq!(world.n_writes(Write::Bind, "failed"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_is_dropped_when_the_pod_cannot_be_read_either() {
+    let world = World::new();
+    world.api.fail_always(Method::POST, "/binding", Fault::Status(409));
+    world.api.fail_always(Method::GET, POD, Fault::Hang);
+    let expected = seen(&["POST binding", "GET a"], &[], None);
+    assert_eq!(world.outcome(&bind_to("n")).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_write_and_its_decision_waits() {
+    let (plain, with_claim) = (bind_to("n"), bind_with(Some("v")));
+    for (decision, fails_at, task) in
+        [(plain, "/binding", "write"), (with_claim, VOLUME, "volumes")]
+    {
+        let world = World::with_claim(&json!(null));
+        let method = if task == "write" { Method::POST } else { Method::GET };
+        world.api.fail(method, fails_at, [Fault::Panic]);
+        let outcome = world.outcome(&decision).await;
+        assert_eq!(
+            (outcome.in_flight, &*outcome.events),
+            (true, &["FailedScheduling".to_owned()][..])
+        );
+        assert_eq!(world.metrics.task_failures.get_or_create(&Task { task }).get(), 1);
+        tokio::time::sleep(Duration::from_millis(1010)).await;
+        assert!(!world.seen().in_flight, "it may be decided again");
+        let n_before = world.seen().n_placed;
+        world.outcome(&bind_to("n")).await;
+        assert_eq!(world.seen().n_placed, n_before + 1, "the workers go on");
+    }
+}

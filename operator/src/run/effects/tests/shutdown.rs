@@ -1,0 +1,56 @@
+//! Shutdown: draining the queue, and losing the lease.
+
+use tokio::time::Instant;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_is_forgotten_with_the_lease() {
+    let world = World::new();
+    world.stop.cancel();
+    tokio::task::yield_now().await;
+    world.decide(&bind_to("n"));
+    world.effects.enqueue_event(event());
+    assert!(world.effects.has_pending_decisions());
+    assert!(!world.effects.drain(Duration::from_secs(1)).await);
+    world.effects.clear();
+    assert!(!world.effects.has_pending_decisions());
+    assert!(world.effects.drain(Duration::ZERO).await);
+    assert!(world.api.sent().is_empty());
+    assert_eq!(world.metrics.effects_queued.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_a_binding_that_waits_for_its_volumes() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    assert!(!world.effects.drain(Duration::from_secs(20)).await, "the pod is not bound yet");
+    world.cache_claim(true);
+    assert!(world.effects.drain(Duration::from_secs(20)).await);
+    let expected = bound(&["PATCH c", "POST binding"]);
+    assert_eq!(world.seen(), expected);
+    assert_eq!(world.metrics.effects_in_flight.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_does_not_wait_for_a_back_off() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.decide(&bind_to("n"));
+    let started = Instant::now();
+    world.settle().await;
+    assert!(started.elapsed() < Duration::from_millis(100));
+    assert!(world.seen().in_flight);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.stop.cancel();
+    world.settle().await;
+    world.cache_claim(true);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.seen().requests, ["PATCH c"], "somebody else decides now");
+}
