@@ -89,7 +89,7 @@ impl<'s> Drawing<'s> {
         self.line(&format!(
             "<!-- Generated from {EXAMPLE} by `cargo xtask codegen`; do not edit. -->"
         ));
-        self.line("<title>Pods on four nodes over fourteen scheduling cycles</title>");
+        self.line("<title>Pods on four nodes over thirteen scheduling cycles</title>");
     }
 
     fn legend(&mut self) {
@@ -101,7 +101,7 @@ impl<'s> Drawing<'s> {
             // A letter is about 7 pixels wide.
             left += 36 + name.len() * 7;
         }
-        let symbol = Rect { x: left as f64, ..Rect::new(left, MARGIN, 14, 14).border() };
+        let symbol = Rect::new(left, MARGIN, 14, 14).border();
         self.outlined(&symbol, self.theme.faint);
         self.text(left + 20, MARGIN + BASELINE, &[], "reserved");
     }
