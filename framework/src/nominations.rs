@@ -7,7 +7,7 @@
 //! nomination that a cycle neither turns into a binding nor renews is withdrawn.
 //!
 //! Upstream: none; a pipelined task is forgotten when the cycle ends.
-// Parity: differs, see docs/parity.md#p1-promises.
+// Parity: differs, see docs/parity.md#p1-nominations.
 
 use kube_batch_api::{
     column::{JobIdx, TaskIdx},
