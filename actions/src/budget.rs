@@ -23,12 +23,11 @@ impl Budget<'_> {
         }
     }
 
-    /// The resource of which the request fits into what is idle, but not without using what is
-    /// reserved.
-    pub(crate) fn reserved(&self, request: &Request) -> Option<Dim> {
+    /// The first resource of which the request would use a reserved amount.
+    pub(crate) fn reserved_dim(&self, request: &Request) -> Option<Dim> {
         match self {
             Budget::All => None,
-            Budget::Lent(lending) => lending.reserved(request),
+            Budget::Lent(lending) => lending.reserved_dim(request),
         }
     }
 
@@ -57,9 +56,9 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// The resource of which the request fits into what is idle, but would use what is reserved. A
-    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
-    fn reserved(&self, request: &Request) -> Option<Dim> {
+    /// The first resource of which the request would use a reserved amount. A request for more than is
+    /// idle in the whole cluster fits on no node, which is another failure.
+    fn reserved_dim(&self, request: &Request) -> Option<Dim> {
         let mut amounts = request.shared();
         amounts.find_map(|(dim, amount)| {
             let left = self.idle[dim] - amount;

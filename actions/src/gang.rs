@@ -131,7 +131,7 @@ fn place_task(
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     session.plugins().within_capability(task, &[]).map_err(Failure::Capability)?;
-    if let Some(dim) = budget.reserved(session.cluster().request(task)) {
+    if let Some(dim) = budget.reserved_dim(session.cluster().request(task)) {
         return Err(Failure::Reserved(dim));
     }
     let choice = match budget {
@@ -157,7 +157,7 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     for task in statement.nominated() {
         let cluster = statement.session().cluster();
         let class = cluster.tasks.class[task];
-        if unfit.contains(&class) || budget.reserved(cluster.request(task)).is_some() {
+        if unfit.contains(&class) || budget.reserved_dim(cluster.request(task)).is_some() {
             continue;
         }
         if statement.allocate_nominated(task) {
