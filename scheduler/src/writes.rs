@@ -241,7 +241,7 @@ fn eviction_events(store: &Store, pod: &PodRef, node: &Name, cause: &str) -> Vec
         reason: "Evict",
         action: "Evicting",
         // One text for all pods of one cause, so that their events become one series.
-        message: format!("a pod was evicted: {cause}"),
+        message: format!("a pod is evicted: {cause}"),
     });
     [Some(victim), group].into_iter().flatten().collect()
 }

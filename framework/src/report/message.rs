@@ -96,8 +96,8 @@ fn name_of(cluster: &Cluster, queue: QueueIdx) -> &Name {
 /// The limit of a queue that a job would exceed, what the queue uses of it, and what the job needs.
 fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) -> String {
     let cluster = session.cluster();
-    let limits = cluster.queues.capability[queue].iter();
-    let limit = limits.filter(|(own, _)| *own == dim).map(|(_, limit)| *limit).sum();
+    let mut limits = cluster.queues.capability[queue].iter();
+    let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
     let used = session.plugins().queue_shares(queue).map_or(0, |shares| shares.allocated[dim]);
     let missing = (lacking(session, job) as usize).max(1);
     let waiting = session.waiting_tasks(job);
