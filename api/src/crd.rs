@@ -362,7 +362,7 @@ fn queue_definition(version: ApiVersion) -> CustomResourceDefinition {
 
 /// Without this annotation the API server refuses kinds in a group of Kubernetes' own.
 const APPROVAL: &str = "api-approved.kubernetes.io";
-/// Nobody has reviewed them; v0.5.0 defined them before the rule was made.
+/// The kinds were not reviewed: v0.5.0 defined them before approval was required.
 const UNAPPROVED: &str = "unapproved, kinds of kube-batch v0.5.0 from before approval was required";
 
 /// Whether a group is kept for Kubernetes itself.
@@ -427,8 +427,8 @@ fn definition(
                 categories: Some(vec!["kube-batch".to_owned()]),
             },
             scope: kind.scope.to_owned(),
-            // Said although it is the default: a CRD that was made as `v1beta1` has true in it until
-            // somebody says otherwise, and may then have no defaults in its schema.
+            // Set although it is the default: a CRD that was created as `v1beta1` keeps the value true
+            // until a manifest changes it, and its schema may then have no defaults.
             preserve_unknown_fields: Some(false),
             versions: vec![CustomResourceDefinitionVersion {
                 name: version.version().to_owned(),

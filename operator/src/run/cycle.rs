@@ -221,7 +221,7 @@ impl Scheduler {
         if decisions.is_empty() {
             debug!(?duration, "scheduling cycle finished without decisions");
         } else {
-            info!(bindings, evictions, ?duration, "scheduling cycle decided");
+            info!(bindings, evictions, ?duration, "scheduling cycle finished");
         }
     }
 }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_queue_that_exists_is_left_alone() {
+    async fn an_existing_queue_is_not_changed() {
         let world = World::new(&["queues"]);
         let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
         let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");

@@ -85,7 +85,7 @@ mod tests {
     const BROKEN: &str = r#"{"metadata":{"name":"a","namespace":"ns"},"spec":{"containers":7}}"#;
 
     #[test]
-    fn a_broken_object_keeps_its_name() {
+    fn the_name_of_an_invalid_object_is_read() {
         let guarded: Guarded<Pod> = serde_json::from_str(BROKEN).expect("a guard");
         assert_eq!(guarded.meta().name.as_deref(), Some("a"));
         let broken = guarded.0.expect_err("broken");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_object_does_not_break_its_event() {
+    fn the_event_of_an_invalid_object_is_handled() {
         let event = format!(r#"{{"type":"MODIFIED","object":{BROKEN}}}"#);
         let event: WatchEvent<Guarded<Pod>> = serde_json::from_str(&event).expect("an event");
         let WatchEvent::Modified(object) = event else { panic!("a modification") };

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gets_a_conflict_does_not_lead() {
+    async fn a_conflict_does_not_make_a_leader() {
         let api = FakeApi::default();
         api.put(PATH, held_by("", 0));
         api.fail(Method::PUT, PATH, [Fault::Status(409)]);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_elector_that_panics_leads_no_longer() {
+    async fn an_elector_that_panics_is_no_longer_leader() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;

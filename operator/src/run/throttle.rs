@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_has_a_moment_to_form() {
+    fn missing_pods_are_reported_after_a_second() {
         let mut throttle = Throttle::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_stays_in_flight_when_the_rest_is_removed() {
+    fn a_write_in_flight_stays_when_the_queue_is_cleared() {
         let mut queue = WriteQueue::default();
         queue.push_status(target("q"), write(1));
         queue.pop();

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_stops_before_the_lock_expires_for_anybody_else() {
+    fn a_leader_stops_before_its_lock_expires_for_others() {
         let (mut ours, mut theirs) = (lock(), Lock::new("other".to_owned(), PERIODS));
         let sent = Instant::now();
         let record = ours.next_record(wall(0));

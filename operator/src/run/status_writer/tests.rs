@@ -223,7 +223,7 @@ async fn why_a_pod_waits_is_written_with_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nomination_is_written_at_once_whatever_waits() {
+async fn a_nomination_is_never_delayed() {
     let mut world = World::new();
     world.write(0, &world.waits("3 nodes are full")).await;
     let mut cycle = world.waits("4 nodes are full");
@@ -270,7 +270,7 @@ async fn the_first_status_of_a_queue_is_written_at_once_and_counts_after_a_secon
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_term_knows_nothing_of_earlier_writes() {
+async fn a_new_term_starts_without_earlier_writes() {
     let mut world = World::new();
     world.write(0, &world.queue(1)).await;
     world.write(100, &world.queue(2)).await;

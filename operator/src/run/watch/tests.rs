@@ -187,7 +187,7 @@ async fn a_watch_that_ends_is_resumed_and_stays_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_why_a_kind_is_not_listed() {
+async fn the_reason_why_a_kind_is_not_listed_is_kept() {
     for code in [403, 500] {
         let mut world = World::new();
         world.api.serve(NODES);
@@ -204,7 +204,7 @@ async fn what_is_missing_is_why_a_kind_is_not_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_busy_is_no_error() {
+async fn a_busy_server_is_not_reported_as_an_error() {
     let mut world = World::new();
     world.api.serve(NODES);
     world.api.fail(Method::GET, NODES, [Fault::Status(429)]);

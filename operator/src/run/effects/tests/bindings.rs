@@ -43,7 +43,7 @@ async fn a_binding_that_was_done_before_the_server_failed_for_good_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_else_bound_is_as_the_server_says() {
+async fn a_pod_bound_by_another_scheduler_is_stored_as_read() {
     let world = World::new();
     world.api.put(POD, pod("u", Some("m")));
     let expected = seen(&["POST binding", "GET a"], &[], Some("m"));
@@ -51,7 +51,7 @@ async fn a_pod_that_somebody_else_bound_is_as_the_server_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_replaced_is_not_taken_for_the_old_one() {
+async fn a_replaced_pod_is_not_mistaken_for_the_old_one() {
     // The new pod is on the very node, so only its uid says that the binding was not ours.
     for node in [None, Some("n")] {
         let world = World::new();
@@ -134,7 +134,7 @@ async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_the_server_asks_for_is_kept() {
+async fn retry_after_is_respected() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::RetryAfter(429, 7)]);
     let started = Instant::now();
@@ -175,7 +175,7 @@ async fn a_binding_is_dropped_when_the_pod_cannot_be_read_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_write_and_its_decision_waits() {
+async fn a_panic_affects_one_write_and_its_decision_backs_off() {
     let (plain, with_claim) = (bind_to("n"), bind_with(Some("v")));
     for (decision, fails_at, task) in
         [(plain, "/binding", "write"), (with_claim, VOLUME, "volumes")]

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_sent_once_unless_the_server_is_not_well() {
+async fn an_event_is_retried_only_after_server_errors() {
     for (faults, result, n_sent) in [
         (vec![], "done", 1),
         (vec![Fault::Status(404)], "gone", 1),

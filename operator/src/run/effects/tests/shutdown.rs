@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_sent_is_forgotten_with_the_lease() {
+async fn unsent_writes_are_removed_when_the_lease_is_lost() {
     let world = World::new();
     world.stop.cancel();
     tokio::task::yield_now().await;
@@ -52,5 +52,5 @@ async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
     world.settle().await;
     world.cache_claim(true);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.seen().requests, ["PATCH c"], "somebody else decides now");
+    assert_eq!(world.seen().requests, ["PATCH c"], "another replica decides now");
 }

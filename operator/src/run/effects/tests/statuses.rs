@@ -71,7 +71,7 @@ async fn a_status_is_retried_through_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cycle_that_wanted_to_write_meanwhile_is_woken() {
+async fn a_deferred_status_write_starts_a_cycle() {
     let world = World::new();
     let target = with_group(&world);
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_provisioner_is_told_the_node_before_the_pod_is_bound() {
+async fn the_node_of_a_claim_is_set_before_the_pod_is_bound() {
     let world = World::with_claim(&json!(null));
     world.decide(&bind_with(None));
     tokio::time::sleep(Duration::from_secs(30)).await;
