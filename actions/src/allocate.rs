@@ -54,7 +54,7 @@ impl Action for Allocate {
             turns.put_back_queue(session, queue);
         }
         let mut lending =
-            Lending { reserved: session.reserved(), idle: session.cluster().total_idle() };
+            Lending { reservations: session.reservations(), idle: session.cluster().total_idle() };
         turns.run(session, |session, job| {
             turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
         });

@@ -1,9 +1,10 @@
 //! The resources that a turn may use: all, or what one queue may borrow of another's share.
 
 use kube_batch_api::{
-    column::Dim,
+    column::{Dim, TaskIdx},
     resource::{Request, ResourceVector},
 };
+use kube_batch_framework::{failure::Failure, reservations::Reservations, session::Session};
 
 /// The resources a turn may use.
 #[derive(Debug)]
@@ -23,12 +24,23 @@ impl Budget<'_> {
         }
     }
 
-    /// The first resource of which the request would use a reserved amount.
-    pub(crate) fn reserved_dim(&self, request: &Request) -> Option<Dim> {
+    /// The resources of which the request fits into what is idle, but not without using what is
+    /// reserved.
+    pub(crate) fn reserved_dims(&self, request: &Request) -> Vec<Dim> {
         match self {
-            Budget::All => None,
-            Budget::Lent(lending) => lending.reserved_dim(request),
+            Budget::All => Vec::new(),
+            Budget::Lent(lending) => lending.reserved_dims(request),
         }
+    }
+
+    /// The job for which a resource is reserved that a task may not use, although it has just been
+    /// placed on idle resources.
+    pub(crate) fn refusal(&self, session: &Session, task: TaskIdx) -> Option<Failure> {
+        let Budget::Lent(Lending { reservations, .. }) = self else { return None };
+        let dims = self.reserved_dims(session.cluster().request(task));
+        let refused =
+            dims.into_iter().find(|dim| !reservations.can_be_reclaimed(session, task, *dim));
+        refused.map(|dim| Failure::Reserved(reservations.job(session, dim)))
     }
 
     /// Subtracts the request of a task that was given idle resources.
@@ -51,19 +63,19 @@ impl Budget<'_> {
 pub(crate) struct Lending {
     /// What is idle in the whole cluster and not nominated, after the moves of this pass.
     pub(crate) idle: ResourceVector,
-    /// What must stay idle, by dimension.
-    pub(crate) reserved: ResourceVector,
+    /// What must stay idle.
+    pub(crate) reservations: Reservations,
 }
 
 impl Lending {
-    /// The first resource of which the request would use a reserved amount. A request for more than is
-    /// idle in the whole cluster fits on no node, which is another failure.
-    fn reserved_dim(&self, request: &Request) -> Option<Dim> {
-        let mut amounts = request.shared();
-        amounts.find_map(|(dim, amount)| {
-            let left = self.idle[dim] - amount;
-            (0..self.reserved[dim]).contains(&left).then_some(dim)
-        })
+    /// The resources of which the request fits into what is idle, but would use what is reserved. A
+    /// request for more than is idle in the whole cluster fits on no node and is not refused here.
+    fn reserved_dims(&self, request: &Request) -> Vec<Dim> {
+        let reserved = self.reservations.amounts();
+        let amounts = request.shared();
+        let dims = amounts
+            .filter(|(dim, amount)| (0..reserved[*dim]).contains(&(self.idle[*dim] - amount)));
+        dims.map(|(dim, _)| dim).collect()
     }
 
     fn take(&mut self, request: &Request) {

@@ -131,9 +131,6 @@ fn place_task(
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     session.plugins().within_capability(task, &[]).map_err(Failure::Capability)?;
-    if let Some(dim) = budget.reserved_dim(session.cluster().request(task)) {
-        return Err(Failure::Reserved(dim));
-    }
     let choice = match budget {
         Budget::All if goal.accepts_future_idle() => session.best_node(class),
         Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
@@ -145,7 +142,12 @@ fn place_task(
         let job = statement.job();
         statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
+    let before = statement.savepoint();
     statement.place(task, choice).expect("a task that waits may be placed");
+    if let Some(refusal) = budget.refusal(statement.session(), task) {
+        statement.rollback_to(before);
+        return Err(refusal);
+    }
     budget.take(statement.session().cluster().request(task));
     Ok(capacity)
 }
@@ -155,12 +157,11 @@ fn place_task(
 pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_>) {
     let mut unfit: Vec<ClassIdx> = Vec::new();
     for task in statement.nominated() {
-        let cluster = statement.session().cluster();
-        let class = cluster.tasks.class[task];
-        if unfit.contains(&class) || budget.reserved_dim(cluster.request(task)).is_some() {
+        let class = statement.session().cluster().tasks.class[task];
+        if unfit.contains(&class) {
             continue;
         }
-        if statement.allocate_nominated(task) {
+        if statement.allocate_nominated(task, |session| budget.refusal(session, task).is_none()) {
             budget.take(statement.session().cluster().request(task));
         } else {
             unfit.push(class);

@@ -13,10 +13,10 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{QueueIdx, TaskIdx},
     decision::EvictReason,
-    resource::ResourceVector,
 };
 use kube_batch_framework::{
-    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+    cycle::Action, order::Turns, plugin::Proposal, reservations::Reservations, session::Session,
+    spec::ActionSpec,
 };
 
 use crate::{
@@ -30,12 +30,12 @@ pub struct Preempt;
 
 /// Victims of other jobs of the queue.
 struct BetweenJobs<'a> {
-    reserved: Option<&'a ResourceVector>,
+    reserved: Option<&'a Reservations>,
 }
 
 /// Victims of the same job.
 struct InsideJob<'a> {
-    reserved: Option<&'a ResourceVector>,
+    reserved: Option<&'a Reservations>,
 }
 
 /// How a configuration names the action.
@@ -52,7 +52,7 @@ impl Action for Preempt {
 
     fn execute(&self, session: &mut Session) {
         let mut node_tasks = NodeTasks::new(session.cluster());
-        let reserved = session.reserved();
+        let reserved = session.reservations();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
             between_jobs(session, &mut turns, &mut node_tasks, queue, &reserved);
@@ -65,10 +65,9 @@ impl Action for Preempt {
 fn reserved_for_others<'a>(
     session: &Session,
     queue: QueueIdx,
-    reserved: &'a ResourceVector,
-) -> Option<&'a ResourceVector> {
-    let is_any = reserved.iter().any(|amount| *amount > 0);
-    (is_any && session.plugins().overused(queue)).then_some(reserved)
+    reserved: &'a Reservations,
+) -> Option<&'a Reservations> {
+    (reserved.is_any() && session.plugins().overused(queue)).then_some(reserved)
 }
 
 fn between_jobs(
@@ -76,7 +75,7 @@ fn between_jobs(
     turns: &mut Turns,
     node_tasks: &mut NodeTasks,
     queue: QueueIdx,
-    reserved: &ResourceVector,
+    reserved: &Reservations,
 ) {
     let mut waiting = WaitingByJob::new();
     turns.run_queue(session, queue, |session, job| {
@@ -90,7 +89,7 @@ fn inside_jobs(
     session: &mut Session,
     node_tasks: &mut NodeTasks,
     queue: QueueIdx,
-    reserved: &ResourceVector,
+    reserved: &Reservations,
 ) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
@@ -105,7 +104,7 @@ impl VictimPolicy for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn reserved(&self) -> Option<&ResourceVector> {
+    fn reserved(&self) -> Option<&Reservations> {
         self.reserved
     }
 
@@ -124,7 +123,7 @@ impl VictimPolicy for InsideJob<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
 
-    fn reserved(&self) -> Option<&ResourceVector> {
+    fn reserved(&self) -> Option<&Reservations> {
         self.reserved
     }
 

@@ -8,11 +8,10 @@
 //! waiting task is not placed, and skips a queue after its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
-use kube_batch_api::{
-    cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
-};
+use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
 use kube_batch_framework::{
-    cycle::Action, order::Turns, plugin::Proposal, session::Session, spec::ActionSpec,
+    cycle::Action, order::Turns, plugin::Proposal, reservations::Reservations, session::Session,
+    spec::ActionSpec,
 };
 
 use crate::{
@@ -53,7 +52,7 @@ impl VictimPolicy for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
     const SAME_QUEUE: bool = false;
 
-    fn reserved(&self) -> Option<&ResourceVector> {
+    fn reserved(&self) -> Option<&Reservations> {
         // An overused queue does not reclaim.
         None
     }

@@ -163,7 +163,11 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let cluster = self.statement.session().cluster();
         let idle = cluster.total_future_idle();
         let mut amounts = cluster.request(task).shared();
-        amounts.any(|(dim, _)| idle[dim] < before[dim] && idle[dim] < reserved[dim])
+        amounts.any(|(dim, _)| {
+            idle[dim] < before[dim]
+                && idle[dim] < reserved.amounts()[dim]
+                && !reserved.can_be_reclaimed(self.statement.session(), task, dim)
+        })
     }
 
     /// Pipelines the task: without victims if it fits somewhere, else on the node whose victims have

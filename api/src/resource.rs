@@ -389,6 +389,14 @@ impl Request {
         self.0.iter().all(|(dim, amount)| *amount <= available[*dim])
     }
 
+    /// How often the request fits into what is available; [`u64::MAX`] if it is empty.
+    pub fn times_in(&self, available: &[i64]) -> u64 {
+        let positive = self.0.iter().filter(|(_, amount)| *amount > 0);
+        let times = positive
+            .map(|(dim, amount)| available[*dim].max(0).unsigned_abs() / amount.unsigned_abs());
+        times.min().unwrap_or(u64::MAX)
+    }
+
     /// Adds the request to the amounts of a row, `sign` times; see [`ResourceVector::add`].
     pub fn charge(&self, amounts: &mut [i64], sign: i64) {
         for (dim, amount) in self.0.iter() {

@@ -217,6 +217,29 @@ impl Candidates {
         rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
     }
 
+    /// How many tasks of the class fit on the empty eligible nodes, counted up to `limit`.
+    pub(crate) fn count_placeable(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        limit: u64,
+    ) -> u64 {
+        self.prepare(inputs, class);
+        if !self.rules[class].as_ref().expect("prepared above").admitted() {
+            return 0;
+        }
+        let request = &inputs.cluster.classes.request[class];
+        let allocatable = &inputs.cluster.nodes.allocatable;
+        let mut n_tasks = 0_u64;
+        for node in self.eligible(inputs.cluster, class).nodes() {
+            if n_tasks >= limit {
+                break;
+            }
+            n_tasks = n_tasks.saturating_add(request.times_in(&allocatable[*node]));
+        }
+        n_tasks.min(limit)
+    }
+
     /// Why a task of the class fits on no node now: for each node, the first reason.
     pub(crate) fn explain(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
         self.prepare(inputs, class);

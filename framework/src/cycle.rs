@@ -32,12 +32,13 @@ pub fn run_cycle(
     reached: &mut dyn FnMut(Milestone),
 ) -> Cycle {
     let mut session = Session::open_measured(cluster, policy, search, reached);
+    session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
-        session.still_to_run = actions[at + 1..].iter().map(|action| action.name()).collect();
+        session.n_started = at + 1;
         action.execute(&mut session);
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));

@@ -1,6 +1,9 @@
 //! Why a task could not be placed.
 
-use kube_batch_api::{column::Dim, reason::FitReport};
+use kube_batch_api::{
+    column::{Dim, JobIdx},
+    reason::FitReport,
+};
 
 /// Why a task could not be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +12,6 @@ pub enum Failure {
     Unfit(FitReport),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
-    /// The idle resources it fits into are reserved for other queues.
-    Reserved(Dim),
+    /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
+    Reserved(Option<JobIdx>),
 }

@@ -13,6 +13,7 @@ pub mod order;
 pub mod plugin;
 pub mod policy;
 pub mod report;
+pub mod reservations;
 pub mod session;
 pub mod session_cache;
 pub mod spec;

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
     decision::{ClaimChoice, Decision, PodRef},
     name::Name,
     reason::FitReport,
-    resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
 
@@ -22,6 +21,7 @@ use crate::{
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
+    reservations::Reservations,
 };
 
 /// The state of one cycle.
@@ -36,8 +36,10 @@ pub struct Session {
     failures: Column<JobIdx, Option<Failure>>,
     /// Jobs that had a turn.
     tried: Column<JobIdx, bool>,
-    /// Names of the actions that run after the current one.
-    pub(crate) still_to_run: Vec<&'static str>,
+    /// Names of the actions of the cycle, in order.
+    pub(crate) actions: Vec<&'static str>,
+    /// How many of them have been started.
+    pub(crate) n_started: usize,
 }
 
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
@@ -101,7 +103,8 @@ impl Session {
             kept: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
             tried: Column::filled(false, n_jobs),
-            still_to_run: Vec::new(),
+            actions: Vec::new(),
+            n_started: 0,
         }
     }
 
@@ -140,30 +143,9 @@ impl Session {
         candidates.needs_only_resources(inputs, class)
     }
 
-    /// The resources that must stay idle while idle resources are lent, by dimension.
-    pub fn reserved(&mut self) -> ResourceVector {
-        let width = self.cluster.dimensions.len();
-        let mut placeable: Column<QueueIdx, ResourceVector> =
-            Column::filled(ResourceVector::zero(width), self.cluster.queues.facts.len());
-        let mut by_class = BTreeMap::<(QueueIdx, ClassIdx), i64>::new();
-        for (queue, jobs) in self.cluster.queues.jobs.iter() {
-            for job in jobs.iter().filter(|job| self.has_waiting_tasks(**job)) {
-                for task in self.cluster.jobs.tasks[*job].iter() {
-                    if self.cluster.is_waiting(task) {
-                        *by_class.entry((queue, self.cluster.tasks.class[task])).or_default() += 1;
-                    }
-                }
-            }
-        }
-        for ((queue, class), n_tasks) in by_class {
-            if self.is_placeable(class) {
-                for (dim, amount) in self.cluster.classes.request[class].amounts() {
-                    placeable[queue][*dim] =
-                        placeable[queue][*dim].saturating_add(amount.saturating_mul(n_tasks));
-                }
-            }
-        }
-        self.plugins().reserved(&placeable)
+    /// What must stay idle while idle resources are lent.
+    pub fn reservations(&mut self) -> Reservations {
+        Reservations::of(self)
     }
 
     /// The best node for a task of the class, a node where it fits now before one where it must wait.
@@ -206,6 +188,13 @@ impl Session {
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.is_placeable(inputs, class)
+    }
+
+    /// How many tasks of the class would fit on the empty nodes that its fixed rules admit, counted up
+    /// to `limit`.
+    pub fn count_placeable(&mut self, class: ClassIdx, limit: u64) -> u64 {
+        let (candidates, inputs) = self.query_unread();
+        candidates.count_placeable(inputs, class, limit)
     }
 
     /// Whether a placement on one node can change whether the class may be placed on another.
@@ -263,7 +252,12 @@ impl Session {
 
     /// Whether an action of this name runs later in the cycle.
     pub fn is_still_to_run(&self, action: &str) -> bool {
-        self.still_to_run.contains(&action)
+        self.actions[self.n_started..].contains(&action)
+    }
+
+    /// Whether an action of this name is among those of the cycle.
+    pub fn has_action(&self, action: &str) -> bool {
+        self.actions.contains(&action)
     }
 
     /// Whether the task was nominated in an earlier cycle and is still pipelined.

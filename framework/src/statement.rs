@@ -154,10 +154,14 @@ impl<'s> Statement<'s> {
         tasks.filter(|task| self.session.is_nominated(*task)).collect()
     }
 
-    /// Allocates a nominated task if it fits somewhere now. Returns whether it does. The new place
-    /// is kept as the old one was.
+    /// Allocates a nominated task if it fits somewhere now, and `is_allowed` of the session in which it
+    /// is allocated. Returns whether it is. The new place is kept as the old one was.
     // Parity: see docs/parity.md#a3.
-    pub fn allocate_nominated(&mut self, task: TaskIdx) -> bool {
+    pub fn allocate_nominated(
+        &mut self,
+        task: TaskIdx,
+        is_allowed: impl FnOnce(&Session) -> bool,
+    ) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
         let Some(at) = at.filter(|_| self.session.best_node_in(class, Capacity::Idle).is_some())
@@ -172,6 +176,10 @@ impl<'s> Statement<'s> {
         };
         let to = Placement { status: TaskStatus::Allocated, node: Some(choice.node) };
         self.session.place(task, to);
+        if !is_allowed(self.session) {
+            self.session.place(task, nominated);
+            return false;
+        }
         self.moves[at].intent = Intent::Allocate;
         true
     }

@@ -13,7 +13,10 @@ use kube_batch_api::{
     name::ObjectKey,
     status::TaskStatus,
 };
-use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_framework::{
+    candidates::Search,
+    report::{Cycle, JobReport},
+};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
 use kube_batch_tests::random_cluster::RandomCluster;
@@ -205,6 +208,7 @@ fn violation(conf: &Conf, simulation: &Simulation) -> Option<String> {
         .or_else(|| checker.gangs())
         .or_else(|| checker.evictions())
         .or_else(|| checker.capabilities())
+        .or_else(|| checker.lending())
 }
 
 /// A snapshot, and what a cycle decided.
@@ -306,6 +310,92 @@ impl<'a> Checker<'a> {
             }
         }
         None
+    }
+
+    /// Idle resources are reserved only for a job that they can help, and never from a task that
+    /// reclaim could take back.
+    fn lending(&self) -> Option<String> {
+        const RESERVED: &str = "; the idle resources are reserved for queue ";
+        for report in self.cycle.jobs.iter().filter(|job| job.unplaced_because.contains(RESERVED)) {
+            let (job, holder) = (self.job_of(&report.key.to_string())?, self.holder(report)?);
+            if let Some(limit) = self.exceeded_by_minimum(holder) {
+                let key = &self.snapshot.jobs.key[holder];
+                return Some(format!("something is reserved for {key}, which exceeds {limit}"));
+            }
+            let min = self.snapshot.jobs.min_available[job];
+            let keeps = min > 1 && self.snapshot.jobs.counts[job].ready() < min;
+            if self.has_action("reclaim")
+                && self.has_plugin("gang")
+                && !keeps
+                && !self.any_waiting(holder, |task| self.snapshot.tasks.facts[task].never_preempts)
+                && !self.is_below_share(job)
+            {
+                return Some(format!("{} waits, although reclaim could evict it", report.key));
+            }
+        }
+        None
+    }
+
+    fn has_action(&self, name: &str) -> bool {
+        self.conf.action_names().contains(&name)
+    }
+
+    fn job_of(&self, key: &str) -> Option<JobIdx> {
+        let mut jobs = self.snapshot.jobs.key.iter();
+        jobs.find(|(_, own)| own.to_string() == key).map(|(job, _)| job)
+    }
+
+    /// The job for which resources are reserved, according to the reason of another job.
+    fn holder(&self, report: &JobReport) -> Option<JobIdx> {
+        let key = report.unplaced_because.rsplit_once("(job ")?.1;
+        self.job_of(key.trim_end_matches(')'))
+    }
+
+    fn any_waiting(&self, job: JobIdx, is_it: impl Fn(TaskIdx) -> bool) -> bool {
+        let mut tasks = self.snapshot.jobs.tasks[job].iter();
+        tasks.any(|task| self.snapshot.is_waiting(task) && is_it(task))
+    }
+
+    /// Whether the queue of the job deserves more of something that its waiting tasks request.
+    fn is_below_share(&self, job: JobIdx) -> bool {
+        let Some(queue) = self.snapshot.jobs.queue[job] else { return false };
+        let Some(shares) = &self.cycle.queues[queue.at()].closing else { return false };
+        self.any_waiting(job, |task| {
+            let mut amounts = self.snapshot.request(task).shared();
+            amounts.any(|(dim, _)| shares.allocated[dim] < shares.deserved[dim])
+        })
+    }
+
+    /// The limit that the smallest tasks of the job exceed that make up its minimum.
+    fn exceeded_by_minimum(&self, job: JobIdx) -> Option<&'static str> {
+        let cluster = self.snapshot;
+        let queue = cluster.jobs.queue[job]?;
+        let min = cluster.jobs.min_available[job]
+            .saturating_sub(cluster.jobs.counts[job].of(TaskStatus::Succeeded));
+        let counts = |task: &TaskIdx| {
+            cluster.is_waiting(*task)
+                || self.after.status(*task).is_held()
+                || cluster.status(*task).is_held()
+        };
+        let tasks: Vec<TaskIdx> = cluster.jobs.tasks[job].iter().filter(counts).collect();
+        let smallest = |dim| {
+            let mut amounts: Vec<i64> =
+                tasks.iter().map(|task| cluster.request(*task).get(dim)).collect();
+            amounts.sort_unstable();
+            amounts.iter().take(min as usize).sum::<i64>()
+        };
+        let total = cluster.nodes.allocatable.total();
+        let shares = self.cycle.queues[queue.at()].closing.as_ref()?;
+        let mut capability = cluster.queues.capability[queue].iter();
+        if cluster.dimensions.ids().any(|dim| smallest(dim) > total[dim]) {
+            Some("the cluster")
+        } else if capability.any(|(dim, limit)| smallest(*dim) > *limit) {
+            Some("the capability of its queue")
+        } else if cluster.dimensions.shared().any(|dim| smallest(dim) > shares.deserved[dim]) {
+            Some("what its queue deserves")
+        } else {
+            None
+        }
     }
 
     /// No queue exceeds its capability.

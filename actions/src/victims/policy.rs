@@ -1,9 +1,7 @@
 //! Which tasks an action may evict.
 
-use kube_batch_api::{
-    cluster::Cluster, column::TaskIdx, decision::EvictReason, resource::ResourceVector,
-};
-use kube_batch_framework::{plugin::Proposal, session::Session};
+use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
+use kube_batch_framework::{plugin::Proposal, reservations::Reservations, session::Session};
 
 /// Which tasks an action may evict, and in which order.
 pub(crate) trait VictimPolicy {
@@ -22,7 +20,7 @@ pub(crate) trait VictimPolicy {
     /// Whether the plugins permit the eviction.
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
 
-    /// The resources that must stay idle for other queues, by dimension, if the queue is overused.
-    /// `None` otherwise: the queue may use what it finds.
-    fn reserved(&self) -> Option<&ResourceVector>;
+    /// What must stay idle for other queues, if the queue is overused. `None` otherwise: the queue may
+    /// use what it finds.
+    fn reserved(&self) -> Option<&Reservations>;
 }

@@ -3,7 +3,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx},
-    name::{JobKey, Name},
+    name::Name,
     reason::{FitReport, JobProblem},
     resource::Unit,
     status::TaskStatus,
@@ -68,16 +68,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
-        Some(Failure::Reserved(dim)) => {
-            let name = name_of(cluster, queue);
-            let whom = match reserved_for(session, *dim) {
-                Some((queue, job)) => format!("queue \"{queue}\" (job {job})"),
-                None => "queues that hold less than their fair share".to_owned(),
-            };
-            format!(
-                "queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}"
-            )
-        }
+        Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
             1 => "1 pod is being terminated".to_owned(),
             n => format!("{n} pods are being terminated"),
@@ -113,18 +104,13 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     )
 }
 
-/// The first queue that is entitled to more of a resource, and its first job that waits for it.
-fn reserved_for(session: &Session, dim: Dim) -> Option<(&Name, &JobKey)> {
-    let cluster = session.cluster();
-    let wants = |job: &JobIdx| {
-        let mut tasks = cluster.jobs.tasks[*job].iter();
-        cluster.is_schedulable(*job)
-            && tasks.any(|task| cluster.is_waiting(task) && cluster.request(task).get(dim) > 0)
+/// For which queue and job the idle resources are reserved that a task would need.
+fn reserved_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> String {
+    let name = name_of(cluster, queue);
+    let of = holder.and_then(|job| Some((cluster.jobs.queue[job]?, &cluster.jobs.key[job])));
+    let whom = match of {
+        Some((queue, job)) => format!("queue \"{}\" (job {job})", name_of(cluster, queue)),
+        None => "queues below their fair share".to_owned(),
     };
-    cluster.queues.facts.ids().find_map(|queue| {
-        let shares = session.plugins().queue_shares(queue)?;
-        let is_entitled = !shares.overused && shares.allocated[dim] < shares.deserved[dim];
-        let job = cluster.queues.jobs[queue].iter().copied().find(wants).filter(|_| is_entitled)?;
-        Some((name_of(cluster, queue), &cluster.jobs.key[job]))
-    })
+    format!("queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}")
 }

@@ -1,0 +1,161 @@
+//! The resources that lending must leave idle, and the jobs they are left for.
+//!
+//! Resources are reserved for a queue that holds less than it deserves, but only for jobs that they
+//! can help: jobs whose minimum fits on the empty cluster, into the capability of their queue, and
+//! into what their queue deserves. A job that can never start this way reserves nothing.
+// Parity: new, see docs/parity.md#a9.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    column::{ClassIdx, Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
+    resource::ResourceVector,
+    status::TaskStatus,
+};
+
+use crate::{plugin::Proposal, session::Session};
+
+/// What must stay idle while idle resources are lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservations {
+    amounts: ResourceVector,
+    /// For each dimension, the first task for which an amount is reserved.
+    holders: Vec<Option<TaskIdx>>,
+}
+
+/// The tasks of a job by class.
+type ClassCounts = BTreeMap<ClassIdx, u64>;
+
+impl Reservations {
+    /// What the waiting jobs of a session reserve.
+    pub fn of(session: &mut Session) -> Self {
+        let width = session.cluster().dimensions.len();
+        let n_queues = session.cluster().queues.facts.len();
+        let total = session.cluster().nodes.allocatable.total();
+        let mut placeable = Column::filled(ResourceVector::zero(width), n_queues);
+        let mut holders = vec![None; width];
+        let queues: Vec<QueueIdx> = session.cluster().queues.facts.ids().collect();
+        for queue in queues {
+            let shares = session.plugins().queue_shares(queue);
+            let is_short = |dim: Dim| {
+                let shares = shares.as_ref().filter(|shares| !shares.overused);
+                shares.is_some_and(|shares| shares.allocated[dim] < shares.deserved[dim])
+            };
+            let deserved = shares.as_ref().map(|shares| &shares.deserved);
+            let limits = Limits { total: &total, deserved };
+            for job in session.cluster().queues.jobs[queue].clone() {
+                if !session.has_waiting_tasks(job) || !limits.admit(session, queue, job) {
+                    continue;
+                }
+                for task in placeable_tasks(session, job) {
+                    for (dim, amount) in session.cluster().request(task).amounts() {
+                        placeable[queue][*dim] = placeable[queue][*dim].saturating_add(*amount);
+                        if *amount > 0 && is_short(*dim) {
+                            holders[dim.at()].get_or_insert(task);
+                        }
+                    }
+                }
+            }
+        }
+        Self { amounts: session.plugins().reserved(&placeable), holders }
+    }
+
+    /// What must stay idle, by dimension.
+    pub const fn amounts(&self) -> &ResourceVector {
+        &self.amounts
+    }
+
+    /// Whether anything must stay idle.
+    pub fn is_any(&self) -> bool {
+        self.amounts.iter().any(|amount| *amount > 0)
+    }
+
+    /// The first job for which some of a resource must stay idle.
+    pub fn job(&self, session: &Session, dim: Dim) -> Option<JobIdx> {
+        session.cluster().tasks.job[self.holders[dim.at()]?]
+    }
+
+    /// Whether a task that has just been placed may use what is reserved of a resource: because the
+    /// action `reclaim`, which runs in every cycle, could evict it for the task that waits.
+    pub fn can_be_reclaimed(&self, session: &Session, victim: TaskIdx, dim: Dim) -> bool {
+        let Some(preemptor) = self.holders[dim.at()] else { return false };
+        session.has_action("reclaim")
+            && !session.cluster().tasks.facts[preemptor].never_preempts
+            && session.plugins().reclaimable(&Proposal { preemptor, victim, evicted: &[] })
+    }
+}
+
+/// The waiting tasks of a job that would each fit on some node of an empty cluster.
+fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
+    let cluster = session.cluster();
+    let all = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
+    let mut tasks: Vec<TaskIdx> = all.collect();
+    tasks.retain(|task| session.is_placeable(session.cluster().tasks.class[*task]));
+    tasks
+}
+
+/// The amounts that the minimum of a job must fit into, by dimension.
+struct Limits<'a> {
+    /// What all nodes have.
+    total: &'a ResourceVector,
+    /// What the queue of the job deserves; `None` if no plugin computes that.
+    deserved: Option<&'a ResourceVector>,
+}
+
+impl Limits<'_> {
+    /// Whether the minimum of the job fits on the empty cluster, into the capability of its queue,
+    /// and into what its queue deserves. An upper bound: rules that look at other pods, and tasks
+    /// that need space on the same node, are not considered.
+    fn admit(&self, session: &mut Session, queue: QueueIdx, job: JobIdx) -> bool {
+        let cluster = session.cluster();
+        let succeeded = cluster.jobs.counts[job].of(TaskStatus::Succeeded);
+        let min = u64::from(cluster.jobs.min_available[job].saturating_sub(succeeded).max(1));
+        let counts = class_counts(session, job);
+        let exceeds =
+            |dim: Dim, limit: i64| least_request(session, &counts, min, dim) > i128::from(limit);
+        let mut capability = cluster.queues.capability[queue].iter();
+        if cluster.dimensions.ids().any(|dim| exceeds(dim, self.total[dim]))
+            || self.deserved.is_some_and(|deserved| {
+                cluster.dimensions.shared().any(|dim| exceeds(dim, deserved[dim]))
+            })
+            || capability.any(|(dim, limit)| exceeds(*dim, *limit))
+        {
+            return false;
+        }
+        let mut n_placeable = 0;
+        for (class, n_tasks) in counts {
+            n_placeable += session.count_placeable(class, n_tasks.min(min));
+            if n_placeable >= min {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The tasks that could count toward the minimum of the job, by class.
+fn class_counts(session: &Session, job: JobIdx) -> ClassCounts {
+    let cluster = session.cluster();
+    let mut counts = ClassCounts::new();
+    for task in cluster.jobs.tasks[job].iter() {
+        if cluster.is_waiting(task) || cluster.status(task).is_held() {
+            *counts.entry(cluster.tasks.class[task]).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// What the `min` tasks that request least of a resource request together.
+fn least_request(session: &Session, counts: &ClassCounts, min: u64, dim: Dim) -> i128 {
+    let request = |class: &ClassIdx| session.cluster().classes.request[*class].get(dim);
+    let mut amounts: Vec<(i64, u64)> = counts.iter().map(|(c, n)| (request(c), *n)).collect();
+    amounts.sort_unstable();
+    let mut missing = min;
+    let mut sum = 0;
+    for (amount, n_tasks) in amounts {
+        let taken = n_tasks.min(missing);
+        sum += i128::from(amount) * i128::from(taken);
+        missing -= taken;
+    }
+    sum
+}
