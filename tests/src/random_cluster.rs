@@ -94,8 +94,9 @@ impl RandomCluster {
         let mut features = Features::new(&mut rng);
         // No pod is running yet, and mostly only free resources limit placement.
         (features.running, features.terminating, features.gated, features.taints) = (0, 0, 0, 0);
-        // A pod that another one requires by affinity may be evicted after the nomination.
-        features.required_affinity = false;
+        // After a nomination, a pod may be evicted that the nominated one needs: by required affinity,
+        // or for the minimum of a strict spread constraint.
+        features.needs_other_pods = false;
         for percent in [&mut features.selectors, &mut features.ports, &mut features.affinity] {
             *percent /= 3;
         }
@@ -151,8 +152,8 @@ struct Features {
     gpus: u64,
     gated: u64,
     never_preempts: u64,
-    /// Whether pods may have required affinity to others.
-    required_affinity: bool,
+    /// Whether pods may have rules that need other pods: required affinity, strict spread.
+    needs_other_pods: bool,
     small_nodes: bool,
 }
 
@@ -171,7 +172,7 @@ impl Features {
             gpus: percent(50),
             gated: percent(20),
             never_preempts: percent(30),
-            required_affinity: true,
+            needs_other_pods: true,
             small_nodes: rng.percent(60),
         }
     }
@@ -347,7 +348,7 @@ impl Template {
                 "{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: a{other}}}}}}}"
             );
             let is_required =
-                rng.percent(60) && (features.required_affinity || *kind == "podAntiAffinity");
+                rng.percent(60) && (features.needs_other_pods || *kind == "podAntiAffinity");
             affinity.push(if is_required {
                 format!("{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}")
             } else {
@@ -361,7 +362,8 @@ impl Template {
             let _ = write!(spec, ", affinity: {{{}}}", affinity.join(", "));
         }
         if rng.percent(features.affinity) {
-            let when = rng.pick(&["DoNotSchedule", "ScheduleAnyway"]);
+            let strict = *rng.pick(&["DoNotSchedule", "ScheduleAnyway"]);
+            let when = if features.needs_other_pods { strict } else { "ScheduleAnyway" };
             let _ = write!(
                 spec,
                 ", topologySpreadConstraints: [{{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{app: a{label}}}}}}}]"
