@@ -13,6 +13,7 @@ use kube_batch_api::column::JobIdx;
 use kube_batch_framework::{
     cycle::Action,
     order::{NextTurn, Turns},
+    reservations::Reservations,
     session::Session,
     spec::ActionSpec,
 };
@@ -53,8 +54,10 @@ impl Action for Allocate {
         for queue in overused {
             turns.put_back_queue(session, queue);
         }
-        let mut lending =
-            Lending { reservations: session.reservations(), idle: session.cluster().total_idle() };
+        let mut lending = Lending {
+            reservations: Reservations::of(session),
+            idle: session.cluster().total_idle(),
+        };
         turns.run(session, |session, job| {
             turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
         });

@@ -52,7 +52,7 @@ impl Action for Preempt {
 
     fn execute(&self, session: &mut Session) {
         let mut node_tasks = NodeTasks::new(session.cluster());
-        let reserved = session.reservations();
+        let reserved = Reservations::of(session);
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
             between_jobs(session, &mut turns, &mut node_tasks, queue, &reserved);

@@ -21,7 +21,6 @@ use crate::{
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
-    reservations::Reservations,
 };
 
 /// The state of one cycle.
@@ -141,11 +140,6 @@ impl Session {
     pub fn needs_only_resources(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.needs_only_resources(inputs, class)
-    }
-
-    /// What must stay idle while idle resources are lent.
-    pub fn reservations(&mut self) -> Reservations {
-        Reservations::of(self)
     }
 
     /// The best node for a task of the class, a node where it fits now before one where it must wait.
