@@ -16,6 +16,7 @@ use crate::{
     decision::PodRef,
     facts::{
         class::{PodMatcher, PodTemplate},
+        device::ResourceClaimFacts,
         group::GroupFacts,
         metadata::Metadata,
         node::NodeFacts,
@@ -24,7 +25,7 @@ use crate::{
         storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{JobKey, Name, ObjectKey},
-    reason::JobProblem,
+    reason::{JobProblem, JobWarning},
     resource::{Dimensions, Ledger, Request, ResourceVector},
     status::{N_STATUSES, Placement, TaskStatus},
 };
@@ -48,6 +49,8 @@ pub struct Cluster {
     pub matchers: Matchers,
     /// Volumes and claims.
     pub storage: Arc<Storage>,
+    /// Claims for devices.
+    pub resource_claims: Arc<BTreeMap<ObjectKey, Arc<ResourceClaimFacts>>>,
 }
 
 /// Columns by node.
@@ -133,6 +136,8 @@ pub struct Jobs {
     pub tasks: Column<JobIdx, TaskRange>,
     /// Why it is not scheduled in this cycle, if so.
     pub problem: Column<JobIdx, Option<JobProblem>>,
+    /// Mistakes in its objects, in the order of [`JobWarning`].
+    pub warnings: Column<JobIdx, Vec<JobWarning>>,
     /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
     pub counts: Column<JobIdx, StatusCounts>,
 }

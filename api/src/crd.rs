@@ -25,6 +25,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// Condition type of a PodGroup that cannot start.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Condition type of a PodGroup with a mistake that does not keep it from starting.
+pub const MISCONFIGURED: &str = "Misconfigured";
 
 /// The API group and version an object lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 //! object only.
 
 pub mod class;
+pub mod device;
 pub mod group;
 pub mod metadata;
 pub mod node;

@@ -63,6 +63,8 @@ pub enum Unfit {
     PodAntiAffinity,
     /// Required anti-affinity of other pods to this one.
     ExistingAntiAffinity,
+    /// The devices of an allocated ResourceClaim cannot be used on the node.
+    ResourceClaim,
     /// A predicate of a plugin outside this project.
     Other(&'static str),
 }
@@ -106,6 +108,7 @@ impl Unfit {
             Self::ExistingAntiAffinity => {
                 "node(s) didn't satisfy existing pods anti-affinity rules"
             }
+            Self::ResourceClaim => "resourceclaim not available on the node",
             Self::Other(text) => text,
         })
     }
@@ -213,6 +216,75 @@ impl fmt::Display for JobProblem {
                 write!(f, "only {valid} of the required {min} pods exist")
             }
             Self::Other { message, .. } => f.write_str(message),
+        }
+    }
+}
+
+/// A mistake in the objects of a job that does not keep it from being scheduled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobWarning {
+    /// Its PodGroup names a PriorityClass that does not exist.
+    PriorityClassNotFound {
+        /// The class.
+        class: Name,
+        /// The priority of the job instead.
+        priority: i32,
+    },
+    /// Pods name its PodGroup, but another scheduler.
+    OtherScheduler {
+        /// Number of such pods that are not bound.
+        n_pods: u32,
+        /// The scheduler that the first of them names.
+        scheduler: Name,
+    },
+    /// Pods that have the same controller as pods of the job do not name its PodGroup.
+    NotAnnotated {
+        /// Number of such pods.
+        n_pods: u32,
+        /// The first of them by namespace and name.
+        first: ObjectKey,
+    },
+}
+
+impl JobWarning {
+    /// The reason code.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::PriorityClassNotFound { .. } => "PriorityClassNotFound",
+            Self::OtherScheduler { .. } => "OtherScheduler",
+            Self::NotAnnotated { .. } => "PodsNotAnnotated",
+        }
+    }
+
+    /// Whether it may be why pods are missing to the minimum of the job.
+    pub const fn explains_missing_pods(&self) -> bool {
+        match self {
+            Self::PriorityClassNotFound { .. } => false,
+            Self::OtherScheduler { .. } | Self::NotAnnotated { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for JobWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PriorityClassNotFound { class, priority } => {
+                write!(f, "PriorityClass \"{class}\" does not exist; the priority is {priority}")
+            }
+            Self::OtherScheduler { n_pods: 1, scheduler } => {
+                write!(f, "1 pod names this PodGroup, but its schedulerName is \"{scheduler}\"")
+            }
+            Self::OtherScheduler { n_pods, scheduler } => {
+                write!(
+                    f,
+                    "{n_pods} pods name this PodGroup, but their schedulerName is \"{scheduler}\""
+                )
+            }
+            Self::NotAnnotated { n_pods, first } => write!(
+                f,
+                "{n_pods} of the pods of its controllers do not name this PodGroup in an annotation, \
+                 among them {first}"
+            ),
         }
     }
 }

@@ -27,7 +27,7 @@ pub use self::options::SnapshotOptions;
 use self::{
     jobs::{Members, sort_into_jobs},
     rows::Rows,
-    storage::storage_of,
+    storage::{resource_claims_of, storage_of},
 };
 use crate::{
     assumed::Assumed,
@@ -64,6 +64,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
         jobs,
         tasks,
         storage: Arc::new(storage_of(store, assumed)),
+        resource_claims: Arc::new(resource_claims_of(store)),
     };
     charge(&mut cluster);
     Snapshot { cluster, ignored }

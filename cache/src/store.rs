@@ -11,6 +11,7 @@ use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
+        resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
         storage::v1::{CSINode, StorageClass},
     },
@@ -21,6 +22,7 @@ use kube_batch_api::{
     facts::{
         FactError,
         class::PodTemplate,
+        device::ResourceClaimFacts,
         group::GroupFacts,
         metadata::MetadataPrefixes,
         node::{NamespaceFacts, NodeFacts},
@@ -60,6 +62,7 @@ impl Fact for VolumeFacts {}
 impl Fact for ClaimFacts {}
 impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
+impl Fact for ResourceClaimFacts {}
 
 impl Fact for TaskFacts {
     fn decides_like(&self, other: &Self) -> bool {
@@ -178,6 +181,8 @@ pub struct Store {
     pub claims: Table<ObjectKey, ClaimFacts>,
     /// StorageClasses.
     pub storage_classes: Table<Name, StorageClassFacts>,
+    /// ResourceClaims.
+    pub resource_claims: Table<ObjectKey, ResourceClaimFacts>,
     /// CSINodes.
     pub csi_nodes: Table<Name, CsiNodeFacts>,
 }
@@ -227,6 +232,10 @@ impl Store {
         apply_storage_class(class: &StorageClass)
             => storage_classes[|f: &StorageClassFacts| f.name.clone()]
             = StorageClassFacts::from_class;
+        /// Stores a ResourceClaim.
+        apply_resource_claim(claim: &ResourceClaim)
+            => resource_claims[|f: &ResourceClaimFacts| f.key.clone()]
+            = ResourceClaimFacts::from_resource_claim;
         /// Stores a CSINode.
         apply_csi_node(node: &CSINode) => csi_nodes[|f: &CsiNodeFacts| f.name.clone()]
             = CsiNodeFacts::from_csi_node;
@@ -315,6 +324,7 @@ impl Store {
             claims,
             storage_classes,
             csi_nodes,
+            resource_claims,
         } = other;
         for facts in pods.rows.into_values() {
             let (labels, template) = (facts.labels.share(), facts.template.share());
@@ -330,6 +340,7 @@ impl Store {
         self.claims.rows.extend(claims.rows);
         self.storage_classes.rows.extend(storage_classes.rows);
         self.csi_nodes.rows.extend(csi_nodes.rows);
+        self.resource_claims.rows.extend(resource_claims.rows);
     }
 
     /// Number of objects of all kinds.
@@ -345,6 +356,7 @@ impl Store {
             + self.claims.len()
             + self.storage_classes.len()
             + self.csi_nodes.len()
+            + self.resource_claims.len()
     }
 
     /// Whether there are no objects.

@@ -329,6 +329,7 @@ pub struct QueueShares {
 /// #     },
 /// #     matchers: Default::default(),
 /// #     storage: Default::default(),
+/// #     resource_claims: Default::default(),
 /// #     dimensions,
 /// # };
 /// # let class = ClassIdx::new(0);

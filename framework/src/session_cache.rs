@@ -69,6 +69,7 @@ mod tests {
             classes: Default::default(),
             matchers: Default::default(),
             storage: Default::default(),
+            resource_claims: Default::default(),
         };
         let mut cache = SessionCache::new(&cluster);
         let first = cache.get::<NumberOfNodes>();

@@ -19,6 +19,7 @@ use kube_batch_api::{
     decision::PodRef,
     facts::{
         class::PodTemplate,
+        device::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,
@@ -81,6 +82,7 @@ enum Record {
     PersistentVolume(Arc<VolumeFacts>),
     PersistentVolumeClaim(Arc<ClaimFacts>),
     StorageClass(Arc<StorageClassFacts>),
+    ResourceClaim(Arc<ResourceClaimFacts>),
     Queue(Arc<QueueFacts>),
     PodGroup(Arc<GroupFacts>),
     Labels(Arc<Labels>),
@@ -127,6 +129,7 @@ pub fn write(
         volumes as PersistentVolume,
         claims as PersistentVolumeClaim,
         storage_classes as StorageClass,
+        resource_claims as ResourceClaim,
         queues as Queue,
         groups as PodGroup,
     );
@@ -224,6 +227,7 @@ impl Loader {
             Record::PersistentVolume(f) => store.volumes.share(f.name.clone(), f),
             Record::PersistentVolumeClaim(f) => store.claims.share(f.key.clone(), f),
             Record::StorageClass(f) => store.storage_classes.share(f.name.clone(), f),
+            Record::ResourceClaim(f) => store.resource_claims.share(f.key.clone(), f),
             Record::Queue(f) => store.queues.share((f.name.clone(), f.version), f),
             Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
             Record::Labels(labels) => self.labels.push(labels),

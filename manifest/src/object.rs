@@ -11,6 +11,7 @@ use k8s_openapi::{
         batch::v1::Job,
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
+        resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
         storage::v1::{CSINode, StorageClass},
     },
@@ -40,6 +41,8 @@ pub enum Object {
     StorageClass(Box<StorageClass>),
     /// The volume limits of a node.
     CsiNode(Box<CSINode>),
+    /// A claim for devices.
+    ResourceClaim(Box<ResourceClaim>),
     /// A named priority.
     PriorityClass(Box<PriorityClass>),
     /// A disruption budget; a legacy gang.
@@ -71,6 +74,8 @@ pub enum Kind {
     StorageClass,
     /// `CSINode`.
     CsiNode,
+    /// `ResourceClaim`.
+    ResourceClaim,
     /// `PriorityClass`.
     PriorityClass,
     /// `PodDisruptionBudget`.
@@ -87,7 +92,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -95,6 +100,7 @@ impl Kind {
         Self::PersistentVolumeClaim,
         Self::StorageClass,
         Self::CsiNode,
+        Self::ResourceClaim,
         Self::PriorityClass,
         Self::PodDisruptionBudget,
         Self::Job,
@@ -113,6 +119,7 @@ impl Kind {
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::StorageClass => "StorageClass",
             Self::CsiNode => "CSINode",
+            Self::ResourceClaim => "ResourceClaim",
             Self::PriorityClass => "PriorityClass",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Job => "Job",
@@ -135,7 +142,8 @@ impl Kind {
             | Self::PodDisruptionBudget
             | Self::Job
             | Self::ReplicaSet
-            | Self::PodGroup => true,
+            | Self::PodGroup
+            | Self::ResourceClaim => true,
             Self::Node
             | Self::Namespace
             | Self::PersistentVolume
@@ -155,6 +163,7 @@ impl Kind {
             | Self::PersistentVolume
             | Self::PersistentVolumeClaim => &[""],
             Self::StorageClass | Self::CsiNode => &["storage.k8s.io"],
+            Self::ResourceClaim => &["resource.k8s.io"],
             Self::PriorityClass => &["scheduling.k8s.io"],
             Self::PodDisruptionBudget => &["policy"],
             Self::Job => &["batch"],
@@ -251,6 +260,7 @@ impl TypeMeta {
             | Kind::PersistentVolumeClaim => "v1".to_owned(),
             Kind::StorageClass
             | Kind::CsiNode
+            | Kind::ResourceClaim
             | Kind::PriorityClass
             | Kind::PodDisruptionBudget
             | Kind::Job
@@ -282,6 +292,7 @@ macro_rules! with_each {
             Object::PersistentVolumeClaim($inner) => $body,
             Object::StorageClass($inner) => $body,
             Object::CsiNode($inner) => $body,
+            Object::ResourceClaim($inner) => $body,
             Object::PriorityClass($inner) => $body,
             Object::PodDisruptionBudget($inner) => $body,
             Object::Job($inner) => $body,
@@ -316,6 +327,7 @@ impl Object {
             Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(typed(node, unknown)?),
             Kind::StorageClass => Self::StorageClass(typed(node, unknown)?),
             Kind::CsiNode => Self::CsiNode(typed(node, unknown)?),
+            Kind::ResourceClaim => Self::ResourceClaim(typed(node, unknown)?),
             Kind::PriorityClass => Self::PriorityClass(typed(node, unknown)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(typed(node, unknown)?),
             Kind::Job => Self::Job(typed(node, unknown)?),
@@ -339,6 +351,7 @@ impl Object {
             Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
             Self::StorageClass(_) => Kind::StorageClass,
             Self::CsiNode(_) => Kind::CsiNode,
+            Self::ResourceClaim(_) => Kind::ResourceClaim,
             Self::PriorityClass(_) => Kind::PriorityClass,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::Job(_) => Kind::Job,
@@ -359,6 +372,7 @@ impl Object {
             | Self::PersistentVolumeClaim(_)
             | Self::StorageClass(_)
             | Self::CsiNode(_)
+            | Self::ResourceClaim(_)
             | Self::PriorityClass(_)
             | Self::PodDisruptionBudget(_)
             | Self::Job(_)

@@ -17,13 +17,14 @@
 //! To add a filter, write its file and list it in `FILTERS`.
 //!
 //! Not watched, and so not considered: Services and their default spreading, CSIDriver,
-//! CSIStorageCapacity, VolumeAttachment, dynamic resources.
+//! CSIStorageCapacity, VolumeAttachment. Devices are not allocated.
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
 
 pub mod arguments;
 mod claims;
+mod dynamic_resources;
 mod filter;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -77,6 +78,7 @@ const FILTERS: &[Build] = &[
     volume_zone::build,
     pod_topology_spread::build,
     inter_pod_affinity::build,
+    dynamic_resources::build,
 ];
 
 const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);

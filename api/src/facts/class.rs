@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FactError,
+    device::ResourceClaimRef,
     metadata::{Metadata, MetadataPrefixes},
     request::{ScoringAmounts, effective_request, is_sidecar},
 };
@@ -50,6 +51,9 @@ pub struct PodTemplate {
     pub spread: Vec<SpreadConstraint>,
     /// Claims, by volume.
     pub claims: Vec<ClaimRef>,
+    /// Claims for devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_claims: Vec<ResourceClaimRef>,
     /// Disks named in the pod itself.
     pub disks: Vec<Disk>,
     /// Images of containers and init containers, and of image volumes.
@@ -280,6 +284,7 @@ impl PodTemplate {
             pod_terms,
             spread,
             claims,
+            resource_claims: ResourceClaimRef::of(pod, key),
             disks: disks(spec),
             images: images(spec),
             n_containers: containers(spec).count(),

@@ -1,13 +1,23 @@
 //! Volumes and claims, with the decisions in flight applied.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{cluster::Storage, decision::ClaimChoice, name::Name};
+use kube_batch_api::{
+    cluster::Storage,
+    decision::ClaimChoice,
+    facts::device::ResourceClaimFacts,
+    name::{Name, ObjectKey},
+};
 
 use crate::{
     assumed::{Assumed, InFlight},
     store::Store,
 };
+
+/// Claims for devices.
+pub(super) fn resource_claims_of(store: &Store) -> BTreeMap<ObjectKey, Arc<ResourceClaimFacts>> {
+    store.resource_claims.iter().map(|(key, claim)| (key.clone(), Arc::clone(claim))).collect()
+}
 
 pub(super) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
     let mut storage = Storage {

@@ -14,6 +14,7 @@ use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
+        resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
         storage::v1::{CSINode, StorageClass},
     },
@@ -135,6 +136,8 @@ watched! {
         |class, state| state.store.apply_storage_class(class);
     CSINode as "csinodes.storage.k8s.io": csi_nodes[Name = name],
         |node, state| state.store.apply_csi_node(node);
+    ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key],
+        |claim, state| state.store.apply_resource_claim(claim);
     v1alpha1::PodGroup as "podgroups.scheduling.incubator.k8s.io":
         groups[(ObjectKey, ApiVersion) = |meta| (key(meta), V1Alpha1)] if is_in(V1Alpha1),
         |group, state| {

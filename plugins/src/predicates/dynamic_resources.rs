@@ -1,0 +1,99 @@
+//! Pods with claims for devices (Dynamic Resource Allocation).
+//!
+//! kube-batch does not allocate devices. A pod whose claims are all allocated may go to the nodes that
+//! the allocations name. Any other pod with claims fits on no node: bound without an allocation, it
+//! would never start.
+//!
+//! Source: Kubernetes 1.37, `plugins/dynamicresources`, for claims that are allocated; the messages for
+//! other claims are our own.
+// Parity: new, see docs/parity.md#f6.
+
+use kube_batch_api::{
+    cluster::Cluster, column::Column, facts::device::ResourceClaimRef, name::Name, reason::Unfit,
+    selector::NodeTerm,
+};
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+
+use super::{
+    arguments::PredicatesArguments,
+    filter::{Filter, Query},
+};
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf};
+
+#[derive(Debug)]
+struct DynamicResources {
+    rules: Column<ConstraintClassIdx, Rules>,
+}
+
+/// What the claims of a class require.
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    /// Why no node is eligible.
+    refusal: Option<Name>,
+    /// One test for each claim that not every node can use.
+    tests: Vec<AnyOf>,
+}
+
+pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
+    let mut rules = opening.by_class(Rules::default());
+    for class in opening.classes().to_place() {
+        for claim in &opening.template(class).resource_claims {
+            let rules = &mut rules[class];
+            match allocated_nodes(opening.cluster, claim) {
+                Ok(None) => {}
+                Ok(Some(terms)) => rules.tests.push(opening.compiler().any_of(terms)),
+                Err(refusal) => {
+                    rules.refusal.get_or_insert(refusal);
+                }
+            }
+        }
+    }
+    Box::new(DynamicResources { rules })
+}
+
+/// The nodes that can use an allocated claim; `None` for all.
+///
+/// # Errors
+///
+/// Why the pod fits on no node.
+fn allocated_nodes<'a>(
+    cluster: &'a Cluster,
+    claim: &ResourceClaimRef,
+) -> Result<Option<&'a [NodeTerm]>, Name> {
+    let key = match claim {
+        ResourceClaimRef::Claim(key) => key,
+        ResourceClaimRef::NotCreated(entry) => {
+            let why = format!(
+                "the resourceclaim of spec.resourceClaims entry \"{entry}\" does not exist yet"
+            );
+            return Err(why.into());
+        }
+    };
+    let Some(facts) = cluster.resource_claims.get(key) else {
+        return Err(format!("resourceclaim \"{}\" not found", key.name).into());
+    };
+    let Some(allocation) = &facts.allocation else {
+        let why = format!(
+            "resourceclaim \"{}\" is not allocated, and kube-batch does not allocate devices",
+            key.name
+        );
+        return Err(why.into());
+    };
+    Ok(allocation.nodes.as_deref())
+}
+
+impl Filter for DynamicResources {
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        let Rules { refusal, tests } = &self.rules[class];
+        Dependencies::NONE.with_if(Dependency::Class, refusal.is_some() || !tests.is_empty())
+    }
+
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
+        self.rules[class].refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        let passes = self.rules[query.class].tests.iter().all(|test| test.passes(query.node));
+        if passes { Ok(()) } else { Err(Unfit::ResourceClaim) }
+    }
+}
