@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube_batch_api::{
     column::{JobIdx, QueueIdx, TaskIdx},
-    crd::{PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
+    crd::{MISCONFIGURED, PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     decision::{Decision, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
+    reason::JobWarning,
     resource::{ResourceVector, Share},
     status::TaskStatus,
 };
@@ -97,6 +98,8 @@ pub struct JobReport {
     pub lacking: u32,
     /// Reason and message, if it cannot start.
     pub unschedulable: Option<(&'static str, String)>,
+    /// Mistakes in its objects.
+    pub warnings: Vec<JobWarning>,
     /// Whether it had a turn.
     pub tried: bool,
     /// Tasks that wait although the job had a turn. Of a job without a PodGroup that is skipped, all
@@ -106,6 +109,15 @@ pub struct JobReport {
     pub unplaced_because: String,
     /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,
+}
+
+impl JobReport {
+    /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
+    /// messages.
+    pub fn misconfigured(&self) -> Option<(&'static str, String)> {
+        let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        Some((self.warnings.first()?.reason(), messages.join("; ")))
+    }
 }
 
 /// The result of a cycle for a queue.
@@ -234,6 +246,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         unplaced: if because.is_some() { unplaced(session, job) } else { Vec::new() },
         unplaced_because: because.unwrap_or_default(),
         unschedulable,
+        warnings: cluster.jobs.warnings[job].clone(),
         tried,
         share: None,
     }
@@ -261,8 +274,9 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
 ///
-/// There is one Unschedulable condition: it is True with a reason while the group cannot start, and
-/// False once it can. Its time and transition id change only when its status does.
+/// There is at most one condition of each type. Unschedulable is True with a reason while the group
+/// cannot start, Misconfigured while there are mistakes in its objects; each is False once that no
+/// longer holds. Time and transition id change only when the status of the condition does.
 // Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
 pub fn next_group_status(
     report: &JobReport,
@@ -276,15 +290,29 @@ pub fn next_group_status(
     next.running = count(report.running);
     next.succeeded = count(report.succeeded);
     next.failed = count(report.failed);
-    let (status, reason, message) = match &report.unschedulable {
-        Some((reason, message)) => ("True", *reason, message.clone()),
-        None => ("False", "", String::new()),
+    let unschedulable = report.unschedulable.as_ref();
+    let unschedulable = unschedulable.map(|(reason, message)| (*reason, message.clone()));
+    set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, cycle_id, now);
+    set_condition(&mut next.conditions, MISCONFIGURED, report.misconfigured(), cycle_id, now);
+    (next != *stored).then_some(next)
+}
+
+/// Sets a condition to True with a reason and message, or to False if it is there.
+fn set_condition(
+    conditions: &mut Vec<PodGroupCondition>,
+    type_: &str,
+    holds: Option<(&'static str, String)>,
+    cycle_id: &str,
+    now: Timestamp,
+) {
+    let (status, (reason, message)) = match holds {
+        Some(why) => ("True", why),
+        None => ("False", ("", String::new())),
     };
-    let present = next.conditions.iter_mut().find(|condition| condition.type_ == UNSCHEDULABLE);
-    match present {
+    match conditions.iter_mut().find(|condition| condition.type_ == type_) {
         None if status == "False" => {}
-        None => next.conditions.push(PodGroupCondition {
-            type_: UNSCHEDULABLE.to_owned(),
+        None => conditions.push(PodGroupCondition {
+            type_: type_.to_owned(),
             status: status.to_owned(),
             transition_id: cycle_id.to_owned(),
             last_transition_time: Some(Time(now)),
@@ -301,7 +329,6 @@ pub fn next_group_status(
             condition.message = message;
         }
     }
-    (next != *stored).then_some(next)
 }
 
 /// The status a queue should have after a cycle, if it differs from the one it has.

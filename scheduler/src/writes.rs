@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::Timestamp;
 use kube_batch_api::{
     crd::{ApiVersion, PodGroupCondition, PodGroupStatus, QueueStatus},
+    crd::{MISCONFIGURED, UNSCHEDULABLE},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
     facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
@@ -21,9 +22,6 @@ use kube_batch_cache::{
 use kube_batch_framework::report::{
     Cycle, JobReport, QueueReport, next_group_status, next_queue_status,
 };
-
-/// The reason of PodScheduled conditions that autoscalers look for.
-pub const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// A decision to be sent.
 #[derive(Clone, Debug)]
@@ -77,7 +75,7 @@ pub enum StatusWrite {
         /// How urgent the difference is.
         urgency: Urgency,
         /// To be sent once it is written.
-        event: Option<Event>,
+        events: Vec<Event>,
     },
     /// Of a queue.
     Queue {
@@ -282,18 +280,24 @@ pub fn status_writes(
 fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<StatusWrite> {
     let group = report.group.as_ref()?;
     let next = next_group_status(report, cycle_id, now)?;
-    let shown = group.status.conditions.iter().find(|condition| condition.status == "True");
-    let news = report.unschedulable.as_ref().map(|(_, message)| message);
-    let news = news.filter(|news| shown.is_none_or(|condition| condition.message != **news));
-    let event = news.map(|news| Event {
-        regarding: Regarding::Group(Arc::clone(group)),
-        type_: EventType::Warning,
-        reason: UNSCHEDULABLE,
-        action: "Scheduling",
-        message: news.clone(),
-    });
+    let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
+        let (_, message) = why?;
+        let mut shown = group.status.conditions.iter();
+        let is_shown =
+            shown.any(|c| c.type_ == type_ && c.status == "True" && c.message == *message);
+        let regarding = Regarding::Group(Arc::clone(group));
+        let type_ = EventType::Warning;
+        (!is_shown).then(|| Event { regarding, type_, reason, action, message: message.clone() })
+    };
+    let misconfigured = report.misconfigured();
+    let reason = misconfigured.as_ref().map_or("", |(reason, _)| reason);
+    let events = [
+        event(UNSCHEDULABLE, UNSCHEDULABLE, "Scheduling", report.unschedulable.as_ref()),
+        event(MISCONFIGURED, reason, "Scheduling", misconfigured.as_ref()),
+    ];
+    let events = events.into_iter().flatten().collect();
     let urgency = urgency_of_group(&group.status, &next);
-    Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, event })
+    Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
 }
 
 fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {

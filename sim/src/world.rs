@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
+    crd::UNSCHEDULABLE,
     decision::{ClaimChoice, Decision, EvictReason},
     facts::{
         group::GroupFacts,
@@ -29,8 +30,7 @@ use kube_batch_framework::report::Cycle;
 use kube_batch_manifest::dump::Dump;
 
 use kube_batch_scheduler::writes::{
-    self, DecisionWrite, Nomination, StatusWrite, UNSCHEDULABLE, Waits, decision_writes,
-    status_writes,
+    self, DecisionWrite, Nomination, StatusWrite, Waits, decision_writes, status_writes,
 };
 
 use crate::controllers::Controllers;
@@ -351,10 +351,10 @@ impl World {
                     self.emit(&event);
                 }
             }
-            StatusWrite::Group { group, next, event, .. } => {
+            StatusWrite::Group { group, next, events, .. } => {
                 let facts = GroupFacts { status: next, ..(*group).clone() };
                 self.store.groups.apply((facts.key.clone(), facts.version), facts);
-                event.iter().for_each(|event| self.emit(event));
+                events.iter().for_each(|event| self.emit(event));
             }
             StatusWrite::Queue { queue, next, .. } => {
                 let facts = QueueFacts { status: next, ..(*queue).clone() };

@@ -10,10 +10,10 @@ use kube_batch_api::{
     facts::{class::PodTemplate, group::GroupFacts, pod::TaskFacts, policy::BudgetFacts},
     intern::Interned,
     name::{JobKey, Name, ObjectKey},
-    reason::JobProblem,
+    reason::{JobProblem, JobWarning},
 };
 
-use super::options::SnapshotOptions;
+use super::{hints::Hints, options::SnapshotOptions};
 use crate::store::Store;
 
 /// The tasks of the snapshot, sorted into jobs.
@@ -30,6 +30,7 @@ pub(super) struct Job<'a> {
     pub(super) min_available: u32,
     pub(super) priority: i32,
     pub(super) problem: Option<JobProblem>,
+    pub(super) warnings: Vec<JobWarning>,
     pub(super) tasks: Vec<&'a Arc<TaskFacts>>,
 }
 
@@ -99,11 +100,15 @@ pub(super) fn sort_into_jobs<'a>(
         by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
     let groups: Groups<'_> = groups.iter().copied().collect();
     let mut jobless = Vec::new();
+    let mut hints = Hints::default();
     for facts in store.pods.values() {
         match membership(facts, &groups, options) {
-            Membership::Absent => {}
+            Membership::Absent => hints.other_scheduler(facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
+                if let JobKey::Shadow { .. } = key {
+                    hints.not_annotated(facts);
+                }
                 let at = *place.entry(key).or_insert_with_key(|key| {
                     by_key.push((key.clone(), Vec::new()));
                     by_key.len() - 1
@@ -121,7 +126,9 @@ pub(super) fn sort_into_jobs<'a>(
             tasks.sort_by_key(|facts| facts.created);
             let job = match &key {
                 JobKey::Group(group) => {
-                    group_job(group, groups.get(group).copied(), tasks, &priorities, options)
+                    let facts = groups.get(group).copied();
+                    let warnings = hints.warnings(group, &tasks).collect();
+                    group_job(group, facts, tasks, &priorities, warnings, options)
                 }
                 JobKey::Shadow { uid, .. } => shadow_job(tasks, budgets.get(uid).copied(), options),
             };
@@ -139,17 +146,22 @@ fn group_job<'a>(
     group: Option<&Arc<GroupFacts>>,
     tasks: Vec<&'a Arc<TaskFacts>>,
     priorities: &Priorities<'_>,
+    mut warnings: Vec<JobWarning>,
     options: &SnapshotOptions,
 ) -> Job<'a> {
     let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
     let queue = group.and_then(|group| group.queue.clone());
+    let class = group.and_then(|group| group.priority_class.as_ref());
+    warnings.extend(priorities.warning(class));
+    warnings.sort_unstable();
     Job {
         group: group.cloned(),
         created: group.map_or(oldest, |group| group.created),
         queue: queue.unwrap_or_else(|| options.default_queue.clone()),
         min_available: group.map_or(0, |group| group.min_member),
-        priority: priorities.of(group.and_then(|group| group.priority_class.as_ref())),
+        priority: priorities.of(class),
         problem: group.is_none().then(|| JobProblem::NoPodGroup(key.clone())),
+        warnings,
         tasks,
     }
 }
@@ -170,6 +182,7 @@ fn shadow_job<'a>(
         min_available: min_available.map_or(1, |min| min.of(tasks.len())),
         priority: if options.priority_class { highest } else { 0 },
         problem: None,
+        warnings: Vec::new(),
         tasks,
     }
 }
@@ -206,5 +219,12 @@ impl<'a> Priorities<'a> {
         }
         let found = class.and_then(|class| self.store.priority_classes.get(class));
         found.map_or(self.default, |class| class.value)
+    }
+
+    fn warning(&self, class: Option<&Name>) -> Option<JobWarning> {
+        let missing = class.filter(|class| self.store.priority_classes.get(class).is_none())?;
+        let warning =
+            JobWarning::PriorityClassNotFound { class: missing.clone(), priority: self.default };
+        self.enabled.then_some(warning)
     }
 }

@@ -87,6 +87,7 @@ impl<'a> Rows<'a> {
         self.jobs.priority.push(job.priority);
         self.jobs.tasks.push(TaskRange::new(start..self.tasks.facts.len()));
         self.jobs.problem.push(problem);
+        self.jobs.warnings.push(job.warnings);
         self.jobs.counts.push(StatusCounts::default());
     }
 

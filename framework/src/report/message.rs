@@ -50,13 +50,19 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
 pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
     let gated = cluster.jobs.tasks[job].iter().filter(|task| cluster.tasks.gated[*task]).count();
     match problem {
-        JobProblem::NotEnoughTasks { .. } if gated > 0 => {
-            format!("{problem} without scheduling gates ({gated} gated)")
+        JobProblem::NotEnoughTasks { .. } => {
+            let mut message = problem.to_string();
+            if gated > 0 {
+                message += &format!(" without scheduling gates ({gated} gated)");
+            }
+            for warning in cluster.jobs.warnings[job].iter().filter(|w| w.explains_missing_pods()) {
+                message += &format!("; {warning}");
+            }
+            message
         }
-        JobProblem::NotEnoughTasks { .. }
-        | JobProblem::NoPodGroup(_)
-        | JobProblem::QueueNotFound(_)
-        | JobProblem::Other { .. } => problem.to_string(),
+        JobProblem::NoPodGroup(_) | JobProblem::QueueNotFound(_) | JobProblem::Other { .. } => {
+            problem.to_string()
+        }
     }
 }
 

@@ -110,10 +110,10 @@ impl Effects {
         self.with_queue(|queue| queue.has_pending_decisions())
     }
 
-    /// Enqueues a patch of a status, and the event to send once the status is written. Replaces a
-    /// queued patch of the same object, together with its event, which is then outdated too.
-    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, event: Option<Event>) {
-        let write = StatusWrite { patch, event: event.map(Box::new) };
+    /// Enqueues a patch of a status, and the events to send once the status is written. Replaces
+    /// a queued patch of the same object, together with its events, which are then outdated too.
+    pub(crate) fn enqueue_status(&self, target: Target, patch: Value, events: Vec<Event>) {
+        let write = StatusWrite { patch, events };
         if self.with_queue(|queue| queue.push_status(target, write)) {
             self.waiting.add_permits(1);
         }
@@ -297,9 +297,7 @@ impl Effects {
         }
         match status::patch(&self.context, target, &write.patch).await {
             Ok(()) => {
-                if let Some(event) = write.event {
-                    self.enqueue_event(*event);
-                }
+                write.events.into_iter().for_each(|event| self.enqueue_event(event));
             }
             Err(WriteError::NotFound) => debug!(%target, "deleted before its status was written"),
             Err(error) => warn!(%target, %error, "cannot write the status"),

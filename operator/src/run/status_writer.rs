@@ -3,11 +3,9 @@
 use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
-use kube_batch_api::decision::PodRef;
+use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef};
 use kube_batch_framework::report::Cycle;
-use kube_batch_scheduler::writes::{
-    Event, Nomination, StatusWrite, UNSCHEDULABLE, Urgency, Waits, status_writes,
-};
+use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, status_writes};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -80,16 +78,16 @@ impl StatusWriter {
             StatusWrite::Pod { pod, nomination, waits } => {
                 self.enqueue_pod(pod, &nomination, waits, now);
             }
-            StatusWrite::Group { group, next, urgency, event } => {
+            StatusWrite::Group { group, next, urgency, events } => {
                 let target = Target::Group(group.version, group.key.clone());
                 if self.admit(target.clone(), urgency, now) {
-                    self.enqueue_difference(target, &group.status, &next, event);
+                    self.enqueue_difference(target, &group.status, &next, events);
                 }
             }
             StatusWrite::Queue { queue, next, urgency } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
                 if self.admit(target.clone(), urgency, now) {
-                    self.enqueue_difference(target, &queue.status, &next, None);
+                    self.enqueue_difference(target, &queue.status, &next, Vec::new());
                 }
             }
         }
@@ -106,7 +104,7 @@ impl StatusWriter {
         if self.effects.defer_if_writing(&target) {
             return;
         }
-        let (mut status, mut event) = (Map::new(), None);
+        let (mut status, mut events) = (Map::new(), Vec::new());
         match nomination {
             Nomination::Unchanged => {}
             Nomination::Clear => {
@@ -123,11 +121,11 @@ impl StatusWriter {
             let condition = condition(&waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
             self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
-            event = Some(waits.event);
+            events.push(waits.event);
         }
         if !status.is_empty() {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});
-            self.effects.enqueue_status(target, patch, event);
+            self.effects.enqueue_status(target, patch, events);
         }
     }
 
@@ -136,10 +134,10 @@ impl StatusWriter {
         target: Target,
         stored: &impl Serialize,
         next: &impl Serialize,
-        event: Option<Event>,
+        events: Vec<Event>,
     ) {
         if let Some(difference) = patch::merge(&json_of(stored), &json_of(next)) {
-            self.effects.enqueue_status(target, json!({"status": difference}), event);
+            self.effects.enqueue_status(target, json!({"status": difference}), events);
         }
     }
 

@@ -40,8 +40,8 @@ impl fmt::Display for Target {
 pub(crate) struct StatusWrite {
     /// The patch, as JSON.
     pub(crate) patch: Value,
-    /// The event to send once it is written.
-    pub(crate) event: Option<Box<Event>>,
+    /// The events to send once it is written.
+    pub(crate) events: Vec<Event>,
 }
 
 /// A write that waits to be sent.
@@ -193,7 +193,7 @@ mod tests {
             action: "Acting",
             message: n.to_string(),
         };
-        StatusWrite { patch: json!(n), event: Some(Box::new(event)) }
+        StatusWrite { patch: json!(n), events: vec![event] }
     }
 
     fn bind(name: &str) -> DecisionWrite {
@@ -222,7 +222,7 @@ mod tests {
         let Some(PendingWrite::Status(taken, write)) = queue.pop() else { panic!("a status") };
         assert_eq!((taken, write.patch), (target("q"), json!(2)));
         assert!(queue.events.is_empty(), "the event waits with its status");
-        assert_eq!(write.event.map(|event| event.message), Some("2".to_owned()));
+        assert_eq!(write.events.into_iter().map(|event| event.message).collect::<Vec<_>>(), ["2"]);
         assert!(queue.defer_if_writing(&target("q")));
         assert!(!queue.defer_if_writing(&target("r")));
         assert!(queue.answered(&target("q")), "another was wanted");

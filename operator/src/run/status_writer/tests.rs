@@ -111,6 +111,7 @@ impl World {
             pending: 0,
             lacking: 0,
             unschedulable: problem.map(|(reason, text)| (reason, text.to_owned())),
+            warnings: Vec::new(),
             tried: true,
             unplaced: vec![],
             unplaced_because: String::new(),

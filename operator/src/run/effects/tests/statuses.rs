@@ -20,7 +20,7 @@ async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     let world = World::new();
     let target = with_group(&world);
     let patch = json!({"status": {"phase": "Running"}});
-    world.effects.enqueue_status(target, patch.clone(), Some(event()));
+    world.effects.enqueue_status(target, patch.clone(), vec![event()]);
     world.settle().await;
     let seen = world.seen();
     assert_eq!(seen.requests, ["PATCH status"]);
@@ -47,7 +47,7 @@ async fn a_status_that_is_not_written_has_no_event() {
         let world = World::new();
         let target = with_group(&world);
         world.api.fail_always(Method::PATCH, GROUP, fault.clone());
-        world.effects.enqueue_status(target.clone(), json!({"status": {}}), Some(event()));
+        world.effects.enqueue_status(target.clone(), json!({"status": {}}), vec![event()]);
         world.settle().await;
         let seen = world.seen();
         assert_eq!(seen.requests, vec!["PATCH status"; n_sent], "{fault:?}");
@@ -63,7 +63,7 @@ async fn a_status_is_retried_through_an_outage() {
     let target = with_group(&world);
     let faults = [Fault::Status(500), Fault::RetryAfter(429, 2), Fault::Lost];
     world.api.fail(Method::PATCH, GROUP, faults);
-    world.effects.enqueue_status(target, json!({"status": {"phase": "Running"}}), Some(event()));
+    world.effects.enqueue_status(target, json!({"status": {"phase": "Running"}}), vec![event()]);
     world.settle().await;
     let seen = world.seen();
     assert_eq!(seen.requests, ["PATCH status"; 4]);
@@ -75,7 +75,7 @@ async fn a_deferred_status_write_starts_a_cycle() {
     let world = World::new();
     let target = with_group(&world);
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
-    world.effects.enqueue_status(target.clone(), json!({"status": {}}), None);
+    world.effects.enqueue_status(target.clone(), json!({"status": {}}), Vec::new());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = world.cache.lock().version;
     assert!(world.effects.defer_if_writing(&target));
@@ -88,17 +88,17 @@ async fn the_status_of_a_pod_that_no_longer_waits_is_not_written() {
     let patch = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}});
     let target = Target::Pod(pod_ref());
     let world = World::new();
-    world.effects.enqueue_status(target.clone(), patch.clone(), None);
+    world.effects.enqueue_status(target.clone(), patch.clone(), Vec::new());
     world.settle().await;
     assert_eq!(world.seen().requests, ["PATCH status"]);
     let facts = world.cache.lock().store.pods.get(&pod_ref().key).map(Arc::clone);
     assert_eq!(facts.expect("the pod").nominated_node.as_deref(), Some("n"));
 
     world.cache.lock().assumed.note(&bind_to("n"), Timestamp::now());
-    world.effects.enqueue_status(target.clone(), patch.clone(), Some(event()));
+    world.effects.enqueue_status(target.clone(), patch.clone(), vec![event()]);
     world.settle().await;
     let world = World::with_running_pod();
-    world.effects.enqueue_status(target, patch, Some(event()));
+    world.effects.enqueue_status(target, patch, vec![event()]);
     world.settle().await;
     assert_eq!((world.seen().requests, world.seen().events), (vec![], vec![]));
 }
