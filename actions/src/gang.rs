@@ -211,6 +211,10 @@ pub(crate) fn settle(mut statement: Statement<'_>) -> Settled {
         statement.keep();
         Settled::Stand
     } else {
+        let job = statement.job();
+        let counts = &statement.session().cluster().jobs.counts[job];
+        let n_fitting = counts.ready() + counts.pipelined();
+        statement.session_mut().record_fitting(job, n_fitting);
         statement.release();
         Settled::RolledBack
     }

@@ -1,6 +1,10 @@
 //! Reasons why a task or job is not scheduled. They are data, not errors.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::{
     column::Dim,
@@ -69,7 +73,58 @@ pub enum Unfit {
     Other(&'static str),
 }
 
+/// What kind of thing keeps a pod from a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Not enough of a resource, or of pod slots.
+    Resources,
+    /// Its volumes.
+    Volumes,
+    /// Other rules: taints, affinity, spread, node conditions, claims for devices.
+    Rules,
+}
+
+/// Why no node admits a class of tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inadmissible {
+    /// What kind of thing.
+    pub cause: Cause,
+    /// The message that Kubernetes uses, for all nodes at once.
+    pub message: Name,
+}
+
 impl Unfit {
+    /// What kind of thing it is.
+    pub const fn cause(self) -> Cause {
+        match self {
+            Self::TooManyPods | Self::Insufficient(_) => Cause::Resources,
+            Self::DiskConflict
+            | Self::ClaimInUse
+            | Self::MaxVolumeCount
+            | Self::VolumeAffinity
+            | Self::VolumeMissing
+            | Self::NoVolume
+            | Self::VolumeZone => Cause::Volumes,
+            Self::CutByAffinity
+            | Self::NotReady
+            | Self::NetworkUnavailable
+            | Self::Unschedulable
+            | Self::MemoryPressure
+            | Self::DiskPressure
+            | Self::PidPressure
+            | Self::Taint
+            | Self::NodeAffinity
+            | Self::HostPorts
+            | Self::Spread
+            | Self::SpreadMissingLabel
+            | Self::PodAffinity
+            | Self::PodAntiAffinity
+            | Self::ExistingAntiAffinity
+            | Self::ResourceClaim
+            | Self::Other(_) => Cause::Rules,
+        }
+    }
+
     /// The message that Kubernetes uses, to be preceded by a number of nodes.
     pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
         Cow::Borrowed(match self {
@@ -121,6 +176,7 @@ pub struct FitReport {
     counts: BTreeMap<String, usize>,
     /// A reason that holds for all nodes at once.
     everywhere: Option<Name>,
+    causes: BTreeSet<Cause>,
 }
 
 impl FitReport {
@@ -130,18 +186,25 @@ impl FitReport {
     }
 
     /// A report with one reason for all nodes.
-    pub fn everywhere(n_nodes: usize, reason: Name) -> Self {
-        Self { n_nodes, everywhere: Some(reason), ..Self::default() }
+    pub fn everywhere(n_nodes: usize, reason: Inadmissible) -> Self {
+        let causes = BTreeSet::from([reason.cause]);
+        Self { n_nodes, everywhere: Some(reason.message), causes, ..Self::default() }
     }
 
     /// Adds `n_nodes` nodes with a reason.
-    pub fn add(&mut self, reason: &str, n_nodes: usize) {
+    pub fn add(&mut self, cause: Cause, reason: &str, n_nodes: usize) {
+        self.causes.insert(cause);
         match self.counts.get_mut(reason) {
             Some(count) => *count += n_nodes,
             None => {
                 self.counts.insert(reason.to_owned(), n_nodes);
             }
         }
+    }
+
+    /// Whether a reason is of this kind.
+    pub fn has_cause(&self, cause: Cause) -> bool {
+        self.causes.contains(&cause)
     }
 
     /// Reasons with the number of nodes that gave them.
@@ -316,17 +379,19 @@ mod tests {
     #[test]
     fn reports_read_as_kubernetes_writes_them() {
         let mut report = FitReport::new(12);
-        report.add("Insufficient cpu", 10);
-        report.add("node(s) had untolerated taint(s)", 2);
-        report.add("Insufficient memory", 2);
+        report.add(Cause::Resources, "Insufficient cpu", 10);
+        report.add(Cause::Rules, "node(s) had untolerated taint(s)", 2);
+        report.add(Cause::Resources, "Insufficient memory", 2);
         assert_eq!(
             report.to_string(),
             "0/12 nodes are available: 10 Insufficient cpu, 2 Insufficient memory, \
              2 node(s) had untolerated taint(s)."
         );
+        let message = "persistentvolumeclaim \"c\" not found".into();
+        let missing = Inadmissible { cause: Cause::Volumes, message };
         assert_eq!(FitReport::new(0).to_string(), "no nodes available to schedule pods");
         assert_eq!(
-            FitReport::everywhere(2, "persistentvolumeclaim \"c\" not found".into()).to_string(),
+            FitReport::everywhere(2, missing).to_string(),
             "0/2 nodes are available: persistentvolumeclaim \"c\" not found."
         );
     }

@@ -7,6 +7,7 @@ pub mod candidates;
 pub mod cycle;
 pub mod failure;
 pub mod milestone;
+mod minimum;
 mod moves;
 mod nominations;
 pub mod order;

@@ -27,8 +27,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
-    name::Name,
-    reason::{JobProblem, Unfit},
+    reason::{Inadmissible, JobProblem, Unfit},
     resource::{ResourceVector, Share},
     status::Placement,
 };
@@ -427,7 +426,7 @@ pub trait Plugin: Send {
     /// # Errors
     ///
     /// The message, which is reported for all nodes at once.
-    fn class_admitted(&self, _cluster: &Cluster, _class: ClassIdx) -> Result<(), Name> {
+    fn class_admitted(&self, _cluster: &Cluster, _class: ClassIdx) -> Result<(), Inadmissible> {
         Ok(())
     }
 

@@ -6,8 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
-    name::Name,
-    reason::JobProblem,
+    reason::{Inadmissible, JobProblem},
     resource::{ResourceVector, Share},
 };
 
@@ -248,7 +247,7 @@ impl Plugins<'_> {
     }
 
     /// Every plugin must agree. Returns the first error.
-    pub fn class_admitted(self, class: ClassIdx) -> Result<(), Name> {
+    pub fn class_admitted(self, class: ClassIdx) -> Result<(), Inadmissible> {
         self.policy
             .enabled(ExtensionPoint::Predicate)
             .try_for_each(|p| p.class_admitted(self.cluster, class))

@@ -156,7 +156,8 @@ impl Opening {
 }
 
 /// Ends a session and returns its result.
-pub(crate) fn close(session: Session, opening: Opening) -> Cycle {
+pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
+    message::mark_never_fitting(&mut session);
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
         .jobs

@@ -5,15 +5,12 @@
 //! into what their queue deserves. A job that can never start this way reserves nothing.
 // Parity: new, see docs/parity.md#a9.
 
-use std::collections::BTreeMap;
-
 use kube_batch_api::{
-    column::{ClassIdx, Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
+    column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
     resource::ResourceVector,
-    status::TaskStatus,
 };
 
-use crate::{plugin::Proposal, session::Session};
+use crate::{minimum::Minimum, plugin::Proposal, session::Session};
 
 /// What must stay idle while idle resources are lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +19,6 @@ pub struct Reservations {
     /// For each dimension, the first task for which an amount is reserved.
     holders: Vec<Option<TaskIdx>>,
 }
-
-/// The tasks of a job by class.
-type ClassCounts = BTreeMap<ClassIdx, u64>;
 
 impl Reservations {
     /// What the waiting jobs of a session reserve.
@@ -108,54 +102,14 @@ impl Limits<'_> {
     /// that need space on the same node, are not considered.
     fn admit(&self, session: &mut Session, queue: QueueIdx, job: JobIdx) -> bool {
         let cluster = session.cluster();
-        let succeeded = cluster.jobs.counts[job].of(TaskStatus::Succeeded);
-        let min = u64::from(cluster.jobs.min_available[job].saturating_sub(succeeded).max(1));
-        let counts = class_counts(session, job);
-        let exceeds =
-            |dim: Dim, limit: i64| least_request(session, &counts, min, dim) > i128::from(limit);
-        let mut capability = cluster.queues.capability[queue].iter();
-        if cluster.dimensions.ids().any(|dim| exceeds(dim, self.total[dim]))
-            || self.deserved.is_some_and(|deserved| {
-                cluster.dimensions.shared().any(|dim| exceeds(dim, deserved[dim]))
-            })
-            || capability.any(|(dim, limit)| exceeds(*dim, *limit))
-        {
-            return false;
-        }
-        let mut n_placeable = 0;
-        for (class, n_tasks) in counts {
-            n_placeable += session.count_placeable(class, n_tasks.min(min));
-            if n_placeable >= min {
-                return true;
-            }
-        }
-        false
+        let minimum = Minimum::of(cluster, job);
+        let total = cluster.dimensions.ids().map(|dim| (dim, self.total[dim]));
+        let deserved = self
+            .deserved
+            .into_iter()
+            .flat_map(|deserved| cluster.dimensions.shared().map(|dim| (dim, deserved[dim])));
+        let capability = cluster.queues.capability[queue].iter().copied();
+        minimum.exceeded(cluster, total.chain(deserved).chain(capability)).is_none()
+            && minimum.count_placeable(session) == minimum.n_tasks()
     }
-}
-
-/// The tasks that could count toward the minimum of the job, by class.
-fn class_counts(session: &Session, job: JobIdx) -> ClassCounts {
-    let cluster = session.cluster();
-    let mut counts = ClassCounts::new();
-    for task in cluster.jobs.tasks[job].iter() {
-        if cluster.is_waiting(task) || cluster.status(task).is_held() {
-            *counts.entry(cluster.tasks.class[task]).or_default() += 1;
-        }
-    }
-    counts
-}
-
-/// What the `min` tasks that request least of a resource request together.
-fn least_request(session: &Session, counts: &ClassCounts, min: u64, dim: Dim) -> i128 {
-    let request = |class: &ClassIdx| session.cluster().classes.request[*class].get(dim);
-    let mut amounts: Vec<(i64, u64)> = counts.iter().map(|(c, n)| (request(c), *n)).collect();
-    amounts.sort_unstable();
-    let mut missing = min;
-    let mut sum = 0;
-    for (amount, n_tasks) in amounts {
-        let taken = n_tasks.min(missing);
-        sum += i128::from(amount) * i128::from(taken);
-        missing -= taken;
-    }
-    sum
 }

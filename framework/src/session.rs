@@ -35,6 +35,8 @@ pub struct Session {
     failures: Column<JobIdx, Option<Failure>>,
     /// Jobs that had a turn.
     tried: Column<JobIdx, bool>,
+    /// The largest number of tasks of each job that had a place at the same time.
+    n_fitting: Column<JobIdx, u32>,
     /// Names of the actions of the cycle, in order.
     pub(crate) actions: Vec<&'static str>,
     /// How many of them have been started.
@@ -102,6 +104,7 @@ impl Session {
             kept: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
             tried: Column::filled(false, n_jobs),
+            n_fitting: Column::filled(0, n_jobs),
             actions: Vec::new(),
             n_started: 0,
         }
@@ -234,9 +237,25 @@ impl Session {
         }
     }
 
+    /// Replaces the reason by a more exact one.
+    pub(crate) fn replace_failure(&mut self, job: JobIdx, failure: Failure) {
+        self.failures[job] = Some(failure);
+    }
+
     /// Why the first task of the job that could not be placed was not placed.
     pub fn failure(&self, job: JobIdx) -> Option<&Failure> {
         self.failures[job].as_ref()
+    }
+
+    /// Records that this many tasks of the job had a place at the same time.
+    pub fn record_fitting(&mut self, job: JobIdx, n_tasks: u32) {
+        self.n_fitting[job] = self.n_fitting[job].max(n_tasks);
+    }
+
+    /// The largest number of tasks of the job that had a place at the same time in this cycle.
+    pub fn n_fitting(&self, job: JobIdx) -> u32 {
+        let counts = &self.cluster.jobs.counts[job];
+        self.n_fitting[job].max(counts.ready() + counts.pipelined())
     }
 
     /// Whether the job had a turn.

@@ -44,8 +44,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx, TaskIdx},
     decision::ClaimChoice,
-    name::Name,
-    reason::Unfit,
+    reason::{Inadmissible, Unfit},
 };
 use kube_batch_framework::{
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
@@ -92,7 +91,7 @@ pub struct Predicates {
     /// Which filters apply to a constraint class, for each [`Dependency`].
     applicable: Column<ConstraintClassIdx, [FilterSet; Dependency::ALL.len()]>,
     /// Why a constraint class cannot be placed at all.
-    refusals: Column<ConstraintClassIdx, Option<Name>>,
+    refusals: Column<ConstraintClassIdx, Option<Inadmissible>>,
     /// The filters whose answers placements can change.
     following: FilterSet,
 }
@@ -166,7 +165,7 @@ impl Plugin for Predicates {
         }
     }
 
-    fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Name> {
+    fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Inadmissible> {
         self.refusals[cluster.classes.constraint_class[class]].clone().map_or(Ok(()), Err)
     }
 

@@ -244,10 +244,10 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
         let mut differences = Vec::new();
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
-                Some(reason) => Some(format!("prefilter: {reason}")),
-                None => opened.refusal(node(cluster, name), dependencies).map(|reason| {
-                    let reason = reason.text(&cluster.dimensions);
-                    report.add(&reason, 1);
+                Some(reason) => Some(format!("prefilter: {}", reason.message)),
+                None => opened.refusal(node(cluster, name), dependencies).map(|unfit| {
+                    let reason = unfit.text(&cluster.dimensions);
+                    report.add(unfit.cause(), &reason, 1);
                     reason.into_owned()
                 }),
             };

@@ -89,7 +89,7 @@ impl Plugins {
         let terms = self.nodeorder.score_terms(cluster, class);
         Answers {
             class,
-            admitted: self.predicates.class_admitted(cluster, class),
+            admitted: self.predicates.class_admitted(cluster, class).map_err(|why| why.message),
             refusals,
             scores: terms.into_iter().map(score).collect(),
         }

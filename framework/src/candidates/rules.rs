@@ -3,8 +3,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, Ordinal},
-    name::Name,
-    reason::Unfit,
+    reason::{Inadmissible, Unfit},
 };
 
 use super::inputs::Inputs;
@@ -14,7 +13,7 @@ use crate::policy::{Policy, Position};
 /// The predicates and scores of one class, collected once in a cycle.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassRules {
-    pub(super) admission: Result<(), Name>,
+    pub(super) admission: Result<(), Inadmissible>,
     /// The plugins that have predicates for the class, and what those depend on.
     predicates: Vec<(Position, Dependencies)>,
     /// The plugins that score nodes for the class, and their terms.

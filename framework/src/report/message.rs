@@ -4,12 +4,17 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx},
     name::Name,
-    reason::{FitReport, JobProblem},
+    reason::{Cause, FitReport, JobProblem},
     resource::Unit,
     status::TaskStatus,
 };
 
-use crate::{failure::Failure, moves::Move, session::Session};
+use crate::{
+    failure::{Failure, NeverFits},
+    minimum::Minimum,
+    moves::Move,
+    session::Session,
+};
 
 /// The number of tasks missing to the minimum of a job.
 pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
@@ -32,19 +37,75 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     if missing == 0 || !session.policy.reports_unready_jobs() {
         return None;
     }
-    let reason = match session.failure(job) {
-        Some(Failure::Capability(_)) => "QueueCapability",
-        Some(Failure::Unfit(_) | Failure::Reserved(_)) | None => "NotEnoughResources",
-    };
     let why = of_failure(session, job);
     let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
-        (Some(Failure::Capability(_) | Failure::Reserved(_)), _) | (None, 1) => why,
+        (Some(Failure::Capability(_) | Failure::Reserved(_) | Failure::NeverFits(..)), _)
+        | (None, 1) => why,
         (Some(Failure::Unfit(_)), 1) => format!("the pod fits on no node: {why}"),
-        (Some(Failure::Unfit(_)) | None, n_tasks) => {
-            format!("{missing}/{n_tasks} tasks in gang unschedulable: {why}")
-        }
+        (Some(Failure::Unfit(_)), _) => gang_message(session, job, &why),
+        (None, _) => format!("{missing} more pods must be placed: {why}"),
     };
-    Some((reason, message))
+    Some((reason_of(session, job), message))
+}
+
+/// How much of a gang fits, and why the rest does not.
+fn gang_message(session: &Session, job: JobIdx, why: &str) -> String {
+    let min = session.cluster().jobs.min_available[job];
+    let n_fitting = session.n_fitting(job).min(min);
+    match min - n_fitting {
+        0 => format!("{min} of {min} pods fit, but not at the same time: {why}"),
+        1 => format!("{n_fitting} of {min} pods fit; 1 finds no node: {why}"),
+        n_unfit => format!("{n_fitting} of {min} pods fit; {n_unfit} find no node: {why}"),
+    }
+}
+
+/// The reason code of a job that waits.
+fn reason_of(session: &Session, job: JobIdx) -> &'static str {
+    match session.failure(job) {
+        Some(Failure::Capability(_)) => "QueueCapability",
+        Some(Failure::Reserved(_)) => "QueueShare",
+        Some(Failure::NeverFits(..)) => "NeverFits",
+        Some(Failure::Unfit(report)) if report.has_cause(Cause::Resources) => "NotEnoughResources",
+        Some(Failure::Unfit(report)) if report.has_cause(Cause::Volumes) => "VolumeNotReady",
+        Some(Failure::Unfit(report)) if report.has_cause(Cause::Rules) => "Unschedulable",
+        None if waits_for_share(session, job) => "QueueShare",
+        Some(Failure::Unfit(_)) | None => "NotEnoughResources",
+    }
+}
+
+/// Whether the job had no turn because its queue is at its fair share.
+fn waits_for_share(session: &Session, job: JobIdx) -> bool {
+    let queue = session.cluster().jobs.queue[job];
+    let n_leaving = session.cluster().jobs.counts[job].of(TaskStatus::Releasing);
+    let is_overused = queue.is_some_and(|queue| session.plugins().overused(queue));
+    !session.was_tried(job) && n_leaving == 0 && is_overused
+}
+
+/// Marks the jobs that wait for resources and can never start on the cluster as it is.
+pub(super) fn mark_never_fitting(session: &mut Session) {
+    let total = session.cluster().nodes.allocatable.total();
+    let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
+    for job in jobs {
+        let Some(Failure::Unfit(report)) = session.failure(job) else { continue };
+        if lacking(session, job) == 0 || !report.has_cause(Cause::Resources) {
+            continue;
+        }
+        let report = report.clone();
+        let cluster = session.cluster();
+        let minimum = Minimum::of(cluster, job);
+        let totals = cluster.dimensions.ids().map(|dim| (dim, total[dim]));
+        let never = match minimum.exceeded(cluster, totals) {
+            Some((dim, total)) => {
+                let requested = i64::try_from(minimum.request(cluster, dim)).unwrap_or(i64::MAX);
+                NeverFits::Total { dim, requested, total }
+            }
+            None => match minimum.count_placeable(session) {
+                n_fitting if n_fitting < minimum.n_tasks() => NeverFits::Nodes { n_fitting },
+                _ => continue,
+            },
+        };
+        session.replace_failure(job, Failure::NeverFits(never, report));
+    }
 }
 
 pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
@@ -73,13 +134,14 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
+        Some(Failure::NeverFits(never, report)) => never_fits(cluster, job, never, report),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
             1 => "1 pod is being terminated".to_owned(),
             n => format!("{n} pods are being terminated"),
         },
-        None if !session.was_tried(job) && session.plugins().overused(queue) => {
+        None if waits_for_share(session, job) => {
             format!("queue \"{}\" is at its fair share", name_of(cluster, queue))
         }
         None => FitReport::new(cluster.nodes.facts.len()).to_string(),
@@ -119,4 +181,28 @@ fn reserved_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> S
         None => "queues below their fair share".to_owned(),
     };
     format!("queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}")
+}
+
+/// Why a job can never start on the cluster as it is.
+fn never_fits(cluster: &Cluster, job: JobIdx, never: &NeverFits, report: &FitReport) -> String {
+    let min = cluster.jobs.min_available[job].max(1);
+    let pods = match min {
+        1 => "the pod requests".to_owned(),
+        n => format!("the {n} required pods request"),
+    };
+    match *never {
+        NeverFits::Total { dim, requested, total } => {
+            let resource = cluster.dimensions.name(dim);
+            let display = |amount: i64| Unit::of(resource).display(amount);
+            let (requested, total) = (display(requested), display(total));
+            format!("never fits: {pods} {requested} {resource}, and the whole cluster has {total}")
+        }
+        NeverFits::Nodes { .. } if min == 1 => {
+            format!("never fits: no node is large enough, even if it were empty: {report}")
+        }
+        NeverFits::Nodes { n_fitting } => format!(
+            "never fits: at most {n_fitting} of the {min} required pods fit, even if the cluster were \
+             empty: {report}"
+        ),
+    }
 }

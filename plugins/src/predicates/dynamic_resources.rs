@@ -9,7 +9,11 @@
 // Parity: new, see docs/parity.md#f6.
 
 use kube_batch_api::{
-    cluster::Cluster, column::Column, facts::device::ResourceClaimRef, name::Name, reason::Unfit,
+    cluster::Cluster,
+    column::Column,
+    facts::device::ResourceClaimRef,
+    name::Name,
+    reason::{Cause, Inadmissible, Unfit},
     selector::NodeTerm,
 };
 use kube_batch_framework::plugin::{Dependencies, Dependency};
@@ -88,8 +92,9 @@ impl Filter for DynamicResources {
         Dependencies::NONE.with_if(Dependency::Class, refusal.is_some() || !tests.is_empty())
     }
 
-    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
-        self.rules[class].refusal.clone().map_or(Ok(()), Err)
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
+        let refusal = self.rules[class].refusal.clone();
+        refusal.map_or(Ok(()), |message| Err(Inadmissible { cause: Cause::Rules, message }))
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use kube_batch_api::{column::NodeIdx, decision::ClaimChoice, name::Name, reason::Unfit};
+use kube_batch_api::{
+    column::NodeIdx,
+    decision::ClaimChoice,
+    reason::{Inadmissible, Unfit},
+};
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
 use super::arguments::PredicatesArguments;
@@ -19,7 +23,7 @@ pub(super) trait Filter: fmt::Debug + Send {
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies;
 
     /// Whether a constraint class can be placed at all. The message is Kubernetes'.
-    fn admit(&self, _class: ConstraintClassIdx) -> Result<(), Name> {
+    fn admit(&self, _class: ConstraintClassIdx) -> Result<(), Inadmissible> {
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 use kube_batch_api::{
     column::{Column, MatcherIdx},
     name::Name,
-    reason::Unfit,
+    reason::{Cause, Inadmissible, Unfit},
 };
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
@@ -116,8 +116,9 @@ impl Filter for InterPodAffinity {
         Dependencies::NONE.with_if(Dependency::Cluster, has_terms)
     }
 
-    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
-        self.refusals[class].clone().map_or(Ok(()), Err)
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
+        let refusal = self.refusals[class].clone();
+        refusal.map_or(Ok(()), |message| Err(Inadmissible { cause: Cause::Rules, message }))
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {

@@ -13,7 +13,7 @@ use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::class::PodTemplate,
     name::Name,
-    reason::Unfit,
+    reason::{Cause, Inadmissible, Unfit},
     selector::NodeTerm,
 };
 use kube_batch_framework::plugin::{Dependencies, Dependency};
@@ -51,9 +51,10 @@ impl Filter for PreFilter {
         Dependencies::NONE.with_if(Dependency::Class, self.only[class].is_some())
     }
 
-    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
         if self.is_contradictory[class] {
-            return Err(Name::from("pod affinity terms conflict"));
+            let message = Name::from("pod affinity terms conflict");
+            return Err(Inadmissible { cause: Cause::Rules, message });
         }
         Ok(())
     }

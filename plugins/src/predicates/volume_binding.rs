@@ -23,7 +23,7 @@ use kube_batch_api::{
     decision::ClaimChoice,
     facts::storage::{ClaimFacts, VolumeFacts},
     name::{Name, ObjectKey},
-    reason::Unfit,
+    reason::{Cause, Inadmissible, Unfit},
     status::Placement,
 };
 use kube_batch_framework::plugin::{Dependencies, Dependency};
@@ -112,8 +112,9 @@ impl Filter for VolumeBinding {
             .with_if(Dependency::Cluster, !self.unbound.of_class[class].is_empty())
     }
 
-    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Name> {
-        self.refusals[class].clone().map_or(Ok(()), Err)
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
+        let refusal = self.refusals[class].clone();
+        refusal.map_or(Ok(()), |message| Err(Inadmissible { cause: Cause::Volumes, message }))
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {

@@ -16,7 +16,7 @@ fn a_gang_starts_only_when_all_its_pods_fit() {
         let status = bed.get("podgroups.scheduling.sigs.dev", "waits")["status"].clone();
         let message = status["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
         let wanted =
-            "2/2 tasks in gang unschedulable: 0/2 nodes are available: 2 Insufficient cpu.";
+            "0 of 2 pods fit; 2 find no node: 0/2 nodes are available: 2 Insufficient cpu.";
         if message == wanted { Ok(()) } else { Err(status.to_string()) }
     });
     bed.expect_none_running("waits");

@@ -1,0 +1,78 @@
+//! What the minimum of a job needs at least, to be compared with what there could be.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, JobIdx},
+    status::TaskStatus,
+};
+
+use crate::session::Session;
+
+/// The tasks of a job of which some make up its minimum.
+#[derive(Debug)]
+pub(crate) struct Minimum {
+    /// Tasks that could count toward the minimum, by class.
+    counts: BTreeMap<ClassIdx, u64>,
+    /// How many must be placed; at least 1.
+    min: u64,
+}
+
+impl Minimum {
+    pub(crate) fn of(cluster: &Cluster, job: JobIdx) -> Self {
+        let mut counts = BTreeMap::new();
+        for task in cluster.jobs.tasks[job].iter() {
+            if cluster.is_waiting(task) || cluster.status(task).is_held() {
+                *counts.entry(cluster.tasks.class[task]).or_default() += 1;
+            }
+        }
+        let succeeded = cluster.jobs.counts[job].of(TaskStatus::Succeeded);
+        let min = cluster.jobs.min_available[job].saturating_sub(succeeded).max(1);
+        Self { counts, min: u64::from(min) }
+    }
+
+    pub(crate) const fn n_tasks(&self) -> u64 {
+        self.min
+    }
+
+    /// What the tasks that request least of a resource request together. Different tasks may request
+    /// least of different resources, so this is a lower bound.
+    pub(crate) fn request(&self, cluster: &Cluster, dim: Dim) -> i128 {
+        let request = |class: &ClassIdx| cluster.classes.request[*class].get(dim);
+        let mut amounts: Vec<(i64, u64)> =
+            self.counts.iter().map(|(class, n)| (request(class), *n)).collect();
+        amounts.sort_unstable();
+        let mut missing = self.min;
+        let mut sum = 0;
+        for (amount, n_tasks) in amounts {
+            let taken = n_tasks.min(missing);
+            sum += i128::from(amount) * i128::from(taken);
+            missing -= taken;
+        }
+        sum
+    }
+
+    /// The first of these limits that the minimum exceeds.
+    pub(crate) fn exceeded(
+        &self,
+        cluster: &Cluster,
+        limits: impl IntoIterator<Item = (Dim, i64)>,
+    ) -> Option<(Dim, i64)> {
+        let mut limits = limits.into_iter();
+        limits.find(|(dim, limit)| self.request(cluster, *dim) > i128::from(*limit))
+    }
+
+    /// How many of the tasks fit on the empty cluster, counted up to the minimum. An upper bound: each
+    /// class is counted by itself, and rules that look at other pods are not considered.
+    pub(crate) fn count_placeable(&self, session: &mut Session) -> u64 {
+        let mut n_placeable = 0;
+        for (class, n_tasks) in &self.counts {
+            n_placeable += session.count_placeable(*class, (*n_tasks).min(self.min));
+            if n_placeable >= self.min {
+                return self.min;
+            }
+        }
+        n_placeable
+    }
+}
