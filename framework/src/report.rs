@@ -14,7 +14,7 @@ use kube_batch_api::{
     decision::{Decision, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
-    reason::JobWarning,
+    reason::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
 };
@@ -102,8 +102,8 @@ pub struct JobReport {
     pub warnings: Vec<JobWarning>,
     /// Whether it had a turn.
     pub tried: bool,
-    /// Tasks that wait although the job had a turn. Of a job without a PodGroup that is skipped, all
-    /// waiting tasks: there is no other object to report the reason on.
+    /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
+    /// queue or its PodGroup does not exist.
     pub unplaced: Vec<PodRef>,
     /// Why they wait.
     pub unplaced_because: String,
@@ -225,10 +225,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         Phase::Pending
     };
     let tried = session.was_tried(job);
-    // For a job without a PodGroup, the reason can only be reported on its pods.
-    let unreported =
-        cluster.jobs.problem[job].as_ref().filter(|_| cluster.jobs.group[job].is_none());
-    let because = match unreported {
+    // Without a PodGroup, the reason can only be reported on the pods. A missing queue is a mistake that
+    // users look for on their pods too.
+    let on_pods = |problem: &&JobProblem| {
+        cluster.jobs.group[job].is_none() || matches!(problem, JobProblem::QueueNotFound(_))
+    };
+    let because = match cluster.jobs.problem[job].as_ref().filter(on_pods) {
         Some(problem) => Some(message::of_problem(cluster, job, problem)),
         None => tried.then(|| message::of_failure(session, job)),
     };

@@ -182,6 +182,7 @@ impl fmt::Display for Regarding {
 
 /// The decisions of a cycle that are sent by themselves, in order. Nominations are statuses.
 pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
+    let mut victims = victims_by_group(decisions, store);
     let writes = decisions.iter().filter_map(|decision| match decision {
         Decision::Bind { pod, node, claims } => Some(DecisionWrite::Bind {
             pod: pod.clone(),
@@ -196,7 +197,7 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
                 node: node.clone(),
                 reason: *reason,
                 by: by.clone(),
-                events: eviction_events(store, pod, node, &cause),
+                events: eviction_events(store, pod, node, &cause, &mut victims),
                 message: format!("kube-batch: {cause}"),
             })
         }
@@ -223,7 +224,37 @@ fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
     }
 }
 
-fn eviction_events(store: &Store, pod: &PodRef, node: &Name, cause: &str) -> Vec<Event> {
+/// The PodGroup of a pod, and why pods of it are evicted.
+type GroupCause = (ObjectKey, String);
+
+/// How many pods of each PodGroup are evicted for each cause.
+fn victims_by_group(decisions: &[Decision], store: &Store) -> BTreeMap<GroupCause, u32> {
+    let mut victims = BTreeMap::new();
+    for decision in decisions {
+        if let Decision::Evict { pod, reason, by, queue, .. } = decision
+            && let Some(group) = group_of(store, pod)
+        {
+            *victims.entry((group, eviction_cause(*reason, by, queue))).or_default() += 1;
+        }
+    }
+    victims
+}
+
+/// The PodGroup that a pod names.
+fn group_of(store: &Store, pod: &PodRef) -> Option<ObjectKey> {
+    let name = store.pods.get(&pod.key)?.group.clone()?;
+    Some(ObjectKey { namespace: pod.key.namespace.clone(), name })
+}
+
+/// The event of the pod and, with the first victim of a PodGroup and cause, one event of the PodGroup
+/// for all of them.
+fn eviction_events(
+    store: &Store,
+    pod: &PodRef,
+    node: &Name,
+    cause: &str,
+    victims: &mut BTreeMap<GroupCause, u32>,
+) -> Vec<Event> {
     let victim = Event {
         regarding: Regarding::Pod(pod.clone()),
         type_: EventType::Normal,
@@ -231,15 +262,16 @@ fn eviction_events(store: &Store, pod: &PodRef, node: &Name, cause: &str) -> Vec
         action: "Preempting",
         message: format!("evicted from {node}: {cause}"),
     };
-    let name = store.pods.get(&pod.key).and_then(|facts| facts.group.clone());
-    let key = name.map(|name| ObjectKey { namespace: pod.key.namespace.clone(), name });
-    let group = key.and_then(|key| store.group(&key)).map(|group| Event {
-        regarding: Regarding::Group(Arc::clone(group)),
-        type_: EventType::Normal,
-        reason: "Evict",
-        action: "Evicting",
-        // One text for all pods of one cause, so that their events become one series.
-        message: format!("a pod is evicted: {cause}"),
+    let key = group_of(store, pod);
+    let group = key.and_then(|key| {
+        let group = Arc::clone(store.group(&key)?);
+        let message = match victims.remove(&(key, cause.to_owned()))? {
+            1 => format!("1 pod is evicted: {cause}"),
+            n_pods => format!("{n_pods} pods are evicted: {cause}"),
+        };
+        let regarding = Regarding::Group(group);
+        let type_ = EventType::Normal;
+        Some(Event { regarding, type_, reason: "Evict", action: "Evicting", message })
     });
     [Some(victim), group].into_iter().flatten().collect()
 }
