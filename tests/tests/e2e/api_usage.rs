@@ -178,7 +178,7 @@ fn waiting_pods_are_reported_once() {
     bed.eventually("the condition of the group gives the reason", || {
         start_cycle();
         let status = bed.get("podgroups.scheduling.sigs.dev", "too-big")["status"].to_string();
-        if status.contains("Insufficient cpu") { Ok(()) } else { Err(status) }
+        if status.contains("never fits") { Ok(()) } else { Err(status) }
     });
     let n_writes = |resource: &str| {
         let is_write =
