@@ -148,7 +148,7 @@ fn a_debug_snapshot_can_be_simulated() {
     bed.apply(&job("a", 3, "1"));
     bed.eventually("the condition of the gang gives the reason", || {
         let status = bed.get("podgroups.scheduling.sigs.dev", "a")["status"].to_string();
-        if status.contains("Insufficient cpu") { Ok(()) } else { Err(status) }
+        if status.contains("the whole cluster has 2") { Ok(()) } else { Err(status) }
     });
     assert_eq!(bed.scheduler(0).metric("kube_batch_unschedule_task_count"), 3.0);
     let (status, dump) = bed.scheduler(0).get("/debug/snapshot");
@@ -163,7 +163,7 @@ fn a_debug_snapshot_can_be_simulated() {
         .expect("the binary runs");
     let stdout = String::from_utf8_lossy(&simulated.stdout);
     assert!(stdout.contains("test/a"), "{stdout}");
-    assert!(stdout.contains("Insufficient cpu"), "{stdout}");
+    assert!(stdout.contains("the whole cluster has 2"), "{stdout}");
     assert_eq!(bed.scheduler(0).get("/healthz").0, 200);
     assert_eq!(bed.scheduler(0).get("/nothing").0, 404);
 }
