@@ -20,7 +20,8 @@ use kube_batch_framework::{
 
 use crate::{
     budget::{Budget, Lending},
-    gang::{Settled, place_tasks, settle, start_sooner},
+    domains::place_tasks_in_some_domain,
+    gang::{Settled, settle, start_sooner},
     waiting::WaitingByJob,
 };
 
@@ -80,7 +81,7 @@ fn turn(
     let idle_before = budget.idle();
     let mut statement = session.statement(job);
     start_sooner(&mut statement, budget);
-    place_tasks(tasks, &mut statement, budget);
+    place_tasks_in_some_domain(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
     if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);

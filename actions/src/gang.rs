@@ -135,13 +135,24 @@ fn place_task(
         Budget::All if goal.accepts_future_idle() => session.best_node(class),
         Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
     };
-    let Some(choice @ Choice { capacity, .. }) = choice else {
+    let Some(choice) = choice else {
         return Err(Failure::Unfit(session.explain(class)));
     };
-    if capacity == Capacity::FutureIdle {
+    if choice.capacity == Capacity::FutureIdle {
         let job = statement.job();
         statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
     }
+    place_within(statement, task, choice, budget)?;
+    Ok(choice.capacity)
+}
+
+/// Places one task, unless that would take what the budget does not contain.
+pub(crate) fn place_within(
+    statement: &mut Statement<'_>,
+    task: TaskIdx,
+    choice: Choice,
+    budget: &mut Budget<'_>,
+) -> Result<(), Failure> {
     let before = statement.savepoint();
     statement.place(task, choice).expect("a task that waits may be placed");
     if let Some(refusal) = budget.refusal(statement.session(), task) {
@@ -149,7 +160,7 @@ fn place_task(
         return Err(refusal);
     }
     budget.take(statement.session().cluster().request(task));
-    Ok(capacity)
+    Ok(())
 }
 
 /// Allocates tasks that were nominated in an earlier cycle, if they fit into what is idle now.
@@ -206,16 +217,26 @@ pub(crate) fn settle(mut statement: Statement<'_>) -> Settled {
         statement.commit();
         return Settled::Stand;
     }
-    let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
-    if statement.job_pipelined() || missing <= tasks_for_backfill(&mut statement) {
+    if reaches_minimum(&mut statement) {
         statement.keep();
         Settled::Stand
     } else {
-        let job = statement.job();
-        let counts = &statement.session().cluster().jobs.counts[job];
-        let n_fitting = counts.ready() + counts.pipelined();
-        statement.session_mut().record_fitting(job, n_fitting);
+        record_fitting(&mut statement);
         statement.release();
         Settled::RolledBack
     }
+}
+
+/// Whether the job has the places that it needs, with those that backfill can add.
+pub(crate) fn reaches_minimum(statement: &mut Statement<'_>) -> bool {
+    let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
+    statement.job_ready() || statement.job_pipelined() || missing <= tasks_for_backfill(statement)
+}
+
+/// Records how many tasks of the job have a place, for its message.
+pub(crate) fn record_fitting(statement: &mut Statement<'_>) {
+    let job = statement.job();
+    let counts = &statement.session().cluster().jobs.counts[job];
+    let n_fitting = counts.ready() + counts.pipelined();
+    statement.session_mut().record_fitting(job, n_fitting);
 }

@@ -3,6 +3,7 @@
 pub mod allocate;
 pub mod backfill;
 mod budget;
+mod domains;
 mod gang;
 pub mod preempt;
 pub mod reclaim;

@@ -94,6 +94,15 @@ impl Nodes {
             .all(|(dim, amount)| *amount <= idle[*dim] + releasing[*dim] - pipelined[*dim])
     }
 
+    /// The most of each resource that a task can be given: what is idle now, or will be once the tasks
+    /// that are being released are gone.
+    pub fn most_available(&self, node: NodeIdx) -> ResourceVector {
+        let (idle, releasing, pipelined) =
+            (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
+        let gained = releasing.iter().zip(pipelined).map(|(more, less)| (more - less).max(0));
+        idle.iter().zip(gained).map(|(idle, gained)| idle + gained).collect()
+    }
+
     /// The dimensions in which a request does not fit into what is idle and not nominated.
     pub fn lacking(&self, node: NodeIdx, request: &Request) -> impl Iterator<Item = Dim> {
         let (idle, releasing, pipelined) =

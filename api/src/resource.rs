@@ -322,6 +322,12 @@ impl ResourceVector {
     }
 }
 
+impl FromIterator<i64> for ResourceVector {
+    fn from_iter<T: IntoIterator<Item = i64>>(amounts: T) -> Self {
+        Self(amounts.into_iter().collect())
+    }
+}
+
 impl ops::Deref for ResourceVector {
     type Target = [i64];
 

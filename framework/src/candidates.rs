@@ -107,11 +107,19 @@ impl Candidates {
         class: ClassIdx,
         capacity: Capacity,
     ) -> Option<NodeIdx> {
-        let nodes: Vec<NodeIdx> = self
-            .searched(inputs.cluster, class)
-            .into_iter()
-            .filter(|node| self.fits(inputs, class, *node, capacity))
-            .collect();
+        self.best_of(inputs, class, &self.searched(inputs.cluster, class), capacity)
+    }
+
+    /// The best of these nodes, which are ascending. The class is prepared.
+    pub(crate) fn best_of(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+        capacity: Capacity,
+    ) -> Option<NodeIdx> {
+        let fits = |node: &NodeIdx| self.fits(inputs, class, *node, capacity);
+        let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(fits).collect();
         let scores = self.scores(inputs, class, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
         best.map(|(_, node)| *node)
@@ -238,6 +246,24 @@ impl Candidates {
             n_tasks = n_tasks.saturating_add(request.times_in(&allocatable[*node]));
         }
         n_tasks.min(limit)
+    }
+
+    /// How many tasks of the class the eligible ones of these nodes hold by their free amounts, those
+    /// that are being released included. An upper bound.
+    pub(crate) fn count_fitting(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+    ) -> u64 {
+        self.prepare(inputs, class);
+        let request = &inputs.cluster.classes.request[class];
+        let eligible = self.eligible(inputs.cluster, class);
+        let nodes = nodes.iter().filter(|node| eligible.has(**node));
+        nodes.fold(0, |n, node| {
+            let most = inputs.cluster.nodes.most_available(*node);
+            n.saturating_add(request.times_in(&most))
+        })
     }
 
     /// Why a task of the class fits on no node now: for each node, the first reason.

@@ -459,6 +459,13 @@ pub trait Plugin: Send {
         Ok(())
     }
 
+    /// The domains of which the first task of the class chooses one for the tasks that follow it, as
+    /// with required pod affinity to the task's own labels: each a list of nodes, ascending. Empty if
+    /// no rule confines them, or a placed task has chosen already.
+    fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<Vec<NodeIdx>> {
+        Vec::new()
+    }
+
     /// The volumes chosen for the unbound claims of a task that has been placed. Called when the
     /// task is bound.
     fn claim_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<ClaimChoice> {

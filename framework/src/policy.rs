@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, JobProblem},
     resource::{ResourceVector, Share},
@@ -260,6 +260,15 @@ impl Plugins<'_> {
             .map(|at| (at, self.policy.plugin(at).dependencies(self.cluster, class)))
             .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
             .collect()
+    }
+
+    /// The answer of the first plugin that has one.
+    pub fn domains_to_choose(self, class: ClassIdx) -> Vec<Vec<NodeIdx>> {
+        let mut answers = self
+            .policy
+            .enabled(ExtensionPoint::Predicate)
+            .map(|p| p.domains_to_choose(self.cluster, class));
+        answers.find(|domains| !domains.is_empty()).unwrap_or_default()
     }
 
     /// The answer of the first plugin that has one.

@@ -160,6 +160,30 @@ impl Session {
         Some(Choice { node, capacity })
     }
 
+    /// The best of these nodes for a task of the class where it fits into this capacity. The nodes are
+    /// ascending.
+    pub fn best_node_of(
+        &mut self,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+        capacity: Capacity,
+    ) -> Option<Choice> {
+        let (candidates, inputs) = self.query_unread();
+        candidates.prepare(inputs, class);
+        let eligible = |node: &NodeIdx| candidates.is_eligible(inputs.cluster, class, *node);
+        let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(eligible).collect();
+        let node = candidates.best_of(inputs, class, &nodes, capacity)?;
+        Some(Choice { node, capacity })
+    }
+
+    /// How many tasks of the class these nodes hold by their free amounts, those that are being
+    /// released included, as far as the rules that no placement can change admit the class. An upper
+    /// bound.
+    pub fn count_fitting(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> u64 {
+        let (candidates, inputs) = self.query_unread();
+        candidates.count_fitting(inputs, class, nodes)
+    }
+
     /// Whether a task of the class fits on the node.
     pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, capacity: Capacity) -> bool {
         let (candidates, inputs) = self.query_unread();

@@ -23,6 +23,11 @@ impl<T: Copy + Default> ByDomain<T> {
         Self { labels, values: Vec::new() }
     }
 
+    /// The domains.
+    pub(crate) fn labels(&self) -> &LabelColumn {
+        &self.labels
+    }
+
     /// The value of a node's domain; `None` if the node is in no domain.
     pub(crate) fn get(&self, node: NodeIdx) -> Option<T> {
         let domain = self.labels.value(node);

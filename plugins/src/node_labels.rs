@@ -69,6 +69,11 @@ impl LabelColumn {
         self.of_node[node]
     }
 
+    /// All nodes, ascending.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIdx> + use<> {
+        self.of_node.ids()
+    }
+
     /// Whether a node has the label.
     pub(crate) fn has(&self, node: NodeIdx) -> bool {
         !self.value(node).is_absent()

@@ -174,6 +174,16 @@ impl Plugin for Predicates {
         self.filters.iter().flat_map(|filter| filter.claim_choices(class)).collect()
     }
 
+    fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> Vec<Vec<NodeIdx>> {
+        let class = cluster.classes.constraint_class[class];
+        let mut following = self.applicable[class][Dependency::Cluster as usize];
+        let domains = following.find_map(|at| {
+            let domains = self.filters[at].domains_to_choose(class);
+            (!domains.is_empty()).then_some(domains)
+        });
+        domains.unwrap_or_default()
+    }
+
     fn dependencies(&self, cluster: &Cluster, class: ClassIdx) -> Dependencies {
         let applicable = &self.applicable[cluster.classes.constraint_class[class]];
         Dependency::ALL.into_iter().fold(Dependencies::NONE, |all, dependency| {

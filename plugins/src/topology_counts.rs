@@ -17,7 +17,7 @@ use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
     domains::ByDomain,
-    node_labels::{Key, LabelColumn},
+    node_labels::{Key, LabelColumn, Value},
     pod_count::{Placed, PodCount},
     rows::row_type,
 };
@@ -164,6 +164,20 @@ impl TopologyCounts {
         capacity: Capacity,
     ) -> Option<u32> {
         self.rows[count].by_domain.get(node).map(|count| count.of(capacity))
+    }
+
+    /// The nodes that have all labels of these counts, by the values of all; each list ascending.
+    pub(crate) fn domains(&self, counts: &[TopologyCountIdx]) -> Vec<Vec<NodeIdx>> {
+        let Some(first) = counts.first() else { return Vec::new() };
+        let labels = |count: &TopologyCountIdx| self.rows[*count].by_domain.labels();
+        let mut domains = BTreeMap::<Vec<Value>, Vec<NodeIdx>>::new();
+        for node in labels(first).nodes() {
+            let values: Vec<Value> = counts.iter().map(|count| labels(count).value(node)).collect();
+            if !values.iter().any(|value| value.is_absent()) {
+                domains.entry(values).or_default().push(node);
+            }
+        }
+        domains.into_values().collect()
     }
 
     /// The number of pods in all domains.

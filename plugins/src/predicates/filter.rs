@@ -30,6 +30,11 @@ pub(super) trait Filter: fmt::Debug + Send {
     /// Whether a task may be placed on a node, as far as the rules of one dependency decide.
     fn check(&self, query: Query) -> Result<(), Unfit>;
 
+    /// See [`Plugin::domains_to_choose`](kube_batch_framework::plugin::Plugin::domains_to_choose).
+    fn domains_to_choose(&self, _class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+        Vec::new()
+    }
+
     /// Follows a placement.
     fn on_placement(&mut self, _placed: &Placed) {}
 

@@ -11,11 +11,11 @@
 //! Source: Kubernetes 1.36, `plugins/interpodaffinity/filtering.go`.
 
 use kube_batch_api::{
-    column::{Column, MatcherIdx},
+    column::{Column, MatcherIdx, NodeIdx},
     name::Name,
     reason::{Cause, Inadmissible, Unfit},
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,
@@ -137,6 +137,16 @@ impl Filter for InterPodAffinity {
             return Err(Unfit::ExistingAntiAffinity);
         }
         Ok(())
+    }
+
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+        let terms = &self.terms[class];
+        let is_nowhere =
+            |count: &TopologyCountIdx| self.counts.total(*count, Capacity::FutureIdle) == 0;
+        if !terms.matches_itself || !terms.affinity.iter().all(is_nowhere) {
+            return Vec::new();
+        }
+        self.counts.domains(&terms.affinity)
     }
 
     fn on_placement(&mut self, placed: &Placed) {

@@ -1,0 +1,128 @@
+//! A gang whose tasks must all be in one domain, as with required pod affinity to their own labels.
+//!
+//! The first task to be placed chooses the domain for all, by its own score. If that domain does not
+//! hold the gang, others are tried, one after another, the one with most free places first.
+// Parity: see docs/parity.md#a10.
+
+use std::{cmp::Reverse, collections::VecDeque};
+
+use kube_batch_api::column::{ClassIdx, NodeIdx, TaskIdx};
+use kube_batch_framework::{plugin::Capacity, statement::Statement};
+
+use crate::{
+    budget::Budget,
+    gang::{place_tasks, place_within, reaches_minimum, record_fitting},
+};
+
+/// How many domains are tried after the first, so that a gang which fits in none of many domains costs
+/// a bounded number of placements.
+const DOMAINS_TO_TRY: usize = 8;
+
+/// Places tasks as [`place_tasks`]. If they do not reach the minimum of the job and could all be in
+/// another domain, tries other domains.
+pub(crate) fn place_tasks_in_some_domain(
+    tasks: &mut VecDeque<TaskIdx>,
+    statement: &mut Statement<'_>,
+    budget: &mut Budget<'_>,
+) {
+    if statement.job_ready() {
+        return place_tasks(tasks, statement, budget);
+    }
+    let waiting = tasks.clone();
+    let (start, idle) = (statement.savepoint(), budget.idle());
+    place_tasks(tasks, statement, budget);
+    if reaches_minimum(statement) {
+        return;
+    }
+    record_fitting(statement);
+    statement.rollback_to(start);
+    budget.restore(idle.clone());
+    let Some((first, domains)) = domains_to_try(statement, &waiting) else { return };
+    for domain in domains {
+        tasks.clone_from(&waiting);
+        tasks.retain(|task| *task != first);
+        if place_first(statement, first, &domain, budget) {
+            place_tasks(tasks, statement, budget);
+            if reaches_minimum(statement) {
+                return;
+            }
+            record_fitting(statement);
+        }
+        statement.rollback_to(start);
+        budget.restore(idle.clone());
+    }
+}
+
+/// The first task that chooses a domain for others, and the domains that may hold the minimum, the
+/// one with most free places first.
+fn domains_to_try(
+    statement: &mut Statement<'_>,
+    waiting: &VecDeque<TaskIdx>,
+) -> Option<(TaskIdx, Vec<Vec<NodeIdx>>)> {
+    let mut tried: Vec<ClassIdx> = Vec::new();
+    for task in waiting {
+        let class = statement.session().cluster().tasks.class[*task];
+        if tried.contains(&class) {
+            continue;
+        }
+        tried.push(class);
+        if !statement.session_mut().is_open_to_change(class) {
+            continue;
+        }
+        let domains = statement.session().plugins().domains_to_choose(class);
+        if !domains.is_empty() {
+            let needed = tasks_needed(statement, waiting, class);
+            return Some((*task, largest(statement, class, domains, needed)));
+        }
+    }
+    None
+}
+
+/// How many tasks of the class the minimum needs at least.
+fn tasks_needed(statement: &Statement<'_>, waiting: &VecDeque<TaskIdx>, class: ClassIdx) -> u64 {
+    let session = statement.session();
+    let class_of = &session.cluster().tasks.class;
+    let n_others = waiting.iter().filter(|task| class_of[**task] != class).count() as u64;
+    let missing = u64::from(session.plugins().tasks_missing(statement.job()));
+    missing.saturating_sub(n_others).max(1)
+}
+
+/// The domains with most free places for the class, of those that have at least `needed`. Of equal
+/// ones the first.
+fn largest(
+    statement: &mut Statement<'_>,
+    class: ClassIdx,
+    domains: Vec<Vec<NodeIdx>>,
+    needed: u64,
+) -> Vec<Vec<NodeIdx>> {
+    let mut counted: Vec<(Reverse<u64>, Vec<NodeIdx>)> = domains
+        .into_iter()
+        .map(|nodes| (Reverse(statement.session_mut().count_fitting(class, &nodes)), nodes))
+        .filter(|(Reverse(n_places), _)| *n_places >= needed)
+        .collect();
+    counted.sort_unstable();
+    counted.truncate(DOMAINS_TO_TRY);
+    counted.into_iter().map(|(_, nodes)| nodes).collect()
+}
+
+/// Places the first task on the best node of a domain. Returns whether it has a place.
+fn place_first(
+    statement: &mut Statement<'_>,
+    task: TaskIdx,
+    domain: &[NodeIdx],
+    budget: &mut Budget<'_>,
+) -> bool {
+    let session = statement.session_mut();
+    let class = session.cluster().tasks.class[task];
+    if session.plugins().within_capability(task, &[]).is_err() {
+        return false;
+    }
+    let capacities: &[Capacity] = match budget {
+        Budget::All => &[Capacity::Idle, Capacity::FutureIdle],
+        Budget::Lent(_) => &[Capacity::Idle],
+    };
+    let mut choices =
+        capacities.iter().map(|capacity| session.best_node_of(class, domain, *capacity));
+    let Some(choice) = choices.find_map(|choice| choice) else { return false };
+    place_within(statement, task, choice, budget).is_ok()
+}
