@@ -101,14 +101,18 @@ pub struct PodGroupStatus {
     /// The latest observations, one for each type.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PodGroupCondition>,
+    /// Number of pods that count towards the minimum: those that have a node, and those that finished
+    /// well.
+    #[serde(deserialize_with = "null_is_default")]
+    pub ready: i32,
     /// Number of pods that run.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub running: i32,
     /// Number of pods that finished well.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub succeeded: i32,
     /// Number of pods that failed.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub failed: i32,
 }
 
@@ -116,7 +120,7 @@ pub struct PodGroupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupCondition {
-    /// What is observed: Unschedulable.
+    /// What is observed: Unschedulable or Misconfigured.
     #[serde(rename = "type", deserialize_with = "null_is_default")]
     pub type_: String,
     /// True, False or Unknown.
@@ -132,11 +136,11 @@ pub struct PodGroupCondition {
     /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// One word for machines: NotEnoughResources, NotEnoughTasks, QueueNotFound, QueueCapability,
-    /// PodGroupNotFound.
+    /// One word for programs, for instance NotEnoughResources, NeverFits, NotEnoughTasks,
+    /// QueueNotFound, QueueCapability, QueueShare, VolumeNotReady or PriorityClassNotFound.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// One sentence for people.
+    /// What is wrong, in a sentence.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -162,22 +166,27 @@ pub struct QueueSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueStatus {
     /// Number of its PodGroups in phase Unknown.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub unknown: i32,
     /// Number of its PodGroups in phase Pending.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub pending: i32,
     /// Number of its PodGroups in phase Running.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_default")]
     pub running: i32,
     /// What its pods hold.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "resource_list_schema")]
     pub allocated: BTreeMap<String, Quantity>,
-    /// What it deserves by its weight and its demand.
+    /// What it deserves: its part of the cluster by weight, with what other queues do not request, but
+    /// at most what its own pods request and its capability.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "resource_list_schema")]
     pub deserved: BTreeMap<String, Quantity>,
+    /// Its part of the cluster by weight alone, whatever this and the other queues request.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub fair_share: BTreeMap<String, Quantity>,
     /// The largest part of its deserved amount that is allocated, over all resources, as a
     /// decimal number.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
@@ -321,12 +330,35 @@ fn pod_group_definition(version: ApiVersion) -> CustomResourceDefinition {
             scope: "Namespaced",
             about: "PodGroup is a gang: pods that name it in the annotation \
                     scheduling.k8s.io/group-name start together or not at all.",
-            columns: &[
-                ("Phase", "string", ".status.phase", "Where the group stands"),
-                ("Min", "integer", ".spec.minMember", "Pods that must start together"),
-                ("Running", "integer", ".status.running", "Pods that run"),
-                ("Queue", "string", ".spec.queue", "Queue the group counts against"),
-                ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+            columns: vec![
+                Column::new("Queue", "string", ".spec.queue", "Queue whose share it uses"),
+                Column::new(
+                    "Phase",
+                    "string",
+                    ".status.phase",
+                    "Pending, Running, Unknown or Completed",
+                ),
+                Column::new("Reason", "string", UNSCHEDULABLE_REASON, "Why it does not start"),
+                Column::new("Min", "integer", ".spec.minMember", "Pods that must start together"),
+                Column::new(
+                    "Ready",
+                    "integer",
+                    ".status.ready",
+                    "Pods that count towards the minimum",
+                ),
+                Column::new("Running", "integer", ".status.running", "Pods that run"),
+                Column::new("Succeeded", "integer", ".status.succeeded", "Pods that finished well"),
+                Column::new("Failed", "integer", ".status.failed", "Pods that failed").wide(),
+                Column::new("Priority", "string", ".spec.priorityClassName", "PriorityClass")
+                    .wide(),
+                Column::new("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+                Column::new(
+                    "Message",
+                    "string",
+                    UNSCHEDULABLE_MESSAGE,
+                    "The reason, in a sentence",
+                )
+                .wide(),
             ],
         },
         schema_of::<PodGroupSpec>(),
@@ -349,12 +381,47 @@ fn queue_definition(version: ApiVersion) -> CustomResourceDefinition {
             short_name: "q",
             scope: "Cluster",
             about: "Queue is a share of the cluster: PodGroups that name it count against it.",
-            columns: &[
-                ("Weight", "integer", ".spec.weight", "Relative part of the cluster"),
-                ("Pending", "integer", ".status.pending", "PodGroups that wait"),
-                ("Running", "integer", ".status.running", "PodGroups that run"),
-                ("Share", "string", ".status.share", "Allocated part of what it deserves"),
-                ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+            columns: vec![
+                Column::new("Weight", "integer", ".spec.weight", "Relative part of the cluster"),
+                Column::new("Pending", "integer", ".status.pending", "PodGroups that wait"),
+                Column::new("Running", "integer", ".status.running", "PodGroups that run"),
+                Column::new(
+                    "Unknown",
+                    "integer",
+                    ".status.unknown",
+                    "PodGroups that lost pods of their minimum",
+                ),
+                Column::new(
+                    "Share",
+                    "string",
+                    ".status.share",
+                    "Largest allocated part of what it deserves",
+                ),
+                Column::new("Capability", "string", ".spec.capability", "Hard limits"),
+                Column::new(
+                    "GPUs",
+                    "string",
+                    r".status.allocated.nvidia\.com/gpu",
+                    "nvidia.com/gpu that its pods hold",
+                )
+                .wide(),
+                Column::new("Allocated", "string", ".status.allocated", "What its pods hold")
+                    .wide(),
+                Column::new(
+                    "Deserved",
+                    "string",
+                    ".status.deserved",
+                    "At most what its pods request",
+                )
+                .wide(),
+                Column::new(
+                    "Fair Share",
+                    "string",
+                    ".status.fairShare",
+                    "Its part of the cluster by weight alone",
+                )
+                .wide(),
+                Column::new("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
             ],
         },
         spec,
@@ -378,9 +445,37 @@ struct Kind {
     short_name: &'static str,
     scope: &'static str,
     about: &'static str,
-    /// Title, type, path and description of each printer column.
-    columns: &'static [(&'static str, &'static str, &'static str, &'static str)],
+    columns: Vec<Column>,
 }
+
+/// A column that `kubectl get` prints.
+struct Column {
+    title: &'static str,
+    type_: &'static str,
+    path: &'static str,
+    about: &'static str,
+    /// Printed with `-o wide` only.
+    is_wide: bool,
+}
+
+impl Column {
+    const fn new(
+        title: &'static str,
+        type_: &'static str,
+        path: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { title, type_, path, about, is_wide: false }
+    }
+
+    const fn wide(self) -> Self {
+        Self { is_wide: true, ..self }
+    }
+}
+
+/// Empty while the condition is False: only a condition that holds has a reason.
+const UNSCHEDULABLE_REASON: &str = r#".status.conditions[?(@.type=="Unschedulable")].reason"#;
+const UNSCHEDULABLE_MESSAGE: &str = r#".status.conditions[?(@.type=="Unschedulable")].message"#;
 
 fn definition(
     version: ApiVersion,
@@ -389,14 +484,13 @@ fn definition(
     status: JSONSchemaProps,
 ) -> CustomResourceDefinition {
     let text = |text: &str| Some(text.to_owned());
-    let columns = kind.columns.iter().map(|(name, type_, json_path, description)| {
-        CustomResourceColumnDefinition {
-            name: (*name).to_owned(),
-            type_: (*type_).to_owned(),
-            json_path: (*json_path).to_owned(),
-            description: text(description),
-            ..Default::default()
-        }
+    let columns = kind.columns.iter().map(|column| CustomResourceColumnDefinition {
+        name: column.title.to_owned(),
+        type_: column.type_.to_owned(),
+        json_path: column.path.to_owned(),
+        description: text(column.about),
+        priority: column.is_wide.then_some(1),
+        ..Default::default()
     });
     let described = |about: &str, schema: JSONSchemaProps| JSONSchemaProps {
         description: text(about),
@@ -509,7 +603,12 @@ mod tests {
         });
         let group: v1alpha1::PodGroup = serde_json::from_value(stored.clone()).expect("reads");
         assert_eq!(group.spec.min_member, 6);
-        assert_eq!(serde_json::to_value(&group).expect("writes"), stored);
+        let mut written = serde_json::to_value(&group).expect("writes");
+        assert_eq!(
+            written["status"].as_object_mut().expect("a status").remove("ready"),
+            Some(0.into())
+        );
+        assert_eq!(written, stored);
 
         let stored = serde_json::json!({
             "metadata": {"name": "q"},

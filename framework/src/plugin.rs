@@ -193,6 +193,8 @@ pub enum OrderScope {
 /// The amounts from which the share of a queue is computed, for status, reports and metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueShares {
+    /// Its part of the cluster by weight alone, whatever the queues request.
+    pub fair_share: ResourceVector,
     /// What the queue deserves.
     pub deserved: ResourceVector,
     /// What its tasks hold.

@@ -86,6 +86,8 @@ pub struct JobReport {
     pub min_available: u32,
     /// Number of tasks.
     pub n_tasks: u32,
+    /// Tasks that count towards the minimum: those that have a node, and those that succeeded.
+    pub ready: u32,
     /// Running tasks.
     pub running: u32,
     /// Tasks that succeeded.
@@ -129,6 +131,8 @@ pub struct QueueReport {
     pub opening: Option<QueueShares>,
     /// Its shares after the cycle.
     pub closing: Option<QueueShares>,
+    /// Its part of the cluster by weight alone, for display.
+    pub fair_share: BTreeMap<String, String>,
     /// What it deserves, for display.
     pub deserved: BTreeMap<String, String>,
     /// What its tasks hold after the cycle, for display.
@@ -198,6 +202,7 @@ fn queue_report(
     };
     QueueReport {
         queue: Arc::clone(&cluster.queues.facts[queue]),
+        fair_share: display(closing.as_ref().map(|shares| &shares.fair_share)),
         deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
         allocated: display(closing.as_ref().map(|shares| &shares.allocated)),
         opening,
@@ -241,6 +246,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         phase,
         min_available,
         n_tasks,
+        ready: message::ready(session, job),
         running,
         succeeded,
         failed,
@@ -290,6 +296,7 @@ pub fn next_group_status(
     let mut next = stored.clone();
     let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     next.phase = report.phase.to_string();
+    next.ready = count(report.ready);
     next.running = count(report.running);
     next.succeeded = count(report.succeeded);
     next.failed = count(report.failed);
@@ -348,6 +355,7 @@ pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
         running: count(Phase::Running),
         allocated: quantities(&report.allocated),
         deserved: quantities(&report.deserved),
+        fair_share: quantities(&report.fair_share),
         share: report
             .closing
             .as_ref()

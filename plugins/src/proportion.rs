@@ -34,6 +34,10 @@ use kube_batch_framework::{
 pub struct Proportion {
     /// The resources that shares consider.
     shared: Vec<Dim>,
+    /// What the queues share.
+    total: ResourceVector,
+    /// The sum of the weights of all queues.
+    weights: i128,
     /// What each queue deserves; 0 for queues without jobs.
     deserved: Ledger<QueueIdx>,
     /// What the tasks of each queue hold, pod slots included.
@@ -100,6 +104,24 @@ impl Proportion {
             self.deserved[queue][dim] = amount;
         }
     }
+}
+
+/// What the queues share: the allocatable amounts of the nodes that take new pods, and what pods use
+/// on the others.
+// Parity: see docs/parity.md#d2.
+fn shared_total(cluster: &Cluster) -> ResourceVector {
+    let mut total = ResourceVector::zero(cluster.dimensions.len());
+    for (node, facts) in cluster.nodes.facts.iter() {
+        let allocatable = &cluster.nodes.allocatable[node];
+        total.add(allocatable, 1);
+        if !facts.is_usable() {
+            let idle = cluster.nodes.idle[node].iter().zip(allocatable);
+            let unused: Vec<i64> =
+                idle.map(|(idle, all)| (*idle).clamp(0, (*all).max(0))).collect();
+            total.add(&unused, -1);
+        }
+    }
+    total
 }
 
 /// What one queue can use of a resource.
@@ -188,7 +210,10 @@ impl Plugin for Proportion {
                 *sum = sum.wrapping_add(pending);
             }
         }
-        let total = cluster.nodes.allocatable.total();
+        self.total = shared_total(cluster);
+        let weights = cluster.queues.facts.values().map(|queue| i128::from(queue.weight));
+        self.weights = weights.sum();
+        let total = self.total.clone();
         for dim in self.shared.clone() {
             self.divide(dim, total[dim], cluster);
         }
@@ -296,15 +321,15 @@ impl Plugin for Proportion {
     }
 
     fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {
-        if cluster.queues.jobs[queue].is_empty() {
-            return None;
-        }
         let vector = |ledger: &Ledger<QueueIdx>| {
             let mut vector = ResourceVector::zero(cluster.dimensions.len());
             vector.add(&ledger[queue], 1);
             vector
         };
+        let weight = i128::from(cluster.queues.facts[queue].weight);
+        let part = |total: &i64| (i128::from(*total) * weight / self.weights.max(1)) as i64;
         Some(QueueShares {
+            fair_share: self.total.iter().map(part).collect(),
             deserved: vector(&self.deserved),
             allocated: vector(&self.allocated),
             request: vector(&self.request),

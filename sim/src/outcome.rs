@@ -113,6 +113,8 @@ pub struct QueueOutcome {
     pub queue: String,
     /// Its weight.
     pub weight: u32,
+    /// Its part of the cluster by weight alone.
+    pub fair_share: BTreeMap<String, String>,
     /// Its deserved resources.
     pub deserved: BTreeMap<String, String>,
     /// Resources allocated to its pods.
@@ -246,6 +248,7 @@ fn queue(report: &QueueReport) -> QueueOutcome {
     QueueOutcome {
         queue: report.queue.name.to_string(),
         weight: report.queue.weight,
+        fair_share: report.fair_share.clone(),
         deserved: report.deserved.clone(),
         allocated: report.allocated.clone(),
         share: report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64()),

@@ -16,14 +16,17 @@ use crate::{
     session::Session,
 };
 
-/// The number of tasks missing to the minimum of a job.
-pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
-    let cluster = session.cluster();
+/// The number of tasks that count towards the minimum of a job.
+pub(super) fn ready(session: &Session, job: JobIdx) -> u32 {
     // Tasks whose moves are only kept do not start.
     let kept = session.kept.get(&job).into_iter().flatten();
     let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
-    let ready = cluster.jobs.counts[job].ready() - n_kept;
-    cluster.jobs.min_available[job].saturating_sub(ready)
+    session.cluster().jobs.counts[job].ready() - n_kept
+}
+
+/// The number of tasks missing to the minimum of a job.
+pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
+    session.cluster().jobs.min_available[job].saturating_sub(ready(session, job))
 }
 
 /// The reason and message of a job that cannot start.

@@ -136,7 +136,10 @@ impl StatusWriter {
         next: &impl Serialize,
         events: Vec<Event>,
     ) {
-        if let Some(difference) = patch::merge(&json_of(stored), &json_of(next)) {
+        let mut stored = json_of(stored);
+        // What is read as 0 may be absent. A 0 is written, so that `kubectl get` prints it.
+        stored.as_object_mut().expect("a struct is an object").retain(|_, value| *value != 0);
+        if let Some(difference) = patch::merge(&stored, &json_of(next)) {
             self.effects.enqueue_status(target, json!({"status": difference}), events);
         }
     }

@@ -39,14 +39,17 @@ fn kubectl_shows_the_status_of_groups_and_queues() {
     shows(
         "podgroups.scheduling.sigs.dev",
         &[
-            &["NAME", "PHASE", "MIN", "RUNNING", "QUEUE"],
-            &["waits", "Pending", "3"],
-            &["whole", "Running", "2", "2"],
+            &["NAME", "QUEUE", "PHASE", "REASON", "MIN", "READY", "RUNNING", "SUCCEEDED"],
+            &["waits", "Pending", "NotEnoughResources", "3", "0", "0", "0"],
+            &["whole", "Running", "2", "2", "2", "0"],
         ],
     );
     shows(
         "queues.scheduling.incubator.k8s.io",
-        &[&["NAME", "WEIGHT", "PENDING", "RUNNING", "SHARE"], &["default", "1", "1", "1", "0.50"]],
+        &[
+            &["NAME", "WEIGHT", "PENDING", "RUNNING", "UNKNOWN", "SHARE", "CAPABILITY"],
+            &["default", "1", "1", "1", "0", "0.50"],
+        ],
     );
     for short in ["pg", "q", "kube-batch"] {
         assert!(

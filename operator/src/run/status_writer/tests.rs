@@ -105,6 +105,7 @@ impl World {
             phase,
             min_available: 2,
             n_tasks: 2,
+            ready: running,
             running,
             succeeded: 0,
             failed: 0,
@@ -134,6 +135,7 @@ impl World {
         let state = self.cache.lock();
         let queue = state.store.queues.get(&("q".into(), ApiVersion::V1Alpha2));
         let report = QueueReport {
+            fair_share: BTreeMap::new(),
             queue: Arc::clone(queue.expect("the queue")),
             opening: None,
             closing: None,
@@ -278,4 +280,14 @@ async fn a_new_term_starts_without_earlier_writes() {
     world.writer.reset();
     assert_eq!(world.due(), None);
     assert_eq!(world.write(200, &world.queue(2)).await, ONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_of_zero_are_written() {
+    let mut world = World::new();
+    assert_eq!(world.write(0, &world.job(Phase::Pending, 0, None)).await, ONE);
+    let status = &world.api.object(GROUP).expect("the group")["status"];
+    let expected =
+        json!({"phase": "Pending", "ready": 0, "running": 0, "succeeded": 0, "failed": 0});
+    assert_eq!(*status, expected);
 }
