@@ -18,6 +18,7 @@ mod http;
 mod lease;
 mod logging;
 mod metrics;
+mod permission;
 mod report_metrics;
 mod scheduler_cache;
 mod status_writer;

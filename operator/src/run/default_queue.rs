@@ -67,7 +67,7 @@ pub(crate) async fn provide(
             Err(WriteError::Unanswered(why)) => {
                 warn!(queue = name, why, "cannot create the default queue, retrying");
             }
-            Err(WriteError::Rejected(why)) => {
+            Err(WriteError::Rejected(why) | WriteError::Forbidden(why)) => {
                 warn!(queue = name, why, "the API server rejected the default queue");
                 tokio::time::sleep(REJECTED_PERIOD).await;
             }

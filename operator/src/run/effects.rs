@@ -44,7 +44,7 @@ use self::{
     call::{WriteError, call},
     context::Context,
     pods::Settled,
-    queue::{PendingWrite, StatusWrite, Target, WriteQueue},
+    queue::{Failed, PendingWrite, StatusWrite, Target, WriteQueue},
 };
 use super::{
     metrics::{Ended, Metrics, Write},
@@ -196,10 +196,10 @@ impl Effects {
     /// Sends a write. If sending panics, only this write is affected: its decision is treated as
     /// rejected, and the pod is not scheduled again until its back-off ends.
     async fn send_contained(self: &Arc<Self>, task: &'static str, write: PendingWrite) {
-        let pod = write.decided_pod().cloned();
+        let pod = write.decided_pod().map(|(pod, failed)| (pod.clone(), failed));
         let sent = contain(task, &self.context.metrics, self.send(write)).await;
-        if let (Err(Panicked), Some(pod)) = (sent, pod) {
-            self.reject(&pod, "internal error, see the log of the scheduler");
+        if let (Err(Panicked), Some((pod, failed))) = (sent, pod) {
+            self.reject(&pod, failed, "internal error, see the log of the scheduler");
         }
     }
 
@@ -212,11 +212,11 @@ impl Effects {
                     self.record_binding(&pod);
                     self.enqueue_event(event);
                 }
-                self.settle(&pod, settled);
+                self.settle(&pod, Failed::Binding, settled);
             }
             PendingWrite::Decision(DecisionWrite::Evict { pod, message, .. }) => {
                 let settled = pods::evict(&self.context, &pod, &message).await;
-                self.settle(&pod, settled);
+                self.settle(&pod, Failed::Eviction, settled);
             }
             PendingWrite::Status(target, write) => {
                 let _writing = Writing { effects: self, target: &target };
@@ -246,27 +246,33 @@ impl Effects {
 
     /// Handles the outcome of a decision. The cache assumes a successful decision until the watch
     /// confirms it.
-    fn settle(self: &Arc<Self>, pod: &PodRef, settled: Settled) {
+    fn settle(self: &Arc<Self>, pod: &PodRef, failed: Failed, settled: Settled) {
         match settled {
             Settled::Done => self.reset_back_off(pod),
             Settled::NotDone => {
                 self.context.cache.drop_decision(pod);
             }
-            Settled::Rejected(why) => self.reject(pod, &why),
+            Settled::Rejected(why) => {
+                warn!(%pod.key, why, "cannot bind or evict the pod");
+                self.reject(pod, failed, &why);
+            }
+            Settled::Forbidden(why) => {
+                debug!(%pod.key, why, "cannot bind or evict the pod");
+                self.reject(pod, failed, &why);
+            }
         }
     }
 
     /// Reports a rejected decision. The cache keeps assuming it until its back-off ends, so that the
     /// scheduler does not repeat it at once.
-    fn reject(self: &Arc<Self>, pod: &PodRef, why: &str) {
-        warn!(%pod.key, why, "cannot bind or evict the pod");
+    fn reject(self: &Arc<Self>, pod: &PodRef, failed: Failed, why: &str) {
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
         self.enqueue_event(Event {
             regarding: Regarding::Pod(pod.clone()),
             type_: EventType::Warning,
-            reason: "FailedScheduling",
-            action: "Scheduling",
+            reason: failed.reason(),
+            action: failed.action(),
             message: why.to_owned(),
         });
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
@@ -300,6 +306,9 @@ impl Effects {
                 write.events.into_iter().for_each(|event| self.enqueue_event(event));
             }
             Err(WriteError::NotFound) => debug!(%target, "deleted before its status was written"),
+            Err(error @ WriteError::Forbidden(_)) => {
+                debug!(%target, %error, "cannot write the status");
+            }
             Err(error) => warn!(%target, %error, "cannot write the status"),
         }
     }

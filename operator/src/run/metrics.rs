@@ -228,7 +228,7 @@ impl Metrics {
             "malformed_objects", "Malformed objects that were skipped", malformed_objects;
             "effects_queued", "Writes that wait to be sent", effects_queued;
             "effects_in_flight", "Writes in flight, including bindings that wait for their volumes", effects_in_flight;
-            "writes", "Writes by result: done, gone, conflict, refused, failed", writes;
+            "writes", "Writes by result: done, gone, conflict, refused, forbidden, failed", writes;
             "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
             "decisions_expired", "Decisions that expired without an answer", decisions_expired;

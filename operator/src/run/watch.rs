@@ -43,6 +43,7 @@ use self::failure::Failure;
 use super::{
     guard::Guarded,
     metrics::{Kind, Metrics},
+    permission::missing_rule,
     scheduler_cache::{CacheState, SchedulerCache},
     supervisor::Supervisor,
 };
@@ -56,6 +57,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause. Thirteen watches that retry every ten seconds are no load for an API server,
 /// and scheduling resumes soon after an outage; client-go waits up to thirty.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Kinds that roles of earlier versions do not name. Without the permission they count as not served,
+/// so that an update of the image alone does not stop scheduling.
+const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND];
 
 /// A kind of object that is watched.
 trait Watched:
@@ -212,6 +217,8 @@ struct Progress<K: Watched> {
     listed: BTreeSet<K::Key>,
     /// Whether the API server did not serve the kind when it was asked last.
     is_absent: bool,
+    /// Whether it did not permit the watch when it was asked last.
+    is_forbidden: bool,
 }
 
 impl WatchHandler {
@@ -224,13 +231,15 @@ impl WatchHandler {
     async fn watch<K: Watched>(self, client: Client) {
         let _stale = StaleOnDrop { cache: Arc::clone(&self.cache), kind: K::KIND };
         let mut strategy = InitialListStrategy::StreamingList;
-        let mut progress = Progress::<K> { listed: BTreeSet::new(), is_absent: false };
+        let mut progress =
+            Progress::<K> { listed: BTreeSet::new(), is_absent: false, is_forbidden: false };
         loop {
             match self.follow(&client, &strategy, &mut progress).await {
                 Restart::WithPaging => strategy = InitialListStrategy::ListWatch,
                 Restart::WithNewList => tokio::time::sleep(EXPIRED_PAUSE).await,
                 Restart::WhenServed => {
-                    if !std::mem::replace(&mut progress.is_absent, true) {
+                    let was_absent = std::mem::replace(&mut progress.is_absent, true);
+                    if !was_absent && !progress.is_forbidden {
                         info!(kind = K::KIND, "the API server does not serve this kind yet");
                     }
                     self.end_of_list::<K>(&BTreeSet::new());
@@ -254,7 +263,7 @@ impl WatchHandler {
             match event {
                 Ok(event) => self.handle(event, progress),
                 Err(error) => {
-                    if let Some(restart) = self.handle_failure::<K>(&error, strategy) {
+                    if let Some(restart) = self.handle_failure(&error, strategy, progress) {
                         return restart;
                     }
                 }
@@ -276,7 +285,10 @@ impl WatchHandler {
                 self.apply(&object);
             }
             Event::InitDone => {
-                if std::mem::take(&mut progress.is_absent) {
+                let was_absent = std::mem::take(&mut progress.is_absent);
+                if std::mem::take(&mut progress.is_forbidden) {
+                    info!(kind = K::KIND, "the API server permits to watch this kind now");
+                } else if was_absent {
                     info!(kind = K::KIND, "the API server serves this kind now");
                 }
                 self.end_of_list::<K>(&std::mem::take(&mut progress.listed));
@@ -297,6 +309,7 @@ impl WatchHandler {
         &self,
         error: &watcher::Error,
         strategy: &InitialListStrategy,
+        progress: &mut Progress<K>,
     ) -> Option<Restart> {
         let kind = K::KIND;
         self.metrics.watch_failures.get_or_create(&Kind { kind }).inc();
@@ -317,7 +330,16 @@ impl WatchHandler {
             }
             Failure::Busy => debug!(kind, "the API server is busy, retrying"),
             Failure::Forbidden(reason) => {
-                warn!(kind, reason, "missing permission to watch; apply deploy/rbac.yaml");
+                if !std::mem::replace(&mut progress.is_forbidden, true) {
+                    let rule = missing_rule(&reason);
+                    warn!(
+                        kind,
+                        reason, rule, "missing permission; add the rule to the role kube-batch"
+                    );
+                }
+                if OPTIONAL_KINDS.contains(&kind) {
+                    return Some(Restart::WhenServed);
+                }
                 self.cache.set_list_error(kind, reason);
             }
             Failure::Other(error) => {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::run::{
     error,
     metrics::{Metrics, Write, WriteKind, Written},
+    permission::missing_rule,
 };
 
 /// How long one answer may take. client-go's default is longer; here a lease is 15 s, and an answer
@@ -29,6 +30,8 @@ pub(crate) enum WriteError {
     Conflict(String),
     /// The API server rejected it; a retry would not help.
     Rejected(String),
+    /// RBAC does not permit it, which is logged once for each kind of write.
+    Forbidden(String),
     /// No answer, or only errors that pass, until the retries ended.
     Unanswered(String),
 }
@@ -40,6 +43,7 @@ impl WriteError {
             Self::NotFound => "gone",
             Self::Conflict(_) => "conflict",
             Self::Rejected(_) => "refused",
+            Self::Forbidden(_) => "forbidden",
             Self::Unanswered(_) => "failed",
         }
     }
@@ -49,7 +53,10 @@ impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotFound => f.write_str("it does not exist any more"),
-            Self::Conflict(why) | Self::Rejected(why) | Self::Unanswered(why) => f.write_str(why),
+            Self::Conflict(why)
+            | Self::Rejected(why)
+            | Self::Forbidden(why)
+            | Self::Unanswered(why) => f.write_str(why),
         }
     }
 }
@@ -68,6 +75,9 @@ fn reaction(error: &kube::Error) -> Reaction {
     };
     let message = || status.message.clone();
     match status.code {
+        403 if missing_rule(&status.message).is_some() => {
+            Reaction::Fail(WriteError::Forbidden(message()))
+        }
         404 => Reaction::Fail(WriteError::NotFound),
         409 => Reaction::Fail(WriteError::Conflict(message())),
         429 | 500..=599 => {
@@ -115,7 +125,13 @@ pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
         pause = (pause * 2).min(LONGEST_PAUSE);
     };
     let result = answer.as_ref().err().map_or("done", WriteError::result);
-    metrics.writes.get_or_create(&Written { write, result }).inc();
+    let n_before = metrics.writes.get_or_create(&Written { write, result }).inc();
+    if let Err(WriteError::Forbidden(reason)) = &answer
+        && n_before == 0
+    {
+        let rule = missing_rule(reason);
+        warn!(?write, reason, rule, "missing permission; add the rule to the role kube-batch");
+    }
     answer
 }
 

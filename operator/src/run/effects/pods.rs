@@ -30,6 +30,8 @@ pub(super) enum Settled {
     NotDone,
     /// It rejected it, for this reason.
     Rejected(String),
+    /// RBAC does not permit it.
+    Forbidden(String),
 }
 
 fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
@@ -58,6 +60,9 @@ pub(super) async fn bind(context: &Context, pod: &PodRef, node: &Name) -> Settle
         Err(error @ WriteError::Rejected(_)) => {
             Settled::Rejected(format!("cannot bind to {node}: {error}"))
         }
+        Err(error @ WriteError::Forbidden(_)) => {
+            Settled::Forbidden(format!("cannot bind to {node}: {error}"))
+        }
         // A conflict may be with our own binding whose answer was lost.
         Err(
             error @ (WriteError::NotFound | WriteError::Conflict(_) | WriteError::Unanswered(_)),
@@ -79,6 +84,9 @@ pub(super) async fn evict(context: &Context, pod: &PodRef, message: &str) -> Set
     match evicted {
         Ok(()) => Settled::Done,
         Err(error @ WriteError::Rejected(_)) => Settled::Rejected(format!("cannot evict: {error}")),
+        Err(error @ WriteError::Forbidden(_)) => {
+            Settled::Forbidden(format!("cannot evict: {error}"))
+        }
         Err(
             error @ (WriteError::NotFound | WriteError::Conflict(_) | WriteError::Unanswered(_)),
         ) => {

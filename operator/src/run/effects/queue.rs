@@ -52,13 +52,35 @@ pub(crate) enum PendingWrite {
     Event(Box<Event>),
 }
 
-impl PendingWrite {
-    /// The pod of a decision.
-    pub(crate) const fn decided_pod(&self) -> Option<&PodRef> {
+/// What has failed if a decision is not sent, as its event names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Binding,
+    Eviction,
+}
+
+impl Failed {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
-            Self::Decision(DecisionWrite::Bind { pod, .. } | DecisionWrite::Evict { pod, .. }) => {
-                Some(pod)
-            }
+            Self::Binding => "FailedScheduling",
+            Self::Eviction => "FailedEviction",
+        }
+    }
+
+    pub(crate) const fn action(self) -> &'static str {
+        match self {
+            Self::Binding => "Scheduling",
+            Self::Eviction => "Evicting",
+        }
+    }
+}
+
+impl PendingWrite {
+    /// The pod of a decision, and what has failed if it is not sent.
+    pub(crate) const fn decided_pod(&self) -> Option<(&PodRef, Failed)> {
+        match self {
+            Self::Decision(DecisionWrite::Bind { pod, .. }) => Some((pod, Failed::Binding)),
+            Self::Decision(DecisionWrite::Evict { pod, .. }) => Some((pod, Failed::Eviction)),
             Self::Status(..) | Self::Event(_) => None,
         }
     }

@@ -249,3 +249,31 @@ async fn a_watch_that_panics_lists_again_and_nothing_is_decided_meanwhile() {
     let failures = world.metrics.task_failures.get_or_create(&Task { task: "watch" }).get();
     assert_eq!(failures, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_kind_without_permission_stops_no_cycle() {
+    const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
+    let world = World::new();
+    let metrics = Arc::clone(&world.metrics);
+    let cache = Arc::new(SchedulerCache::new(
+        Store::default(),
+        &[ResourceClaim::KIND],
+        Arc::clone(&metrics),
+    ));
+    world.api.serve(CLAIMS);
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"}, "spec": {},
+    });
+    world.api.put(&format!("{CLAIMS}/c"), claim);
+    world.api.fail_always(Method::GET, CLAIMS, Fault::Status(403));
+    let mut tasks = Supervisor::new(Arc::clone(&metrics));
+    let handler = WatchHandler { cache: Arc::clone(&cache), metrics };
+    handler.open::<ResourceClaim>(&world.api.client(), &mut tasks);
+    world.wait(1).await;
+    assert!(cache.is_synced(), "it counts as not served");
+    assert_eq!(cache.lock().store.resource_claims.iter().count(), 0);
+    world.api.recover();
+    world.wait(10).await;
+    assert_eq!(cache.lock().store.resource_claims.iter().count(), 1, "once it is permitted");
+}

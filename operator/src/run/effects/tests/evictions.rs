@@ -65,7 +65,7 @@ async fn a_rejected_eviction_is_reported_and_waits() {
             let world = World::with_running_pod();
             world.api.fail_always(method.clone(), POD, Fault::Status(code));
             let outcome = world.outcome(&evict()).await;
-            let expected = seen(requests, &["FailedScheduling"], Some("n"));
+            let expected = seen(requests, &["FailedEviction"], Some("n"));
             assert_eq!(outcome, Seen { in_flight: true, ..expected }, "{method} {code}");
             let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
             assert_eq!(*event, "cannot evict: injected");
