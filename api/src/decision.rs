@@ -64,6 +64,18 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// The pod that it is about.
+    pub const fn pod(&self) -> &PodRef {
+        match self {
+            Self::Bind { pod, .. }
+            | Self::Evict { pod, .. }
+            | Self::Nominate { pod, .. }
+            | Self::Withdraw { pod } => pod,
+        }
+    }
+}
+
 /// Why a pod is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EvictReason {

@@ -187,8 +187,12 @@ pub(crate) struct RunArgs {
     /// addition.
     #[arg(long, default_value_t = 32, value_name = "N", env = "KUBE_BATCH_MAX_CONCURRENT_WRITES")]
     pub(crate) max_concurrent_writes: usize,
-    /// Log verbosity: 0-3 info, 4-5 debug, 6 and above trace. KUBE_BATCH_LOG replaces it
-    /// with levels by module, as in info,kube_batch=debug.
+    /// Append every decision to this file, as one line of JSON; - for standard output.
+    #[arg(long, value_name = "FILE", env = "KUBE_BATCH_AUDIT_LOG")]
+    pub(crate) audit_log: Option<PathBuf>,
+    /// Log verbosity: 0-3 info: gangs that start, evictions, jobs that become unschedulable; 4-5
+    /// debug: every decision; 6 and above trace: why each job waits, in every cycle. KUBE_BATCH_LOG
+    /// replaces it with levels by module, as in warn,kube_batch=debug.
     #[arg(short, long = "v", default_value_t = 0, value_name = "LEVEL")]
     pub(crate) verbosity: u8,
     /// Log format.

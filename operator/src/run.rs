@@ -3,9 +3,11 @@
 //! Watches fill the scheduler cache, cycles read it and decide, effects send what was decided and
 //! store the answers in the cache. Each of these is a task of its own; the cache is all they share.
 
+mod audit_log;
 mod conf_file;
 mod connect;
 mod cycle;
+mod cycle_log;
 mod decision_writer;
 mod default_queue;
 mod effects;
@@ -43,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
+    audit_log::AuditLog,
     conf_file::ConfFile,
     connect::Clients,
     cycle::Scheduler,
@@ -99,6 +102,7 @@ struct Shared {
 }
 
 async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
+    let audit = args.audit_log.as_deref().map(AuditLog::open).transpose()?.unwrap_or_default();
     let metrics = Arc::new(Metrics::new());
     let listener = match args.listen_address.as_str() {
         "" => None,
@@ -112,6 +116,9 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     if let Some(listener) = listener {
         start_http(args, &shared, listener, &mut tasks);
     }
+    let path =
+        args.config.as_ref().map_or("built-in".to_owned(), |path| path.display().to_string());
+    conf_file::log_conf(&path, &read.conf, "using the configuration");
     let conf = follow_conf(args, read, registry, &shared, &mut tasks);
     let elector = Elector::from_args(args, &steady, &shared.identity, &shared.metrics);
     let election = Election::start(elector, &mut tasks);
@@ -120,7 +127,7 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
     let (options, period) = (snapshot_options(args), args.schedule_period);
-    let scheduler = shared.scheduler(options, period, conf, election.leads());
+    let scheduler = shared.scheduler(options, period, conf, election.leads(), audit);
     let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
@@ -149,6 +156,7 @@ impl Shared {
         period: Duration,
         conf: channel::Receiver<Arc<Conf>>,
         leads: channel::Receiver<bool>,
+        audit: AuditLog,
     ) -> Scheduler {
         let (cache, effects) = (Arc::clone(&self.cache), Arc::clone(&self.effects));
         let (metrics, identity) = (Arc::clone(&self.metrics), self.identity.clone());
@@ -158,7 +166,10 @@ impl Shared {
                 Arc::clone(&effects),
                 Arc::clone(&metrics),
             ),
-            statuses: StatusWriter::new(cache, Arc::clone(&effects), metrics, identity),
+            statuses: StatusWriter::new(cache, Arc::clone(&effects), metrics),
+            audit,
+            identity,
+            n_cycles: 0,
             report: ReportMetrics::new(Arc::clone(&self.metrics)),
             effects,
             cache: Arc::clone(&self.cache),
@@ -350,7 +361,8 @@ mod tests {
             default_queue: "default".into(),
             priority_class: true,
         };
-        let scheduler = shared.scheduler(options, Duration::from_secs(1), conf, leads);
+        let scheduler =
+            shared.scheduler(options, Duration::from_secs(1), conf, leads, AuditLog::default());
         (scheduler, effects, Supervisor::new(metrics))
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     intern::{InternTable, Interned},
-    name::{Name, Names, ObjectKey},
+    name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
@@ -57,6 +57,21 @@ pub struct TaskFacts {
     /// What placement rules can see of the pod. Not serialized, as the labels.
     #[serde(skip)]
     pub template: Interned<PodTemplate>,
+}
+
+impl TaskFacts {
+    /// The job that the pod belongs to, if it is scheduled by this scheduler.
+    pub fn job_key(&self) -> JobKey {
+        let namespace = self.key.namespace.clone();
+        match (&self.group, &self.controller) {
+            (Some(group), _) => JobKey::Group(ObjectKey { namespace, name: group.clone() }),
+            (None, Some(controller)) => JobKey::Shadow {
+                owner: ObjectKey { namespace, name: controller.name.clone() },
+                uid: controller.uid.clone(),
+            },
+            (None, None) => JobKey::Shadow { owner: self.key.clone(), uid: self.uid.clone() },
+        }
+    }
 }
 
 /// Gives equal names, labels and templates one allocation each, and knows which labels and

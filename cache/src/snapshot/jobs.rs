@@ -64,26 +64,10 @@ fn membership(facts: &TaskFacts, groups: &Groups<'_>, options: &SnapshotOptions)
     if !ours && facts.node.is_none() {
         return Membership::Absent;
     }
-    match &facts.group {
-        Some(group) => {
-            let key = ObjectKey { namespace: facts.key.namespace.clone(), name: group.clone() };
-            if ours || groups.contains_key(&key) {
-                Membership::Job(JobKey::Group(key))
-            } else {
-                Membership::NodeOnly
-            }
-        }
-        None if !ours => Membership::NodeOnly,
-        None => {
-            let namespace = facts.key.namespace.clone();
-            Membership::Job(match &facts.controller {
-                Some(controller) => JobKey::Shadow {
-                    owner: ObjectKey { namespace, name: controller.name.clone() },
-                    uid: controller.uid.clone(),
-                },
-                None => JobKey::Shadow { owner: facts.key.clone(), uid: facts.uid.clone() },
-            })
-        }
+    match facts.job_key() {
+        JobKey::Group(key) if !ours && !groups.contains_key(&key) => Membership::NodeOnly,
+        JobKey::Shadow { .. } if !ours => Membership::NodeOnly,
+        key => Membership::Job(key),
     }
 }
 

@@ -44,6 +44,16 @@ fn parse(path: &Path, text: &str, registry: &Registry) -> Result<Conf, Vec<Strin
     }
 }
 
+/// Logs the actions and the plugins, `|` between tiers.
+pub(crate) fn log_conf(path: &str, conf: &Conf, what: &str) {
+    let tiers = conf.tiers.iter().map(|tier| {
+        let names: Vec<&str> = tier.iter().map(|plugin| plugin.spec.name).collect();
+        names.join(", ")
+    });
+    let plugins = tiers.collect::<Vec<String>>().join(" | ");
+    info!(configuration = path, actions = conf.action_names().join(", "), plugins, "{what}");
+}
+
 impl ConfFile {
     /// A file whose text is in use. Without it, whatever is read first counts as new.
     pub(crate) fn new(path: PathBuf, text: Option<String>, registry: Registry) -> Self {
@@ -70,7 +80,8 @@ impl ConfFile {
         self.last = Some(read);
         let result = match conf {
             Ok(conf) => {
-                info!(path = %self.path.display(), "loaded the changed configuration");
+                let path = self.path.display().to_string();
+                log_conf(&path, &conf, "loaded the changed configuration");
                 metrics.config_valid.set(1);
                 confs.send_replace(Arc::new(conf));
                 "done"

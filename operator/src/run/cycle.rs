@@ -20,9 +20,11 @@ use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::conf::Conf;
 use tokio::{sync::watch, task::JoinError};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info, trace, warn};
 
 use super::{
+    audit_log::AuditLog,
+    cycle_log::{decided, log_cycle, log_first},
     decision_writer::DecisionWriter,
     effects::Effects,
     health::Health,
@@ -64,6 +66,11 @@ pub(crate) struct Scheduler {
     pub(crate) decisions: DecisionWriter,
     pub(crate) statuses: StatusWriter,
     pub(crate) report: ReportMetrics,
+    pub(crate) audit: AuditLog,
+    /// Who this process is, in the ids of cycles.
+    pub(crate) identity: String,
+    /// Number of cycles that were dispatched.
+    pub(crate) n_cycles: u64,
     pub(crate) effects: Arc<Effects>,
 }
 
@@ -206,12 +213,25 @@ impl Scheduler {
             return;
         }
         let started = Instant::now();
+        self.n_cycles += 1;
+        let id = format!("{}-{}", self.identity, self.n_cycles);
+        self.log(&id, finished);
         self.decisions.write(&finished.cycle.decisions);
         self.decisions.report_ignored(&finished.ignored);
-        self.statuses.write(&finished.cycle, started);
+        self.statuses.write(&finished.cycle, &id, started);
         self.report.record(&finished.cycle);
         self.metrics.observe_phase("dispatch", started.elapsed());
+    }
+
+    /// Logs what a cycle decided.
+    fn log(&self, id: &str, finished: &Finished) {
         let decisions = &finished.cycle.decisions;
+        if self.n_cycles == 1 {
+            log_first(&finished.cycle);
+        }
+        let decided = decided(&finished.cycle, &self.cache.lock().store);
+        self.audit.write(Timestamp::now(), id, &decided);
+        log_cycle(&finished.cycle, &decided);
         let count = |is_counted: fn(&Decision) -> bool| {
             decisions.iter().filter(|decision| is_counted(decision)).count()
         };
@@ -252,6 +272,7 @@ impl Inputs {
         let mut reached = Instant::now();
         self.conf.run_cycle(cluster, Search::Index, &mut |milestone| {
             self.metrics.observe_milestone(milestone, reached.elapsed());
+            trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
             reached = Instant::now();
         })
     }

@@ -137,11 +137,18 @@ impl Elector {
     /// Tries until the lock is held.
     async fn acquire(&mut self) {
         let Periods { renew_deadline, retry, .. } = *self.lock.periods();
+        let mut leader = None;
         loop {
             // An answer that comes later than that would be of a term that is over.
             match tokio::time::timeout(renew_deadline, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => return,
-                Ok(Ok(false)) => {}
+                Ok(Ok(false)) => {
+                    let holder = self.lock.other_holder().map(str::to_owned);
+                    if holder.is_some() && holder != leader {
+                        info!(leader = holder, "standby: another replica leads");
+                        leader = holder;
+                    }
+                }
                 Ok(Err(error)) => warn!(
                     namespace = self.namespace,
                     error = error::chain(&error),

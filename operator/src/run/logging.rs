@@ -14,8 +14,9 @@ pub(crate) fn start(args: &RunArgs) {
         4..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // The client logs every failed request as an error; here the caller decides what it means.
-    let default = format!("{level},kube_client=off,h2=info,hyper=info,rustls=info,tower=info");
+    // Of libraries only warnings. The client logs every failed request as an error; here the caller
+    // decides what it means.
+    let default = format!("warn,kube_batch={level},kube_client=off");
     let filter =
         EnvFilter::try_from_env("KUBE_BATCH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let registry = tracing_subscriber::registry().with(filter);

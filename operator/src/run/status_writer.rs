@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    cycle_log::log_group,
     effects::{Effects, patch, queue::Target},
     metrics::{Ended, Metrics},
     scheduler_cache::SchedulerCache,
@@ -21,9 +22,6 @@ pub(crate) struct StatusWriter {
     cache: Arc<SchedulerCache>,
     effects: Arc<Effects>,
     metrics: Arc<Metrics>,
-    /// Identity of this process, for transition ids.
-    instance: String,
-    n_cycles: u64,
     throttle: Throttle<Target>,
     /// When the next write that was put off is due.
     due: Option<Instant>,
@@ -34,17 +32,8 @@ impl StatusWriter {
         cache: Arc<SchedulerCache>,
         effects: Arc<Effects>,
         metrics: Arc<Metrics>,
-        instance: String,
     ) -> Self {
-        Self {
-            cache,
-            effects,
-            metrics,
-            instance,
-            n_cycles: 0,
-            throttle: Throttle::default(),
-            due: None,
-        }
+        Self { cache, effects, metrics, throttle: Throttle::default(), due: None }
     }
 
     /// When a write that was put off is due.
@@ -59,13 +48,13 @@ impl StatusWriter {
     }
 
     /// Enqueues the statuses that follow from a cycle and may be written at `now`.
-    pub(crate) fn write(&mut self, cycle: &Cycle, now: Instant) {
-        self.n_cycles += 1;
+    ///
+    /// `cycle_id` is the transition id of conditions that change.
+    pub(crate) fn write(&mut self, cycle: &Cycle, cycle_id: &str, now: Instant) {
         self.due = None;
-        let cycle_id = format!("{}-{}", self.instance, self.n_cycles);
         let writes = {
             let state = self.cache.lock();
-            status_writes(cycle, &state.store, &state.assumed, &cycle_id, Timestamp::now())
+            status_writes(cycle, &state.store, &state.assumed, cycle_id, Timestamp::now())
         };
         for write in writes {
             self.enqueue(write, now);
@@ -81,6 +70,7 @@ impl StatusWriter {
             StatusWrite::Group { group, next, urgency, events } => {
                 let target = Target::Group(group.version, group.key.clone());
                 if self.admit(target.clone(), urgency, now) {
+                    log_group(&group, &next);
                     self.enqueue_difference(target, &group.status, &next, events);
                 }
             }

@@ -60,6 +60,13 @@ impl Lock {
         }
     }
 
+    /// The replica that held the lock when it was read last, if another does.
+    pub(crate) fn other_holder(&self) -> Option<&str> {
+        let (record, _) = self.observed.as_ref()?;
+        let holder = record.holder_identity.as_deref()?;
+        (!holder.is_empty() && holder != self.identity).then_some(holder)
+    }
+
     /// Whether the lock is free, held by this replica, or expired.
     ///
     /// A foreign lock expires when it has not been seen to change for its duration. The times

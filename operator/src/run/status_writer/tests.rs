@@ -36,8 +36,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let TestEffects { api, cache, metrics, effects, workers, .. } = TestEffects::start();
-        let writer =
-            StatusWriter::new(Arc::clone(&cache), Arc::clone(&effects), metrics, "me".to_owned());
+        let writer = StatusWriter::new(Arc::clone(&cache), Arc::clone(&effects), metrics);
         let world = Self { api, cache, effects, writer, start: Instant::now(), _workers: workers };
         world.store_objects();
         world
@@ -76,7 +75,7 @@ impl World {
     /// answered, and returns how many patches and which events were sent.
     async fn write(&mut self, millis: u64, cycle: &Cycle) -> (usize, Vec<String>) {
         let before = self.api.sent().len();
-        self.writer.write(cycle, self.start + Duration::from_millis(millis));
+        self.writer.write(cycle, "me-1", self.start + Duration::from_millis(millis));
         assert!(self.effects.drain(Duration::from_secs(60)).await);
         let sent = self.api.sent().split_off(before);
         let n_patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
@@ -255,7 +254,7 @@ async fn a_status_waits_for_the_answer_to_an_earlier_one() {
     let mut world = World::new();
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
     let cycle = world.job(Phase::Pending, 0, None);
-    world.writer.write(&cycle, world.start);
+    world.writer.write(&cycle, "me-1", world.start);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let version = world.cache.lock().version;
     assert_eq!(world.write(1000, &world.job(Phase::Running, 2, None)).await, ONE, "the retry");

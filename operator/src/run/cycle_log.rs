@@ -1,0 +1,132 @@
+//! What a cycle decided, as lines of the log.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    crd::{PodGroupStatus, UNSCHEDULABLE},
+    decision::Decision,
+    facts::group::GroupFacts,
+    name::{JobKey, Name},
+};
+use kube_batch_cache::store::Store;
+use kube_batch_framework::report::{Cycle, JobReport};
+use tracing::{Level, debug, enabled, info, trace};
+
+/// A decision, and the job and queue that it is about.
+pub(crate) struct Decided<'c> {
+    pub(crate) decision: &'c Decision,
+    /// `None` if the pod is not stored any more.
+    pub(crate) job: Option<JobKey>,
+    pub(crate) queue: Option<&'c Name>,
+}
+
+/// The decisions of a cycle in order, each with its job.
+pub(crate) fn decided<'c>(cycle: &'c Cycle, store: &Store) -> Vec<Decided<'c>> {
+    if cycle.decisions.is_empty() {
+        return Vec::new();
+    }
+    let reports: BTreeMap<&JobKey, &JobReport> =
+        cycle.jobs.iter().map(|report| (&report.key, report)).collect();
+    let decided = cycle.decisions.iter().map(|decision| {
+        let job = store.pods.get(&decision.pod().key).map(|facts| facts.job_key());
+        let report = job.as_ref().and_then(|job| reports.get(job));
+        Decided { decision, queue: report.and_then(|report| report.queue.as_ref()), job }
+    });
+    decided.collect()
+}
+
+/// Logs each gang that starts and each eviction; at debug every decision, and at trace why each job
+/// waits.
+pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
+    log_started(cycle, decided);
+    for Decided { decision, job, queue } in decided {
+        let (job, queue) = (job.as_ref().map(tracing::field::display), queue.map(|queue| &**queue));
+        match decision {
+            Decision::Bind { pod, node, .. } => {
+                debug!(pod = %pod.key, %node, job, queue, "binding a pod");
+            }
+            Decision::Evict { pod, node, reason, by, queue: for_queue } => info!(
+                pod = %pod.key, %node, job, queue, %reason, for_job = %by, %for_queue,
+                "evicting a pod"
+            ),
+            Decision::Nominate { pod, node } => {
+                debug!(pod = %pod.key, %node, job, queue, "nominating a pod for a node");
+            }
+            Decision::Withdraw { pod } => {
+                debug!(pod = %pod.key, job, queue, "withdrawing a nomination");
+            }
+        }
+    }
+    if enabled!(Level::TRACE) {
+        for report in &cycle.jobs {
+            if let Some((reason, message)) = &report.unschedulable {
+                trace!(job = %report.key, reason, message, "a job waits");
+            }
+        }
+    }
+}
+
+/// Logs the jobs that reach their minimum with the bindings of this cycle.
+fn log_started(cycle: &Cycle, decided: &[Decided<'_>]) {
+    let mut n_bound = BTreeMap::<&JobKey, u32>::new();
+    for Decided { decision, job, .. } in decided {
+        if let (Decision::Bind { .. }, Some(job)) = (decision, job) {
+            *n_bound.entry(job).or_default() += 1;
+        }
+    }
+    if n_bound.is_empty() {
+        return;
+    }
+    for report in &cycle.jobs {
+        let Some(n_bound) = n_bound.get(&report.key) else { continue };
+        let JobReport { key, queue, min_available, ready, .. } = report;
+        let queue = queue.as_deref();
+        let is_gang = *min_available > 1;
+        if *ready < *min_available || ready.saturating_sub(*n_bound) >= (*min_available).max(1) {
+            debug!(job = %key, queue, pods = n_bound, "binding more pods of a job");
+        } else if is_gang {
+            info!(job = %key, queue, min = min_available, pods = n_bound, "starting a gang");
+        } else {
+            debug!(job = %key, queue, pods = n_bound, "starting a job");
+        }
+    }
+}
+
+/// Logs that a PodGroup becomes unschedulable, or for another reason than before.
+pub(crate) fn log_group(group: &GroupFacts, next: &PodGroupStatus) {
+    let reason_in = |status: &PodGroupStatus| {
+        let mut conditions = status.conditions.iter();
+        let condition = conditions.find(|c| c.type_ == UNSCHEDULABLE && c.status == "True");
+        condition.map(|condition| (condition.reason.clone(), condition.message.clone()))
+    };
+    let Some((reason, message)) = reason_in(next) else { return };
+    let before = reason_in(&group.status);
+    let queue = group.queue.as_deref();
+    if before.as_ref().is_none_or(|(before, _)| *before != reason) {
+        info!(job = %group.key, queue, reason, message, "a job is unschedulable");
+    } else if before.is_some_and(|(_, before)| before != message) {
+        debug!(job = %group.key, queue, reason, message, "a job is still unschedulable");
+    }
+}
+
+/// How many queues the first line names.
+const N_QUEUES: usize = 20;
+
+/// Logs what the first cycle of this process schedules.
+pub(crate) fn log_first(cycle: &Cycle) {
+    let shown = cycle.queues.iter().take(N_QUEUES);
+    let mut queues: Vec<String> = shown
+        .map(|report| format!("{} (weight {})", report.queue.name, report.queue.weight))
+        .collect();
+    if let Some(more) = cycle.queues.len().checked_sub(N_QUEUES).filter(|more| *more > 0) {
+        queues.push(format!("and {more} more"));
+    }
+    let resources: Vec<String> =
+        cycle.total.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
+    info!(
+        queues = queues.join(", "),
+        jobs = cycle.jobs.len(),
+        cluster = resources.join(", "),
+        "first cycle"
+    );
+}
