@@ -24,7 +24,7 @@ use tracing::{debug, error, info, trace, warn};
 
 use super::{
     audit_log::AuditLog,
-    cycle_log::{decided, log_cycle, log_first},
+    cycle_log::{QueueLog, decided, log_cycle},
     decision_writer::DecisionWriter,
     effects::Effects,
     health::Health,
@@ -67,6 +67,7 @@ pub(crate) struct Scheduler {
     pub(crate) statuses: StatusWriter,
     pub(crate) report: ReportMetrics,
     pub(crate) audit: AuditLog,
+    pub(crate) queues: QueueLog,
     /// Who this process is, in the ids of cycles.
     pub(crate) identity: String,
     /// Number of cycles that were dispatched.
@@ -224,11 +225,9 @@ impl Scheduler {
     }
 
     /// Logs what a cycle decided.
-    fn log(&self, id: &str, finished: &Finished) {
+    fn log(&mut self, id: &str, finished: &Finished) {
         let decisions = &finished.cycle.decisions;
-        if self.n_cycles == 1 {
-            log_first(&finished.cycle);
-        }
+        self.queues.log(&finished.cycle);
         let decided = decided(&finished.cycle, &self.cache.lock().store);
         self.audit.write(Timestamp::now(), id, &decided);
         log_cycle(&finished.cycle, &decided);

@@ -60,7 +60,7 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
     if enabled!(Level::TRACE) {
         for report in &cycle.jobs {
             if let Some((reason, message)) = &report.unschedulable {
-                trace!(job = %report.key, reason, message, "a job waits");
+                trace!(job = %report.key, reason, why = message, "a job waits");
             }
         }
     }
@@ -103,30 +103,38 @@ pub(crate) fn log_group(group: &GroupFacts, next: &PodGroupStatus) {
     let before = reason_in(&group.status);
     let queue = group.queue.as_deref();
     if before.as_ref().is_none_or(|(before, _)| *before != reason) {
-        info!(job = %group.key, queue, reason, message, "a job is unschedulable");
+        info!(job = %group.key, queue, reason, why = message, "a job is unschedulable");
     } else if before.is_some_and(|(_, before)| before != message) {
-        debug!(job = %group.key, queue, reason, message, "a job is still unschedulable");
+        debug!(job = %group.key, queue, reason, why = message, "a job is still unschedulable");
     }
 }
 
-/// How many queues the first line names.
+/// How many queues a line names.
 const N_QUEUES: usize = 20;
 
-/// Logs what the first cycle of this process schedules.
-pub(crate) fn log_first(cycle: &Cycle) {
-    let shown = cycle.queues.iter().take(N_QUEUES);
-    let mut queues: Vec<String> = shown
-        .map(|report| format!("{} (weight {})", report.queue.name, report.queue.weight))
-        .collect();
-    if let Some(more) = cycle.queues.len().checked_sub(N_QUEUES).filter(|more| *more > 0) {
-        queues.push(format!("and {more} more"));
+/// Logs the queues when they differ from those of the last cycle.
+#[derive(Debug, Default)]
+pub(crate) struct QueueLog {
+    last: Vec<(Name, u32)>,
+}
+
+impl QueueLog {
+    pub(crate) fn log(&mut self, cycle: &Cycle) {
+        let queues = cycle.queues.iter().map(|report| &report.queue);
+        if queues
+            .clone()
+            .map(|queue| (&queue.name, queue.weight))
+            .eq(self.last.iter().map(|(name, weight)| (name, *weight)))
+        {
+            return;
+        }
+        self.last = queues.map(|queue| (queue.name.clone(), queue.weight)).collect();
+        let shown = self.last.iter().take(N_QUEUES);
+        let mut queues: Vec<String> =
+            shown.map(|(name, weight)| format!("{name} (weight {weight})")).collect();
+        if let Some(more) = self.last.len().checked_sub(N_QUEUES).filter(|more| *more > 0) {
+            queues.push(format!("and {more} more"));
+        }
+        info!(queues = queues.join(", "), "the queues");
     }
-    let resources: Vec<String> =
-        cycle.total.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
-    info!(
-        queues = queues.join(", "),
-        jobs = cycle.jobs.len(),
-        cluster = resources.join(", "),
-        "first cycle"
-    );
 }

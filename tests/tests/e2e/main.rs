@@ -7,6 +7,7 @@ mod api_usage;
 mod bed;
 mod changes;
 mod evictions;
+mod first_contact;
 mod gangs;
 mod install;
 mod objects;

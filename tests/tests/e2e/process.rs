@@ -40,13 +40,69 @@ fn readiness_reports_errors_until_they_are_resolved() {
         });
         assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "a restart would not help");
     }
-    assert!(bed.scheduler(0).log().contains("apply deploy/rbac.yaml"));
+    let log = bed.scheduler(0).log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("missing permission")).collect();
+    for rule in [
+        r#"{apiGroups: [\"\"], resources: [nodes], verbs: [list, watch]}"#,
+        "{apiGroups: [scheduling.sigs.dev], resources: [queues], verbs: [list, watch]}",
+        "{apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}",
+    ] {
+        let n_lines = lines.iter().filter(|line| line.contains(rule)).count();
+        assert_eq!(n_lines, 1, "each kind once: {rule} in {log}");
+    }
     let (role, user) = ("--clusterrole=kube-batch", "--user=unprivileged");
     bed.kubectl(["create", "clusterrolebinding", "unprivileged", role, user]).expect("a binding");
     bed.wait_until_ready(0);
     bed.apply(&group("gang", 2));
     bed.apply(&job("gang", 2, "1"));
     bed.wait_until_running("gang", 2);
+}
+
+#[test]
+fn the_logs_say_what_was_decided() {
+    let mut bed = Bed::new(&nodes(1, "2"));
+    let audit = bed.plane.log_dir().join("audit.jsonl");
+    bed.start_scheduler(&[&format!("--audit-log={}", audit.display()), "--v=0"]);
+    bed.apply(&group("starts", 2));
+    bed.apply(&job("starts", 2, "1"));
+    bed.wait_until_running("starts", 2);
+    bed.apply(&group("waits", 2));
+    bed.apply(&job("waits", 2, "1"));
+    bed.eventually("the log says what waits", || {
+        let log = bed.scheduler(0).log();
+        if log.contains("a job is unschedulable") { Ok(()) } else { Err(log) }
+    });
+    // Further cycles do not repeat it.
+    bed.apply(&job("third", 1, "1"));
+    bed.eventually("the third waits too", || {
+        let pods = bed.list("pods").len();
+        if pods == 5 { Ok(()) } else { Err(format!("{pods} pods")) }
+    });
+    let log = bed.scheduler(0).log();
+    let count = |words: &[&str]| {
+        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    };
+    for words in [
+        &[
+            "using the configuration",
+            "actions=\"reclaim, allocate, backfill, preempt\"",
+            "priority, gang",
+        ][..],
+        &["the queues", "default (weight 1)"],
+        &["starting a gang", "job=test/starts", "min=2", "pods=2"],
+        &["a job is unschedulable", "job=test/waits", "NotEnoughResources", "Insufficient cpu"],
+    ] {
+        assert_eq!(count(words), 1, "{words:?} once in {log}");
+    }
+    let audit = std::fs::read_to_string(audit).expect("an audit log");
+    let lines: Vec<Value> =
+        audit.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    assert_eq!(lines.len(), 2, "{audit}");
+    for line in lines {
+        assert_eq!((&line["decision"], &line["job"]), (&json!("bind"), &json!("test/starts")));
+        assert_eq!(line["queue"], "default");
+        assert!(line["node"].is_string() && line["time"].is_string() && line["cycle"].is_string());
+    }
 }
 
 #[test]
