@@ -55,6 +55,13 @@ pub enum ArgumentKind {
         /// The default.
         default: &'static [&'static str],
     },
+    /// Weights by name: a YAML mapping, or one text such as `cpu=1,memory=2`.
+    Weights {
+        /// The default.
+        default: &'static [(&'static str, i64)],
+        /// The smallest and the largest weight accepted.
+        range: (i64, i64),
+    },
 }
 
 /// The value of an argument.
@@ -72,6 +79,8 @@ pub enum ArgumentValue {
     Duration(Duration),
     /// Of [`ArgumentKind::List`].
     List(Vec<String>),
+    /// Of [`ArgumentKind::Weights`], in the order in which they are written.
+    Weights(Vec<(String, i64)>),
 }
 
 impl ArgumentSpec {
@@ -87,6 +96,21 @@ impl ArgumentSpec {
 }
 
 impl ArgumentKind {
+    /// Whether a value that cannot be used is an error, and not a warning with the default instead.
+    ///
+    /// v0.5.0 ignores the arguments it cannot read, so those of its types stay warnings.
+    pub const fn is_strict(self) -> bool {
+        match self {
+            Self::Bool { .. }
+            | Self::Integer { .. }
+            | Self::Number { .. }
+            | Self::Text { .. }
+            | Self::Duration { .. }
+            | Self::List { .. } => false,
+            Self::Weights { .. } => true,
+        }
+    }
+
     /// The value of a text; `None` if it has none.
     pub fn parse(self, text: &str) -> Option<ArgumentValue> {
         Some(match self {
@@ -109,6 +133,16 @@ impl ArgumentKind {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 ArgumentValue::List(items.map(str::to_owned).collect())
             }
+            Self::Weights { range: (least, most), .. } => {
+                let weight = |item: &str| {
+                    let (name, weight) = item.split_once('=')?;
+                    let weight = weight.trim().parse().ok()?;
+                    let is_valid = !name.trim().is_empty() && (least..=most).contains(&weight);
+                    is_valid.then(|| (name.trim().to_owned(), weight))
+                };
+                let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
+                ArgumentValue::Weights(weights.filter(|weights| are_distinct(weights))?)
+            }
         })
     }
 
@@ -123,6 +157,9 @@ impl ArgumentKind {
             Self::Text { .. } => "text".to_owned(),
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
             Self::List { .. } => "a list of texts".to_owned(),
+            Self::Weights { range: (least, most), .. } => {
+                format!("a mapping of names to whole numbers from {least} to {most}")
+            }
         }
     }
 
@@ -137,8 +174,18 @@ impl ArgumentKind {
             Self::List { default } => {
                 ArgumentValue::List(default.iter().map(|item| (*item).to_owned()).collect())
             }
+            Self::Weights { default, .. } => ArgumentValue::Weights(
+                default.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
+            ),
         }
     }
+}
+
+/// Whether no name occurs twice.
+fn are_distinct(weights: &[(String, i64)]) -> bool {
+    let mut names: Vec<&str> = weights.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 impl fmt::Display for ArgumentValue {
@@ -151,6 +198,10 @@ impl fmt::Display for ArgumentValue {
             Self::Text(value) => f.write_str(value),
             Self::Duration(value) => fmt::Debug::fmt(value, f),
             Self::List(items) => f.write_str(&items.join(",")),
+            Self::Weights(weights) => {
+                let items = weights.iter().map(|(name, weight)| format!("{name}={weight}"));
+                f.write_str(&items.collect::<Vec<_>>().join(","))
+            }
         }
     }
 }
@@ -200,12 +251,16 @@ impl Arguments {
         duration: Duration -> Duration;
         /// The value of a list argument.
         list: List -> Vec<String>;
+        /// The value of an argument of weights by name.
+        weights: Weights -> Vec<(String, i64)>;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WEIGHTS: ArgumentKind = ArgumentKind::Weights { default: &[], range: (1, 5) };
 
     #[test]
     fn values_are_parsed_by_kind_and_written_back() {
@@ -223,6 +278,12 @@ mod tests {
             (ArgumentKind::Duration { default: Duration::ZERO }, "1m30s", Some("90s")),
             (ArgumentKind::Duration { default: Duration::ZERO }, "soon", None),
             (ArgumentKind::List { default: &[] }, "a, b,,c", Some("a,b,c")),
+            (WEIGHTS, "b=1, a = 5", Some("b=1,a=5")),
+            (WEIGHTS, "a=6", None),
+            (WEIGHTS, "a=0", None),
+            (WEIGHTS, "a", None),
+            (WEIGHTS, "=1", None),
+            (WEIGHTS, "a=1,a=2", None),
         ];
         for (kind, text, expected) in kinds {
             let value = kind.parse(text).map(|value| value.to_string());

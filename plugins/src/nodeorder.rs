@@ -10,7 +10,6 @@
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; the names of the arguments and the
 //! default weights of 1 are those of kube-batch v0.5.0, `plugins/nodeorder/nodeorder.go`.
 
-mod cpu_and_memory;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -18,14 +17,16 @@ mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod pod_topology_spread;
 mod score;
+mod scored_resources;
 mod taint_toleration;
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
+    name::Name,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentSpec, Arguments},
+    arguments::{ArgumentKind, ArgumentSpec, Arguments},
     plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm},
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -52,8 +53,16 @@ const SCORES: &[(Weight, Build)] = &[
     (|weights| weights.imagelocality, image_locality::build),
 ];
 
-/// The weights of the scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Resources that a score counts, with their weights.
+pub type ResourceWeights = Vec<(Name, i64)>;
+
+/// CPU and memory count the same.
+pub fn cpu_and_memory() -> ResourceWeights {
+    vec![(Name::from("cpu"), 1), (Name::from("memory"), 1)]
+}
+
+/// The weights of the scores, and the resources they count.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOrderArguments {
     /// `nodeaffinity.weight`: preferred node affinity.
     pub nodeaffinity: i64,
@@ -61,10 +70,16 @@ pub struct NodeOrderArguments {
     pub podaffinity: i64,
     /// `leastrequested.weight`: the emptier node.
     pub leastrequested: i64,
-    /// `balancedresource.weight`: the node where CPU and memory are used most evenly.
+    /// `leastrequested.resources`: the resources of which it should have more left.
+    pub leastrequested_resources: ResourceWeights,
+    /// `balancedresource.weight`: the node where resources are used most evenly.
     pub balancedresource: i64,
+    /// `balancedresource.resources`: the resources it should use evenly; their weights are 1.
+    pub balancedresource_resources: ResourceWeights,
     /// `mostrequested.weight`: the fuller node.
     pub mostrequested: i64,
+    /// `mostrequested.resources`: the resources of which it should have less left.
+    pub mostrequested_resources: ResourceWeights,
     /// `tainttoleration.weight`: the node with fewer taints that are not tolerated.
     pub tainttoleration: i64,
     /// `podtopologyspread.weight`: the emptier domain of a spread constraint.
@@ -74,18 +89,36 @@ pub struct NodeOrderArguments {
 }
 
 impl Default for NodeOrderArguments {
-    /// 1 each, but 0 for the fuller node and for images.
+    /// 1 each, but 0 for the fuller node and for images; resources are CPU and memory.
     // Parity: see docs/parity.md#f4.
     fn default() -> Self {
         Self {
             nodeaffinity: 1,
             podaffinity: 1,
             leastrequested: 1,
+            leastrequested_resources: cpu_and_memory(),
             balancedresource: 1,
+            balancedresource_resources: cpu_and_memory(),
             mostrequested: 0,
+            mostrequested_resources: cpu_and_memory(),
             tainttoleration: 1,
             podtopologyspread: 1,
             imagelocality: 0,
+        }
+    }
+}
+
+impl NodeOrderArguments {
+    /// No score has a weight.
+    pub fn no_weights() -> Self {
+        Self {
+            nodeaffinity: 0,
+            podaffinity: 0,
+            leastrequested: 0,
+            balancedresource: 0,
+            tainttoleration: 0,
+            podtopologyspread: 0,
+            ..Self::default()
         }
     }
 }
@@ -114,7 +147,7 @@ impl NodeOrder {
         let weighted = SCORES.iter().map(|(weight, build)| (weight(&arguments), build));
         let scores = weighted
             .filter(|(weight, _)| *weight != 0)
-            .map(|(weight, build)| Weighted { weight, score: build(opening) })
+            .map(|(weight, build)| Weighted { weight, score: build(opening, &arguments) })
             .collect();
         let mut opened = Self { arguments, scores };
         for placed in placements(opening.cluster) {
@@ -142,8 +175,11 @@ pub const SPEC: PluginSpec = PluginSpec {
         NODE_AFFINITY,
         POD_AFFINITY,
         LEAST_REQUESTED,
+        LEAST_REQUESTED_RESOURCES,
         BALANCED_RESOURCE,
+        BALANCED_RESOURCE_RESOURCES,
         MOST_REQUESTED,
+        MOST_REQUESTED_RESOURCES,
         TAINT_TOLERATION,
         POD_TOPOLOGY_SPREAD,
         IMAGE_LOCALITY,
@@ -161,13 +197,23 @@ const POD_AFFINITY: ArgumentSpec = ArgumentSpec::weight(
 );
 const LEAST_REQUESTED: ArgumentSpec =
     ArgumentSpec::weight("leastrequested.weight", 1, "nodes with more free resources");
-const BALANCED_RESOURCE: ArgumentSpec = ArgumentSpec::weight(
-    "balancedresource.weight",
-    1,
-    "nodes whose CPU and memory are used evenly",
-);
+const BALANCED_RESOURCE: ArgumentSpec =
+    ArgumentSpec::weight("balancedresource.weight", 1, "nodes whose resources are used evenly");
 const MOST_REQUESTED: ArgumentSpec =
     ArgumentSpec::weight("mostrequested.weight", 0, "nodes with fewer free resources (packing)");
+const LEAST_REQUESTED_RESOURCES: ArgumentSpec =
+    resources("leastrequested.resources", 100, "resources that leastrequested counts");
+const BALANCED_RESOURCE_RESOURCES: ArgumentSpec =
+    resources("balancedresource.resources", 1, "resources that balancedresource counts");
+const MOST_REQUESTED_RESOURCES: ArgumentSpec =
+    resources("mostrequested.resources", 100, "resources that mostrequested counts");
+
+/// Resources with their weights. Kubernetes' limits: 1 to 100, for the balance score only 1.
+const fn resources(key: &'static str, largest: i64, about: &'static str) -> ArgumentSpec {
+    let default = &[("cpu", 1), ("memory", 1)];
+    ArgumentSpec { key, kind: ArgumentKind::Weights { default, range: (1, largest) }, about }
+}
+
 const TAINT_TOLERATION: ArgumentSpec =
     ArgumentSpec::weight("tainttoleration.weight", 1, "nodes with fewer PreferNoSchedule taints");
 const POD_TOPOLOGY_SPREAD: ArgumentSpec = ArgumentSpec::weight(
@@ -180,12 +226,19 @@ const IMAGE_LOCALITY: ArgumentSpec =
 
 impl NodeOrderArguments {
     fn of(arguments: &Arguments) -> Self {
+        let resources = |spec: &ArgumentSpec| {
+            let weights = arguments.weights(spec).into_iter();
+            weights.map(|(name, weight)| (Name::from(name), weight)).collect()
+        };
         Self {
             nodeaffinity: arguments.integer(&NODE_AFFINITY),
             podaffinity: arguments.integer(&POD_AFFINITY),
             leastrequested: arguments.integer(&LEAST_REQUESTED),
+            leastrequested_resources: resources(&LEAST_REQUESTED_RESOURCES),
             balancedresource: arguments.integer(&BALANCED_RESOURCE),
+            balancedresource_resources: resources(&BALANCED_RESOURCE_RESOURCES),
             mostrequested: arguments.integer(&MOST_REQUESTED),
+            mostrequested_resources: resources(&MOST_REQUESTED_RESOURCES),
             tainttoleration: arguments.integer(&TAINT_TOLERATION),
             podtopologyspread: arguments.integer(&POD_TOPOLOGY_SPREAD),
             imagelocality: arguments.integer(&IMAGE_LOCALITY),
@@ -208,7 +261,7 @@ impl Plugin for NodeOrder {
 
     fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
         let compiled = cache.get::<CompiledCluster>();
-        *self = Self::open(self.arguments, Opening { cluster, compiled: &compiled });
+        *self = Self::open(self.arguments.clone(), Opening { cluster, compiled: &compiled });
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {

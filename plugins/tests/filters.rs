@@ -10,6 +10,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, NodeIdx},
     facts::class::PodTemplate,
+    name::Name,
     quantity::Quantity,
     reason::{FitReport, Unfit},
     resource::{PODS, Unit},
@@ -22,7 +23,7 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
-    nodeorder::{NodeOrder, NodeOrderArguments},
+    nodeorder::{NodeOrder, NodeOrderArguments, cpu_and_memory},
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use serde::Deserialize;
@@ -72,21 +73,6 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         "Services are not watched, so there are no default constraints",
     ),
     (
-        "noderesources-leastallocated-score",
-        &["LeastAllocated-extended"],
-        "only CPU and memory are scored",
-    ),
-    (
-        "noderesources-mostallocated-score",
-        &["MostAllocated-extended"],
-        "only CPU and memory are scored",
-    ),
-    (
-        "noderesources-balancedallocation-score",
-        &["one-resource-only", "three-resources", "extended-partly-missing"],
-        "only CPU and memory are scored",
-    ),
-    (
         "interpodaffinity-score",
         &["hard-weight-0", "hard-weight-vs-preferred", "ignore-existing-preferred"],
         "the worth of required terms is not configurable",
@@ -129,8 +115,47 @@ const OTHER_REASON: &[(&str, &str, &str, &str)] = &[
 #[derive(Debug, Deserialize)]
 struct Case {
     name: String,
+    #[serde(default)]
+    args: Args,
     pod: Pod,
     expect: Expect,
+}
+
+/// The arguments of Kubernetes' plugin that the plugins here take too.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Args {
+    scoring_strategy: ScoringStrategy,
+    /// Of the balance score.
+    resources: Vec<ResourceWeight>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ScoringStrategy {
+    resources: Vec<ResourceWeight>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResourceWeight {
+    name: String,
+    weight: i64,
+}
+
+impl Args {
+    /// The weights with the resources of these arguments.
+    fn with_weights(&self, weights: &NodeOrderArguments) -> NodeOrderArguments {
+        let resources = |listed: &[ResourceWeight]| {
+            let weights = listed.iter().map(|r| (Name::from(r.name.as_str()), r.weight));
+            if listed.is_empty() { cpu_and_memory() } else { weights.collect() }
+        };
+        NodeOrderArguments {
+            leastrequested_resources: resources(&self.scoring_strategy.resources),
+            mostrequested_resources: resources(&self.scoring_strategy.resources),
+            balancedresource_resources: resources(&self.resources),
+            ..weights.clone()
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -324,23 +349,12 @@ fn compare_requests(expect: &Expect, template: &PodTemplate) -> Differences {
     differences
 }
 
-const NO_WEIGHTS: NodeOrderArguments = NodeOrderArguments {
-    nodeaffinity: 0,
-    podaffinity: 0,
-    leastrequested: 0,
-    balancedresource: 0,
-    mostrequested: 0,
-    tainttoleration: 0,
-    podtopologyspread: 0,
-    imagelocality: 0,
-};
-
 /// Compares the scores of one term, alone and with weight 1.
 fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differences {
     move |_, case, world| {
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster).expect("the pod waits");
-        let mut plugin = NodeOrder::new(weights);
+        let mut plugin = NodeOrder::new(case.args.with_weights(&weights));
         plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let terms = plugin.score_terms(&cluster, class);
         let Some(term) = terms.first() else {
@@ -456,21 +470,21 @@ run! {
     pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
     inter_pod_affinity_filter: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
     least_requested_score: "noderesources-leastallocated-score",
-        scores(NodeOrderArguments { leastrequested: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { leastrequested: 1, ..NodeOrderArguments::no_weights() });
     most_requested_score: "noderesources-mostallocated-score",
-        scores(NodeOrderArguments { mostrequested: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { mostrequested: 1, ..NodeOrderArguments::no_weights() });
     balanced_allocation_score: "noderesources-balancedallocation-score",
-        scores(NodeOrderArguments { balancedresource: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { balancedresource: 1, ..NodeOrderArguments::no_weights() });
     node_affinity_score: "nodeaffinity-score",
-        scores(NodeOrderArguments { nodeaffinity: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { nodeaffinity: 1, ..NodeOrderArguments::no_weights() });
     taint_toleration_score: "tainttoleration-score",
-        scores(NodeOrderArguments { tainttoleration: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { tainttoleration: 1, ..NodeOrderArguments::no_weights() });
     inter_pod_affinity_score: "interpodaffinity-score",
-        scores(NodeOrderArguments { podaffinity: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { podaffinity: 1, ..NodeOrderArguments::no_weights() });
     pod_topology_spread_score: "podtopologyspread-score",
-        scores(NodeOrderArguments { podtopologyspread: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { podtopologyspread: 1, ..NodeOrderArguments::no_weights() });
     image_locality_score: "imagelocality-score",
-        scores(NodeOrderArguments { imagelocality: 1, ..NO_WEIGHTS });
+        scores(NodeOrderArguments { imagelocality: 1, ..NodeOrderArguments::no_weights() });
     messages_of_all_filters: "messages", messages;
     totals_of_all_scores: "totals", totals;
 }

@@ -1,4 +1,5 @@
-//! Rules and scores about other pods: the answers of the plugins, compared with a plain computation.
+//! Rules and scores about other pods and their requests: the answers of the plugins, compared with a
+//! plain computation.
 
 #[path = "common/random_cluster.rs"]
 mod random_cluster;
@@ -222,6 +223,94 @@ fn spread_scores(cluster: &Cluster, task: TaskIdx, candidates: &[NodeIdx]) -> Ve
     raw.iter().map(score).collect()
 }
 
+/// A score that counts resources.
+#[derive(Clone, Copy, Debug)]
+enum ResourceScore {
+    Least,
+    Most,
+    Balanced,
+}
+
+impl ResourceScore {
+    const ALL: [Self; 3] = [Self::Least, Self::Most, Self::Balanced];
+
+    fn arguments(self, resources: &[(Name, i64)]) -> NodeOrderArguments {
+        let (none, resources) = (NodeOrderArguments::no_weights(), resources.to_vec());
+        match self {
+            Self::Least => NodeOrderArguments {
+                leastrequested: 1,
+                leastrequested_resources: resources,
+                ..none
+            },
+            Self::Most => {
+                NodeOrderArguments { mostrequested: 1, mostrequested_resources: resources, ..none }
+            }
+            Self::Balanced => NodeOrderArguments {
+                balancedresource: 1,
+                balancedresource_resources: resources,
+                ..none
+            },
+        }
+    }
+
+    /// What a task counts: with defaults, except for the balance score.
+    fn amount(self, template: &PodTemplate, name: &Name) -> i64 {
+        match (self, name.as_str()) {
+            (Self::Least | Self::Most, "cpu") => template.scoring.cpu_milli,
+            (Self::Least | Self::Most, "memory") => template.scoring.memory_bytes,
+            _ => template.request.get(name),
+        }
+    }
+
+    /// The score of a node, from the tasks on it; 0 if no resource counts.
+    fn score(self, placing: Placing<'_>, resources: &[(Name, i64)]) -> i64 {
+        let there = placing.tasks_on_nodes(Capacity::Idle).filter(|(_, at)| *at == placing.node);
+        let there: Vec<TaskIdx> = there.map(|(task, _)| task).collect();
+        let counted = resources.iter().filter_map(|(name, weight)| {
+            let dim = placing.cluster.dimensions.get(name)?;
+            let allocatable = placing.cluster.nodes.allocatable[placing.node][dim];
+            let own = self.amount(placing.template(), name);
+            let is_native = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage");
+            if allocatable == 0 || (own == 0 && !is_native) {
+                return None;
+            }
+            let amounts = there.iter().map(|t| self.amount(template(placing.cluster, *t), name));
+            Some((amounts.sum::<i64>(), own, allocatable, *weight))
+        });
+        let counted: Vec<(i64, i64, i64, i64)> = counted.collect();
+        let weights: i64 = counted.iter().map(|(.., weight)| weight).sum();
+        let mean = |part: fn(i64, i64) -> i64| {
+            let parts =
+                counted.iter().map(|(used, own, all, weight)| part(used + own, *all) * weight);
+            if weights == 0 { 0 } else { parts.sum::<i64>() / weights }
+        };
+        match self {
+            Self::Least => mean(|requested, all| (100 * (all - requested) / all).max(0)),
+            Self::Most => mean(|requested, all| 100 * requested.min(all) / all),
+            Self::Balanced => {
+                let without = counted.iter().map(|(used, _, all, _)| (*used, *all)).collect();
+                let with = counted.iter().map(|(used, own, all, _)| (used + own, *all)).collect();
+                50 + (50 + balance(with) - balance(without)) / 2
+            }
+        }
+    }
+}
+
+fn balance(amounts: Vec<(i64, i64)>) -> i64 {
+    let fractions: Vec<f64> =
+        amounts.iter().map(|(used, all)| (*used as f64 / *all as f64).min(1.0)).collect();
+    let deviation = match fractions.as_slice() {
+        [] | [_] => 0.0,
+        [left, right] => ((left - right) / 2.0).abs(),
+        all => {
+            let n = all.len() as f64;
+            let mean = all.iter().sum::<f64>() / n;
+            (all.iter().map(|f| (f - mean) * (f - mean)).sum::<f64>() / n).sqrt()
+        }
+    };
+    ((1.0 - deviation) * 100.0) as i64
+}
+
 /// The scores of a plugin with one term only; 0 for all if it leaves the term out.
 fn scores(
     plugin: &NodeOrder,
@@ -278,11 +367,8 @@ proptest! {
         candidates in prop::sample::subsequence((0..N_NODES).collect::<Vec<_>>(), 1..=N_NODES),
     ) {
         let mut cluster = snapshot(&members, false);
-        let none = NodeOrderArguments {
-            nodeaffinity: 0, podaffinity: 0, leastrequested: 0, balancedresource: 0,
-            mostrequested: 0, tainttoleration: 0, podtopologyspread: 0, imagelocality: 0,
-        };
-        let mut affinity = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none });
+        let none = NodeOrderArguments::no_weights();
+        let mut affinity = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none.clone() });
         let mut spread = NodeOrder::new(NodeOrderArguments { podtopologyspread: 1, ..none });
         affinity.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         spread.on_session_open(&cluster, &mut SessionCache::new(&cluster));
@@ -303,6 +389,45 @@ proptest! {
                     scores(&spread, &cluster, class, &candidates),
                     spread_scores(&cluster, task, &candidates)
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn resource_scores_agree_with_a_plain_computation(
+        members in members(),
+        steps in steps(),
+        resources in prop::sample::subsequence(
+            vec!["cpu", "example.com/gpu", "memory", "ephemeral-storage", "example.com/other"], 1..5,
+        ),
+        weights in prop::collection::vec(1..=100_i64, 5),
+    ) {
+        let resources: Vec<(Name, i64)> =
+            resources.into_iter().map(Name::from).zip(weights).collect();
+        for score in ResourceScore::ALL {
+            let mut cluster = snapshot(&members, false);
+            let mut plugin = NodeOrder::new(score.arguments(&resources));
+            plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+            for step in &steps {
+                let Some((task, to)) = step.target(&cluster) else { continue };
+                let from = cluster.set_placement(task, to);
+                plugin.on_placement(&cluster, &Change { task, from, to });
+            }
+            for (task, class) in waiting(&cluster) {
+                let expected = cluster.nodes.facts.ids().map(|node| {
+                    let placing =
+                        Placing { cluster: &cluster, task, node, capacity: Capacity::Idle };
+                    score.score(placing, &resources)
+                });
+                let expected: Vec<i64> = expected.collect();
+                let terms = plugin.score_terms(&cluster, class);
+                let Some(term) = terms.first() else {
+                    prop_assert_eq!(expected.iter().min(), expected.iter().max(), "{:?}", score);
+                    continue;
+                };
+                let nodes = cluster.nodes.facts.ids();
+                let scores = nodes.map(|node| plugin.score(&cluster, class, node, term.id));
+                prop_assert_eq!(scores.collect::<Vec<_>>(), expected, "{:?}", score);
             }
         }
     }

@@ -18,7 +18,9 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion};
-use kube_batch_yaml::{self as yaml, Cursor, Limits, Located, MapReader, Problem, Problems, Value};
+use kube_batch_yaml::{
+    self as yaml, Cursor, Key, Limits, Located, MapReader, Problem, Problems, Value,
+};
 
 use crate::registry::Registry;
 
@@ -226,8 +228,11 @@ impl ConfReader<'_> {
                 continue;
             }
             match value(spec.kind, &cursor) {
-                Ok(value) => arguments.set(spec, value),
-                Err(text) => {
+                Some(Ok(value)) => arguments.set(spec, value),
+                Some(Err(text)) if spec.kind.is_strict() => {
+                    cursor.problem(format!("\"{text}\" is not {}", spec.kind.expected()));
+                }
+                Some(Err(text)) => {
                     let message = format!(
                         "\"{text}\" is not {}; using the default {}",
                         spec.kind.expected(),
@@ -235,6 +240,7 @@ impl ConfReader<'_> {
                     );
                     self.warnings.add(cursor.node().problem(cursor.path(), message));
                 }
+                None => {}
             }
         }
         let known: Vec<&str> = plugin.arguments.iter().map(|spec| spec.key).collect();
@@ -259,24 +265,50 @@ impl ConfReader<'_> {
     }
 }
 
-/// The value of an argument, or the invalid text.
-fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Result<ArgumentValue, String> {
-    let text = match &cursor.node().value {
-        Value::String(text) => text.to_string(),
-        Value::Number(number) => number.text().to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Sequence(items) if matches!(kind, ArgumentKind::List { .. }) => {
-            let texts: Option<Vec<&str>> = items.iter().map(Located::as_str).collect();
-            return match texts {
-                Some(texts) => {
-                    Ok(ArgumentValue::List(texts.into_iter().map(str::to_owned).collect()))
-                }
-                None => Err(cursor.node().describe()),
-            };
+/// The value of an argument, or the invalid text; `None` if problems with its parts are recorded.
+fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue, String>> {
+    let node = cursor.node();
+    Some(match (kind, &node.value) {
+        (ArgumentKind::List { .. }, Value::Sequence(items)) => {
+            let texts: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            texts.map(ArgumentValue::List).ok_or_else(|| node.describe())
         }
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => cursor.node().describe(),
+        (ArgumentKind::Weights { range, .. }, Value::Mapping(entries)) if !entries.is_empty() => {
+            return weights(range, cursor.clone()).map(Ok);
+        }
+        _ => {
+            let text = scalar(node).ok_or_else(|| node.describe());
+            text.and_then(|text| kind.parse(&text).ok_or(text))
+        }
+    })
+}
+
+/// The text of a scalar, quoted or not.
+fn scalar(node: &Located<'_>) -> Option<String> {
+    match &node.value {
+        Value::String(text) => Some(text.to_string()),
+        Value::Number(number) => Some(number.text().to_owned()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+    }
+}
+
+/// Weights by name; `None`, with a problem recorded for each weight that cannot be used.
+fn weights((least, most): (i64, i64), cursor: Cursor<'_>) -> Option<ArgumentValue> {
+    let weight = |(key, cursor): (&Key<'_>, Cursor<'_>)| {
+        let weight = scalar(cursor.node()).and_then(|text| text.parse().ok());
+        let weight = weight.filter(|weight| (least..=most).contains(weight));
+        if weight.is_none() {
+            let found = cursor.node().describe();
+            cursor
+                .problem(format!("expected a whole number from {least} to {most}, found {found}"));
+        }
+        Some((key.text.to_string(), weight?))
     };
-    kind.parse(&text).ok_or(text)
+    // All of them are read, so that every problem is recorded.
+    let read: Vec<Option<(String, i64)>> = cursor.mapping()?.rest().map(weight).collect();
+    read.into_iter().collect::<Option<_>>().map(ArgumentValue::Weights)
 }
 
 fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
@@ -339,6 +371,54 @@ mod tests {
         let predicates = &read.conf.tiers[0][1];
         let memory_pressure = &predicates.spec.arguments[0];
         assert!(predicates.arguments.bool(memory_pressure));
+    }
+
+    #[test]
+    fn weights_by_resource_are_read_or_rejected() {
+        let conf = |resources: &str| {
+            let text = format!(
+                "actions: allocate\ntiers: [{{plugins: [{{name: nodeorder, arguments: \
+                 {{leastrequested.resources: {resources}}}}}]}}]\n"
+            );
+            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
+        };
+        let read = |resources: &str| {
+            let conf = conf(resources).expect("the weights can be read").conf;
+            let plugin = &conf.tiers[0][0];
+            let spec = plugin.spec.arguments.iter().find(|s| s.key == "leastrequested.resources");
+            plugin.arguments.weights(spec.expect("nodeorder has the argument"))
+        };
+        let expected = [("cpu".to_owned(), 1), ("nvidia.com/gpu".to_owned(), 5)];
+        assert_eq!(read("{cpu: 1, nvidia.com/gpu: '5'}"), expected);
+        assert_eq!(read("'cpu=1,nvidia.com/gpu=5'"), expected);
+        assert_eq!(read("''"), [("cpu".to_owned(), 1), ("memory".to_owned(), 1)]);
+        let at = "tiers[0].plugins[0].arguments[leastrequested.resources]";
+        assert_eq!(
+            conf("{cpu: 0, memory: many, nvidia.com/gpu: 101}").expect_err("three errors"),
+            [
+                format!(
+                    "line 2, column 82: {at}.cpu: expected a whole number from 1 to 100, found \
+                     the number 0"
+                ),
+                format!(
+                    "line 2, column 93: {at}.memory: expected a whole number from 1 to 100, found \
+                     \"many\""
+                ),
+                format!(
+                    "line 2, column 115: {at}[nvidia.com/gpu]: expected a whole number from 1 to \
+                     100, found the number 101"
+                ),
+            ]
+        );
+        let kind = "is not a mapping of names to whole numbers from 1 to 100";
+        assert_eq!(
+            conf("[cpu]").expect_err("a list"),
+            [format!("line 2, column 76: {at}: \"a sequence\" {kind}")]
+        );
+        assert_eq!(
+            conf("cpu:1").expect_err("a text of another form"),
+            [format!("line 2, column 76: {at}: \"cpu:1\" {kind}")]
+        );
     }
 
     #[test]

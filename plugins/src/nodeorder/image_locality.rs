@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::Score;
+use super::{NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, rows::row_type};
 
 row_type! {
@@ -46,7 +46,7 @@ struct Images {
     max_bytes: i64,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let cluster = opening.cluster;
     let mut rows = BTreeMap::<&Name, Image>::new();
     let mut n_nodes = Column::<Image, usize>::new();

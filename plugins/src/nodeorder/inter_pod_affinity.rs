@@ -19,7 +19,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Capacity, Dependency, Scale};
 
-use super::score::Score;
+use super::{NodeOrderArguments, score::Score};
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
@@ -37,7 +37,7 @@ struct InterPodAffinity {
     weights: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let mut counts = TopologyCounts::new(opening);
     let mut weights = opening.by_class(Vec::new());
     for class in opening.classes().to_place() {

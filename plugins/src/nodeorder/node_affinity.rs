@@ -8,7 +8,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::Score;
+use super::{NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AllOf};
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct NodeAffinity {
     preferred: Column<ConstraintClassIdx, Vec<(i64, AllOf)>>,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let preferred = opening.to_place(|template| {
         let terms = template.preferred_nodes.iter();
         let compiled =

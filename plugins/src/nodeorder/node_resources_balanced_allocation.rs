@@ -1,34 +1,40 @@
-//! Prefer the node whose CPU and memory are then used most evenly.
+//! Prefer the node whose resources are then used most evenly.
 //!
-//! With `b = 100 * (1 - |f1 - f2| / 2)`, where `f = min(1, requested / allocatable)` of CPU and of
-//! memory, the score is `50 + (50 + b with the task - b without it) / 2`, rounded down: 75 if the
-//! task changes nothing. Real requests count, without defaults, and a task that requests neither
-//! resource is not scored.
+//! With `b = 100 * (1 - d)`, where `d` is the standard deviation of `f = min(1, requested /
+//! allocatable)` over the resources that count, the score is `50 + (50 + b with the task - b without
+//! it) / 2`, rounded down: 75 if the task changes nothing. Real requests count, without defaults,
+//! and a task that requests none of the resources is not scored. [`super::scored_resources`] says
+//! which resources count; a single one has no deviation.
 //!
 //! Source: Kubernetes 1.36, `plugins/noderesources/balanced_allocation.go`. Floats where Kubernetes
 //! has them, in its order, so that the last digit agrees.
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, NodeIdx},
+    column::{ClassIdx, Column, NodeIdx},
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
-    cpu_and_memory::{CpuAndMemory, MAX_SCORE, allocatable, sum},
+    NodeOrderArguments,
     score::Score,
+    scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
 };
 use crate::compiled::Opening;
 
 #[derive(Debug)]
 struct NodeResourcesBalancedAllocation {
-    requests: Column<ClassIdx, CpuAndMemory>,
+    resources: Vec<ScoredResource>,
+    /// By position in `resources`.
+    requests: Column<ClassIdx, Vec<i64>>,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, arguments: &NodeOrderArguments) -> Box<dyn Score> {
+    let resources = scored_resources(opening.cluster, &arguments.balancedresource_resources);
     let requests = opening.cluster.classes.request.values();
-    let requests = requests.map(|request| [request.get(Dim::CPU), request.get(Dim::MEMORY)]);
-    Box::new(NodeResourcesBalancedAllocation { requests: requests.collect() })
+    let requests = requests
+        .map(|request| resources.iter().map(|resource| request.get(resource.dim)).collect());
+    Box::new(NodeResourcesBalancedAllocation { requests: requests.collect(), resources })
 }
 
 impl Score for NodeResourcesBalancedAllocation {
@@ -41,26 +47,40 @@ impl Score for NodeResourcesBalancedAllocation {
     }
 
     fn applies(&self, _: &Cluster, class: ClassIdx) -> bool {
-        self.requests[class] != [0; 2]
+        self.requests[class].iter().any(|request| *request != 0)
     }
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
-        let allocatable = allocatable(cluster, node);
         let used = &cluster.nodes.used[node];
-        let without = [used[Dim::CPU], used[Dim::MEMORY]];
-        let with = sum(without, self.requests[class]);
+        let resources = self.resources.iter().zip(&self.requests[class]);
+        let counted = resources.filter_map(|(resource, request)| {
+            let allocatable = resource.allocatable(cluster, node, *request)?;
+            Some((used[resource.dim], *request, allocatable))
+        });
+        let fraction =
+            |requested: i64, allocatable: i64| (requested as f64 / allocatable as f64).min(1.0);
+        let without = counted.clone().map(|(used, _, allocatable)| fraction(used, allocatable));
+        let with = counted
+            .map(|(used, request, allocatable)| fraction(used.wrapping_add(request), allocatable));
         let half = MAX_SCORE / 2;
-        half + (half + balance(with, allocatable) - balance(without, allocatable)) / 2
+        half + (half + balance(with) - balance(without)) / 2
     }
 }
 
-/// 100 if CPU and memory are used to the same fraction, 50 at worst.
-fn balance(requested: CpuAndMemory, allocatable: CpuAndMemory) -> i64 {
-    let fraction = |at: usize| (requested[at] as f64 / allocatable[at] as f64).min(1.0);
-    let deviation = if allocatable[0] == 0 || allocatable[1] == 0 {
-        0.0
-    } else {
-        ((fraction(0) - fraction(1)) / 2.0).abs()
-    };
-    ((1.0 - deviation) * MAX_SCORE as f64) as i64
+/// 100 if all fractions are equal, 50 at worst.
+fn balance(fractions: impl Iterator<Item = f64> + Clone) -> i64 {
+    ((1.0 - deviation(fractions)) * MAX_SCORE as f64) as i64
+}
+
+/// The standard deviation.
+fn deviation(fractions: impl Iterator<Item = f64> + Clone) -> f64 {
+    let mut first = fractions.clone();
+    let (Some(left), Some(right)) = (first.next(), first.next()) else { return 0.0 };
+    if first.next().is_none() {
+        return ((left - right) / 2.0).abs();
+    }
+    let n = fractions.clone().count() as f64;
+    let mean = fractions.clone().sum::<f64>() / n;
+    let squares = fractions.map(|fraction| (fraction - mean) * (fraction - mean)).sum::<f64>();
+    (squares / n).sqrt()
 }

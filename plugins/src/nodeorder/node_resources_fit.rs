@@ -1,34 +1,44 @@
-//! How much of a node's CPU and memory is requested: prefer the emptier node, or the fuller one.
+//! How much of a node's resources is requested: prefer the emptier node, or the fuller one.
 //!
-//! `requested` is what the tasks on the node and the new task request together. A resource of which
-//! the node has nothing is left out. Every step is rounded down:
+//! `requested` is what the tasks on the node and the new task request together. Each resource has a
+//! weight; [`super::scored_resources`] says which of them count. Every step is rounded down:
 //!
-//! - least requested: mean of `100 * (allocatable - requested) / allocatable`, 0 if over;
-//! - most requested: mean of `100 * min(requested, allocatable) / allocatable`.
+//! - least requested: weighted mean of `100 * (allocatable - requested) / allocatable`, 0 if over;
+//! - most requested: weighted mean of `100 * min(requested, allocatable) / allocatable`.
 //!
-//! Containers that request nothing count with Kubernetes' defaults.
+//! Containers that request no CPU or memory count with Kubernetes' defaults.
 //!
 //! Source: Kubernetes 1.36, `plugins/noderesources`.
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx},
+    column::{ClassIdx, Column, Dim, NodeIdx},
     facts::request::ScoringAmounts,
+    resource::Request,
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
-    cpu_and_memory::{CpuAndMemory, MAX_SCORE, allocatable, sum},
+    NodeOrderArguments, ResourceWeights,
     score::Score,
+    scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
 };
 use crate::{compiled::Opening, pod_count::Placed};
+
+/// Milli-CPU and bytes of memory.
+type CpuAndMemory = [i64; 2];
 
 #[derive(Debug)]
 struct NodeResourcesFit {
     strategy: Strategy,
-    /// What the tasks on each node request.
+    resources: Vec<ScoredResource>,
+    /// The CPU and memory that the tasks on each node request, with defaults. The node's ledger has
+    /// the other resources.
     requested: Column<NodeIdx, CpuAndMemory>,
-    amounts: Column<ClassIdx, Amounts>,
+    /// What a task of a class adds to that once it is placed.
+    placed: Column<ClassIdx, CpuAndMemory>,
+    /// What a task of a class requests before it is placed, by position in `resources`.
+    arriving: Column<ClassIdx, Vec<i64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,38 +47,45 @@ enum Strategy {
     MostRequested,
 }
 
-/// What a task of a class requests.
-#[derive(Clone, Copy, Debug)]
-struct Amounts {
-    /// Once it is on a node.
-    placed: CpuAndMemory,
-    /// Before it is placed.
-    arriving: CpuAndMemory,
+pub(super) fn build_least_requested(
+    opening: Opening<'_>,
+    arguments: &NodeOrderArguments,
+) -> Box<dyn Score> {
+    build(opening, Strategy::LeastRequested, &arguments.leastrequested_resources)
 }
 
-pub(super) fn build_least_requested(opening: Opening<'_>) -> Box<dyn Score> {
-    build(opening, Strategy::LeastRequested)
+pub(super) fn build_most_requested(
+    opening: Opening<'_>,
+    arguments: &NodeOrderArguments,
+) -> Box<dyn Score> {
+    build(opening, Strategy::MostRequested, &arguments.mostrequested_resources)
 }
 
-pub(super) fn build_most_requested(opening: Opening<'_>) -> Box<dyn Score> {
-    build(opening, Strategy::MostRequested)
-}
-
-fn build(opening: Opening<'_>, strategy: Strategy) -> Box<dyn Score> {
+fn build(opening: Opening<'_>, strategy: Strategy, weights: &ResourceWeights) -> Box<dyn Score> {
     let cluster = opening.cluster;
-    let amounts = cluster.classes.template.values().map(|template| Amounts {
-        placed: cpu_and_memory(template.scoring),
-        arriving: cpu_and_memory(template.arriving),
+    let resources = scored_resources(cluster, weights);
+    let placed = cluster.classes.template.values();
+    let placed = placed.map(|template| [template.scoring.cpu_milli, template.scoring.memory_bytes]);
+    let arriving = cluster.classes.template.iter().map(|(class, template)| {
+        let request = &cluster.classes.request[class];
+        resources.iter().map(|r| arriving(template.arriving, request, r.dim)).collect()
     });
     Box::new(NodeResourcesFit {
         strategy,
         requested: Column::filled([0; 2], cluster.nodes.facts.len()),
-        amounts: amounts.collect(),
+        placed: placed.collect(),
+        arriving: arriving.collect(),
+        resources,
     })
 }
 
-const fn cpu_and_memory(amounts: ScoringAmounts) -> CpuAndMemory {
-    [amounts.cpu_milli, amounts.memory_bytes]
+/// What a task requests before it is placed.
+fn arriving(amounts: ScoringAmounts, request: &Request, dim: Dim) -> i64 {
+    match dim {
+        Dim::CPU => amounts.cpu_milli,
+        Dim::MEMORY => amounts.memory_bytes,
+        other => request.get(other),
+    }
 }
 
 impl Strategy {
@@ -77,6 +94,17 @@ impl Strategy {
             Self::LeastRequested if requested > allocatable => 0,
             Self::LeastRequested => MAX_SCORE * (allocatable - requested) / allocatable,
             Self::MostRequested => MAX_SCORE * requested.min(allocatable) / allocatable,
+        }
+    }
+}
+
+impl NodeResourcesFit {
+    /// What the tasks on a node request.
+    fn on_node(&self, cluster: &Cluster, node: NodeIdx, dim: Dim) -> i64 {
+        match dim {
+            Dim::CPU => self.requested[node][0],
+            Dim::MEMORY => self.requested[node][1],
+            other => cluster.nodes.used[node][other],
         }
     }
 }
@@ -90,28 +118,31 @@ impl Score for NodeResourcesFit {
         Scale::AsIs
     }
 
-    fn applies(&self, _: &Cluster, _: ClassIdx) -> bool {
-        true
+    fn applies(&self, _: &Cluster, class: ClassIdx) -> bool {
+        let mut resources = self.resources.iter().zip(&self.arriving[class]);
+        resources.any(|(resource, arriving)| resource.counts_for(*arriving))
     }
 
     fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
-        let requested = sum(self.requested[node], self.amounts[class].arriving);
-        let mut total = 0;
-        let mut n_resources = 0;
-        for (requested, allocatable) in requested.into_iter().zip(allocatable(cluster, node)) {
-            if allocatable != 0 {
-                total += self.strategy.score(requested, allocatable);
-                n_resources += 1;
-            }
+        let (mut total, mut weights) = (0, 0);
+        for (resource, arriving) in self.resources.iter().zip(&self.arriving[class]) {
+            let Some(allocatable) = resource.allocatable(cluster, node, *arriving) else {
+                continue;
+            };
+            // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
+            let requested = self.on_node(cluster, node, resource.dim).wrapping_add(*arriving);
+            total += resource.weight * self.strategy.score(requested, allocatable);
+            weights += resource.weight;
         }
-        if n_resources == 0 { 0 } else { total / n_resources }
+        if weights == 0 { 0 } else { total / weights }
     }
 
     fn on_placement(&mut self, placed: &Placed) {
-        let amounts = self.amounts[placed.class].placed;
+        let amounts = self.placed[placed.class];
         for (node, change) in placed.counts() {
-            let change = amounts.map(|amount| amount.wrapping_mul(change.all.into()));
-            self.requested[node] = sum(self.requested[node], change);
+            for (requested, amount) in self.requested[node].iter_mut().zip(amounts) {
+                *requested = requested.wrapping_add(amount.wrapping_mul(change.all.into()));
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::Score;
+use super::{NodeOrderArguments, score::Score};
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
@@ -45,7 +45,7 @@ struct Constraint {
     max_skew: i64,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let mut counts = SpreadCounts::new(opening);
     let mut constraints = opening.by_class(Vec::new());
     for class in opening.classes().to_place() {

@@ -8,6 +8,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
+use super::NodeOrderArguments;
 use crate::{compiled::Opening, pod_count::Placed};
 
 /// One score. Built once for each session, unless its weight is 0.
@@ -42,4 +43,4 @@ pub(super) trait Score: fmt::Debug + Send {
 }
 
 /// Builds a score when a session opens.
-pub(super) type Build = fn(Opening<'_>) -> Box<dyn Score>;
+pub(super) type Build = fn(Opening<'_>, &NodeOrderArguments) -> Box<dyn Score>;

@@ -10,7 +10,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::score::Score;
+use super::{NodeOrderArguments, score::Score};
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
@@ -24,7 +24,7 @@ struct TaintToleration {
     intolerable: Column<ConstraintClassIdx, Column<TaintSet, i64>>,
 }
 
-pub(super) fn build(opening: Opening<'_>) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let intolerable = opening.to_place(|template| {
         let counts = opening.compiled.taints.intolerable(&template.tolerations);
         let differ = counts.values().min() != counts.values().max();

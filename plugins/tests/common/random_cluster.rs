@@ -91,11 +91,15 @@ fn world() -> World {
             3 => json!([{"key": "k", "value": "v", "effect": "PreferNoSchedule"}]),
             _ => json!([]),
         };
+        let mut allocatable = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+        if at < 4 {
+            allocatable["example.com/gpu"] = json!((4 * at).to_string());
+        }
         json!({
             "metadata": {"name": format!("n{at}"), "labels": labels},
             "spec": {"taints": taints},
             "status": {
-                "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+                "allocatable": allocatable,
                 "images": [{"names": [format!("i{}", at % 2)], "sizeBytes": 500_000_000 + at}],
             },
         })
@@ -163,7 +167,10 @@ fn pod(at: usize, member: &Member, with_waiting_claims: bool) -> Pod {
     let mut spec = spec(member, with_waiting_claims);
     spec["containers"] = json!([{
         "name": "c", "image": format!("i{}", member.kind % 3),
-        "resources": {"requests": {"cpu": format!("{}m", 100 * (member.app + 1))}},
+        "resources": {"requests": {
+            "cpu": format!("{}m", 100 * (member.app + 1)),
+            "example.com/gpu": member.app.to_string(),
+        }},
         "ports": spec["ports"].take(),
     }]);
     let phase = if let Some(node) = member.node {
