@@ -128,13 +128,14 @@ fn every_example_runs_and_matches_the_json_schema() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples: [&[&str]; 7] = [
+    let examples: [&[&str]; 8] = [
         &["gang.yaml"],
         &["gang-waits.yaml"],
         &["two-queues.yaml"],
         &["preemption.yaml"],
         &["reclaim.yaml"],
         &["borrow-and-reclaim.yaml"],
+        &["gpu-cluster/cluster.yaml"],
         &["gang.yaml", "first-job.yaml"],
     ];
     for files in examples {
@@ -148,6 +149,22 @@ fn every_example_runs_and_matches_the_json_schema() {
         let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(violation(&schema, &schema, &outcome, "outcome"), None, "{example}");
         assert!(outcome["cycles"][0]["binds"].is_array(), "{example}");
+    }
+}
+
+#[test]
+fn packed_gpus_are_used_and_spread_gpus_block_gangs() {
+    for (config, expected) in [("gpu-cluster/spread.yaml", 8), ("scheduler.yaml", 64)] {
+        let config = format!("examples/{config}");
+        let cluster = "examples/gpu-cluster/cluster.yaml";
+        let output = kube_batch(&["simulate", "-f", cluster, "--config", &config, "-o", "json"]);
+        let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let used = outcome["nodes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|node| node["used"]["nvidia.com/gpu"].as_str()?.parse::<u32>().ok());
+        assert_eq!(used.sum::<u32>(), expected, "{config}");
     }
 }
 
