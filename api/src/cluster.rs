@@ -386,6 +386,29 @@ impl Cluster {
         &self.nodes.facts[node].name
     }
 
+    /// Stops counting some resources: no node has them, no task requests them, and no queue is
+    /// limited in them. To be called before any task is moved.
+    pub fn leave_out(&mut self, dims: &[Dim]) {
+        let nodes = &mut self.nodes;
+        for node in nodes.facts.ids().collect::<Vec<_>>() {
+            for ledger in [
+                &mut nodes.allocatable,
+                &mut nodes.idle,
+                &mut nodes.releasing,
+                &mut nodes.pipelined,
+                &mut nodes.used,
+            ] {
+                dims.iter().for_each(|dim| ledger[node][*dim] = 0);
+            }
+        }
+        for request in self.classes.request.values_mut() {
+            *request = request.without(dims);
+        }
+        for limits in self.queues.capability.values_mut() {
+            limits.retain(|(dim, _)| !dims.contains(dim));
+        }
+    }
+
     /// What is idle and not nominated, summed over all nodes.
     ///
     /// An over-committed node counts as 0, not as a negative amount.

@@ -35,6 +35,8 @@ pub enum Unfit {
     PidPressure,
     /// A taint that is not tolerated.
     Taint,
+    /// The node affinity that the configuration adds.
+    EnforcedNodeAffinity,
     /// Node selector or required node affinity.
     NodeAffinity,
     /// A host port is taken.
@@ -113,6 +115,7 @@ impl Unfit {
             | Self::DiskPressure
             | Self::PidPressure
             | Self::Taint
+            | Self::EnforcedNodeAffinity
             | Self::NodeAffinity
             | Self::HostPorts
             | Self::Spread
@@ -136,6 +139,7 @@ impl Unfit {
             Self::DiskPressure => "node(s) had disk pressure",
             Self::PidPressure => "node(s) had pid pressure",
             Self::Taint => "node(s) had untolerated taint(s)",
+            Self::EnforcedNodeAffinity => "node(s) didn't match scheduler-enforced node affinity",
             Self::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
             Self::HostPorts => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",

@@ -390,6 +390,12 @@ impl Request {
         self.shared().next().is_none()
     }
 
+    /// The request without some dimensions.
+    #[must_use]
+    pub fn without(&self, dims: &[Dim]) -> Self {
+        Self(self.0.iter().copied().filter(|(dim, _)| !dims.contains(dim)).collect())
+    }
+
     /// Whether every amount is available.
     pub fn fits_in(&self, available: &[i64]) -> bool {
         self.0.iter().all(|(dim, amount)| *amount <= available[*dim])

@@ -11,7 +11,10 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::problem::{comparison_problem, is_label_key, is_label_value, requirement_problem};
 use crate::name::Name;
+
+pub mod problem;
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,19 +97,19 @@ impl Requirement {
     }
 
     fn parse(key: &str, operator: &str, values: Option<&Vec<String>>) -> Self {
-        let values: Vec<Name> =
-            values.into_iter().flatten().map(|value| Name::from(value.as_str())).collect();
-        // A label value never starts with a sign, so a negative operand is broken, as upstream.
-        let operand = || match values.as_slice() {
-            [value] if value.bytes().all(|b| b.is_ascii_digit()) => value.parse().ok(),
-            _ => None,
+        let texts = values.map(Vec::as_slice).unwrap_or_default();
+        let values = || texts.iter().map(|value| Name::from(value.as_str())).collect();
+        let problem = match operator {
+            "Gt" | "Lt" => comparison_problem(key, operator, texts),
+            _ => requirement_problem(key, operator, texts),
         };
-        let all_label_values = values.iter().all(|value| is_label_value(value));
+        let operand = || texts.first().and_then(|value| value.parse().ok());
         let test = match operator {
-            "In" if !values.is_empty() && all_label_values => Test::In(values),
-            "NotIn" if !values.is_empty() && all_label_values => Test::NotIn(values),
-            "Exists" if values.is_empty() => Test::Exists,
-            "DoesNotExist" if values.is_empty() => Test::DoesNotExist,
+            _ if problem.is_some() => Test::Never,
+            "In" => Test::In(values()),
+            "NotIn" => Test::NotIn(values()),
+            "Exists" => Test::Exists,
+            "DoesNotExist" => Test::DoesNotExist,
             "Gt" => operand().map_or(Test::Never, Test::Gt),
             "Lt" => operand().map_or(Test::Never, Test::Lt),
             _ => Test::Never,
@@ -157,15 +160,6 @@ impl Requirement {
     }
 }
 
-/// At most 63 characters, alphanumeric at both ends, `-`, `_` and `.` inside; or empty.
-fn is_label_value(value: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    let ends = [value.bytes().next(), value.bytes().next_back()];
-    value.len() <= 63
-        && value.bytes().all(inner)
-        && ends.into_iter().flatten().all(|b| b.is_ascii_alphanumeric())
-}
-
 /// A selector over labels: all requirements must hold; without requirements everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LabelSelector(Vec<Requirement>);
@@ -174,7 +168,7 @@ impl LabelSelector {
     /// Reads `matchLabels` and `matchExpressions`.
     pub fn from_api(selector: &ApiLabelSelector) -> Self {
         let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-            if is_label_value(value) {
+            if is_label_key(key) && is_label_value(value) {
                 Requirement::equals(Name::from(key.as_str()), Name::from(value.as_str()))
             } else {
                 Requirement { key: Name::from(key.as_str()), test: Test::Never }

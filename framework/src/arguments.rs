@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use k8s_openapi::api::core::v1::NodeAffinity;
 use kube_batch_api::duration;
 
 /// An argument that a plugin takes.
@@ -62,6 +63,8 @@ pub enum ArgumentKind {
         /// The smallest and the largest weight accepted.
         range: (i64, i64),
     },
+    /// A node affinity, as in `spec.affinity.nodeAffinity` of a pod. The default is none.
+    NodeAffinity,
 }
 
 /// The value of an argument.
@@ -81,6 +84,8 @@ pub enum ArgumentValue {
     List(Vec<String>),
     /// Of [`ArgumentKind::Weights`], in the order in which they are written.
     Weights(Vec<(String, i64)>),
+    /// Of [`ArgumentKind::NodeAffinity`].
+    NodeAffinity(Box<NodeAffinity>),
 }
 
 impl ArgumentSpec {
@@ -107,7 +112,7 @@ impl ArgumentKind {
             | Self::Text { .. }
             | Self::Duration { .. }
             | Self::List { .. } => false,
-            Self::Weights { .. } => true,
+            Self::Weights { .. } | Self::NodeAffinity => true,
         }
     }
 
@@ -143,6 +148,8 @@ impl ArgumentKind {
                 let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
                 ArgumentValue::Weights(weights.filter(|weights| are_distinct(weights))?)
             }
+            // It is a mapping.
+            Self::NodeAffinity => return None,
         })
     }
 
@@ -160,6 +167,7 @@ impl ArgumentKind {
             Self::Weights { range: (least, most), .. } => {
                 format!("a mapping of names to whole numbers from {least} to {most}")
             }
+            Self::NodeAffinity => "a node affinity".to_owned(),
         }
     }
 
@@ -177,6 +185,7 @@ impl ArgumentKind {
             Self::Weights { default, .. } => ArgumentValue::Weights(
                 default.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
             ),
+            Self::NodeAffinity => ArgumentValue::NodeAffinity(Box::default()),
         }
     }
 }
@@ -202,6 +211,7 @@ impl fmt::Display for ArgumentValue {
                 let items = weights.iter().map(|(name, weight)| format!("{name}={weight}"));
                 f.write_str(&items.collect::<Vec<_>>().join(","))
             }
+            Self::NodeAffinity(affinity) => fmt::Debug::fmt(affinity, f),
         }
     }
 }
@@ -253,6 +263,8 @@ impl Arguments {
         list: List -> Vec<String>;
         /// The value of an argument of weights by name.
         weights: Weights -> Vec<(String, i64)>;
+        /// The value of a node affinity argument.
+        node_affinity: NodeAffinity -> Box<NodeAffinity>;
     }
 }
 

@@ -28,7 +28,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, JobProblem, Unfit},
-    resource::{ResourceVector, Share},
+    resource::{Dimensions, ResourceVector, Share},
     status::Placement,
 };
 
@@ -421,6 +421,12 @@ pub trait Plugin: Send {
     }
 
     // Nodes.
+
+    /// The resources that do not count in this cycle, neither for nodes nor for shares. Called once,
+    /// before the session is opened.
+    fn ignored_resources(&self, _dimensions: &Dimensions) -> Vec<Dim> {
+        Vec::new()
+    }
 
     /// Whether tasks of the class can be placed at all, whatever the node, like the extension point
     /// PreFilter of kube-scheduler. Called once in a cycle.

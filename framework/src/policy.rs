@@ -7,7 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, JobProblem},
-    resource::{ResourceVector, Share},
+    resource::{Dimensions, ResourceVector, Share},
 };
 
 use crate::{
@@ -135,6 +135,12 @@ impl Policy {
         call: impl Fn(&dyn Plugin) -> Ordering,
     ) -> Ordering {
         self.enabled(point).map(call).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// The resources that some plugin ignores.
+    pub(crate) fn ignored_resources(&self, dimensions: &Dimensions) -> Vec<Dim> {
+        let plugins = self.tiers.iter().flatten();
+        plugins.flat_map(|configured| configured.plugin.ignored_resources(dimensions)).collect()
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {

@@ -86,6 +86,10 @@ impl Session {
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
+        let ignored = policy.ignored_resources(&cluster.dimensions);
+        if !ignored.is_empty() {
+            cluster.leave_out(&ignored);
+        }
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
             if cluster.jobs.problem[job].is_none() {

@@ -23,7 +23,9 @@ mod taint_toleration;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
+    facts::class::preferred_nodes,
     name::Name,
+    selector::NodeTerm,
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
@@ -66,6 +68,8 @@ pub fn cpu_and_memory() -> ResourceWeights {
 pub struct NodeOrderArguments {
     /// `nodeaffinity.weight`: preferred node affinity.
     pub nodeaffinity: i64,
+    /// `addedAffinity`: preferred node affinity of every pod, with weights.
+    pub added_affinity: Vec<(i64, NodeTerm)>,
     /// `podaffinity.weight`: preferred inter-pod affinity and anti-affinity.
     pub podaffinity: i64,
     /// `leastrequested.weight`: the emptier node.
@@ -94,6 +98,7 @@ impl Default for NodeOrderArguments {
     fn default() -> Self {
         Self {
             nodeaffinity: 1,
+            added_affinity: Vec::new(),
             podaffinity: 1,
             leastrequested: 1,
             leastrequested_resources: cpu_and_memory(),
@@ -173,6 +178,7 @@ pub const SPEC: PluginSpec = PluginSpec {
     about: "Kubernetes' scores: where a pod should run",
     arguments: &[
         NODE_AFFINITY,
+        ADDED_AFFINITY,
         POD_AFFINITY,
         LEAST_REQUESTED,
         LEAST_REQUESTED_RESOURCES,
@@ -190,6 +196,11 @@ pub const SPEC: PluginSpec = PluginSpec {
 
 const NODE_AFFINITY: ArgumentSpec =
     ArgumentSpec::weight("nodeaffinity.weight", 1, "preferred node affinity");
+const ADDED_AFFINITY: ArgumentSpec = ArgumentSpec {
+    key: "addedAffinity",
+    kind: ArgumentKind::NodeAffinity,
+    about: "node affinity that every pod has; its preferred part counts",
+};
 const POD_AFFINITY: ArgumentSpec = ArgumentSpec::weight(
     "podaffinity.weight",
     1,
@@ -230,8 +241,11 @@ impl NodeOrderArguments {
             let weights = arguments.weights(spec).into_iter();
             weights.map(|(name, weight)| (Name::from(name), weight)).collect()
         };
+        let added = arguments.node_affinity(&ADDED_AFFINITY);
+        let preferred = added.preferred_during_scheduling_ignored_during_execution;
         Self {
             nodeaffinity: arguments.integer(&NODE_AFFINITY),
+            added_affinity: preferred_nodes(preferred.as_deref().unwrap_or_default()),
             podaffinity: arguments.integer(&POD_AFFINITY),
             leastrequested: arguments.integer(&LEAST_REQUESTED),
             leastrequested_resources: resources(&LEAST_REQUESTED_RESOURCES),

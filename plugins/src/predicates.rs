@@ -42,9 +42,10 @@ mod volume_zone;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, NodeIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, Unfit},
+    resource::Dimensions,
 };
 use kube_batch_framework::{
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
@@ -156,13 +157,17 @@ impl Plugin for Predicates {
 
     fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
         let compiled = cache.get::<CompiledCluster>();
-        *self = Self::open(self.arguments, Opening { cluster, compiled: &compiled });
+        *self = Self::open(self.arguments.clone(), Opening { cluster, compiled: &compiled });
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
         if !self.following.is_empty() {
             self.follow(&Placed::new(cluster, change));
         }
+    }
+
+    fn ignored_resources(&self, dimensions: &Dimensions) -> Vec<Dim> {
+        self.arguments.ignored(dimensions)
     }
 
     fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Inadmissible> {

@@ -5,15 +5,16 @@ mod world;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, NodeIdx},
-    facts::class::PodTemplate,
+    facts::class::{PodTemplate, preferred_nodes},
     name::Name,
     quantity::Quantity,
     reason::{FitReport, Unfit},
     resource::{PODS, Unit},
+    selector::NodeTerm,
 };
 use kube_batch_framework::{
     candidates::Search,
@@ -45,17 +46,6 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         &["gt-gate-on", "gt-empty-key"],
         "numeric operators are behind a gate that is off",
     ),
-    (
-        "nodeaffinity-filter",
-        &["added-affinity-and-pod-affinity"],
-        "there is no affinity that the configuration adds",
-    ),
-    (
-        "nodeaffinity-score",
-        &["added-affinity-only", "added-affinity-and-own"],
-        "there is no affinity that the configuration adds",
-    ),
-    ("noderesourcesfit-filter", &["ignored-resource", "ignored-group"], "no resource is ignored"),
     ("nodevolumelimits-filter", &["limit-volume-attachment"], "VolumeAttachments are not watched"),
     (
         "volumebinding-filter",
@@ -128,6 +118,9 @@ struct Args {
     scoring_strategy: ScoringStrategy,
     /// Of the balance score.
     resources: Vec<ResourceWeight>,
+    added_affinity: NodeAffinity,
+    ignored_resources: Vec<Name>,
+    ignored_resource_groups: Vec<Name>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -143,6 +136,19 @@ struct ResourceWeight {
 }
 
 impl Args {
+    fn predicates(&self) -> PredicatesArguments {
+        let required = &self.added_affinity.required_during_scheduling_ignored_during_execution;
+        let terms = |required: &NodeSelector| {
+            required.node_selector_terms.iter().map(NodeTerm::from_api).collect()
+        };
+        PredicatesArguments {
+            added_affinity: required.as_ref().map(terms),
+            ignored_resources: self.ignored_resources.clone(),
+            ignored_resource_groups: self.ignored_resource_groups.clone(),
+            ..PredicatesArguments::default()
+        }
+    }
+
     /// The weights with the resources of these arguments.
     fn with_weights(&self, weights: &NodeOrderArguments) -> NodeOrderArguments {
         let resources = |listed: &[ResourceWeight]| {
@@ -153,6 +159,12 @@ impl Args {
             leastrequested_resources: resources(&self.scoring_strategy.resources),
             mostrequested_resources: resources(&self.scoring_strategy.resources),
             balancedresource_resources: resources(&self.resources),
+            added_affinity: preferred_nodes(
+                self.added_affinity
+                    .preferred_during_scheduling_ignored_during_execution
+                    .as_deref()
+                    .unwrap_or_default(),
+            ),
             ..weights.clone()
         }
     }
@@ -231,7 +243,7 @@ impl Opened {
     fn new(case: &Case, world: &World) -> Option<Self> {
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster)?;
-        let mut plugin = Predicates::new(PredicatesArguments::default());
+        let mut plugin = Predicates::new(case.args.predicates());
         plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         Some(Self { cluster, class, plugin })
     }
@@ -292,7 +304,9 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
 }
 
 fn resources(_: &str, case: &Case, world: &World) -> Differences {
-    let cluster = world.snapshot(std::slice::from_ref(&case.pod));
+    let mut cluster = world.snapshot(std::slice::from_ref(&case.pod));
+    let ignored = Predicates::new(case.args.predicates()).ignored_resources(&cluster.dimensions);
+    cluster.leave_out(&ignored);
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
         let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };

@@ -95,7 +95,12 @@ fn node_conditions_refuse_as_the_arguments_say() {
         pod("burstable", json!({"containers": [{"name": "c", "resources": requests}]})),
     ]);
     let off = predicates(&cluster, PredicatesArguments::default());
-    let on = PredicatesArguments { memory_pressure: true, disk_pressure: true, pid_pressure: true };
+    let on = PredicatesArguments {
+        memory_pressure: true,
+        disk_pressure: true,
+        pid_pressure: true,
+        ..PredicatesArguments::default()
+    };
     let on = predicates(&cluster, on);
     let refusal = |plugin: &Predicates, pod: &str, name: &str| {
         let (class, node) = (class(&cluster, pod), node(&cluster, name));

@@ -6,8 +6,11 @@
 //! v0.5.0 ignores are warnings.
 // Parity: differs, see docs/parity.md#x1.
 
+use k8s_openapi::api::core::v1::NodeAffinity;
 use kube_batch_actions::{allocate, backfill};
-use kube_batch_api::{cluster::Cluster, facts::metadata::MetadataPrefixes};
+use kube_batch_api::{
+    cluster::Cluster, facts::metadata::MetadataPrefixes, selector::problem::node_affinity_problems,
+};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentValue, Arguments},
     candidates::Search,
@@ -277,6 +280,9 @@ fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue
         (ArgumentKind::Weights { range, .. }, Value::Mapping(entries)) if !entries.is_empty() => {
             return weights(range, cursor.clone()).map(Ok);
         }
+        (ArgumentKind::NodeAffinity, Value::Mapping(_)) => {
+            return node_affinity(cursor).map(Ok);
+        }
         _ => {
             let text = scalar(node).ok_or_else(|| node.describe());
             text.and_then(|text| kind.parse(&text).ok_or(text))
@@ -309,6 +315,16 @@ fn weights((least, most): (i64, i64), cursor: Cursor<'_>) -> Option<ArgumentValu
     // All of them are read, so that every problem is recorded.
     let read: Vec<Option<(String, i64)>> = cursor.mapping()?.rest().map(weight).collect();
     read.into_iter().collect::<Option<_>>().map(ArgumentValue::Weights)
+}
+
+/// A node affinity; `None`, with the problems recorded, if a part of it cannot be used.
+fn node_affinity(cursor: &Cursor<'_>) -> Option<ArgumentValue> {
+    let affinity: NodeAffinity = cursor.typed_strict()?;
+    let problems = node_affinity_problems(&affinity);
+    for problem in &problems {
+        cursor.problem_at(&problem.path, problem.message.as_str());
+    }
+    problems.is_empty().then(|| ArgumentValue::NodeAffinity(Box::new(affinity)))
 }
 
 fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
@@ -418,6 +434,42 @@ mod tests {
         assert_eq!(
             conf("cpu:1").expect_err("a text of another form"),
             [format!("line 2, column 76: {at}: \"cpu:1\" {kind}")]
+        );
+    }
+
+    #[test]
+    fn an_added_affinity_is_read_or_rejected() {
+        let conf = |affinity: &str| {
+            let text = format!(
+                "actions: allocate\ntiers: [{{plugins: [{{name: predicates, arguments: \
+                 {{addedAffinity: {affinity}}}}}]}}]\n"
+            );
+            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
+        };
+        let terms = |expression: &str| {
+            format!(
+                "{{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
+                 [{{matchExpressions: [{expression}]}}]}}}}"
+            )
+        };
+        let read = conf(&terms("{key: zone, operator: In, values: [a]}"));
+        assert!(read.expect("it can be read").warnings.is_empty());
+        let at = "tiers[0].plugins[0].arguments.addedAffinity";
+        let required = format!("{at}.requiredDuringSchedulingIgnoredDuringExecution");
+        let expression = format!("{required}.nodeSelectorTerms[0].matchExpressions[0]");
+        assert_eq!(
+            conf(&terms("{key: zone, operator: In}")).expect_err("no values"),
+            [format!(
+                "line 2, column 165: {expression}.values: must not be empty with operator In"
+            )]
+        );
+        assert_eq!(
+            conf("{required: {}}").expect_err("an unknown field"),
+            [format!("line 2, column 71: {at}.required: unknown field")]
+        );
+        assert_eq!(
+            conf("zone-a").expect_err("a text"),
+            [format!("line 2, column 70: {at}: \"zone-a\" is not a node affinity")]
         );
     }
 

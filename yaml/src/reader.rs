@@ -165,6 +165,18 @@ impl<'n> Cursor<'n> {
         self.node.typed(&self.path).map_err(|problem| self.problems.add(problem)).ok()
     }
 
+    /// The value as a type that serde can read; a field that the type does not have is a problem.
+    pub fn typed_strict<T: DeserializeOwned>(&self) -> Option<T> {
+        let read = self.node.typed_strict(&self.path, self.problems);
+        read.map_err(|problem| self.problems.add(problem)).ok()
+    }
+
+    /// Records a problem with a part of this value, whose path starts here.
+    pub fn problem_at(&self, path: &str, message: impl Into<String>) {
+        let part = self.node.nearest(path);
+        self.problems.add(part.problem(format!("{}.{path}", self.path), message));
+    }
+
     fn expected<T>(&self, expected: &str) -> Option<T> {
         self.problem(format!("expected {expected}, found {}", self.node.describe()));
         None

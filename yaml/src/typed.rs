@@ -32,6 +32,20 @@ impl Located<'_> {
         self.typed_by(&Route::Root(path), &rules)
     }
 
+    /// The same, recording in `problems` every field that the type does not have.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem`] at the first field of the wrong type.
+    pub fn typed_strict<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        problems: &Problems,
+    ) -> Result<T, Problem> {
+        let rules = Rules { passed_over: &[], unknown: Some(problems) };
+        self.typed_by(&Route::Root(path), &rules)
+    }
+
     /// Reads the value as a `T`, except for the keys `passed_over`, and records in `unknown` every
     /// field that the type does not have.
     ///

@@ -4,8 +4,8 @@
 //! that predicates and scores are evaluated once for ten thousand identical pods.
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, Toleration as ApiToleration,
-    TopologySpreadConstraint as ApiSpread,
+    Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, PreferredSchedulingTerm,
+    Toleration as ApiToleration, TopologySpreadConstraint as ApiSpread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -278,7 +278,11 @@ impl PodTemplate {
                 .map(|(key, value)| (Name::from(key.as_str()), Name::from(value.as_str())))
                 .collect(),
             node_affinity: required_nodes(node_affinity),
-            preferred_nodes: preferred_nodes(node_affinity),
+            preferred_nodes: preferred_nodes(
+                node_affinity
+                    .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
+                    .unwrap_or_default(),
+            ),
             tolerations: spec.tolerations.iter().flatten().map(Toleration::from_api).collect(),
             host_ports: host_ports(spec),
             pod_terms,
@@ -328,12 +332,10 @@ fn required_nodes(affinity: Option<&NodeAffinity>) -> Option<Vec<NodeTerm>> {
     Some(required.node_selector_terms.iter().map(NodeTerm::from_api).collect())
 }
 
-fn preferred_nodes(affinity: Option<&NodeAffinity>) -> Vec<(i64, NodeTerm)> {
-    affinity
-        .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
-        .into_iter()
-        .flatten()
-        .filter(|preferred| preferred.weight != 0)
+/// Preferred terms with their weights; a weight of 0 prefers nothing.
+pub fn preferred_nodes(preferred: &[PreferredSchedulingTerm]) -> Vec<(i64, NodeTerm)> {
+    let preferred = preferred.iter().filter(|preferred| preferred.weight != 0);
+    preferred
         .map(|preferred| (preferred.weight.into(), NodeTerm::from_api(&preferred.preference)))
         .collect()
 }

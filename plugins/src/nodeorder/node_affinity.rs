@@ -1,4 +1,5 @@
-//! Preferred node affinity: the sum of the weights of the preferred terms that a node matches.
+//! Preferred node affinity: the sum of the weights of the preferred terms that a node matches, those
+//! that the configuration adds included.
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeaffinity`.
 
@@ -17,9 +18,9 @@ struct NodeAffinity {
     preferred: Column<ConstraintClassIdx, Vec<(i64, AllOf)>>,
 }
 
-pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
+pub(super) fn build(opening: Opening<'_>, arguments: &NodeOrderArguments) -> Box<dyn Score> {
     let preferred = opening.to_place(|template| {
-        let terms = template.preferred_nodes.iter();
+        let terms = template.preferred_nodes.iter().chain(&arguments.added_affinity);
         let compiled =
             terms.filter_map(|(weight, term)| Some((*weight, opening.compiler().node_term(term)?)));
         compiled.collect()

@@ -1,9 +1,10 @@
 //! The arguments of the plugin.
 
-use kube_batch_framework::arguments::{ArgumentSpec, Arguments};
+use kube_batch_api::{column::Dim, name::Name, resource::Dimensions, selector::NodeTerm};
+use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments};
 
 /// The arguments of the plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PredicatesArguments {
     /// `predicate.MemoryPressureEnable`: nodes under memory pressure refuse best-effort pods.
     pub memory_pressure: bool,
@@ -11,10 +12,23 @@ pub struct PredicatesArguments {
     pub disk_pressure: bool,
     /// `predicate.PIDPressureEnable`: nodes short of process ids refuse every pod.
     pub pid_pressure: bool,
+    /// `addedAffinity`: alternatives of the required node affinity of every pod; `None` without one.
+    pub added_affinity: Option<Vec<NodeTerm>>,
+    /// `ignoredResources`: extended resources that do not count.
+    pub ignored_resources: Vec<Name>,
+    /// `ignoredResourceGroups`: the part before the slash of extended resources that do not count.
+    pub ignored_resource_groups: Vec<Name>,
 }
 
 /// All arguments.
-pub(super) const SPECS: [ArgumentSpec; 3] = [MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
+pub(super) const SPECS: [ArgumentSpec; 6] = [
+    MEMORY_PRESSURE,
+    DISK_PRESSURE,
+    PID_PRESSURE,
+    ADDED_AFFINITY,
+    IGNORED_RESOURCES,
+    IGNORED_RESOURCE_GROUPS,
+];
 
 const MEMORY_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
     "predicate.MemoryPressureEnable",
@@ -26,13 +40,48 @@ const PID_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
     "predicate.PIDPressureEnable",
     "keep pods off nodes that are short of process ids",
 );
+const ADDED_AFFINITY: ArgumentSpec = ArgumentSpec {
+    key: "addedAffinity",
+    kind: ArgumentKind::NodeAffinity,
+    about: "node affinity that every pod has; its required part counts",
+};
+const IGNORED_RESOURCES: ArgumentSpec = ArgumentSpec {
+    key: "ignoredResources",
+    kind: ArgumentKind::List { default: &[] },
+    about: "extended resources that do not count",
+};
+const IGNORED_RESOURCE_GROUPS: ArgumentSpec = ArgumentSpec {
+    key: "ignoredResourceGroups",
+    kind: ArgumentKind::List { default: &[] },
+    about: "groups, such as example.com, of extended resources that do not count",
+};
 
 impl PredicatesArguments {
     pub(super) fn of(arguments: &Arguments) -> Self {
+        let names = |spec| arguments.list(spec).into_iter().map(Name::from).collect();
+        let added = arguments.node_affinity(&ADDED_AFFINITY);
+        let required = added.required_during_scheduling_ignored_during_execution;
         Self {
             memory_pressure: arguments.bool(&MEMORY_PRESSURE),
             disk_pressure: arguments.bool(&DISK_PRESSURE),
             pid_pressure: arguments.bool(&PID_PRESSURE),
+            added_affinity: required.map(|required| {
+                required.node_selector_terms.iter().map(NodeTerm::from_api).collect()
+            }),
+            ignored_resources: names(&IGNORED_RESOURCES),
+            ignored_resource_groups: names(&IGNORED_RESOURCE_GROUPS),
         }
+    }
+
+    /// The dimensions that do not count. Only extended resources can be ignored.
+    pub(super) fn ignored(&self, dimensions: &Dimensions) -> Vec<Dim> {
+        let is_ignored = |dim: &Dim| {
+            let name = dimensions.name(*dim);
+            let Some((group, _)) = name.split_once('/') else { return false };
+            let is_in_group = || self.ignored_resource_groups.iter().any(|own| **own == *group);
+            !name.contains("kubernetes.io/")
+                && (self.ignored_resources.contains(name) || is_in_group())
+        };
+        dimensions.ids().filter(is_ignored).collect()
     }
 }

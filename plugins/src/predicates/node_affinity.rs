@@ -2,7 +2,8 @@
 //!
 //! If every term of the affinity lists node names, no other nodes are considered: Kubernetes' plugin
 //! excludes them in its PreFilter, before any other filter runs, and with another message. So there
-//! are two filters here, [`build_pre_filter`] and [`build`].
+//! are two filters here, [`build_pre_filter`] and [`build`]. The names that the added affinity lists
+//! exclude no node early.
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeaffinity`.
 
@@ -25,6 +26,7 @@ use super::{
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
+    node_tests::AnyOf,
 };
 
 /// The filter on listed node names.
@@ -86,23 +88,31 @@ fn nodes_of(cluster: &Cluster, names: &BTreeSet<&Name>) -> Vec<NodeIdx> {
     nodes.map(|(node, _)| node).collect()
 }
 
-/// The filter on labels and fields.
+/// The filter on labels and fields. The affinity that the configuration adds is asked first.
 #[derive(Debug)]
 struct NodeAffinity {
     compiled: Arc<CompiledCluster>,
+    added: Option<AnyOf>,
 }
 
-pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
-    Box::new(NodeAffinity { compiled: Arc::clone(opening.compiled) })
+pub(super) fn build(opening: Opening<'_>, arguments: &PredicatesArguments) -> Box<dyn Filter> {
+    let added = arguments.added_affinity.as_ref();
+    Box::new(NodeAffinity {
+        compiled: Arc::clone(opening.compiled),
+        added: added.map(|terms| opening.compiler().any_of(terms)),
+    })
 }
 
 impl Filter for NodeAffinity {
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
-        let required = &self.compiled.required_nodes[class];
-        Dependencies::NONE.with_if(Dependency::Class, !required.is_empty())
+        let is_needed = self.added.is_some() || !self.compiled.required_nodes[class].is_empty();
+        Dependencies::NONE.with_if(Dependency::Class, is_needed)
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
+        if self.added.as_ref().is_some_and(|added| !added.passes(query.node)) {
+            return Err(Unfit::EnforcedNodeAffinity);
+        }
         let required = &self.compiled.required_nodes[query.class];
         if required.passes(query.node) { Ok(()) } else { Err(Unfit::NodeAffinity) }
     }

@@ -29,7 +29,7 @@ struct NodePressure {
 }
 
 pub(super) fn build(opening: Opening<'_>, arguments: &PredicatesArguments) -> Box<dyn Filter> {
-    let PredicatesArguments { memory_pressure, disk_pressure, pid_pressure } = *arguments;
+    let PredicatesArguments { memory_pressure, disk_pressure, pid_pressure, .. } = *arguments;
     let nodes = || opening.cluster.nodes.facts.values();
     let disk_or_pid = |facts: &NodeFacts| {
         if disk_pressure && facts.conditions.disk_pressure {
