@@ -2,8 +2,11 @@
 //!
 //! Many nodes have the same set of taints, so tolerations are compared with each set once.
 //!
-//! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1`. The numeric operators
-//! `Gt` and `Lt` are behind a gate that is off, so they never match.
+//! The numeric operators `Gt` and `Lt` compare numbers; a value that is none matches nothing. In
+//! Kubernetes they need the gate TaintTolerationComparisonOperators, without which the API server
+//! accepts no new pod that has them, so they are always compared here.
+//!
+//! Source: Kubernetes 1.37, `component-helpers/scheduling/corev1`, `api/core/v1/toleration.go`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::{
-        class::{Toleration, TolerationOperator},
+        class::{Toleration, TolerationOperator, decimal_integer},
         node::Taint,
     },
 };
@@ -86,6 +89,8 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && match toleration.operator {
             TolerationOperator::Equal => toleration.value == taint.value,
             TolerationOperator::Exists => true,
+            TolerationOperator::Lt(than) => decimal_integer(&taint.value).is_some_and(|n| n < than),
+            TolerationOperator::Gt(than) => decimal_integer(&taint.value).is_some_and(|n| n > than),
             TolerationOperator::Never => false,
         }
 }

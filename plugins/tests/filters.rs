@@ -41,11 +41,6 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
         &["nodename-no-match"],
         "a pod that names its node is bound and not asked about",
     ),
-    (
-        "tainttoleration-filter",
-        &["gt-gate-on", "gt-empty-key"],
-        "numeric operators are behind a gate that is off",
-    ),
     ("nodevolumelimits-filter", &["limit-volume-attachment"], "VolumeAttachments are not watched"),
     (
         "volumebinding-filter",

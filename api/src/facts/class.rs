@@ -164,23 +164,36 @@ pub enum TolerationOperator {
     Equal,
     /// Any value.
     Exists,
+    /// The value of the taint must be a smaller number.
+    Lt(i64),
+    /// The value of the taint must be a larger number.
+    Gt(i64),
     /// An operator that never matches.
     Never,
 }
 
 impl Toleration {
     fn from_api(toleration: &ApiToleration) -> Self {
+        let number = || decimal_integer(toleration.value.as_deref().unwrap_or_default());
         Self {
             key: Name::from(toleration.key.as_deref().unwrap_or_default()),
             operator: match toleration.operator.as_deref() {
                 None | Some("" | "Equal") => TolerationOperator::Equal,
                 Some("Exists") => TolerationOperator::Exists,
+                Some("Lt") => number().map_or(TolerationOperator::Never, TolerationOperator::Lt),
+                Some("Gt") => number().map_or(TolerationOperator::Never, TolerationOperator::Gt),
                 Some(_) => TolerationOperator::Never,
             },
             value: Name::from(toleration.value.as_deref().unwrap_or_default()),
             effect: toleration.effect.as_deref().filter(|e| !e.is_empty()).map(Name::from),
         }
     }
+}
+
+/// A number as Kubernetes compares it: decimal, without a plus sign or leading zeros. Not `-0`.
+pub fn decimal_integer(text: &str) -> Option<i64> {
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
 }
 
 /// A port on the node's own address.
