@@ -128,6 +128,15 @@ impl Unfit {
         }
     }
 
+    /// Whether Kubernetes reports this reason together with `first`, the first reason of a node: the
+    /// filters report one reason each, except for the one that binds volumes.
+    // Parity: see docs/parity.md#f10.
+    pub fn is_reported_with(self, first: Self) -> bool {
+        let is_binding =
+            |reason| matches!(reason, Self::VolumeAffinity | Self::VolumeMissing | Self::NoVolume);
+        self == first || (is_binding(self) && is_binding(first))
+    }
+
     /// The message that Kubernetes uses, to be preceded by a number of nodes.
     pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
         Cow::Borrowed(match self {

@@ -243,16 +243,19 @@ impl Opened {
         Some(Self { cluster, class, plugin })
     }
 
-    /// Why the filters with these dependencies refuse a node: of several reasons, the one that
+    /// Why the filters with these dependencies refuse a node: of several reasons, those that
     /// Kubernetes would report.
-    fn refusal(&self, node: NodeIdx, only: &[Dependency]) -> Option<Unfit> {
+    fn refusals(&self, node: NodeIdx, only: &[Dependency]) -> Vec<Unfit> {
         let Self { cluster, class, plugin } = self;
         let dependencies = plugin.dependencies(cluster, *class);
-        only.iter()
-            .copied()
-            .filter(|dependency| dependencies.has(*dependency))
-            .filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err())
-            .min()
+        let only = only.iter().copied().filter(|dependency| dependencies.has(*dependency));
+        let refusals =
+            only.filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err());
+        let mut refusals: Vec<Unfit> = refusals.collect();
+        refusals.sort_unstable();
+        let first = refusals.first().copied();
+        refusals.retain(|refusal| first.is_some_and(|first| refusal.is_reported_with(first)));
+        refusals
     }
 }
 
@@ -277,11 +280,15 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
                 Some(reason) => Some(format!("prefilter: {}", reason.message)),
-                None => opened.refusal(node(cluster, name), dependencies).map(|unfit| {
-                    let reason = unfit.text(&cluster.dimensions);
-                    report.add(unfit.cause(), &reason, 1);
-                    reason.into_owned()
-                }),
+                None => {
+                    let refusals = opened.refusals(node(cluster, name), dependencies);
+                    let reasons = refusals.into_iter().map(|unfit| {
+                        let reason = unfit.text(&cluster.dimensions);
+                        report.add(unfit.cause(), &reason, 1);
+                        reason.into_owned()
+                    });
+                    Some(reasons.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
+                }
             };
             let own = case.expect.reason.get(name).map(String::as_str).filter(|_| !fits);
             let expected = other.or(own);

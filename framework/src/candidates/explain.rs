@@ -33,7 +33,8 @@ pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -
 }
 
 /// Adds the reasons of one node, as Kubernetes gives them: the first filter that refuses speaks
-/// alone, and of the resources every one that is short.
+/// alone. Of the resources it reports every one that is short, and of volumes both bound and unbound
+/// ones.
 fn collect_reasons(
     inputs: Inputs<'_>,
     class: ClassIdx,
@@ -45,13 +46,13 @@ fn collect_reasons(
     let refusals = Dependency::ALL.into_iter().filter_map(|dependency| {
         rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
     });
-    let refusal = refusals.min();
+    let refusals: Vec<Unfit> = refusals.collect();
     reasons.extend(cluster.nodes.lacking(node, &cluster.classes.request[class]).map(short_of));
-    if let Some(refusal) = refusal
-        && (reasons.is_empty() || refusal < Unfit::TooManyPods)
+    if let Some(first) = refusals.iter().min().copied()
+        && (reasons.is_empty() || first < Unfit::TooManyPods)
     {
         reasons.clear();
-        reasons.push(refusal);
+        reasons.extend(refusals.into_iter().filter(|refusal| refusal.is_reported_with(first)));
     }
 }
 

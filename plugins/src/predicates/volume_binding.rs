@@ -1,6 +1,7 @@
 //! Volumes: bound volumes must be reachable, and unbound claims must find a volume.
 //!
-//! A node is refused if a bound volume cannot be reached from it. Claims whose class waits for the
+//! A node is refused if a bound volume cannot be reached from it, and, with a reason of its own, if
+//! an unbound claim finds no volume. Claims whose class waits for the
 //! first consumer are bound when the pod is placed: on the node each such claim of the pod, the
 //! smallest first, must find a volume of its own. That is the smallest available volume of its class
 //! that is large enough, has its modes, matches its selector and can be reached from the node; or
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::{
     column::{Column, NodeIdx},
     decision::ClaimChoice,
-    facts::storage::{ClaimFacts, VolumeFacts},
+    facts::storage::ClaimFacts,
     name::{Name, ObjectKey},
     reason::{Cause, Inadmissible, Unfit},
     status::Placement,
@@ -54,32 +55,35 @@ struct VolumeBinding {
     unbound: UnboundClaims,
 }
 
-/// The bound volumes of a constraint class.
+/// The bound volumes of a constraint class that can refuse a node, in the order of the claims. The
+/// first that refuses gives the reason.
 #[derive(Clone, Debug, Default)]
-struct BoundVolumes {
-    affinities: Vec<AnyOf>,
-    /// Whether a volume does not exist.
-    is_missing: bool,
+struct BoundVolumes(Vec<BoundVolume>);
+
+#[derive(Clone, Debug)]
+enum BoundVolume {
+    /// It does not exist.
+    Missing,
+    /// It can be reached from these nodes.
+    Within(AnyOf),
 }
 
 impl BoundVolumes {
     fn new(opening: Opening<'_>, resolved: &ResolvedClaims<'_>) -> Self {
-        let volumes = resolved.bound.iter().filter_map(|(_, volume)| *volume);
-        let affinity = |volume: &VolumeFacts| {
+        let bound = resolved.bound.iter().filter_map(|(_, volume)| {
+            let Some(volume) = volume else { return Some(BoundVolume::Missing) };
             let terms = volume.node_affinity.as_ref()?;
-            Some(opening.compiler().any_of(terms))
-        };
-        Self {
-            affinities: volumes.filter_map(affinity).collect(),
-            is_missing: resolved.bound.iter().any(|(_, volume)| volume.is_none()),
-        }
+            Some(BoundVolume::Within(opening.compiler().any_of(terms)))
+        });
+        Self(bound.collect())
     }
 
     fn check(&self, node: NodeIdx) -> Result<(), Unfit> {
-        if !self.affinities.iter().all(|affinity| affinity.passes(node)) {
-            return Err(Unfit::VolumeAffinity);
-        }
-        if self.is_missing { Err(Unfit::VolumeMissing) } else { Ok(()) }
+        self.0.iter().try_for_each(|volume| match volume {
+            BoundVolume::Missing => Err(Unfit::VolumeMissing),
+            BoundVolume::Within(affinity) if affinity.passes(node) => Ok(()),
+            BoundVolume::Within(_) => Err(Unfit::VolumeAffinity),
+        })
     }
 }
 
@@ -106,9 +110,8 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
 
 impl Filter for VolumeBinding {
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
-        let bound = &self.bound[class];
         Dependencies::NONE
-            .with_if(Dependency::Class, bound.is_missing || !bound.affinities.is_empty())
+            .with_if(Dependency::Class, !self.bound[class].0.is_empty())
             .with_if(Dependency::Cluster, !self.unbound.of_class[class].is_empty())
     }
 
