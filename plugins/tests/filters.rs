@@ -92,8 +92,10 @@ const OTHER_REASON: &[(&str, &str, &str, &str)] = &[
     (
         "interpodaffinity-filter",
         "anti-invalid-selector",
-        "prefilter: parsing pod: a label selector of its pod affinity cannot be parsed",
-        "the API server rejects such a selector, so the message is never seen",
+        "prefilter: parsing pod default/p: spec.affinity.podAntiAffinity.\
+         requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.matchExpressions[0].\
+         values[0]: \"{{.bad-value.}}\" is not a label value",
+        "Kubernetes names neither the pod nor the whole path",
     ),
 ];
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     name::{Name, ObjectKey},
     resource::ResourceList,
-    selector::{LabelSelector, Labels, NodeTerm, Requirement},
+    selector::{LabelSelector, Labels, NodeTerm, Requirement, problem::label_selector_problem},
 };
 
 /// What predicates and scores read of a pod, apart from its labels.
@@ -76,7 +76,7 @@ pub struct PodTerms {
     pub preferred: Vec<(i64, PodTerm)>,
     /// Prefers not to share a domain with matching pods: weight and term.
     pub preferred_anti: Vec<(i64, PodTerm)>,
-    /// Why the selectors cannot be parsed; such a pod fits on no node.
+    /// Which selector cannot be parsed, and why; such a pod fits on no node.
     pub broken: Option<Name>,
 }
 
@@ -384,13 +384,60 @@ fn pod_terms(affinity: Option<&Affinity>, namespace: &Name) -> PodTerms {
             .collect(),
         broken: None,
     };
-    let selectors = terms.iter().flat_map(|term| {
-        term.matcher.selector.iter().chain(term.matcher.namespace_selector.iter())
-    });
-    if selectors.into_iter().any(|selector| !selector.is_valid()) {
-        terms.broken = Some(Name::from("a label selector of its pod affinity cannot be parsed"));
-    }
+    terms.broken = affinity.and_then(broken_selector).map(Name::from);
     terms
+}
+
+/// The first label selector of pod affinity and anti-affinity that cannot be parsed: its path in the
+/// pod, and why.
+fn broken_selector(affinity: &Affinity) -> Option<String> {
+    let affine = affinity.pod_affinity.as_ref();
+    let anti = affinity.pod_anti_affinity.as_ref();
+    let required = [
+        (
+            "podAffinity",
+            affine.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+        (
+            "podAntiAffinity",
+            anti.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+    ];
+    let preferred = [
+        (
+            "podAffinity",
+            affine.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+        (
+            "podAntiAffinity",
+            anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+    ];
+    let required = required.into_iter().flat_map(|(field, terms)| {
+        let terms = terms.into_iter().flatten().enumerate();
+        terms.map(move |(at, term)| {
+            let list = "requiredDuringSchedulingIgnoredDuringExecution";
+            (format!("spec.affinity.{field}.{list}[{at}]"), term)
+        })
+    });
+    let preferred = preferred.into_iter().flat_map(|(field, terms)| {
+        let terms = terms.into_iter().flatten().enumerate();
+        terms.map(move |(at, weighted)| {
+            let list = "preferredDuringSchedulingIgnoredDuringExecution";
+            let path = format!("spec.affinity.{field}.{list}[{at}].podAffinityTerm");
+            (path, &weighted.pod_affinity_term)
+        })
+    });
+    required.chain(preferred).find_map(|(path, term)| {
+        let selectors = [
+            ("labelSelector", term.label_selector.as_ref()),
+            ("namespaceSelector", term.namespace_selector.as_ref()),
+        ];
+        selectors.into_iter().find_map(|(field, selector)| {
+            let problem = label_selector_problem(selector?)?;
+            Some(format!("{path}.{field}.{}: {}", problem.path, problem.message))
+        })
+    })
 }
 
 fn pod_term(term: &PodAffinityTerm, own_namespace: &Name) -> PodTerm {

@@ -61,10 +61,12 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
         terms[class].anti_affinity_of_others = carried.map(|(count, _)| count).collect();
     }
     counts.connect(opening);
-    let refusals = opening.to_place(|template| {
-        let broken = template.pod_terms.broken.as_ref()?;
-        Some(Name::from(format!("parsing pod: {broken}")))
-    });
+    let mut refusals = opening.by_class(None);
+    for class in opening.classes().to_place() {
+        let Some(broken) = &opening.template(class).pod_terms.broken else { continue };
+        let task = &opening.cluster.tasks.facts[opening.classes().first_task(class)];
+        refusals[class] = Some(Name::from(format!("parsing pod {}: {broken}", task.key)));
+    }
     Box::new(InterPodAffinity { counts, terms, refusals })
 }
 
