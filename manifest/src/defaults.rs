@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    apimachinery::pkg::apis::meta::v1::Time,
+    api::core::v1::{Affinity, Node, Pod, PodAffinityTerm},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time},
 };
 
 use crate::object::Object;
@@ -19,7 +19,7 @@ pub const NAMESPACE: &str = "default";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Fills in what is absent, as created at `created`: namespace, uid, creation time, the phase of a
-/// pod, the hostname label and the capacity of a node.
+/// pod and the label keys in its selectors, the hostname label and the capacity of a node.
 ///
 /// The uid is `namespace/name`, so that equal manifests give equal runs.
 pub fn fill(object: &mut Object, created: Timestamp) {
@@ -42,6 +42,74 @@ pub fn fill(object: &mut Object, created: Timestamp) {
 fn fill_pod(pod: &mut Pod) {
     let status = pod.status.get_or_insert_default();
     status.phase.get_or_insert_with(|| "Pending".to_owned());
+    merge_label_keys(pod);
+}
+
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` of a pod into the selectors beside them, with the
+/// values of its own labels, as the API server does when it creates the pod.
+///
+/// A key that a selector already has with that operator was merged before: merging twice makes no
+/// difference, even if the label of the pod has changed since.
+// Parity: see docs/parity.md#f12.
+pub fn merge_label_keys(pod: &mut Pod) {
+    let Some(spec) = &mut pod.spec else { return };
+    let empty = BTreeMap::new();
+    let labels = pod.metadata.labels.as_ref().unwrap_or(&empty);
+    for term in spec.affinity.iter_mut().flat_map(pod_terms) {
+        if let Some(selector) = &mut term.label_selector {
+            merge(selector, term.match_label_keys.as_deref(), "In", labels);
+            merge(selector, term.mismatch_label_keys.as_deref(), "NotIn", labels);
+        }
+    }
+    for constraint in spec.topology_spread_constraints.iter_mut().flatten() {
+        if let Some(selector) = &mut constraint.label_selector {
+            merge(selector, constraint.match_label_keys.as_deref(), "In", labels);
+        }
+    }
+}
+
+/// The terms of inter-pod affinity and anti-affinity.
+fn pod_terms(affinity: &mut Affinity) -> impl Iterator<Item = &mut PodAffinityTerm> {
+    let (affine, anti) = (&mut affinity.pod_affinity, &mut affinity.pod_anti_affinity);
+    let lists = [
+        affine.as_mut().map(|a| {
+            (
+                &mut a.required_during_scheduling_ignored_during_execution,
+                &mut a.preferred_during_scheduling_ignored_during_execution,
+            )
+        }),
+        anti.as_mut().map(|a| {
+            (
+                &mut a.required_during_scheduling_ignored_during_execution,
+                &mut a.preferred_during_scheduling_ignored_during_execution,
+            )
+        }),
+    ];
+    lists.into_iter().flatten().flat_map(|(required, preferred)| {
+        let preferred = preferred.iter_mut().flatten();
+        let preferred = preferred.map(|weighted| &mut weighted.pod_affinity_term);
+        required.iter_mut().flatten().chain(preferred)
+    })
+}
+
+fn merge(
+    selector: &mut LabelSelector,
+    keys: Option<&[String]>,
+    operator: &str,
+    labels: &BTreeMap<String, String>,
+) {
+    for key in keys.unwrap_or_default() {
+        let mut known = selector.match_expressions.iter().flatten();
+        if known.any(|known| known.key == *key && known.operator == operator) {
+            continue;
+        }
+        let Some(value) = labels.get(key) else { continue };
+        selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
+            key: key.clone(),
+            operator: operator.to_owned(),
+            values: Some(vec![value.clone()]),
+        });
+    }
 }
 
 fn fill_node(node: &mut Node) {
@@ -105,6 +173,37 @@ mod tests {
                 "status": {"allocatable": {"cpu": "2"}, "capacity": {"cpu": "2"}},
             })
         );
+    }
+
+    #[test]
+    fn label_keys_are_merged_into_selectors_once() {
+        let text = "metadata: {name: a, labels: {app: web, rev: '2'}}\n\
+                    spec:\n  containers: []\n  affinity:\n    podAntiAffinity:\n      \
+                    requiredDuringSchedulingIgnoredDuringExecution:\n      - topologyKey: zone\n        \
+                    labelSelector: {matchLabels: {app: web}}\n        \
+                    matchLabelKeys: [rev, absent]\n        mismatchLabelKeys: [app]\n      \
+                    - {topologyKey: zone, matchLabelKeys: [rev]}\n";
+        let mut object = filled(Kind::Pod, text);
+        let terms = |object: &Object| {
+            let Object::Pod(pod) = object else { panic!("a pod") };
+            let spec = serde_json::to_value(pod.spec.as_ref()).expect("JSON");
+            let list = "requiredDuringSchedulingIgnoredDuringExecution";
+            spec["affinity"]["podAntiAffinity"][list].clone()
+        };
+        let merged = terms(&object);
+        assert_eq!(
+            merged[0]["labelSelector"]["matchExpressions"],
+            json!([
+                {"key": "rev", "operator": "In", "values": ["2"]},
+                {"key": "app", "operator": "NotIn", "values": ["web"]},
+            ])
+        );
+        assert_eq!(merged[1].get("labelSelector"), None, "a term without a selector has none");
+        // A pod that was read from a cluster, and relabelled there.
+        let labels = BTreeMap::from([("rev".to_owned(), "3".to_owned())]);
+        object.meta_mut().labels = Some(labels);
+        fill(&mut object, "2025-01-01T00:00:00Z".parse().expect("a time"));
+        assert_eq!(terms(&object), merged);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_cache::store::Store;
+use kube_batch_manifest::defaults::merge_label_keys;
 
 /// Which kind of controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +139,7 @@ pub(crate) fn make_pod(
     if spec.priority.is_none() {
         spec.priority = Some(admitted_priority(spec.priority_class_name.as_deref(), store));
     }
-    Pod {
+    let mut pod = Pod {
         metadata: ObjectMeta {
             uid: Some(format!("{}/{name}", controller.key.namespace)),
             namespace: Some(controller.key.namespace.to_string()),
@@ -161,7 +162,9 @@ pub(crate) fn make_pod(
         },
         spec: Some(spec),
         status: None,
-    }
+    };
+    merge_label_keys(&mut pod);
+    pod
 }
 
 /// The priority that admission sets: of the named class, else the global default, else 0.
