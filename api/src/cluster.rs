@@ -4,7 +4,7 @@
 //! are shared and never change; ledgers and counts are derived from the placements of tasks, and only
 //! [`Cluster::set_placement`] changes them.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -22,10 +22,10 @@ use crate::{
         node::NodeFacts,
         pod::TaskFacts,
         queue::QueueFacts,
-        storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+        storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{JobKey, Name, ObjectKey},
-    reason::{JobProblem, JobWarning},
+    reason::{JobProblem, JobWarning, Unfit},
     resource::{Dimensions, Ledger, Request, ResourceVector},
     status::{N_STATUSES, Placement, TaskStatus},
 };
@@ -311,6 +311,8 @@ pub struct Storage {
     pub classes: BTreeMap<Name, Arc<StorageClassFacts>>,
     /// CSINodes, by node name.
     pub csi_nodes: BTreeMap<Name, Arc<CsiNodeFacts>>,
+    /// CSIDrivers.
+    pub csi_drivers: BTreeMap<Name, Arc<CsiDriverFacts>>,
 }
 
 impl Cluster {
@@ -384,6 +386,16 @@ impl Cluster {
     /// The name of a node.
     pub fn node_name(&self, node: NodeIdx) -> &Name {
         &self.nodes.facts[node].name
+    }
+
+    /// The message that Kubernetes uses for a reason, to be preceded by a number of nodes.
+    pub fn reason_text(&self, reason: Unfit) -> Cow<'static, str> {
+        if let Unfit::CsiDriverMissing(at) = reason
+            && let Some(driver) = self.storage.csi_drivers.keys().nth(at as usize)
+        {
+            return Cow::Owned(format!("{driver} CSI driver is not installed on the node"));
+        }
+        reason.text(&self.dimensions)
     }
 
     /// Stops counting some resources: no node has them, no task requests them, and no queue is

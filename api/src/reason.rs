@@ -49,6 +49,8 @@ pub enum Unfit {
     DiskConflict,
     /// A ReadWriteOncePod claim is in use.
     ClaimInUse,
+    /// The node lacks a CSI driver, given by its position among the CSIDrivers of the cluster.
+    CsiDriverMissing(u32),
     /// The node can attach no more volumes of a driver.
     MaxVolumeCount,
     /// The node affinity of a bound volume.
@@ -102,6 +104,7 @@ impl Unfit {
             Self::TooManyPods | Self::Insufficient(_) => Cause::Resources,
             Self::DiskConflict
             | Self::ClaimInUse
+            | Self::CsiDriverMissing(_)
             | Self::MaxVolumeCount
             | Self::VolumeAffinity
             | Self::VolumeMissing
@@ -137,7 +140,8 @@ impl Unfit {
         self == first || (is_binding(self) && is_binding(first))
     }
 
-    /// The message that Kubernetes uses, to be preceded by a number of nodes.
+    /// The message that Kubernetes uses, to be preceded by a number of nodes. Without names that only
+    /// the cluster knows: see `Cluster::reason_text`.
     pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::CutByAffinity => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
@@ -160,6 +164,7 @@ impl Unfit {
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
                  already in-use by another pod"
             }
+            Self::CsiDriverMissing(_) => "a CSI driver is not installed on the node",
             Self::MaxVolumeCount => "node(s) exceed max volume count",
             Self::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
             Self::VolumeMissing => {

@@ -13,7 +13,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
-        storage::v1::{CSINode, StorageClass},
+        storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -29,7 +29,7 @@ use kube_batch_api::{
         pod::{Interner, TaskFacts},
         policy::{BudgetFacts, PriorityClassFacts},
         queue::QueueFacts,
-        storage::{ClaimFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+        storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{Name, ObjectKey},
     selector::Labels,
@@ -62,6 +62,7 @@ impl Fact for VolumeFacts {}
 impl Fact for ClaimFacts {}
 impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
+impl Fact for CsiDriverFacts {}
 impl Fact for ResourceClaimFacts {}
 
 impl Fact for TaskFacts {
@@ -185,6 +186,8 @@ pub struct Store {
     pub resource_claims: Table<ObjectKey, ResourceClaimFacts>,
     /// CSINodes.
     pub csi_nodes: Table<Name, CsiNodeFacts>,
+    /// CSIDrivers.
+    pub csi_drivers: Table<Name, CsiDriverFacts>,
 }
 
 /// One method for each kind: parse, then store. An invalid object is not stored, and the object
@@ -239,6 +242,9 @@ impl Store {
         /// Stores a CSINode.
         apply_csi_node(node: &CSINode) => csi_nodes[|f: &CsiNodeFacts| f.name.clone()]
             = CsiNodeFacts::from_csi_node;
+        /// Stores a CSIDriver.
+        apply_csi_driver(driver: &CSIDriver) => csi_drivers[|f: &CsiDriverFacts| f.name.clone()]
+            = CsiDriverFacts::from_csi_driver;
     }
 
     /// Stores a pod.
@@ -324,6 +330,7 @@ impl Store {
             claims,
             storage_classes,
             csi_nodes,
+            csi_drivers,
             resource_claims,
         } = other;
         for facts in pods.rows.into_values() {
@@ -340,6 +347,7 @@ impl Store {
         self.claims.rows.extend(claims.rows);
         self.storage_classes.rows.extend(storage_classes.rows);
         self.csi_nodes.rows.extend(csi_nodes.rows);
+        self.csi_drivers.rows.extend(csi_drivers.rows);
         self.resource_claims.rows.extend(resource_claims.rows);
     }
 
@@ -356,6 +364,7 @@ impl Store {
             + self.claims.len()
             + self.storage_classes.len()
             + self.csi_nodes.len()
+            + self.csi_drivers.len()
             + self.resource_claims.len()
     }
 

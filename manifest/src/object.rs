@@ -13,7 +13,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
-        storage::v1::{CSINode, StorageClass},
+        storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -41,6 +41,8 @@ pub enum Object {
     StorageClass(Box<StorageClass>),
     /// The volume limits of a node.
     CsiNode(Box<CSINode>),
+    /// Whether a driver must be on the nodes of its pods.
+    CsiDriver(Box<CSIDriver>),
     /// A claim for devices.
     ResourceClaim(Box<ResourceClaim>),
     /// A named priority.
@@ -74,6 +76,8 @@ pub enum Kind {
     StorageClass,
     /// `CSINode`.
     CsiNode,
+    /// `CSIDriver`.
+    CsiDriver,
     /// `ResourceClaim`.
     ResourceClaim,
     /// `PriorityClass`.
@@ -92,7 +96,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -100,6 +104,7 @@ impl Kind {
         Self::PersistentVolumeClaim,
         Self::StorageClass,
         Self::CsiNode,
+        Self::CsiDriver,
         Self::ResourceClaim,
         Self::PriorityClass,
         Self::PodDisruptionBudget,
@@ -119,6 +124,7 @@ impl Kind {
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::StorageClass => "StorageClass",
             Self::CsiNode => "CSINode",
+            Self::CsiDriver => "CSIDriver",
             Self::ResourceClaim => "ResourceClaim",
             Self::PriorityClass => "PriorityClass",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
@@ -149,6 +155,7 @@ impl Kind {
             | Self::PersistentVolume
             | Self::StorageClass
             | Self::CsiNode
+            | Self::CsiDriver
             | Self::PriorityClass
             | Self::Queue => false,
         }
@@ -162,7 +169,7 @@ impl Kind {
             | Self::Namespace
             | Self::PersistentVolume
             | Self::PersistentVolumeClaim => &[""],
-            Self::StorageClass | Self::CsiNode => &["storage.k8s.io"],
+            Self::StorageClass | Self::CsiNode | Self::CsiDriver => &["storage.k8s.io"],
             Self::ResourceClaim => &["resource.k8s.io"],
             Self::PriorityClass => &["scheduling.k8s.io"],
             Self::PodDisruptionBudget => &["policy"],
@@ -260,6 +267,7 @@ impl TypeMeta {
             | Kind::PersistentVolumeClaim => "v1".to_owned(),
             Kind::StorageClass
             | Kind::CsiNode
+            | Kind::CsiDriver
             | Kind::ResourceClaim
             | Kind::PriorityClass
             | Kind::PodDisruptionBudget
@@ -292,6 +300,7 @@ macro_rules! with_each {
             Object::PersistentVolumeClaim($inner) => $body,
             Object::StorageClass($inner) => $body,
             Object::CsiNode($inner) => $body,
+            Object::CsiDriver($inner) => $body,
             Object::ResourceClaim($inner) => $body,
             Object::PriorityClass($inner) => $body,
             Object::PodDisruptionBudget($inner) => $body,
@@ -327,6 +336,7 @@ impl Object {
             Kind::PersistentVolumeClaim => Self::PersistentVolumeClaim(typed(node, unknown)?),
             Kind::StorageClass => Self::StorageClass(typed(node, unknown)?),
             Kind::CsiNode => Self::CsiNode(typed(node, unknown)?),
+            Kind::CsiDriver => Self::CsiDriver(typed(node, unknown)?),
             Kind::ResourceClaim => Self::ResourceClaim(typed(node, unknown)?),
             Kind::PriorityClass => Self::PriorityClass(typed(node, unknown)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(typed(node, unknown)?),
@@ -351,6 +361,7 @@ impl Object {
             Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
             Self::StorageClass(_) => Kind::StorageClass,
             Self::CsiNode(_) => Kind::CsiNode,
+            Self::CsiDriver(_) => Kind::CsiDriver,
             Self::ResourceClaim(_) => Kind::ResourceClaim,
             Self::PriorityClass(_) => Kind::PriorityClass,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
@@ -372,6 +383,7 @@ impl Object {
             | Self::PersistentVolumeClaim(_)
             | Self::StorageClass(_)
             | Self::CsiNode(_)
+            | Self::CsiDriver(_)
             | Self::ResourceClaim(_)
             | Self::PriorityClass(_)
             | Self::PodDisruptionBudget(_)
@@ -458,7 +470,7 @@ mod tests {
             ("apps/v1", "Deployment"),
             ("apps/v1", "StatefulSet"),
             ("batch/v1", "CronJob"),
-            ("storage.k8s.io/v1", "CSIDriver"),
+            ("storage.k8s.io/v1", "VolumeAttachment"),
             ("scheduling.volcano.sh/v1beta1", "PodGroup"),
             ("scheduling.k8s.io/v1alpha2", "PodGroup"),
             ("batch.volcano.sh/v1alpha1", "Job"),

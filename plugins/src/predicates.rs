@@ -16,8 +16,8 @@
 //!
 //! To add a filter, write its file and list it in `FILTERS`.
 //!
-//! Not watched, and so not considered: Services and their default spreading, CSIDriver,
-//! CSIStorageCapacity, VolumeAttachment. Devices are not allocated.
+//! Not watched, and so not considered: Services and their default spreading, CSIStorageCapacity,
+//! VolumeAttachment. Devices are not allocated.
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.

@@ -43,9 +43,14 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ),
     ("nodevolumelimits-filter", &["limit-volume-attachment"], "VolumeAttachments are not watched"),
     (
+        "nodevolumelimits-filter",
+        &["driver-missing-gate-off"],
+        "the gate VolumeLimitScaling is on since Kubernetes 1.37",
+    ),
+    (
         "volumebinding-filter",
         &["storage-capacity", "storage-capacity-max-volume-size"],
-        "CSIDriver and CSIStorageCapacity are not watched",
+        "CSIStorageCapacity is not watched",
     ),
     (
         "podtopologyspread-filter",
@@ -285,7 +290,7 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
                 None => {
                     let refusals = opened.refusals(node(cluster, name), dependencies);
                     let reasons = refusals.into_iter().map(|unfit| {
-                        let reason = unfit.text(&cluster.dimensions);
+                        let reason = cluster.reason_text(unfit);
                         report.add(unfit.cause(), &reason, 1);
                         reason.into_owned()
                     });
@@ -314,7 +319,7 @@ fn resources(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
         let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
-        unfit.text(&cluster.dimensions).into_owned()
+        cluster.reason_text(unfit).into_owned()
     };
     let mut differences = Vec::new();
     for (name, fits) in &case.expect.fits {
@@ -482,7 +487,8 @@ run! {
     node_affinity_filter: "nodeaffinity-filter", filters(&[Dependency::Class]);
     node_ports_filter: "nodeports-filter", filters(&[Dependency::Node]);
     volume_restrictions_filter: "volumerestrictions-filter", filters(&Dependency::ALL);
-    node_volume_limits_filter: "nodevolumelimits-filter", filters(&[Dependency::Node]);
+    node_volume_limits_filter: "nodevolumelimits-filter",
+        filters(&[Dependency::Class, Dependency::Node]);
     volume_binding_filter: "volumebinding-filter", filters(&Dependency::ALL);
     volume_zone_filter: "volumezone-filter", filters(&[Dependency::Class]);
     pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Cluster]);

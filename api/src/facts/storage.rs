@@ -1,10 +1,10 @@
 //! Persistent volumes, claims, storage classes and what nodes can attach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim},
-    storage::v1::{CSINode, StorageClass},
+    storage::v1::{CSIDriver, CSINode, StorageClass},
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,13 +91,26 @@ pub struct StorageClassFacts {
     pub topologies: Vec<LabelSelector>,
 }
 
-/// The fields of a CSINode that the scheduler uses: how many volumes of a driver the node can attach.
+/// The fields of a CSINode that the scheduler uses: which drivers the node has, and how many volumes
+/// of a driver it can attach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiNodeFacts {
     /// The node's name.
     pub name: Name,
     /// Limit by driver; a driver without a limit is not listed.
     pub limits: BTreeMap<Name, i64>,
+    /// The drivers of the node.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub drivers: BTreeSet<Name>,
+}
+
+/// The fields of a CSIDriver that the scheduler uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsiDriverFacts {
+    /// Its name.
+    pub name: Name,
+    /// `preventPodSchedulingIfMissing`: pods with its volumes go only to nodes that have the driver.
+    pub is_required: bool,
 }
 
 impl VolumeFacts {
@@ -213,7 +226,21 @@ impl CsiNodeFacts {
             let count = driver.allocatable.as_ref()?.count?;
             Some((Name::from(driver.name.as_str()), i64::from(count)))
         });
-        Ok(Self { name: key.name, limits: limits.collect() })
+        let drivers = node.spec.drivers.iter().map(|driver| Name::from(driver.name.as_str()));
+        Ok(Self { name: key.name, limits: limits.collect(), drivers: drivers.collect() })
+    }
+}
+
+impl CsiDriverFacts {
+    /// Reads a CSIDriver.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if it has no name: skip it.
+    pub fn from_csi_driver(driver: &CSIDriver) -> Result<Self, FactError> {
+        let key = object_key("CSIDriver", &driver.metadata)?;
+        let is_required = driver.spec.prevent_pod_scheduling_if_missing.unwrap_or(false);
+        Ok(Self { name: key.name, is_required })
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
         claims: store.claims.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         classes: store.storage_classes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         csi_nodes: store.csi_nodes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
+        csi_drivers: store.csi_drivers.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
     };
     for (_, in_flight, _) in assumed.iter() {
         if let InFlight::Bind { node, claims } = in_flight {

@@ -27,7 +27,7 @@ pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -
     }
     let mut report = FitReport::new(n_nodes);
     for (reason, n_nodes) in counts {
-        report.add(reason.cause(), &reason.text(&cluster.dimensions), n_nodes);
+        report.add(reason.cause(), &cluster.reason_text(reason), n_nodes);
     }
     report
 }

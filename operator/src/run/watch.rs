@@ -16,7 +16,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
         scheduling::v1::PriorityClass,
-        storage::v1::{CSINode, StorageClass},
+        storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -54,13 +54,13 @@ const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 const EXPIRED_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest pause after a failure, doubled with each in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause. Thirteen watches that retry every ten seconds are no load for an API server,
+/// The longest pause. Fifteen watches that retry every ten seconds are no load for an API server,
 /// and scheduling resumes soon after an outage; client-go waits up to thirty.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Kinds that roles of earlier versions do not name. Without the permission they count as not served,
 /// so that an update of the image alone does not stop scheduling.
-const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND];
+const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND];
 
 /// A kind of object that is watched.
 trait Watched:
@@ -141,6 +141,8 @@ watched! {
         |class, state| state.store.apply_storage_class(class);
     CSINode as "csinodes.storage.k8s.io": csi_nodes[Name = name],
         |node, state| state.store.apply_csi_node(node);
+    CSIDriver as "csidrivers.storage.k8s.io": csi_drivers[Name = name],
+        |driver, state| state.store.apply_csi_driver(driver);
     ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key],
         |claim, state| state.store.apply_resource_claim(claim);
     v1alpha1::PodGroup as "podgroups.scheduling.incubator.k8s.io":

@@ -1,10 +1,14 @@
-//! How many volumes of a driver a node can attach.
+//! Which CSI drivers a node has, and how many volumes of a driver it can attach.
+//!
+//! A pod whose claims need a driver with `preventPodSchedulingIfMissing` goes only to nodes whose
+//! CSINode lists the driver.
 //!
 //! The distinct volumes that the claims of the pods on the node use count, and those that a new pod
 //! would add. A claim that is not bound yet counts for the provisioner of its class. A node without
 //! a limit for a driver attaches any number.
 //!
-//! Source: Kubernetes 1.36, `plugins/nodevolumelimits/csi.go`. VolumeAttachments are not watched, so
+//! Source: Kubernetes 1.37, `plugins/nodevolumelimits/csi.go`, with the gate VolumeLimitScaling, which
+//! is on by default since 1.37. VolumeAttachments are not watched, so
 //! volumes that are attached without being used by a pod do not count.
 
 use std::collections::BTreeMap;
@@ -47,16 +51,66 @@ enum Handle {
 
 #[derive(Debug)]
 struct NodeVolumeLimits {
+    required: RequiredDrivers,
     driver: Column<VolumeIdx, Driver>,
     needs: Column<ConstraintClassIdx, Vec<VolumeIdx>>,
     limits: Column<NodeIdx, Vec<(Driver, i64)>>,
     users: Column<NodeIdx, BTreeMap<VolumeIdx, PodCount>>,
 }
 
+/// The drivers that must be on the nodes of the pods that need them, each by its position among the
+/// CSIDrivers of the cluster.
+#[derive(Debug)]
+struct RequiredDrivers {
+    /// Ascending.
+    of_class: Column<ConstraintClassIdx, Vec<u32>>,
+    /// Those that each node has, ascending.
+    of_node: Column<NodeIdx, Vec<u32>>,
+}
+
+impl RequiredDrivers {
+    fn new(opening: Opening<'_>) -> Self {
+        let storage = &opening.cluster.storage;
+        let required = (0..).zip(storage.csi_drivers.values());
+        let required = required.filter(|(_, driver)| driver.is_required);
+        let positions: BTreeMap<&Name, u32> =
+            required.map(|(at, driver)| (&driver.name, at)).collect();
+        let mut of_class = opening.by_class(Vec::new());
+        let mut of_node = Column::filled(Vec::new(), opening.cluster.nodes.facts.len());
+        if positions.is_empty() {
+            return Self { of_class, of_node };
+        }
+        for class in opening.classes().to_place() {
+            let claims = opening.template(class).claims.iter();
+            let drivers = claims.filter_map(|claim| volume(storage, claim));
+            let mut needed: Vec<u32> =
+                drivers.filter_map(|(driver, _)| positions.get(driver).copied()).collect();
+            needed.sort_unstable();
+            needed.dedup();
+            of_class[class] = needed;
+        }
+        for (node, facts) in opening.cluster.nodes.facts.iter() {
+            let csi_node = storage.csi_nodes.get(&facts.name);
+            let drivers = csi_node.into_iter().flat_map(|csi_node| &csi_node.drivers);
+            // In the order of names, and so of positions.
+            of_node[node] = drivers.filter_map(|name| positions.get(name).copied()).collect();
+        }
+        Self { of_class, of_node }
+    }
+
+    fn check(&self, class: ConstraintClassIdx, node: NodeIdx) -> Result<(), Unfit> {
+        let on_node = &self.of_node[node];
+        let mut needed = self.of_class[class].iter();
+        let missing = needed.find(|driver| on_node.binary_search(driver).is_err());
+        missing.map_or(Ok(()), |driver| Err(Unfit::CsiDriverMissing(*driver)))
+    }
+}
+
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let cluster = opening.cluster;
     let n_nodes = cluster.nodes.facts.len();
     let mut built = NodeVolumeLimits {
+        required: RequiredDrivers::new(opening),
         driver: Column::new(),
         needs: opening.by_class(Vec::new()),
         limits: Column::filled(Vec::new(), n_nodes),
@@ -117,10 +171,15 @@ fn volume<'a>(storage: &'a Storage, claim: &ClaimRef) -> Option<(&'a Name, Handl
 
 impl Filter for NodeVolumeLimits {
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
-        Dependencies::NONE.with_if(Dependency::Node, !self.needs[class].is_empty())
+        Dependencies::NONE
+            .with_if(Dependency::Class, !self.required.of_class[class].is_empty())
+            .with_if(Dependency::Node, !self.needs[class].is_empty())
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
+        if query.dependency == Dependency::Class {
+            return self.required.check(query.class, query.node);
+        }
         let users = &self.users[query.node];
         let is_attached = |volume: &VolumeIdx| {
             users.get(volume).is_some_and(|count| count.of(query.capacity) > 0)

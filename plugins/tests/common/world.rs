@@ -3,7 +3,7 @@
 use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
-        storage::v1::{CSINode, StorageClass},
+        storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -29,6 +29,7 @@ pub(crate) struct World {
     pub(crate) persistent_volumes: Vec<PersistentVolume>,
     pub(crate) persistent_volume_claims: Vec<PersistentVolumeClaim>,
     pub(crate) csi_nodes: Vec<CSINode>,
+    pub(crate) csi_drivers: Vec<CSIDriver>,
 }
 
 impl World {
@@ -81,6 +82,9 @@ impl World {
         }
         for node in &self.csi_nodes {
             store.apply_csi_node(node).expect("the CSINode can be read");
+        }
+        for driver in &self.csi_drivers {
+            store.apply_csi_driver(driver).expect("the CSIDriver can be read");
         }
         take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }
