@@ -24,7 +24,10 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
-    nodeorder::{NodeOrder, NodeOrderArguments, cpu_and_memory},
+    nodeorder::{
+        NodeOrder,
+        arguments::{NodeOrderArguments, cpu_and_memory},
+    },
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use serde::Deserialize;

@@ -23,7 +23,7 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
-    nodeorder::{NodeOrder, NodeOrderArguments},
+    nodeorder::{NodeOrder, arguments::NodeOrderArguments},
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use proptest::prelude::*;

@@ -21,7 +21,7 @@ use kube_batch_framework::{
 };
 use kube_batch_plugins::{
     conformance, drf, gang,
-    nodeorder::{self, NodeOrder, NodeOrderArguments},
+    nodeorder::{self, NodeOrder, arguments::NodeOrderArguments},
     predicates::{self, Predicates, arguments::PredicatesArguments},
     priority, proportion,
 };

@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::{NodeOrderArguments, score::Score};
+use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, rows::row_type};
 
 row_type! {

@@ -19,7 +19,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Capacity, Dependency, Scale};
 
-use super::{NodeOrderArguments, score::Score};
+use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,

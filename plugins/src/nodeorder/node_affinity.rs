@@ -9,7 +9,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::{NodeOrderArguments, score::Score};
+use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AllOf};
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
-    NodeOrderArguments,
+    arguments::NodeOrderArguments,
     score::Score,
     scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
 };

@@ -19,7 +19,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
-    NodeOrderArguments, ResourceWeights,
+    arguments::{NodeOrderArguments, ResourceWeights},
     score::Score,
     scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
 };

@@ -8,7 +8,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::NodeOrderArguments;
+use super::arguments::NodeOrderArguments;
 use crate::{compiled::Opening, pod_count::Placed};
 
 /// One score. Built once for each session, unless its weight is 0.

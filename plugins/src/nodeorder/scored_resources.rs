@@ -11,7 +11,7 @@ use kube_batch_api::{
     column::{Dim, NodeIdx},
 };
 
-use super::ResourceWeights;
+use super::arguments::ResourceWeights;
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 

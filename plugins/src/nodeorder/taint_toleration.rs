@@ -10,7 +10,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
-use super::{NodeOrderArguments, score::Score};
+use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
