@@ -8,6 +8,7 @@
 use std::{fs, iter};
 
 use anyhow::{Context, bail, ensure};
+use kube_batch_api::crd::ApiVersion;
 use serde_json::Value;
 
 use kube_batch_tests::build::root;
@@ -148,8 +149,15 @@ const TEMPLATES: [Template; 7] = [
 /// The generated files of `deploy/`, given the CRDs: path below the root, and content.
 pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, String)>> {
     let mut files = vec![("deploy/chart/Chart.yaml".to_owned(), description())];
-    for (name, content) in crds {
+    let (older, newer): (Vec<_>, Vec<_>) =
+        crds.iter().partition(|(name, _)| name.starts_with(ApiVersion::V1Alpha1.group()));
+    for (name, content) in newer {
         files.push((format!("deploy/chart/crds/{name}"), content.clone()));
+    }
+    for (name, content) in older {
+        files.push((format!("deploy/components/v1alpha1/{name}"), content.clone()));
+        let template = crd_template(name, content).with_context(|| format!("template {name}"))?;
+        files.push((format!("deploy/chart/templates/{name}"), template));
     }
     for template in &TEMPLATES {
         let manifest = format!("deploy/{}", template.manifest);
@@ -187,6 +195,36 @@ home: {}
 ",
         env!("CARGO_PKG_REPOSITORY"),
     )
+}
+
+/// The template of an optional CRD. Helm's `crds/` takes no conditions.
+///
+/// It leaves a CRD alone that another owns, such as one that `kubectl apply` or the `crds/` of an
+/// earlier chart created: Helm would refuse the whole release. And it never deletes a CRD, because that
+/// deletes all objects of the kind.
+fn crd_template(file: &str, manifest: &str) -> anyhow::Result<String> {
+    ensure!(!manifest.contains("{{"), "it contains braces that Helm would evaluate");
+    let (_, manifest) = manifest.split_once('\n').context("it has no header")?;
+    let annotations = "  annotations:\n";
+    ensure!(manifest.matches(annotations).count() == 1, "it has no annotations");
+    let keep = format!("{annotations}    helm.sh/resource-policy: keep\n");
+    let manifest = manifest.replacen(annotations, &keep, 1);
+    let (group, plural) =
+        file.trim_end_matches(".yaml").split_once('_').context("it has no kind")?;
+    Ok(format!(
+        "\
+{{{{- /* Generated from the Rust types by `cargo xtask codegen`; do not edit. */ -}}}}
+{{{{- if .Values.crds.v1alpha1 }}}}
+{{{{- /* One that this release does not own stays as it is. */ -}}}}
+{{{{- $crd := lookup \"apiextensions.k8s.io/v1\" \"CustomResourceDefinition\" \"\" \"{plural}.{group}\" }}}}
+{{{{- $owner := dig \"metadata\" \"annotations\" (dict) $crd }}}}
+{{{{- $name := dig \"meta.helm.sh/release-name\" \"\" $owner }}}}
+{{{{- $namespace := dig \"meta.helm.sh/release-namespace\" \"\" $owner }}}}
+{{{{- if or (not $crd) (and (eq $name .Release.Name) (eq $namespace .Release.Namespace)) }}}}
+{manifest}{{{{- end }}}}
+{{{{- end }}}}
+"
+    ))
 }
 
 fn prometheus_rule(alerts: &str) -> String {

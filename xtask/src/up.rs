@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stop = stop_signal()?;
     let mut plane = ControlPlane::start(options)?;
     plane.create_nodes(&Nodes { n: args.nodes, ..Nodes::default() })?;
-    plane.apply_crds(&root().join("crds"))?;
+    plane.apply_crds(&root().join("deploy/chart/crds"))?;
     let (mut scheduler, address) = deploy(&plane, &program)?;
     greet(&plane, args.nodes, &program, scheduler.log(), address);
     let ended = watch(&stop, &mut plane, &mut scheduler);
@@ -89,7 +89,7 @@ fn start_scheduler(plane: &ControlPlane, program: &Path) -> anyhow::Result<(Proc
     let mut scheduler = Process::start("kube-batch", &command, &log)?;
     wait_for("the scheduler to create the default queue", SCHEDULER_TIMEOUT, || {
         scheduler.expect_running()?;
-        Ok(plane.kubectl(["get", "queues.scheduling.incubator.k8s.io", "default"]).ok())
+        Ok(plane.kubectl(["get", "queues.scheduling.sigs.dev", "default"]).ok())
     })
     .inspect_err(|_| plane.keep_logs())?;
     Ok((scheduler, address))
@@ -102,7 +102,7 @@ fn greet(plane: &ControlPlane, n_nodes: usize, program: &Path, log: &Path, addre
     println!("export KUBECONFIG={}", plane.kubeconfig().display());
     println!("export PATH={}:{binaries}:$PATH", plane.assets().directory().display());
     eprintln!("kubectl apply --filename {}", root().join(EXAMPLE).display());
-    eprintln!("kubectl get podgroups,queues,pods\n");
+    eprintln!("kubectl get kube-batch,pods\n");
     eprintln!("metrics: http://{address}/metrics\nlogs: {}", log.display());
     eprintln!("Ctrl-C stops the cluster");
 }

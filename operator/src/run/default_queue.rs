@@ -33,8 +33,7 @@ const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 /// Creates the queue once, when this replica leads and there is none, in either API group. If it is
 /// deleted later, it is not created again.
 ///
-/// The queue is of the older API group if that is served: v0.5.0 looks for it there, and `kubectl get
-/// queues` shows that group where both are served.
+/// The queue is of the newer API group, or of the older one where only that is served.
 pub(crate) async fn provide(
     client: Client,
     name: String,
@@ -79,7 +78,7 @@ pub(crate) async fn provide(
 async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), WriteError> {
     let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
     for resource in
-        [ApiResource::erase::<v1alpha1::Queue>(&()), ApiResource::erase::<v1alpha2::Queue>(&())]
+        [ApiResource::erase::<v1alpha2::Queue>(&()), ApiResource::erase::<v1alpha1::Queue>(&())]
     {
         let queues: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         let queue = DynamicObject::new(name, &resource).data(data.clone());
@@ -136,12 +135,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_queue_is_created_in_the_first_api_group_that_is_served() {
-        assert_eq!(World::new(&[]).done().await, (0, vec![OLDER.to_owned()]));
+        assert_eq!(World::new(&[]).done().await, (0, vec![NEWER.to_owned()]));
         let world = World::new(&[]);
-        world.api.fail_always(Method::POST, OLDER, Fault::Status(404));
+        world.api.fail_always(Method::POST, NEWER, Fault::Status(404));
         let api = world.api.clone();
-        assert_eq!(world.done().await, (0, vec![OLDER.to_owned(), NEWER.to_owned()]));
-        let queue = api.object(&format!("{NEWER}/q")).expect("the queue");
+        assert_eq!(world.done().await, (0, vec![NEWER.to_owned(), OLDER.to_owned()]));
+        let queue = api.object(&format!("{OLDER}/q")).expect("the queue");
         assert_eq!(queue["spec"]["weight"], 1);
     }
 
@@ -154,7 +153,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(world.api.sent().is_empty());
         world.leads.send_replace(true);
-        assert_eq!(world.done().await, (0, vec![OLDER.to_owned()]));
+        assert_eq!(world.done().await, (0, vec![NEWER.to_owned()]));
     }
 
     #[tokio::test(start_paused = true)]

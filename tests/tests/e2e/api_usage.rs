@@ -61,7 +61,7 @@ fn granted() -> BTreeSet<Permission> {
 
 /// Starts and stops a scheduler, and then starts one that uses the proxy.
 fn start_schedulers(bed: &mut Bed, proxy: &Proxy) {
-    // The default queue belongs to the older API group, or to the newer if the older is not served.
+    // The default queue belongs to the newer API group, or to the older if the newer is not served.
     let has_default_queue = |bed: &Bed, group: &str| {
         let kind = format!("queues.{group}");
         bed.eventually(&format!("the default queue exists in {kind}"), || {
@@ -69,15 +69,15 @@ fn start_schedulers(bed: &mut Bed, proxy: &Proxy) {
         });
     };
     bed.start_scheduler(&[]);
-    has_default_queue(bed, "scheduling.incubator.k8s.io");
+    has_default_queue(bed, "scheduling.sigs.dev");
     assert_eq!(bed.take_scheduler(0).terminate(), Some(0));
-    bed.kubectl(["delete", "queues.scheduling.incubator.k8s.io", "default"]).expect("deleted");
+    bed.kubectl(["delete", "queues.scheduling.sigs.dev", "default"]).expect("deleted");
     bed.start_scheduler(&[
         "--leader-elect",
         &format!("--lock-object-namespace={SYSTEM}"),
         &proxy.flag(),
     ]);
-    has_default_queue(bed, "scheduling.sigs.dev");
+    has_default_queue(bed, "scheduling.incubator.k8s.io");
 }
 
 /// Creates claims of both binding modes, groups and queues of both API groups, victims of a
@@ -119,6 +119,7 @@ fn create_workload(bed: &Bed) {
 fn the_role_allows_exactly_the_requests_of_the_scheduler() {
     let options = Options { audit: true, ..Options::default() };
     let mut bed = Bed::with_options(options, &nodes(2, "2"));
+    bed.install_older_group();
     let proxy = Proxy::start(&bed.plane);
     // The proxy rejects streamed lists, so that the scheduler sends list requests, and drops one
     // response to a binding, so that the scheduler gets the pod.
@@ -128,7 +129,7 @@ fn the_role_allows_exactly_the_requests_of_the_scheduler() {
             return Handling::Respond(400);
         }
         let path = request.uri.path();
-        if request.method == Method::POST && path.contains("incubator") && path.ends_with("/queues")
+        if request.method == Method::POST && path.contains("sigs.dev") && path.ends_with("/queues")
         {
             return Handling::Respond(404);
         }

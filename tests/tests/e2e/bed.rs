@@ -93,11 +93,22 @@ impl Bed {
         // Tests start the scheduler themselves: simulated nodes run no containers.
         let deployments = ["delete", "deployments", "--all", "--namespace", SYSTEM];
         self.kubectl(deployments).unwrap_or_else(|error| panic!("{error}"));
-        let kinds = ["podgroups", "queues"].map(|resource| {
-            format!("{resource}.scheduling.incubator.k8s.io,{resource}.scheduling.sigs.dev")
-        });
-        self.eventually("PodGroups and Queues are served", || {
-            self.kubectl(["get", &kinds.join(","), "--all-namespaces"]).map(drop)
+        self.wait_until_served("scheduling.sigs.dev");
+    }
+
+    /// Installs the older API group and waits until the API server serves its kinds.
+    pub(crate) fn install_older_group(&self) {
+        let component = root().join("deploy/components/v1alpha1");
+        let applied =
+            self.kubectl(["apply", "--kustomize", component.to_str().expect("a plain path")]);
+        applied.unwrap_or_else(|error| panic!("the component cannot be installed: {error}"));
+        self.wait_until_served("scheduling.incubator.k8s.io");
+    }
+
+    fn wait_until_served(&self, group: &str) {
+        self.eventually(&format!("PodGroups and Queues of {group} are served"), || {
+            let kinds = format!("podgroups.{group},queues.{group}");
+            self.kubectl(["get", &kinds, "--all-namespaces"]).map(drop)
         });
     }
 

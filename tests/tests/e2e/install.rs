@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use kube_batch_testbed::cluster::{ControlPlane, Options};
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
@@ -45,17 +46,22 @@ fn kubectl_shows_the_status_of_groups_and_queues() {
         ],
     );
     shows(
-        "queues.scheduling.incubator.k8s.io",
+        "queues",
         &[
             &["NAME", "WEIGHT", "PENDING", "RUNNING", "UNKNOWN", "SHARE", "CAPABILITY"],
             &["default", "1", "1", "1", "0", "0.50"],
         ],
     );
-    for short in ["pg", "q", "kube-batch"] {
-        assert!(
-            bed.kubectl(["get", short, "--namespace", NAMESPACE]).is_ok(),
-            "kubectl get {short}"
-        );
+    // One API group is installed, so that short names are not ambiguous.
+    for short in ["pg", "q", "podgroups", "queues", "kube-batch"] {
+        let mut command = bed.plane.kubectl_command();
+        let printed =
+            command.args(["get", short, "--namespace", NAMESPACE]).output().expect("runs");
+        let warnings = String::from_utf8_lossy(&printed.stderr);
+        assert!(printed.status.success() && warnings.is_empty(), "kubectl get {short}: {warnings}");
+        let name = if short.starts_with('q') { "default" } else { "whole" };
+        let table = String::from_utf8_lossy(&printed.stdout);
+        assert!(table.contains(name), "kubectl get {short}: {table}");
     }
 
     let described = bed
@@ -72,6 +78,31 @@ fn kubectl_shows_the_status_of_groups_and_queues() {
         let is_reported = parts.iter().all(|part| described.contains(part));
         if is_reported { Ok(()) } else { Err(described) }
     });
+}
+
+#[test]
+fn full_names_and_the_category_mean_kube_batch_beside_kubernetes_own_groups() {
+    let flags =
+        ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"];
+    let options = Options {
+        api_server_flags: flags.map(str::to_owned).to_vec(),
+        controllers: false,
+        kwok: false,
+        ..Options::default()
+    };
+    let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
+    plane.apply_crds(&root().join("deploy/chart/crds")).expect("served");
+    plane.kubectl(["create", "namespace", NAMESPACE]).expect("a namespace");
+    plane.apply(&group("ours", 1).to_string()).expect("created");
+    let get = |name: &str| {
+        let args = ["get", name, "--namespace", NAMESPACE, "--output", "name"];
+        plane.kubectl(args).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let ours = "podgroup.scheduling.sigs.dev/ours\n";
+    assert_eq!(get("podgroups"), "", "docs/install.md: this name means Kubernetes' own PodGroups");
+    for name in ["podgroups.scheduling.sigs.dev", "kube-batch", "pg"] {
+        assert_eq!(get(name), ours, "{name}");
+    }
 }
 
 #[test]
@@ -105,6 +136,7 @@ fn the_readme_shows_what_kubectl_prints() {
 #[test]
 fn kubectl_explains_every_field() {
     let bed = Bed::new(&nodes(1, "1"));
+    bed.install_older_group();
     for (group, version) in GROUPS {
         let flag = format!("--api-version={group}/{version}");
         for (path, sentence) in [
@@ -134,6 +166,7 @@ fn kubectl_explains_every_field() {
 #[test]
 fn the_api_server_rejects_invalid_objects() {
     let bed = Bed::new(&nodes(1, "1"));
+    bed.install_older_group();
     let object = |kind: &str, spec: Value| {
         GROUPS.map(|(group, version)| {
             json!({
@@ -231,6 +264,7 @@ fn objects_stored_under_old_crds_are_read() {
     bed.apply(&old_group("malformed", json!({"minMember": "two"})));
 
     bed.install();
+    bed.install_older_group();
     bed.plane.create_nodes(&nodes(2, "2")).expect("nodes are created");
     bed.start_scheduler(&[]);
     bed.apply(&job("valid", 2, "1"));

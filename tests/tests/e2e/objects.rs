@@ -38,6 +38,7 @@ fn is_pending(bed: &Bed, owner: &str, n_pods: usize) -> Result<(), String> {
 #[test]
 fn both_api_groups_work_together() {
     let mut bed = Bed::new(&nodes(2, "4"));
+    bed.install_older_group();
     bed.start_scheduler(&[]);
     for (version, api_group, queue) in [
         ("v1alpha1", "scheduling.incubator.k8s.io", "old"),
@@ -75,14 +76,37 @@ fn both_api_groups_work_together() {
     bed.consistently("a pod beyond the capability is pending", || is_pending(&bed, "too-much", 1));
 }
 
+fn has_default_queue_in(bed: &Bed, api_group: &str) {
+    bed.eventually(&format!("the default queue exists in {api_group}"), || {
+        bed.kubectl(["get", &format!("queues.{api_group}"), "default"]).map(drop)
+    });
+}
+
 #[test]
-fn an_api_group_can_be_installed_later() {
+fn the_older_api_group_can_be_installed_later() {
     let mut bed = Bed::new(&nodes(1, "4"));
+    bed.start_scheduler(&[]);
+    has_default_queue_in(&bed, "scheduling.sigs.dev");
+    bed.apply(&group("early", 1));
+    bed.apply(&job("early", 1, "1"));
+    bed.wait_until_running("early", 1);
+    bed.install_older_group();
+    bed.apply(&old_group("late", 2));
+    bed.apply(&job("late", 2, "1"));
+    bed.wait_until_running("late", 2);
+}
+
+#[test]
+fn the_newer_api_group_can_be_installed_later() {
+    let mut bed = Bed::new(&nodes(1, "4"));
+    bed.install_older_group();
     let [groups, queues] =
         ["podgroups", "queues"].map(|kind| format!("{kind}.scheduling.sigs.dev"));
     bed.kubectl(["delete", "crd", &groups, &queues]).expect("deleted");
     bed.start_scheduler(&[]);
-    bed.apply(&job_without_group("early", 1, "1"));
+    has_default_queue_in(&bed, "scheduling.incubator.k8s.io");
+    bed.apply(&old_group("early", 1));
+    bed.apply(&job("early", 1, "1"));
     bed.wait_until_running("early", 1);
     bed.install();
     bed.apply(&group("late", 2));

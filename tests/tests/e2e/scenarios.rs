@@ -100,6 +100,7 @@ impl CaseRunner {
     fn new(conf: Option<&Value>) -> Self {
         let options = Options { audit: true, ..Options::default() };
         let bed = Bed::with_options(options, &Nodes { n: 0, ..Nodes::default() });
+        bed.install_older_group();
         let path = bed.plane.log_dir().join("scheduler.yaml");
         let conf_flag = conf.map(|conf| {
             // JSON is YAML.
