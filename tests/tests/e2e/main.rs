@@ -15,3 +15,4 @@ mod outages;
 mod process;
 mod proxy;
 mod scenarios;
+mod users;
