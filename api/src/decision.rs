@@ -85,11 +85,21 @@ pub enum EvictReason {
     Reclaim,
 }
 
-impl fmt::Display for EvictReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl EvictReason {
+    /// All, in order.
+    pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
+
+    /// The name of the action that evicts for this reason.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Preempt => "preempt",
             Self::Reclaim => "reclaim",
-        })
+        }
+    }
+}
+
+impl fmt::Display for EvictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -201,6 +201,8 @@ pub struct QueueShares {
     pub allocated: ResourceVector,
     /// What its tasks hold or request.
     pub request: ResourceVector,
+    /// What its waiting tasks request.
+    pub pending: ResourceVector,
     /// The maximum of `allocated / deserved` over all resources.
     pub share: Share,
     /// Whether it holds at least what it deserves, in a resource that its waiting tasks request.

@@ -9,9 +9,10 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube_batch_api::{
+    cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
     crd::{MISCONFIGURED, PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
-    decision::{Decision, PodRef},
+    decision::{Decision, EvictReason, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
     reason::{JobProblem, JobWarning},
@@ -111,6 +112,10 @@ pub struct JobReport {
     pub unplaced_because: String,
     /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,
+    /// If it started in this cycle, when it began to wait: the creation of the oldest task that was
+    /// placed for it. It started if at least one task, and its minimum, have a place now and had not
+    /// when the cycle began.
+    pub waited_since: Option<Timestamp>,
 }
 
 impl JobReport {
@@ -137,24 +142,31 @@ pub struct QueueReport {
     pub deserved: BTreeMap<String, String>,
     /// What its tasks hold after the cycle, for display.
     pub allocated: BTreeMap<String, String>,
+    /// What its tasks request that still wait after the cycle, for display.
+    pub pending: BTreeMap<String, String>,
+    /// Number of its tasks that the cycle evicted.
+    pub evicted: BTreeMap<EvictReason, u32>,
     /// Number of its PodGroups by phase.
     pub groups: BTreeMap<Phase, u32>,
 }
 
-/// The shares of jobs and queues when a cycle begins.
+/// Jobs and queues when a cycle begins.
 pub(crate) struct Opening {
     queues: Vec<Option<QueueShares>>,
     jobs: Vec<Option<Share>>,
+    /// Whether each job has started.
+    started: Vec<bool>,
 }
 
 impl Opening {
     pub(crate) fn of(session: &Session) -> Self {
         let cluster = session.cluster();
         let queues = cluster.queues.facts.ids();
-        let jobs = cluster.jobs.key.ids();
+        let jobs = || cluster.jobs.key.ids();
         Self {
             queues: queues.map(|queue| session.plugins().queue_shares(queue)).collect(),
-            jobs: jobs.map(|job| session.plugins().job_share(job)).collect(),
+            started: jobs().map(|job| has_started(cluster, job)).collect(),
+            jobs: jobs().map(|job| session.plugins().job_share(job)).collect(),
         }
     }
 }
@@ -168,7 +180,12 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
         .key
         .ids()
         .zip(opening.jobs)
-        .map(|(job, share)| JobReport { share, ..job_report(&session, job) })
+        .zip(opening.started)
+        .map(|((job, share), had_started)| JobReport {
+            share,
+            waited_since: if had_started { None } else { waited_since(cluster, job) },
+            ..job_report(&session, job)
+        })
         .collect();
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
@@ -177,16 +194,61 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
                 1;
         }
     }
+    let mut evicted = evicted(&session);
     let queues = cluster
         .queues
         .facts
         .ids()
         .zip(opening.queues)
         .zip(phases)
-        .map(|((queue, opening), groups)| queue_report(&session, queue, opening, groups))
+        .map(|((queue, opening), groups)| QueueReport {
+            evicted: evicted.remove(&queue).unwrap_or_default(),
+            ..queue_report(&session, queue, opening, groups)
+        })
         .collect();
     let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
     Cycle { jobs, queues, total, decisions: session.decisions }
+}
+
+/// Whether the minimum of a job, and at least one task, have a place.
+fn has_started(cluster: &Cluster, job: JobIdx) -> bool {
+    cluster.jobs.counts[job].ready() >= cluster.jobs.min_available[job].max(1)
+}
+
+/// When a job that had not started began to wait, if it has started now.
+fn waited_since(cluster: &Cluster, job: JobIdx) -> Option<Timestamp> {
+    if !has_started(cluster, job) {
+        return None;
+    }
+    let placed = cluster.jobs.tasks[job]
+        .iter()
+        .filter(|task| cluster.tasks.placement[*task].status == TaskStatus::Allocated);
+    placed.map(|task| cluster.tasks.facts[task].created).min()
+}
+
+/// The number of tasks of each queue that the cycle evicted.
+fn evicted(session: &Session) -> BTreeMap<QueueIdx, BTreeMap<EvictReason, u32>> {
+    let reasons: BTreeMap<&Name, EvictReason> = session
+        .decisions
+        .iter()
+        .filter_map(|decision| match decision {
+            Decision::Evict { pod, reason, .. } => Some((&pod.uid, *reason)),
+            Decision::Bind { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+        })
+        .collect();
+    let mut evicted: BTreeMap<QueueIdx, BTreeMap<EvictReason, u32>> = BTreeMap::new();
+    if reasons.is_empty() {
+        return evicted;
+    }
+    let cluster = session.cluster();
+    for task in cluster.tasks.facts.ids() {
+        let is_releasing = cluster.tasks.placement[task].status == TaskStatus::Releasing;
+        let queue = cluster.queue_of(task).filter(|_| is_releasing);
+        if let Some((queue, reason)) = queue.zip(reasons.get(&cluster.tasks.facts[task].uid)) {
+            *evicted.entry(queue).or_default().entry(*reason).or_default() += 1;
+        }
+    }
+    evicted
 }
 
 fn queue_report(
@@ -205,6 +267,8 @@ fn queue_report(
         fair_share: display(closing.as_ref().map(|shares| &shares.fair_share)),
         deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
         allocated: display(closing.as_ref().map(|shares| &shares.allocated)),
+        pending: display(closing.as_ref().map(|shares| &shares.pending)),
+        evicted: BTreeMap::new(),
         opening,
         closing,
         groups,
@@ -258,6 +322,7 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         warnings: cluster.jobs.warnings[job].clone(),
         tried,
         share: None,
+        waited_since: None,
     }
 }
 

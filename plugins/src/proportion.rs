@@ -333,6 +333,7 @@ impl Plugin for Proportion {
             deserved: vector(&self.deserved),
             allocated: vector(&self.allocated),
             request: vector(&self.request),
+            pending: vector(&self.pending),
             share: self.share[queue],
             overused: self.overused(cluster, queue),
         })

@@ -116,6 +116,7 @@ impl World {
             unplaced: vec![],
             unplaced_because: String::new(),
             share: None,
+            waited_since: None,
         };
         Cycle { jobs: vec![report], ..nothing() }
     }
@@ -140,6 +141,8 @@ impl World {
             closing: None,
             deserved: BTreeMap::new(),
             allocated: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            evicted: BTreeMap::new(),
             groups: BTreeMap::from([(Phase::Running, n_running)]),
         };
         Cycle { queues: vec![report], ..nothing() }
