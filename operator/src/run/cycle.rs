@@ -220,7 +220,7 @@ impl Scheduler {
         self.decisions.write(&finished.cycle.decisions);
         self.decisions.report_ignored(&finished.ignored);
         self.statuses.write(&finished.cycle, &id, started);
-        self.report.record(&finished.cycle);
+        self.report.record(&finished.cycle, Timestamp::now());
         self.metrics.observe_phase("dispatch", started.elapsed());
     }
 

@@ -35,6 +35,11 @@ const MICROSECONDS: [f64; 12] = [
     10_000_000.0,
     100_000_000.0,
 ];
+/// Seconds that jobs wait, from one second to two days: from an idle cluster to a backlog.
+const WAITING: [f64; 14] = [
+    1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 57_600.0,
+    86_400.0, 172_800.0,
+];
 /// Seconds, from a tenth of a millisecond to ten seconds.
 const SECONDS: [f64; 11] = [1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0];
 
@@ -72,6 +77,8 @@ labels! {
     Task { task: &'static str }
     /// The groups of a queue that are in a phase.
     QueuePhase { queue: String, phase: &'static str }
+    /// A queue that loses pods, and why.
+    QueueEvicted { queue: String, reason: &'static str }
 }
 
 /// What is written to the API server.
@@ -137,7 +144,12 @@ pub(crate) struct Metrics {
     pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
     pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_allocated: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_pending: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_capability: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_weight: Family<Queue, Gauge>,
     pub(crate) queue_groups: Family<QueuePhase, Gauge>,
+    pub(crate) queue_evictions: Family<QueueEvicted, Counter>,
+    pub(crate) queue_job_wait: Histograms<Queue>,
     pub(crate) watch_synced: Family<Kind, Gauge>,
     pub(crate) watch_events: Family<Kind, Counter>,
     pub(crate) watch_failures: Family<Kind, Counter>,
@@ -176,7 +188,12 @@ impl Metrics {
             queue_share: Family::default(),
             queue_deserved: Family::default(),
             queue_allocated: Family::default(),
+            queue_pending: Family::default(),
+            queue_capability: Family::default(),
+            queue_weight: Family::default(),
             queue_groups: Family::default(),
+            queue_evictions: Family::default(),
+            queue_job_wait: Family::new_with_constructor(|| Histogram::new(WAITING)),
             watch_synced: Family::default(),
             watch_events: Family::default(),
             watch_failures: Family::default(),
@@ -221,7 +238,11 @@ impl Metrics {
             "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
             "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
             "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
+            "queue_pending", "Amount that the waiting pods of a queue request, in cores, bytes or units", queue_pending;
+            "queue_capability", "Hard limit of a queue, in cores, bytes or units", queue_capability;
+            "queue_weight", "Weight of a queue", queue_weight;
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
+            "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim", queue_evictions;
             "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
             "watch_events", "Watch events, including listed objects", watch_events;
             "watch_failures", "Failures of a watch, which is retried automatically", watch_failures;
@@ -246,6 +267,12 @@ impl Metrics {
             self.cycle_phases.clone(),
         );
         let registry = &mut *registry;
+        registry.register_with_unit(
+            "queue_job_wait",
+            "Time that a job of a queue waited for its start",
+            Unit::Seconds,
+            self.queue_job_wait.clone(),
+        );
         registry.register_with_unit(
             "watch_lag",
             "Time from the answer to a binding until the watch shows it",
@@ -348,7 +375,12 @@ mod tests {
             queue_share,
             queue_deserved,
             queue_allocated,
+            queue_pending,
+            queue_capability,
+            queue_weight,
             queue_groups,
+            queue_evictions,
+            queue_job_wait,
             watch_synced,
             watch_events,
             watch_failures,
@@ -378,6 +410,12 @@ mod tests {
         drop(queue_share.get_or_create(&Queue { queue: queue() }));
         drop(queue_deserved.get_or_create(&of()));
         drop(queue_allocated.get_or_create(&of()));
+        drop(queue_pending.get_or_create(&of()));
+        drop(queue_capability.get_or_create(&of()));
+        drop(queue_weight.get_or_create(&Queue { queue: queue() }));
+        drop(queue_job_wait.get_or_create(&Queue { queue: queue() }));
+        let evicted = QueueEvicted { queue: queue(), reason: "reclaim" };
+        drop(queue_evictions.get_or_create(&evicted));
         drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
         drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
         drop(watch_synced.get_or_create(&Kind { kind: "pods" }));

@@ -2,19 +2,25 @@
 //!
 //! Series of jobs and queues that are gone are removed by the first cycle without them.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::{Arc, atomic::AtomicU64},
+};
 
-use kube_batch_api::quantity::Quantity;
+use jiff::Timestamp;
+use kube_batch_api::{decision::EvictReason, quantity::Quantity, resource::Unit};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
-use super::metrics::{Job, Metrics, Queue, QueuePhase, QueueResource};
+use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResource};
 
 /// Writes metrics, and remembers which series the last cycle left.
 pub(crate) struct ReportMetrics {
     metrics: Arc<Metrics>,
     unready_jobs: HashSet<Job>,
     queues: HashSet<Queue>,
-    resources: HashSet<QueueResource>,
+    amounts: HashSet<QueueResource>,
+    capabilities: HashSet<QueueResource>,
 }
 
 impl ReportMetrics {
@@ -23,13 +29,17 @@ impl ReportMetrics {
             metrics,
             unready_jobs: HashSet::new(),
             queues: HashSet::new(),
-            resources: HashSet::new(),
+            amounts: HashSet::new(),
+            capabilities: HashSet::new(),
         }
     }
 
-    pub(crate) fn record(&mut self, cycle: &Cycle) {
+    /// Records what a cycle reports that ended at `now`.
+    pub(crate) fn record(&mut self, cycle: &Cycle, now: Timestamp) {
         self.record_jobs(&cycle.jobs);
+        self.record_starts(&cycle.jobs, now);
         self.record_queues(&cycle.queues);
+        self.record_amounts(&cycle.queues);
     }
 
     fn record_jobs(&mut self, jobs: &[JobReport]) {
@@ -48,42 +58,284 @@ impl ReportMetrics {
         self.unready_jobs = unready;
     }
 
+    fn record_starts(&self, jobs: &[JobReport], now: Timestamp) {
+        for report in jobs {
+            if let Some((queue, since)) = report.queue.as_ref().zip(report.waited_since) {
+                let queue = Queue { queue: queue.to_string() };
+                // The clock of the API server may be ahead.
+                let waited = now.duration_since(since).as_secs_f64().max(0.0);
+                self.metrics.queue_job_wait.get_or_create(&queue).observe(waited);
+            }
+        }
+    }
+
     fn record_queues(&mut self, reports: &[QueueReport]) {
-        let (mut queues, mut resources) = (HashSet::new(), HashSet::new());
+        let mut queues = HashSet::new();
         for report in reports {
             let name = report.queue.name.to_string();
             let queue = Queue { queue: name.clone() };
             let share = report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64());
             self.metrics.queue_share.get_or_create(&queue).set(share);
-            for (amounts, gauge) in [
-                (&report.deserved, &self.metrics.queue_deserved),
-                (&report.allocated, &self.metrics.queue_allocated),
-            ] {
-                for (resource, amount) in amounts {
-                    let labels = QueueResource { queue: name.clone(), resource: resource.clone() };
-                    let value: Option<Quantity> = amount.parse().ok();
-                    gauge.get_or_create(&labels).set(value.map_or(0.0, |v| v.milli() as f64 / 1e3));
-                    resources.insert(labels);
-                }
-            }
+            self.metrics.queue_weight.get_or_create(&queue).set(report.queue.weight.into());
             for phase in Phase::ALL {
                 let labels = QueuePhase { queue: name.clone(), phase: phase.name() };
                 let count = report.groups.get(&phase).copied().unwrap_or(0);
                 self.metrics.queue_groups.get_or_create(&labels).set(count.into());
             }
+            for (reason, n_evicted) in &report.evicted {
+                let labels = QueueEvicted { queue: name.clone(), reason: reason.name() };
+                self.metrics.queue_evictions.get_or_create(&labels).inc_by((*n_evicted).into());
+            }
             queues.insert(queue);
         }
         for gone in self.queues.difference(&queues) {
             self.metrics.queue_share.remove(gone);
+            self.metrics.queue_weight.remove(gone);
+            self.metrics.queue_job_wait.remove(gone);
             for phase in Phase::ALL {
                 let labels = QueuePhase { queue: gone.queue.clone(), phase: phase.name() };
                 self.metrics.queue_groups.remove(&labels);
             }
+            for reason in EvictReason::ALL {
+                let labels = QueueEvicted { queue: gone.queue.clone(), reason: reason.name() };
+                self.metrics.queue_evictions.remove(&labels);
+            }
         }
-        for gone in self.resources.difference(&resources) {
-            self.metrics.queue_deserved.remove(gone);
-            self.metrics.queue_allocated.remove(gone);
+        self.queues = queues;
+    }
+
+    fn record_amounts(&mut self, reports: &[QueueReport]) {
+        let (mut amounts, mut capabilities) = (HashSet::new(), HashSet::new());
+        for report in reports {
+            let labels = |resource: &str| QueueResource {
+                queue: report.queue.name.to_string(),
+                resource: resource.to_owned(),
+            };
+            let shown = [&report.deserved, &report.allocated, &report.pending];
+            let resources: BTreeSet<&String> = shown.iter().flat_map(|map| map.keys()).collect();
+            for resource in resources {
+                let labels = labels(resource);
+                for (map, gauge) in shown.into_iter().zip(self.amount_gauges()) {
+                    // Zeros are not in the map.
+                    let amount = map.get(resource).map_or(0.0, |amount| number(amount));
+                    gauge.get_or_create(&labels).set(amount);
+                }
+                amounts.insert(labels);
+            }
+            for (resource, amount) in report.queue.capability.iter() {
+                let labels = labels(resource);
+                let amount = number(&Unit::of(resource).display(amount));
+                self.metrics.queue_capability.get_or_create(&labels).set(amount);
+                capabilities.insert(labels);
+            }
         }
-        (self.queues, self.resources) = (queues, resources);
+        for gone in self.amounts.difference(&amounts) {
+            for gauge in self.amount_gauges() {
+                gauge.remove(gone);
+            }
+        }
+        for gone in self.capabilities.difference(&capabilities) {
+            self.metrics.queue_capability.remove(gone);
+        }
+        (self.amounts, self.capabilities) = (amounts, capabilities);
+    }
+
+    /// The gauges of what a queue deserves, has allocated, and waits for.
+    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 3] {
+        let metrics = &self.metrics;
+        [&metrics.queue_deserved, &metrics.queue_allocated, &metrics.queue_pending]
+    }
+}
+
+/// An amount in cores, bytes or units.
+fn number(amount: &str) -> f64 {
+    amount.parse().map_or(0.0, |amount: Quantity| amount.milli() as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_api::{
+        crd::{ApiVersion::V1Alpha2, v1alpha2},
+        name::ObjectKey,
+    };
+    use kube_batch_cache::{
+        assumed::Assumed,
+        snapshot::{SnapshotOptions, take_snapshot},
+        store::Store,
+    };
+    use kube_batch_framework::candidates::Search;
+    use kube_batch_scheduler::{
+        conf::{Conf, parse},
+        registry::Registry,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const CONF: &str = "\
+actions: reclaim, allocate
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+";
+    const CREATED: &str = "2026-01-01T00:00:00Z";
+
+    /// A cluster, and the metrics of its cycles.
+    struct World {
+        store: Store,
+        conf: Conf,
+        metrics: Arc<Metrics>,
+        report: ReportMetrics,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let conf = parse(CONF, &Registry::builtin()).expect("a configuration").conf;
+            let metrics = Arc::new(Metrics::new());
+            let report = ReportMetrics::new(Arc::clone(&metrics));
+            let mut store = Store::default();
+            let node = json!({
+                "metadata": {"name": "n"},
+                "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+            });
+            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+            Self { store, conf, metrics, report }
+        }
+
+        fn queue(&mut self, name: &str, spec: Value) {
+            let queue = json!({"metadata": {"name": name, "uid": name}, "spec": spec});
+            let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
+            let applied = self.store.apply_queue(V1Alpha2, &queue.metadata, &queue.spec, None);
+            applied.expect("facts of a queue");
+        }
+
+        fn group(&mut self, name: &str, min_member: u32) {
+            let group = json!({
+                "metadata": {"name": name, "namespace": "ns", "uid": name},
+                "spec": {"minMember": min_member, "queue": name},
+            });
+            let group: v1alpha2::PodGroup = serde_json::from_value(group).expect("a group");
+            let applied = self.store.apply_group(V1Alpha2, &group.metadata, &group.spec, None);
+            applied.expect("facts of a group");
+        }
+
+        /// A pod that requests one CPU, and runs if it has a node.
+        fn pod(&mut self, group: &str, name: &str, node: Option<&str>) {
+            let pod = json!({
+                "metadata": {
+                    "name": name, "namespace": "ns", "uid": name, "creationTimestamp": CREATED,
+                    "annotations": {"scheduling.k8s.io/group-name": group},
+                },
+                "spec": {
+                    "schedulerName": "kube-batch", "nodeName": node,
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                },
+                "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
+            });
+            self.store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        }
+
+        /// Runs a cycle that ends this many seconds after the pods were created, and returns the
+        /// samples of queues.
+        fn cycle(&mut self, seconds: i64) -> String {
+            let options = SnapshotOptions {
+                scheduler_name: "kube-batch".into(),
+                default_queue: "default".into(),
+                priority_class: true,
+            };
+            let cluster = take_snapshot(&self.store, &Assumed::default(), &options).cluster;
+            let cycle = self.conf.run_cycle(cluster, Search::Index, &mut |_| {});
+            let created: Timestamp = CREATED.parse().expect("a time");
+            self.report.record(&cycle, created + jiff::SignedDuration::from_secs(seconds));
+            let text = self.metrics.text();
+            let of_queues = text.lines().filter(|line| line.starts_with("kube_batch_queue_"));
+            of_queues.map(|line| format!("{line}\n")).collect()
+        }
+    }
+
+    fn has(samples: &str, expected: &[&str]) {
+        for line in expected {
+            let line = format!("kube_batch_queue_{line}");
+            assert!(samples.lines().any(|found| found == line), "{line} is not in\n{samples}");
+        }
+    }
+
+    #[test]
+    fn queues_have_series_while_they_exist() {
+        let mut world = World::new();
+        world.queue("lender", json!({"weight": 3, "capability": {"cpu": "6", "memory": "1Gi"}}));
+        world.group("lender", 1);
+        for name in ["a", "b", "c", "d"] {
+            world.pod("lender", name, Some("n"));
+        }
+        let samples = world.cycle(0);
+        has(
+            &samples,
+            &[
+                r#"weight{queue="lender"} 3"#,
+                r#"capability{queue="lender",resource="cpu"} 6.0"#,
+                r#"capability{queue="lender",resource="memory"} 1073741824.0"#,
+                r#"allocated{queue="lender",resource="cpu"} 4.0"#,
+                r#"pending{queue="lender",resource="cpu"} 0.0"#,
+                r#"pod_groups{queue="lender",phase="Running"} 1"#,
+            ],
+        );
+        assert!(!samples.contains("evictions") && !samples.contains("wait"), "{samples}");
+
+        // The weights are equal now, so the gang of two is entitled to two CPUs.
+        world.queue("lender", json!({"weight": 1}));
+        world.queue("owner", json!({"weight": 1}));
+        world.group("owner", 2);
+        world.pod("owner", "x", None);
+        world.pod("owner", "y", None);
+        let samples = world.cycle(1);
+        has(
+            &samples,
+            &[
+                r#"evictions_total{queue="lender",reason="reclaim"} 2"#,
+                r#"deserved{queue="owner",resource="cpu"} 2.0"#,
+            ],
+        );
+        assert!(!samples.contains("capability"), "the limit was removed\n{samples}");
+        assert!(!samples.contains("wait"), "the gang has not started\n{samples}");
+
+        // Two pods less: the gang starts, after 90 seconds.
+        world.store.pods.delete(&ObjectKey::new("ns", "c"));
+        world.store.pods.delete(&ObjectKey::new("ns", "d"));
+        let samples = world.cycle(90);
+        has(
+            &samples,
+            &[
+                r#"job_wait_seconds_bucket{le="60.0",queue="owner"} 0"#,
+                r#"job_wait_seconds_bucket{le="180.0",queue="owner"} 1"#,
+                r#"job_wait_seconds_sum{queue="owner"} 90.0"#,
+                r#"allocated{queue="owner",resource="cpu"} 2.0"#,
+                r#"pending{queue="owner",resource="cpu"} 0.0"#,
+            ],
+        );
+        assert!(!samples.contains(r#"wait_seconds_sum{queue="lender"}"#), "{samples}");
+
+        for queue in ["lender", "owner"] {
+            world.store.queues.delete(&(queue.into(), V1Alpha2));
+        }
+        assert_eq!(world.cycle(91), "", "queues are gone");
+    }
+
+    #[test]
+    fn waiting_pods_are_demand_of_their_queue() {
+        let mut world = World::new();
+        world.queue("big", json!({"weight": 1}));
+        world.group("big", 1);
+        for nth in 0..6 {
+            world.pod("big", &format!("p{nth}"), None);
+        }
+        has(
+            &world.cycle(5),
+            &[
+                r#"allocated{queue="big",resource="cpu"} 4.0"#,
+                r#"pending{queue="big",resource="cpu"} 2.0"#,
+                r#"job_wait_seconds_sum{queue="big"} 5.0"#,
+            ],
+        );
     }
 }
