@@ -12,6 +12,7 @@ mod decision_writer;
 mod default_queue;
 mod effects;
 mod error;
+mod exposition;
 #[cfg(test)]
 mod fake_api;
 mod guard;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use kube_batch_manifest::dump;
 use tokio::net::TcpListener;
 
-use super::{health::Health, metrics::Metrics, scheduler_cache::SchedulerCache};
-
-/// OpenMetrics' media type.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use super::{
+    exposition::Format, health::Health, metrics::Metrics, scheduler_cache::SchedulerCache,
+};
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -66,8 +65,10 @@ pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
     }
 }
 
-async fn metrics(State(answers): State<Answers>) -> Response {
-    ([(CONTENT_TYPE, OPENMETRICS)], answers.metrics.text()).into_response()
+async fn metrics(State(answers): State<Answers>, headers: HeaderMap) -> Response {
+    let format = Format::preferred(&headers);
+    let text = format.write(answers.metrics.text());
+    ([(CONTENT_TYPE, format.media_type())], text).into_response()
 }
 
 /// How long a cycle may take before the process counts as stuck. Guessed: the longest cycle measured
@@ -107,5 +108,34 @@ async fn snapshot(State(answers): State<Answers>) -> Response {
     match written.await {
         Ok(Ok(bytes)) => ([(CONTENT_TYPE, "application/jsonl")], bytes).into_response(),
         Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderValue, header::ACCEPT};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn metrics_are_served_in_the_format_that_a_request_prefers() {
+        let shared = Arc::new(Metrics::new());
+        let answers = Answers {
+            cache: Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&shared))),
+            metrics: shared,
+            health: Arc::default(),
+            debug: false,
+        };
+        for (accept, media_type, is_openmetrics) in [
+            (None, "application/openmetrics-text; version=1.0.0; charset=utf-8", true),
+            (Some("text/plain"), "text/plain; version=0.0.4; charset=utf-8", false),
+        ] {
+            let header = accept.map(|accept| (ACCEPT, HeaderValue::from_static(accept)));
+            let response = metrics(State(answers.clone()), header.into_iter().collect()).await;
+            assert_eq!(response.headers()[CONTENT_TYPE], media_type);
+            let body =
+                axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+            assert_eq!(body.ends_with(b"# EOF\n"), is_openmetrics, "{accept:?}");
+        }
     }
 }
