@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use kube_batch_tests::build::root;
 
+use crate::monitoring;
+
 /// The version of the workspace, and so of the chart and of the image it runs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -166,7 +168,7 @@ pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, St
             .with_context(|| format!("make a template of {manifest}"))?;
         files.push((format!("deploy/chart/templates/{}", template.template), content));
     }
-    for name in ["alerts.yaml", "dashboard.json"] {
+    for name in iter::once("alerts.yaml").chain(monitoring::DASHBOARDS) {
         let content = read(&format!("deploy/monitoring/{name}"))?;
         files.push((format!("deploy/chart/files/{name}"), content));
     }

@@ -29,7 +29,7 @@ enum Command {
         check: bool,
     },
     /// Check the repository: crate dependencies, circular use, manifests, generated files, links,
-    /// the chart, the dashboard and the alerts.
+    /// the chart, the dashboards and the alerts.
     Tidy,
     /// Run all tests.
     Test {

@@ -1,4 +1,4 @@
-//! Checks that the dashboard and the alerts use only metrics that exist.
+//! Checks that the dashboards and the alerts use only metrics that exist.
 //!
 //! Every PromQL expression is parsed, and each metric, label and label value in it is looked up in
 //! `docs/metrics.md`, which a test of the binary compares with the code.
@@ -28,12 +28,17 @@ const DURATIONS: [&str; 3] = ["$__rate_interval", "$__interval", "$__range"];
 
 type Labels = BTreeSet<String>;
 
-/// Every metric, label or label value in the dashboard and the alerts that does not exist.
+/// The dashboards, below `deploy/monitoring/`: for operators, and for users of a queue.
+pub(crate) const DASHBOARDS: [&str; 2] = ["dashboard.json", "queues-dashboard.json"];
+
+/// Every metric, label or label value in the dashboards and the alerts that does not exist.
 pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     let metrics = Metrics::from_table(&read("docs/metrics.md")?)?;
     let mut violations = Vec::new();
-    let dashboard = serde_json::from_str(&read("deploy/monitoring/dashboard.json")?)?;
-    violations.extend(dashboard_violations(&metrics, &dashboard));
+    for file in DASHBOARDS {
+        let dashboard = serde_json::from_str(&read(&format!("deploy/monitoring/{file}"))?)?;
+        violations.extend(dashboard_violations(file, &metrics, &dashboard));
+    }
     let alerts = serde_saphyr::from_str(&read("deploy/monitoring/alerts.yaml")?)
         .map_err(|error| anyhow!("deploy/monitoring/alerts.yaml: {error}"))?;
     violations.extend(alert_violations(&metrics, &alerts, &read("docs/install.md")?));
@@ -228,13 +233,13 @@ fn read_expression(metrics: &Metrics, text: &str) -> Result<Labels, Vec<String>>
     if reader.problems.is_empty() { Ok(labels) } else { Err(reader.problems) }
 }
 
-fn dashboard_violations(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
+fn dashboard_violations(file: &str, metrics: &Metrics, dashboard: &Value) -> Vec<String> {
     let mut violations = Vec::new();
     let mut ids = BTreeSet::new();
     let list = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_array);
     for panel in list("/panels").into_iter().flatten() {
         let title = panel["title"].as_str().unwrap_or_default();
-        let mut report = |what: &str| violations.push(format!("dashboard, {title}: {what}"));
+        let mut report = |what: &str| violations.push(format!("{file}, {title}: {what}"));
         if !ids.insert(panel["id"].to_string()) {
             report("another panel has the same id");
         }
@@ -269,7 +274,7 @@ fn dashboard_violations(metrics: &Metrics, dashboard: &Value) -> Vec<String> {
         let Some((expr, label)) = inner.and_then(|inner| inner.rsplit_once(", ")) else { continue };
         let known = read_expression(metrics, expr).is_ok_and(|labels| labels.contains(label));
         if !known {
-            violations.push(format!("dashboard, variable {}: {query}", variable["name"]));
+            violations.push(format!("{file}, variable {}: {query}", variable["name"]));
         }
     }
     violations
