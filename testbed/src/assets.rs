@@ -1,4 +1,4 @@
-//! Where the servers' binaries are.
+//! Where the binaries of the servers, and of Helm, are.
 //!
 //! No distribution contains all of them, but all are Go programs: they are built once, from the modules
 //! that `tests/envtest/` pins, and kept in the user's cache, which all checkouts share.
@@ -33,10 +33,12 @@ pub enum Binary {
     Kubectl,
     /// Simulates the kubelets of any number of nodes.
     Kwok,
+    /// The package manager. It is no part of a control plane: see [`Assets::helm`].
+    Helm,
 }
 
 impl Binary {
-    /// Every program, in the order in which they are built.
+    /// Every program of a control plane, in the order in which they are built.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::ApiServer,
@@ -55,6 +57,7 @@ impl Binary {
             Self::Scheduler => "kube-scheduler",
             Self::Kubectl => "kubectl",
             Self::Kwok => "kwok",
+            Self::Helm => "helm",
         }
     }
 
@@ -67,6 +70,7 @@ impl Binary {
             Self::Scheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+            Self::Helm => "helm.sh/helm/v3/cmd/helm",
         }
     }
 
@@ -77,6 +81,7 @@ impl Binary {
                 &KUBERNETES
             }
             Self::Kwok => &KWOK,
+            Self::Helm => &HELM,
         }
     }
 }
@@ -87,7 +92,7 @@ impl fmt::Display for Binary {
     }
 }
 
-/// The module files that pin a program. There are three because their dependencies conflict.
+/// The module files that pin a program. There are several because their dependencies conflict.
 struct Module {
     name: &'static str,
     go_mod: &'static str,
@@ -112,7 +117,27 @@ const KWOK: Module = Module {
     go_sum: include_str!("../../tests/envtest/kwok/go.sum"),
 };
 
-const MODULES: [&Module; 3] = [&KUBERNETES, &ETCD, &KWOK];
+const HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../../tests/envtest/helm/go.mod"),
+    go_sum: include_str!("../../tests/envtest/helm/go.sum"),
+};
+
+/// Programs that are built together and kept in one directory.
+struct Set {
+    title: &'static str,
+    binaries: &'static [Binary],
+    modules: &'static [&'static Module],
+}
+
+const SERVERS: Set = Set {
+    title: "the servers of the test bed",
+    binaries: &Binary::ALL,
+    modules: &[&KUBERNETES, &ETCD, &KWOK],
+};
+
+/// Apart from the servers, so that another Helm does not rebuild them.
+const TOOLS: Set = Set { title: "Helm", binaries: &[Binary::Helm], modules: &[&HELM] };
 
 /// A directory with the binaries.
 #[derive(Clone, Debug)]
@@ -133,8 +158,23 @@ impl Assets {
     pub fn provide(needed: &[Binary]) -> Result<Self> {
         match env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty()) {
             Some(directory) => Self::named(directory.into(), needed),
-            None => Self::built(&cache_directory()?),
+            None => Self::built(&cache_directory()?, &SERVERS),
         }
+    }
+
+    /// The path of Helm: in the directory in `KUBEBUILDER_ASSETS` if it is there, else in the user's
+    /// cache, where it is built if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GoMissing`] if there is no Go to build with, [`Error::Build`] if it could not build.
+    pub fn helm() -> Result<PathBuf> {
+        let named =
+            env::var_os("KUBEBUILDER_ASSETS").map(|directory| Path::new(&directory).join("helm"));
+        if let Some(path) = named.filter(|path| path.is_file()) {
+            return Ok(path);
+        }
+        Ok(Self::built(&cache_directory()?, &TOOLS)?.path(Binary::Helm))
     }
 
     /// The directory of the binaries.
@@ -159,8 +199,8 @@ impl Assets {
         Err(Error::AssetsMissing { directory, missing: missing.join(", ") })
     }
 
-    fn built(cache: &Path) -> Result<Self> {
-        let key = key();
+    fn built(cache: &Path, set: &Set) -> Result<Self> {
+        let key = key(set);
         let directory = cache.join(&key);
         if directory.is_dir() {
             return Ok(Self { directory });
@@ -172,24 +212,24 @@ impl Assets {
         lock.lock().map_err(Error::io("lock the cache of the test bed"))?;
         // Another process may have built it while it held the lock.
         if !directory.is_dir() {
-            build(&cache.join(format!("{key}.partial")), &directory)?;
+            build(set, &cache.join(format!("{key}.partial")), &directory)?;
         }
         Ok(Self { directory })
     }
 }
 
 /// Builds everything in `partial` and moves it to `directory` when it is complete.
-fn build(partial: &Path, directory: &Path) -> Result<()> {
+fn build(set: &Set, partial: &Path, directory: &Path) -> Result<()> {
     go().arg("version")
         .stdout(Stdio::null())
         .status()
         .map_err(|source| Error::GoMissing { source })?;
-    eprintln!("building the servers of the test bed, once; this takes a few minutes");
+    eprintln!("building {}, once; this takes a few minutes", set.title);
     if partial.exists() {
         fs::remove_dir_all(partial)
             .map_err(Error::io(format!("remove the directory {}", partial.display())))?;
     }
-    for module in MODULES {
+    for module in set.modules {
         let source = partial.join("modules").join(module.name);
         let write = || {
             fs::create_dir_all(&source)?;
@@ -198,9 +238,9 @@ fn build(partial: &Path, directory: &Path) -> Result<()> {
         };
         write().map_err(Error::io(format!("write module files to {}", source.display())))?;
     }
-    for (nth, binary) in (1..).zip(Binary::ALL) {
+    for (nth, binary) in (1..).zip(set.binaries) {
         let started = Instant::now();
-        eprint!("  {nth}/{} {binary} … ", Binary::ALL.len());
+        eprint!("  {nth}/{} {binary} … ", set.binaries.len());
         let output = go()
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
             .args(["-ldflags", &link_flags()])
@@ -240,10 +280,10 @@ fn link_flags() -> String {
 }
 
 /// A hash of everything that the binaries depend on, as the name of a directory.
-fn key() -> String {
+fn key(set: &Set) -> String {
     let mut parts = vec![env::consts::OS.to_owned(), env::consts::ARCH.to_owned(), link_flags()];
-    parts.extend(Binary::ALL.iter().map(|binary| binary.package().to_owned()));
-    for module in MODULES {
+    parts.extend(set.binaries.iter().map(|binary| binary.package().to_owned()));
+    for module in set.modules {
         parts.extend([module.go_mod.to_owned(), module.go_sum.to_owned()]);
     }
     format!("{:016x}", fnv1a(parts.join("\0").as_bytes()))

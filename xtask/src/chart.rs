@@ -3,7 +3,7 @@
 //! A template is a manifest in which named places are replaced by values. The rest is copied, and a
 //! place that is not found is an error, so that chart and manifests stay equal. `values.yaml`,
 //! `_helpers.tpl` and templates that only the chart has are written by hand; [`violations`] compares
-//! the values with the manifests.
+//! the values with the manifests and the manual. The end-to-end tests run Helm on the result.
 
 use std::{fs, iter};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use kube_batch_tests::build::root;
 
-use crate::monitoring;
+use crate::{monitoring, values::Values};
 
 /// The version of the workspace, and so of the chart and of the image it runs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -172,6 +172,9 @@ pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, St
         let content = read(&format!("deploy/monitoring/{name}"))?;
         files.push((format!("deploy/chart/files/{name}"), content));
     }
+    let schema = Values::read(&read("deploy/chart/values.yaml")?)?.schema;
+    let schema = format!("{}\n", serde_json::to_string_pretty(&schema)?);
+    files.push(("deploy/chart/values.schema.json".to_owned(), schema));
     let alerts = read("deploy/monitoring/alerts.yaml")?;
     files.push(("deploy/monitoring/prometheus-rule.yaml".to_owned(), prometheus_rule(&alerts)));
     Ok(files)
@@ -373,6 +376,12 @@ pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     let conf: Value = serde_saphyr::from_str(conf.and_then(Value::as_str).unwrap_or_default())?;
     let sample = yaml("examples/scheduler.yaml")?;
     compare("the configurations of ConfigMap and examples", Some(&conf), Some(&sample));
+    let manual = read("docs/install.md")?;
+    for path in Values::read(&read("deploy/chart/values.yaml")?)?.paths {
+        if !manual.contains(&format!("`{path}`")) {
+            violations.push(format!("docs/install.md: does not list the value {path}"));
+        }
+    }
     violations.extend(container_violations()?);
     Ok(violations)
 }

@@ -1,10 +1,11 @@
-//! The servers of the test bed, for other programs.
+//! The servers of the test bed, for other programs, and Helm.
 
 use kube_batch_testbed::assets::{Assets, Binary};
 
-/// Downloads or builds missing servers, and prints only their directory to standard output.
+/// Builds missing servers, and Helm, and prints only the directory of the servers to standard output.
 pub(crate) fn run() -> anyhow::Result<()> {
     let assets = Assets::provide(&Binary::ALL)?;
+    Assets::helm()?;
     println!("{}", assets.directory().display());
     Ok(())
 }

@@ -8,6 +8,7 @@ mod picture;
 mod test;
 mod tidy;
 mod up;
+mod values;
 
 use clap::{Parser, Subcommand};
 
@@ -50,7 +51,7 @@ enum Command {
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         args: Vec<String>,
     },
-    /// Build or download the servers of the test bed and print their directory, for
+    /// Build the servers of the test bed, and Helm, and print the directory of the servers, for
     /// KUBEBUILDER_ASSETS.
     Envtest,
     /// Run a cluster with simulated nodes and the scheduler in it, until Ctrl-C.

@@ -59,17 +59,18 @@ impl Bed {
 
     /// Starts a cluster without nodes and without the objects of `deploy/`.
     pub(crate) fn empty() -> Self {
-        Self::start(Options::default())
+        Self::empty_with_options(Options::default())
     }
 
-    fn start(options: Options) -> Self {
+    /// Like [`empty`](Self::empty), with these options of the control plane.
+    pub(crate) fn empty_with_options(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         Self { plane, schedulers: Vec::new() }
     }
 
     /// Like [`new`](Self::new), with these options of the control plane.
     pub(crate) fn with_options(options: Options, nodes: &Nodes) -> Self {
-        let bed = Self::start(options);
+        let bed = Self::empty_with_options(options);
         bed.install();
         bed.plane.create_nodes(nodes).expect("nodes are created");
         bed.create_namespace(NAMESPACE);

@@ -6,6 +6,7 @@
 mod api_usage;
 mod bed;
 mod changes;
+mod chart;
 mod evictions;
 mod first_contact;
 mod gangs;
