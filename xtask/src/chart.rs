@@ -196,9 +196,7 @@ version: {VERSION}
 appVersion: {VERSION}
 # The first that knows every field of the manifests.
 kubeVersion: \">=1.27.0-0\"
-home: {}
-",
-        env!("CARGO_PKG_REPOSITORY"),
+"
     )
 }
 

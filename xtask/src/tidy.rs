@@ -165,8 +165,7 @@ fn manifests(metadata: &Metadata) -> anyhow::Result<Vec<String>> {
         require(package.description.is_some(), "must have a description");
         if package.publish.as_ref().is_none_or(|registries| !registries.is_empty()) {
             require(directory.join("README.md").exists(), "must have a README");
-            let has_metadata = package.license.is_some() && package.repository.is_some();
-            require(has_metadata, "must have a license and a repository");
+            require(package.license.is_some(), "must have a license");
         }
     }
     Ok(violations)
