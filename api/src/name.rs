@@ -1,6 +1,6 @@
 //! Names and identities of objects outside a cycle.
 
-use std::{borrow::Borrow, collections::HashSet, fmt, ops::Deref, sync::Arc};
+use std::{borrow::Borrow, cmp::Ordering, collections::HashSet, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -58,6 +58,35 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Compares names byte by byte, except that the numbers in them are compared as numbers: `p-2` is
+/// before `p-10`. Equal numbers are compared as text, so only equal names are equal.
+pub fn natural_order(l: &str, r: &str) -> Ordering {
+    let (l, r) = (l.as_bytes(), r.as_bytes());
+    let n_same = l.iter().zip(r).take_while(|(l, r)| l == r).count();
+    // The first difference may be inside a number, which begins before it.
+    let before = l[..n_same].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (l, r) = (&l[n_same - before..], &r[n_same - before..]);
+    let (l_number, r_number) = (leading_number(l), leading_number(r));
+    if l_number.is_empty() || r_number.is_empty() {
+        return l.cmp(r);
+    }
+    by_value(l_number, r_number).then_with(|| l_number.cmp(r_number)).then_with(|| l.cmp(r))
+}
+
+fn leading_number(text: &[u8]) -> &[u8] {
+    &text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()]
+}
+
+/// Compares numbers of any length: of two without leading zeros, the longer one is larger.
+fn by_value(l: &[u8], r: &[u8]) -> Ordering {
+    let (l, r) = (without_zeros(l), without_zeros(r));
+    l.len().cmp(&r.len()).then_with(|| l.cmp(r))
+}
+
+fn without_zeros(digits: &[u8]) -> &[u8] {
+    &digits[digits.iter().take_while(|digit| **digit == b'0').count()..]
 }
 
 /// Gives equal texts one allocation.
@@ -150,5 +179,58 @@ impl JobKey {
 impl fmt::Display for JobKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.object().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A part of a name: a number with its digits, or another character.
+    #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Part {
+        Below(u8),
+        Number(u64, String),
+        Above(u8),
+    }
+
+    fn parts(name: &str) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut rest = name;
+        while let Some(first) = rest.bytes().next() {
+            let n_digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (part, after) = rest.split_at(n_digits.max(1));
+            parts.push(match part.parse() {
+                Ok(number) => Part::Number(number, part.to_owned()),
+                Err(_) if first < b'0' => Part::Below(first),
+                Err(_) => Part::Above(first),
+            });
+            rest = after;
+        }
+        parts
+    }
+
+    #[test]
+    fn numbers_in_names_are_compared_as_numbers() {
+        let names = ["p", "p-1", "p-01-x", "p-2", "p-2-0", "p-10", "p-10-9", "p-10-10", "p-100", "pa"];
+        let mut sorted = names;
+        sorted.reverse();
+        sorted.sort_by(|l, r| natural_order(l, r));
+        // Of equal numbers, the text decides.
+        let expected =
+            ["p", "p-01-x", "p-1", "p-2", "p-2-0", "p-10", "p-10-9", "p-10-10", "p-100", "pa"];
+        assert_eq!(sorted, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn the_natural_order_compares_names_part_by_part(
+            l in "[-a.019]{0,8}",
+            r in "[-a.019]{0,8}",
+        ) {
+            prop_assert_eq!(natural_order(&l, &r), parts(&l).cmp(&parts(&r)), "{} {}", l, r);
+        }
     }
 }

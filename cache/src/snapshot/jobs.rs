@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube_batch_api::{
     facts::{class::PodTemplate, group::GroupFacts, pod::TaskFacts, policy::BudgetFacts},
     intern::Interned,
-    name::{JobKey, Name, ObjectKey},
+    name::{JobKey, Name, ObjectKey, natural_order},
     reason::{JobProblem, JobWarning},
 };
 
@@ -106,8 +106,12 @@ pub(super) fn sort_into_jobs<'a>(
     let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
         .into_iter()
         .map(|(key, mut tasks)| {
-            // They come in order of namespace and name, and the sort is stable.
-            tasks.sort_by_key(|facts| facts.created);
+            // All are in one namespace.
+            // Parity: differs, see docs/parity.md#o2.
+            tasks.sort_by(|l, r| {
+                let by_name = || natural_order(&l.key.name, &r.key.name);
+                l.created.cmp(&r.created).then_with(by_name)
+            });
             let job = match &key {
                 JobKey::Group(group) => {
                     let facts = groups.get(group).copied();
