@@ -18,6 +18,18 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     parsed.flatten().ok_or_else(|| "expected a duration such as 100ms, 1.5s or 1m30s".to_owned())
 }
 
+/// Parses a duration, or a bare number of seconds such as `90`.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_or_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => parse(text).map_err(|error| format!("{error}, or a number of seconds")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +47,16 @@ mod tests {
             ("0s", 0),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_is_seconds_where_that_is_accepted() {
+        for (text, seconds) in [("90", 90), ("0", 0), ("1m30s", 90)] {
+            assert_eq!(parse_or_seconds(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "1.5", "-1", "1d"] {
+            assert!(parse_or_seconds(text).is_err(), "{text}");
         }
     }
 

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn numbers_in_names_are_compared_as_numbers() {
-        let names = ["p", "p-1", "p-01-x", "p-2", "p-2-0", "p-10", "p-10-9", "p-10-10", "p-100", "pa"];
+        let names =
+            ["p", "p-1", "p-01-x", "p-2", "p-2-0", "p-10", "p-10-9", "p-10-10", "p-100", "pa"];
         let mut sorted = names;
         sorted.reverse();
         sorted.sort_by(|l, r| natural_order(l, r));

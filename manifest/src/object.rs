@@ -7,7 +7,7 @@ use std::fmt;
 
 use k8s_openapi::{
     api::{
-        apps::v1::ReplicaSet,
+        apps::v1::{Deployment, ReplicaSet, StatefulSet},
         batch::v1::Job,
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
@@ -23,6 +23,8 @@ use kube_batch_api::{
 };
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
+
+use crate::jobset::JobSet;
 
 /// An object of a kind that the scheduler reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +55,12 @@ pub enum Object {
     Job(Box<Job>),
     /// A replica set.
     ReplicaSet(Box<ReplicaSet>),
+    /// A deployment.
+    Deployment(Box<Deployment>),
+    /// A stateful set.
+    StatefulSet(Box<StatefulSet>),
+    /// A set of jobs.
+    JobSet(Box<JobSet>),
     /// A gang, in either API group; the two are field for field the same.
     PodGroup(ApiVersion, Box<v1alpha2::PodGroup>),
     /// A queue, in either API group.
@@ -88,6 +96,12 @@ pub enum Kind {
     Job,
     /// `ReplicaSet`.
     ReplicaSet,
+    /// `Deployment`.
+    Deployment,
+    /// `StatefulSet`.
+    StatefulSet,
+    /// `JobSet`.
+    JobSet,
     /// `PodGroup`.
     PodGroup,
     /// `Queue`.
@@ -96,7 +110,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -110,6 +124,9 @@ impl Kind {
         Self::PodDisruptionBudget,
         Self::Job,
         Self::ReplicaSet,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::JobSet,
         Self::PodGroup,
         Self::Queue,
     ];
@@ -130,6 +147,9 @@ impl Kind {
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Job => "Job",
             Self::ReplicaSet => "ReplicaSet",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::JobSet => "JobSet",
             Self::PodGroup => "PodGroup",
             Self::Queue => "Queue",
         }
@@ -148,6 +168,9 @@ impl Kind {
             | Self::PodDisruptionBudget
             | Self::Job
             | Self::ReplicaSet
+            | Self::Deployment
+            | Self::StatefulSet
+            | Self::JobSet
             | Self::PodGroup
             | Self::ResourceClaim => true,
             Self::Node
@@ -159,6 +182,65 @@ impl Kind {
             | Self::PriorityClass
             | Self::Queue => false,
         }
+    }
+
+    /// The plural in URLs.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::Pod => "pods",
+            Self::Namespace => "namespaces",
+            Self::PersistentVolume => "persistentvolumes",
+            Self::PersistentVolumeClaim => "persistentvolumeclaims",
+            Self::StorageClass => "storageclasses",
+            Self::CsiNode => "csinodes",
+            Self::CsiDriver => "csidrivers",
+            Self::ResourceClaim => "resourceclaims",
+            Self::PriorityClass => "priorityclasses",
+            Self::PodDisruptionBudget => "poddisruptionbudgets",
+            Self::Job => "jobs",
+            Self::ReplicaSet => "replicasets",
+            Self::Deployment => "deployments",
+            Self::StatefulSet => "statefulsets",
+            Self::JobSet => "jobsets",
+            Self::PodGroup => "podgroups",
+            Self::Queue => "queues",
+        }
+    }
+
+    /// Its resources as RBAC and kubectl name them: plural and group. PodGroup and Queue have two.
+    pub fn resources(self) -> Vec<String> {
+        let groups = match self {
+            Self::PodGroup | Self::Queue => self.groups(),
+            // Later groups are of the past.
+            _ => &self.groups()[..1],
+        };
+        let name = |group: &&str| match *group {
+            "" => self.plural().to_owned(),
+            group => format!("{}.{group}", self.plural()),
+        };
+        groups.iter().map(name).collect()
+    }
+
+    /// The API of each of its [`resources`](Self::resources), as in URLs: `api/v1`,
+    /// `apis/batch/v1`.
+    pub fn apis(self) -> Vec<String> {
+        match self {
+            Self::PodGroup | Self::Queue => {
+                ApiVersion::ALL.iter().map(|version| format!("apis/{version}")).collect()
+            }
+            Self::JobSet => vec![format!("apis/{}/v1alpha2", self.groups()[0])],
+            _ if self.groups()[0].is_empty() => vec!["api/v1".to_owned()],
+            _ => vec![format!("apis/{}/v1", self.groups()[0])],
+        }
+    }
+
+    /// The kinds for `kubectl get` that print everything a simulation reads and any cluster serves.
+    /// `kube-batch` is the category of PodGroups and Queues.
+    pub fn kubectl_list() -> String {
+        let served = |kind: &Self| !matches!(kind, Self::PodGroup | Self::Queue | Self::JobSet);
+        let kinds = Self::ALL.into_iter().filter(served).map(Self::plural);
+        kinds.chain(["kube-batch"]).collect::<Vec<_>>().join(",")
     }
 
     /// The API groups it is served in, past and present; the core group is empty.
@@ -174,7 +256,9 @@ impl Kind {
             Self::PriorityClass => &["scheduling.k8s.io"],
             Self::PodDisruptionBudget => &["policy"],
             Self::Job => &["batch"],
-            Self::ReplicaSet => &["apps", "extensions"],
+            Self::ReplicaSet | Self::Deployment => &["apps", "extensions"],
+            Self::StatefulSet => &["apps"],
+            Self::JobSet => &["jobset.x-k8s.io"],
             Self::PodGroup | Self::Queue => {
                 const GROUPS: [&str; 2] =
                     [ApiVersion::V1Alpha1.group(), ApiVersion::V1Alpha2.group()];
@@ -257,6 +341,13 @@ impl TypeMeta {
         }
     }
 
+    /// Whether it is of a known kind whose controller creates pods, which the simulator does not
+    /// imitate.
+    pub fn creates_pods(&self) -> bool {
+        let (group, _) = self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version));
+        CREATE_PODS.iter().any(|(known, kinds)| *known == group && kinds.contains(&&*self.kind))
+    }
+
     fn unserved(&self, kind: Kind) -> Recognised {
         let served = match kind {
             Kind::PodGroup | Kind::Queue => ApiVersion::ALL.map(|v| v.to_string()).join(" and "),
@@ -272,11 +363,46 @@ impl TypeMeta {
             | Kind::PriorityClass
             | Kind::PodDisruptionBudget
             | Kind::Job
-            | Kind::ReplicaSet => format!("{}/v1", kind.groups()[0]),
+            | Kind::ReplicaSet
+            | Kind::Deployment
+            | Kind::StatefulSet => format!("{}/v1", kind.groups()[0]),
+            Kind::JobSet => format!("{}/v1alpha2", kind.groups()[0]),
         };
         Recognised::Misspelt(format!("{kind} is in {served}, not in {:?}", self.api_version))
     }
 }
+
+/// Kinds by API group whose controllers create pods, and that are not among [`Kind`].
+const CREATE_PODS: [(&str, &[&str]); 16] = [
+    ("", &["ReplicationController"]),
+    ("apps", &["DaemonSet"]),
+    ("batch", &["CronJob"]),
+    (
+        "kubeflow.org",
+        &[
+            "JAXJob",
+            "MPIJob",
+            "MXJob",
+            "Notebook",
+            "PaddleJob",
+            "PyTorchJob",
+            "TFJob",
+            "XGBoostJob",
+        ],
+    ),
+    ("trainer.kubeflow.org", &["TrainJob"]),
+    ("ray.io", &["RayCluster", "RayJob", "RayService"]),
+    ("batch.volcano.sh", &["Job"]),
+    ("flow.volcano.sh", &["JobFlow"]),
+    ("sparkoperator.k8s.io", &["ScheduledSparkApplication", "SparkApplication"]),
+    ("flink.apache.org", &["FlinkDeployment", "FlinkSessionJob"]),
+    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"]),
+    ("workload.codeflare.dev", &["AppWrapper"]),
+    ("argoproj.io", &["CronWorkflow", "Rollout", "Workflow"]),
+    ("serving.kserve.io", &["InferenceService", "LLMInferenceService"]),
+    ("serving.knative.dev", &["Service"]),
+    ("tekton.dev", &["PipelineRun", "TaskRun"]),
+];
 
 /// `v1`, `v1beta1`, `v2alpha3`.
 fn is_version(text: &str) -> bool {
@@ -306,6 +432,9 @@ macro_rules! with_each {
             Object::PodDisruptionBudget($inner) => $body,
             Object::Job($inner) => $body,
             Object::ReplicaSet($inner) => $body,
+            Object::Deployment($inner) => $body,
+            Object::StatefulSet($inner) => $body,
+            Object::JobSet($inner) => $body,
             Object::PodGroup(_, $inner) => $body,
             Object::Queue(_, $inner) => $body,
         }
@@ -342,6 +471,9 @@ impl Object {
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(typed(node, unknown)?),
             Kind::Job => Self::Job(typed(node, unknown)?),
             Kind::ReplicaSet => Self::ReplicaSet(typed(node, unknown)?),
+            Kind::Deployment => Self::Deployment(typed(node, unknown)?),
+            Kind::StatefulSet => Self::StatefulSet(typed(node, unknown)?),
+            Kind::JobSet => Self::JobSet(typed(node, unknown)?),
             Kind::PodGroup => Self::PodGroup(version, typed(node, unknown)?),
             Kind::Queue => Self::Queue(version, typed(node, unknown)?),
         };
@@ -367,6 +499,9 @@ impl Object {
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::Job(_) => Kind::Job,
             Self::ReplicaSet(_) => Kind::ReplicaSet,
+            Self::Deployment(_) => Kind::Deployment,
+            Self::StatefulSet(_) => Kind::StatefulSet,
+            Self::JobSet(_) => Kind::JobSet,
             Self::PodGroup(..) => Kind::PodGroup,
             Self::Queue(..) => Kind::Queue,
         }
@@ -388,7 +523,10 @@ impl Object {
             | Self::PriorityClass(_)
             | Self::PodDisruptionBudget(_)
             | Self::Job(_)
-            | Self::ReplicaSet(_) => Served::BuiltIn,
+            | Self::ReplicaSet(_)
+            | Self::Deployment(_)
+            | Self::StatefulSet(_)
+            | Self::JobSet(_) => Served::BuiltIn,
         }
     }
 
@@ -446,6 +584,9 @@ mod tests {
             ("batch/v1", Kind::Job),
             ("apps/v1beta2", Kind::ReplicaSet),
             ("extensions/v1beta1", Kind::ReplicaSet),
+            ("apps/v1", Kind::Deployment),
+            ("apps/v1", Kind::StatefulSet),
+            ("jobset.x-k8s.io/v1alpha2", Kind::JobSet),
         ] {
             assert_eq!(
                 recognise(api_version, kind.name()),
@@ -467,8 +608,8 @@ mod tests {
             ("v1", "ConfigMap"),
             ("v1", "Service"),
             ("v1", "PodTemplate"),
-            ("apps/v1", "Deployment"),
-            ("apps/v1", "StatefulSet"),
+            ("apps/v1", "DaemonSet"),
+            ("apps/v1", "ControllerRevision"),
             ("batch/v1", "CronJob"),
             ("storage.k8s.io/v1", "VolumeAttachment"),
             ("scheduling.volcano.sh/v1beta1", "PodGroup"),

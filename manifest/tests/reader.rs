@@ -187,11 +187,11 @@ fn any_served_version_is_read() {
 #[test]
 fn kinds_that_are_not_needed_are_counted() {
     let text = "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n---\ndata: {a: b}\nkind: ConfigMap\n\
-                apiVersion: v1\n---\napiVersion: apps/v1\nkind: Deployment\nspec: {replicas: x}\n";
+                apiVersion: v1\n---\napiVersion: apps/v1\nkind: DaemonSet\nspec: {replicas: x}\n";
     let (collected, summary) = read(format!("{text}---\n{NODE}"));
     assert_eq!(collected.objects, ["Node n"]);
     assert!(collected.problems.is_empty());
-    assert_eq!(summary.to_string(), "1 object; ignored: 1 apps/v1 Deployment, 2 v1 ConfigMap");
+    assert_eq!(summary.to_string(), "1 object; ignored: 1 apps/v1 DaemonSet, 2 v1 ConfigMap");
 }
 
 #[test]

@@ -1,78 +1,101 @@
-//! Simulated Job and ReplicaSet controllers, as far as they matter to a scheduler.
+//! Simulated controllers that create pods, as far as they matter to a scheduler.
+//!
+//! They know the controllers of Job, ReplicaSet, Deployment, StatefulSet and JobSet. A pod of the
+//! input belongs to the controller that its owner reference names; a new pod never gets the name of
+//! an existing one.
 
-use std::collections::BTreeMap;
+mod controller;
+mod job;
+mod job_set;
+mod plan;
+mod pods;
+mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_batch_api::{
     facts::FactError,
     name::{Name, ObjectKey},
-    status::TaskStatus,
 };
 use kube_batch_cache::store::Store;
-use kube_batch_manifest::defaults::merge_label_keys;
+use kube_batch_manifest::jobset::JobSet;
 
-/// Which kind of controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ControllerKind {
-    /// batch/v1 Job: pods that have succeeded are not replaced.
-    Job,
-    /// apps/v1 ReplicaSet.
-    ReplicaSet,
-}
+use self::job::pod_index;
+pub use self::{
+    controller::{Controller, ControllerKind},
+    template::DURATION_ANNOTATION,
+};
+pub(crate) use self::{
+    job_set::{job_controller, jobs_of},
+    plan::{NewPod, Numbers, Ordinals, OwnedPod, number_of_pods},
+    pods::Pods,
+    template::{PodTimer, Template, in_template},
+};
 
-impl ControllerKind {
-    /// The kind in manifests.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Job => "Job",
-            Self::ReplicaSet => "ReplicaSet",
-        }
-    }
-}
-
-/// A controller that creates pods.
-#[derive(Clone, Debug)]
-pub struct Controller {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// Its uid.
-    pub uid: Name,
-    /// Which kind.
-    pub kind: ControllerKind,
-    /// Creation time: older ones act first.
-    pub created: Timestamp,
-    /// Desired number of pods.
-    pub wanted: usize,
-    /// Template of the pods.
-    pub template: PodTemplateSpec,
-}
+type Id = (ControllerKind, ObjectKey);
 
 /// All controllers, and the names they have used.
 #[derive(Debug, Default)]
 pub struct Controllers {
-    by_key: BTreeMap<(ControllerKind, ObjectKey), Controller>,
-    next_number: BTreeMap<Name, usize>,
+    by_key: BTreeMap<Id, Controller>,
+    job_sets: BTreeMap<ObjectKey, JobSet>,
     /// Invalid templates, with the reason.
     broken: Vec<FactError>,
 }
 
+/// What controllers did.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Pods created, and when they end.
+    pub(crate) created: Vec<(ObjectKey, Option<PodTimer>)>,
+    /// Pods to stop.
+    pub(crate) deleted: Vec<ObjectKey>,
+}
+
 impl Controllers {
     /// Adds or replaces a controller.
-    pub fn apply(&mut self, controller: Controller) {
-        self.by_key.insert((controller.kind, controller.key.clone()), controller);
+    pub(crate) fn apply(&mut self, mut controller: Controller) {
+        let id = (controller.kind, controller.key.clone());
+        if let Some(old) = self.by_key.remove(&id) {
+            controller.pods.keep_progress(old.pods);
+        }
+        self.by_key.insert(id, controller);
+    }
+
+    /// Adds or replaces a JobSet, whose Jobs are created when controllers run.
+    pub(crate) fn apply_job_set(&mut self, key: ObjectKey, job_set: JobSet) {
+        self.job_sets.insert(key, job_set);
     }
 
     /// Removes a controller and its pods.
     pub fn delete(&mut self, kind: ControllerKind, key: &ObjectKey, store: &mut Store) -> bool {
-        let Some(controller) = self.by_key.remove(&(kind, key.clone())) else { return false };
-        for pod in pods_of(&controller, store) {
-            store.pods.delete(&pod.0);
+        let id = (kind, key.clone());
+        let owned = self.owned_pods(store).remove(&id).unwrap_or_default();
+        if self.by_key.remove(&id).is_none() {
+            return false;
+        }
+        for pod in owned {
+            store.pods.delete(&pod.key);
         }
         true
+    }
+
+    /// Removes a JobSet with its Jobs and their pods.
+    pub fn delete_job_set(&mut self, key: &ObjectKey, store: &mut Store) -> bool {
+        let known = self.job_sets.remove(key).is_some();
+        let is_its = |controller: &&Controller| {
+            controller.kind == ControllerKind::Job
+                && controller.key.namespace == key.namespace
+                && controller.owner.as_ref() == Some(&key.name)
+        };
+        let jobs: Vec<ObjectKey> =
+            self.by_key.values().filter(is_its).map(|job| job.key.clone()).collect();
+        for job in jobs {
+            self.delete(ControllerKind::Job, &job, store);
+        }
+        known
     }
 
     /// Whether there is a controller of this kind and name.
@@ -85,91 +108,137 @@ impl Controllers {
         std::mem::take(&mut self.broken)
     }
 
-    /// Creates missing pods, oldest controller first.
-    pub(crate) fn run(&mut self, store: &mut Store, now: Timestamp) {
-        let mut controllers: Vec<Controller> = self.by_key.values().cloned().collect();
-        controllers.sort_by(|l, r| (l.created, &l.key).cmp(&(r.created, &r.key)));
-        for controller in controllers {
-            let mut present = pods_of(&controller, store)
-                .into_iter()
-                .filter(|(_, status)| match status {
-                    TaskStatus::Succeeded => controller.kind == ControllerKind::Job,
-                    TaskStatus::Failed | TaskStatus::Releasing => false,
-                    TaskStatus::Pending
-                    | TaskStatus::Allocated
-                    | TaskStatus::Pipelined
-                    | TaskStatus::Binding
-                    | TaskStatus::Bound
-                    | TaskStatus::Running
-                    | TaskStatus::Unknown => true,
-                })
-                .count();
-            while present < controller.wanted {
-                let number = self.next_number.entry(controller.uid.clone()).or_default();
-                let pod = make_pod(&controller, *number, store, now);
-                *number += 1;
-                present += 1;
+    /// When the youngest controller was created.
+    pub(crate) fn last_created(&self) -> Option<Timestamp> {
+        let sets = self.job_sets.values();
+        let sets = sets.filter_map(|set| Some(set.metadata.creation_timestamp.as_ref()?.0));
+        self.by_key.values().map(|controller| controller.created).chain(sets).max()
+    }
+
+    /// The next time at which a controller stops its pods.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.by_key.values().filter_map(|controller| controller.pods.deadline()).min()
+    }
+
+    /// Changes the creation time of the controller or JobSet of this name, if there is one.
+    pub(crate) fn redate(&mut self, kind: &str, key: &ObjectKey, created: Timestamp) {
+        let id = ControllerKind::parse(kind).map(|kind| (kind, key.clone()));
+        if let Some(controller) = id.and_then(|id| self.by_key.get_mut(&id)) {
+            controller.created = created;
+        }
+        if let Some(job_set) = self.job_sets.get_mut(key).filter(|_| kind == "JobSet") {
+            job_set.metadata.creation_timestamp = Some(Time(created));
+        }
+    }
+
+    /// Creates missing pods, oldest controller first, and lists pods to stop.
+    pub(crate) fn run(&mut self, store: &mut Store, now: Timestamp) -> Changes {
+        self.create_jobs(now);
+        if self.by_key.is_empty() {
+            return Changes::default();
+        }
+        let mut owned = self.owned_pods(store);
+        let delegating = self.deployments_with_sets();
+        let mut order: Vec<(Timestamp, ObjectKey, ControllerKind)> = self
+            .by_key
+            .values()
+            .map(|controller| (controller.created, controller.key.clone(), controller.kind))
+            .collect();
+        order.sort();
+        let mut changes = Changes::default();
+        for (_, key, kind) in order {
+            let id = (kind, key);
+            if delegating.contains(&id.1) && kind == ControllerKind::Deployment {
+                continue;
+            }
+            let pods = owned.remove(&id).unwrap_or_default();
+            let Some(controller) = self.by_key.get_mut(&id) else { continue };
+            let plan = controller.pods.plan(&controller.key, &pods, store, now);
+            for pod in plan.delete {
+                if plan.replaces {
+                    store.pods.delete(&pod);
+                } else {
+                    changes.deleted.push(pod);
+                }
+            }
+            for new in plan.create {
+                let pod = controller.make_pod(&new, store, now);
+                controller.make_claims(&new, store);
                 if let Err(error) = store.apply_pod(&pod) {
                     self.broken.push(error);
                     break;
                 }
+                let key = ObjectKey { namespace: id.1.namespace.clone(), name: new.name };
+                changes.created.push((key, controller.template.timer));
+            }
+        }
+        changes
+    }
+
+    /// Adds the Jobs of JobSets that are not there yet.
+    fn create_jobs(&mut self, now: Timestamp) {
+        for (key, job_set) in &self.job_sets {
+            for job in jobs_of(key, job_set, now) {
+                match job {
+                    Ok(job) => {
+                        let id = (ControllerKind::Job, job.key.clone());
+                        self.by_key.entry(id).or_insert(job);
+                    }
+                    Err(error) if self.broken.contains(&error) => {}
+                    Err(error) => self.broken.push(error),
+                }
             }
         }
     }
-}
 
-fn pods_of(controller: &Controller, store: &Store) -> Vec<(ObjectKey, TaskStatus)> {
-    let owned = store.pods.values().filter(|facts| {
-        facts.key.namespace == controller.key.namespace
-            && facts.controller.as_ref().is_some_and(|owner| owner.uid == controller.uid)
-    });
-    owned.map(|facts| (facts.key.clone(), facts.status)).collect()
-}
-
-/// The pod with this number of a controller.
-pub(crate) fn make_pod(
-    controller: &Controller,
-    number: usize,
-    store: &Store,
-    now: Timestamp,
-) -> Pod {
-    let name = format!("{}-{number}", controller.key.name);
-    let template = controller.template.metadata.clone().unwrap_or_default();
-    let mut spec = controller.template.spec.clone().unwrap_or_default();
-    if spec.priority.is_none() {
-        spec.priority = Some(admitted_priority(spec.priority_class_name.as_deref(), store));
+    /// Deployments whose ReplicaSets are known: these create the pods.
+    fn deployments_with_sets(&self) -> BTreeSet<ObjectKey> {
+        let sets = self.by_key.values().filter(|c| c.kind == ControllerKind::ReplicaSet);
+        let owners = sets.filter_map(|set| {
+            let namespace = set.key.namespace.clone();
+            Some(ObjectKey { namespace, name: set.owner.clone()? })
+        });
+        owners.collect()
     }
-    let mut pod = Pod {
-        metadata: ObjectMeta {
-            uid: Some(format!("{}/{name}", controller.key.namespace)),
-            namespace: Some(controller.key.namespace.to_string()),
-            creation_timestamp: Some(Time(now)),
-            labels: template.labels,
-            annotations: template.annotations,
-            owner_references: Some(vec![OwnerReference {
-                api_version: match controller.kind {
-                    ControllerKind::Job => "batch/v1".to_owned(),
-                    ControllerKind::ReplicaSet => "apps/v1".to_owned(),
-                },
-                kind: controller.kind.name().to_owned(),
-                name: controller.key.name.to_string(),
-                uid: controller.uid.to_string(),
-                controller: Some(true),
-                ..Default::default()
-            }]),
-            name: Some(name),
-            ..Default::default()
-        },
-        spec: Some(spec),
-        status: None,
-    };
-    merge_label_keys(&mut pod);
-    pod
-}
 
-/// The priority that admission sets: of the named class, else the global default, else 0.
-fn admitted_priority(class: Option<&str>, store: &Store) -> i32 {
-    let named = class.and_then(|class| store.priority_classes.get(&Name::from(class)));
-    let default = store.priority_classes.values().filter(|class| class.global_default);
-    named.map(|class| class.value).or_else(|| default.map(|class| class.value).min()).unwrap_or(0)
+    /// The pods of each controller.
+    fn owned_pods(&self, store: &Store) -> BTreeMap<Id, Vec<OwnedPod>> {
+        let by_uid: BTreeMap<(&Name, &Name), &Controller> = self
+            .by_key
+            .values()
+            .map(|controller| ((&controller.key.namespace, &controller.uid), controller))
+            .collect();
+        let mut owned: BTreeMap<Id, Vec<OwnedPod>> = BTreeMap::new();
+        for facts in store.pods.values() {
+            let Some(owner) = &facts.controller else { continue };
+            let namespace = &facts.key.namespace;
+            let by_uid = by_uid.get(&(namespace, &owner.uid)).copied();
+            let named = || self.by_name(&owner.kind, namespace, &owner.name);
+            let Some(controller) = by_uid.or_else(named) else { continue };
+            let pod = OwnedPod {
+                key: facts.key.clone(),
+                status: facts.status,
+                index: pod_index(&controller.key, facts),
+            };
+            owned.entry((controller.kind, controller.key.clone())).or_default().push(pod);
+        }
+        owned
+    }
+
+    /// The controller of this name, if its manifest gives no uid that would tell it from another.
+    fn by_name(&self, kind: &str, namespace: &Name, name: &Name) -> Option<&Controller> {
+        let kind = ControllerKind::parse(kind)?;
+        let find = |kind, name: &str| {
+            let key = ObjectKey::new(namespace.clone(), name);
+            self.by_key.get(&(kind, key))
+        };
+        let found =
+            find(kind, name).filter(|controller| *controller.uid == controller.key.to_string());
+        if kind != ControllerKind::ReplicaSet {
+            return found;
+        }
+        // A ReplicaSet that is not in the input, and is named after its Deployment and a hash.
+        let of_deployment = || find(ControllerKind::Deployment, name.rsplit_once('-')?.0);
+        found.or_else(of_deployment)
+    }
 }

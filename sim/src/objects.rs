@@ -1,8 +1,11 @@
 //! Creates, updates and deletes objects of a simulated cluster.
 
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Pod, PodTemplateSpec},
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        core::v1::{Pod, PodTemplateSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
     crd::ApiVersion,
@@ -15,20 +18,17 @@ use kube_batch_api::{
 };
 use kube_batch_manifest::{
     defaults,
+    jobset::JobSet,
     object::{Kind, Object},
 };
 
 use crate::{
-    controllers::{Controller, ControllerKind, make_pod},
+    controllers::{
+        Controller, ControllerKind, NewPod, Numbers, Ordinals, PodTimer, Pods, Template,
+        in_template, job_controller, jobs_of, number_of_pods,
+    },
     world::World,
 };
-
-/// Annotation of a pod that ends by itself: the number of seconds after which it succeeds.
-pub const DURATION_ANNOTATION: &str = "kube-batch.sim/duration-seconds";
-
-/// Maximum number of pods of one controller. Guessed: ten times the largest cluster that Kubernetes
-/// supports, and few enough to be created in seconds.
-const MAX_PODS: usize = 1_500_000;
 
 impl World {
     /// Creates an object, or replaces the one with its name, and sets the defaults of an API server.
@@ -41,8 +41,12 @@ impl World {
     /// [`FactError`] if the object is invalid: only this object is ignored.
     pub fn apply(&mut self, mut object: Object) -> Result<(), FactError> {
         self.keep_state(&mut object);
+        let is_dated = object.meta().creation_timestamp.is_some();
         defaults::fill(&mut object, self.now());
         let key = object.key();
+        if !is_dated && self.n_cycles() == 0 {
+            self.undated.push((object.kind(), object.served(), key.clone()));
+        }
         let stored = match object {
             Object::Node(node) => self.store.apply_node(&node),
             Object::Pod(pod) => return self.apply_pod(&pod),
@@ -55,13 +59,22 @@ impl World {
             Object::ResourceClaim(claim) => self.store.apply_resource_claim(&claim),
             Object::PriorityClass(class) => self.store.apply_priority_class(&class),
             Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
-            Object::Job(job) => return self.apply_job(key, *job),
-            Object::ReplicaSet(set) => {
-                let wanted = set.spec.replicas.unwrap_or(1);
-                let template = set.spec.template.unwrap_or_default();
-                let kind = ControllerKind::ReplicaSet;
-                return self.apply_controller(kind, key, &set.metadata, wanted, template);
+            Object::Job(job) => {
+                return self.apply_controller(job_controller(key, &job, self.now())?);
             }
+            Object::ReplicaSet(set) => {
+                let (meta, spec) = (&set.metadata, set.spec);
+                let template = spec.template.unwrap_or_default();
+                let kind = ControllerKind::ReplicaSet;
+                return self.apply_deployment(kind, key, meta, spec.replicas, template);
+            }
+            Object::Deployment(deployment) => {
+                let (meta, spec) = (&deployment.metadata, deployment.spec);
+                let kind = ControllerKind::Deployment;
+                return self.apply_deployment(kind, key, meta, spec.replicas, spec.template);
+            }
+            Object::StatefulSet(set) => return self.apply_stateful_set(key, *set),
+            Object::JobSet(set) => return self.apply_job_set(key, *set),
             Object::PodGroup(version, group) => {
                 let (meta, status) = (&group.metadata, group.status.as_ref());
                 self.store.apply_group(version, meta, &group.spec, status)
@@ -104,57 +117,51 @@ impl World {
             meta.namespace.as_deref().unwrap_or_default(),
             meta.name.as_deref().unwrap_or_default(),
         );
-        let text = meta.annotations.as_ref().and_then(|all| all.get(DURATION_ANNOTATION));
-        let seconds = text.map(|text| {
-            text.parse().map_err(|_| {
-                let field = format!("metadata.annotations[{DURATION_ANNOTATION}]");
-                let problem = format!("\"{text}\" is not a number of seconds");
-                FactError::new(format!("Pod {key}"), field, problem)
-            })
-        });
-        let seconds = seconds.transpose()?;
+        let timer = PodTimer::of(&format!("Pod {key}"), meta, pod.spec.as_ref())?;
         self.store.apply_pod(pod)?;
-        if let Some(seconds) = seconds {
-            self.set_duration(key, seconds);
-        }
+        self.set_timer(key, timer);
         Ok(())
     }
 
-    fn apply_job(&mut self, key: ObjectKey, job: Job) -> Result<(), FactError> {
-        let spec = job.spec.unwrap_or_default();
-        let wanted = spec.parallelism.unwrap_or(1);
-        self.apply_controller(ControllerKind::Job, key, &job.metadata, wanted, spec.template)
-    }
-
-    fn apply_controller(
+    fn apply_deployment(
         &mut self,
         kind: ControllerKind,
         key: ObjectKey,
-        meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-        wanted: i32,
+        meta: &ObjectMeta,
+        replicas: Option<i32>,
         template: PodTemplateSpec,
     ) -> Result<(), FactError> {
-        let reject = |problem| {
-            let field = match kind {
-                ControllerKind::Job => "spec.parallelism",
-                ControllerKind::ReplicaSet => "spec.replicas",
-            };
-            FactError::new(format!("{} {key}", kind.name()), field, problem)
-        };
-        let wanted =
-            usize::try_from(wanted).map_err(|_| reject(format!("{wanted} is negative")))?;
-        if wanted > MAX_PODS {
-            return Err(reject(format!("{wanted} is more than {MAX_PODS} pods")));
+        let replicas = number_of_pods(kind.name(), &key, "spec.replicas", replicas.unwrap_or(1))?;
+        let pods = Pods::Replicas(replicas, Numbers::default());
+        let template = Template::new(&format!("{} {key}", kind.name()), template)?;
+        self.apply_controller(Controller::new(kind, key, meta, self.now(), pods, template))
+    }
+
+    fn apply_stateful_set(&mut self, key: ObjectKey, set: StatefulSet) -> Result<(), FactError> {
+        let kind = ControllerKind::StatefulSet;
+        let spec = set.spec;
+        let count = |field, value| number_of_pods(kind.name(), &key, field, value);
+        let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
+        let pods = Pods::Ordinals(Ordinals {
+            first: count("spec.ordinals.start", first)?,
+            replicas: count("spec.replicas", spec.replicas.unwrap_or(1))?,
+            one_by_one: spec.pod_management_policy.as_deref() != Some("Parallel"),
+        });
+        let mut template = Template::new(&format!("{} {key}", kind.name()), spec.template)?;
+        template.claims = spec.volume_claim_templates.unwrap_or_default();
+        self.apply_controller(Controller::new(kind, key, &set.metadata, self.now(), pods, template))
+    }
+
+    fn apply_job_set(&mut self, key: ObjectKey, job_set: JobSet) -> Result<(), FactError> {
+        for job in jobs_of(&key, &job_set, self.now()) {
+            check_template(&job?, self)?;
         }
-        let created = meta.creation_timestamp.as_ref().map_or(self.now(), |time| time.0);
-        let uid = Name::from(meta.uid.as_deref().unwrap_or_default());
-        let controller = Controller { key, uid, kind, created, wanted, template };
-        // Problems of its pods are reported for the controller, before any pod is created.
-        let pod = make_pod(&controller, 0, &self.store, created);
-        TaskFacts::from_pod(&pod, &mut Interner::default()).map_err(|error| {
-            let object = format!("{} {}", kind.name(), controller.key);
-            FactError::new(object, format!("spec.template.{}", error.field), error.problem)
-        })?;
+        self.controllers.apply_job_set(key, job_set);
+        Ok(())
+    }
+
+    fn apply_controller(&mut self, controller: Controller) -> Result<(), FactError> {
+        check_template(&controller, self)?;
         self.controllers.apply(controller);
         Ok(())
     }
@@ -182,6 +189,13 @@ impl World {
             Kind::ReplicaSet => {
                 self.controllers.delete(ControllerKind::ReplicaSet, key, &mut self.store)
             }
+            Kind::Deployment => {
+                self.controllers.delete(ControllerKind::Deployment, key, &mut self.store)
+            }
+            Kind::StatefulSet => {
+                self.controllers.delete(ControllerKind::StatefulSet, key, &mut self.store)
+            }
+            Kind::JobSet => self.controllers.delete_job_set(key, &mut self.store),
             Kind::PodGroup => {
                 let groups = &mut self.store.groups;
                 ApiVersion::ALL.map(|v| groups.delete(&(key.clone(), v))).contains(&true)
@@ -208,6 +222,15 @@ impl World {
         });
         known
     }
+}
+
+/// Reports problems of the pods of a controller for the controller, before any pod is created.
+fn check_template(controller: &Controller, world: &World) -> Result<(), FactError> {
+    let new = NewPod { name: controller.key.name.clone(), index: Some(0) };
+    let pod = controller.make_pod(&new, &world.store, controller.created);
+    let facts = TaskFacts::from_pod(&pod, &mut Interner::default());
+    let object = || format!("{} {}", controller.kind.name(), controller.key);
+    facts.map(drop).map_err(|error| in_template(&object(), &error))
 }
 
 /// The phase of a pod.

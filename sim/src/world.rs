@@ -27,13 +27,16 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::report::Cycle;
-use kube_batch_manifest::dump::Dump;
+use kube_batch_manifest::{
+    dump::Dump,
+    object::{Kind, Served},
+};
 
 use kube_batch_scheduler::writes::{
     self, DecisionWrite, Nomination, StatusWrite, Waits, decision_writes, status_writes,
 };
 
-use crate::controllers::Controllers;
+use crate::controllers::{Controllers, PodTimer};
 
 /// How kubelets behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +118,14 @@ pub struct World {
     pub record: Record,
     /// Nominations of the last cycle.
     pub pipelined: Vec<(ObjectKey, Name)>,
-    /// Number of seconds after which pods succeed, and when each started to run.
-    durations: BTreeMap<ObjectKey, (u32, Option<Timestamp>)>,
+    /// When pods end, and when each started to run.
+    timers: BTreeMap<ObjectKey, (PodTimer, Option<Timestamp>)>,
+    /// Objects whose manifests have no creation time, until the simulation begins.
+    pub(crate) undated: Vec<(Kind, Served, ObjectKey)>,
+    /// When each pod was bound that was bound here.
+    bound: BTreeMap<ObjectKey, Timestamp>,
+    /// How long each pod that was bound had waited, in order.
+    pub waits: Vec<SignedDuration>,
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
 }
@@ -140,7 +149,10 @@ impl World {
             waited: BTreeMap::new(),
             record: Record::default(),
             pipelined: Vec::new(),
-            durations: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            undated: Vec::new(),
+            bound: BTreeMap::new(),
+            waits: Vec::new(),
             group_of: BTreeMap::new(),
         }
     }
@@ -155,9 +167,36 @@ impl World {
         &self.options
     }
 
-    /// Advances the clock by one second.
+    /// Advances the clock by one second. Pods and Jobs whose time is over by then end.
     pub fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
+        let deadline = self.controllers.next_deadline();
+        if self.finish_pods() || deadline.is_some_and(|deadline| deadline <= self.now) {
+            self.run_controllers();
+        }
+    }
+
+    /// Advances the clock by as many cycles as nothing happens in, if nothing but time changes
+    /// anything: up to the cycle before the next pod or Job ends. Returns their number, at most
+    /// `limit`.
+    pub fn skip_idle_cycles(&mut self, limit: u64) -> u64 {
+        let Some(next) = self.next_end().filter(|_| !self.has_pods_in_transition()) else {
+            return 0;
+        };
+        let nanos = next.duration_since(self.now).as_nanos();
+        let whole = u64::try_from((nanos - 1).max(0) / 1_000_000_000).unwrap_or(u64::MAX);
+        let skipped = whole.min(limit);
+        let seconds = i64::try_from(skipped).unwrap_or(i64::MAX);
+        let Ok(later) = self.now.checked_add(SignedDuration::from_secs(seconds)) else { return 0 };
+        self.now = later;
+        self.n_cycles += skipped;
+        skipped
+    }
+
+    /// When the next pod or Job ends.
+    fn next_end(&self) -> Option<Timestamp> {
+        let ends = self.timers.values().filter_map(|(timer, since)| end_of(timer, *since));
+        ends.chain(self.controllers.next_deadline()).min()
     }
 
     /// Changes the facts of a pod, if it exists.
@@ -173,12 +212,30 @@ impl World {
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         self.store.pods.delete(key);
         self.waited.remove(key);
-        self.durations.remove(key);
+        self.timers.remove(key);
+        self.bound.remove(key);
     }
 
-    /// Lets controllers create their missing pods.
+    /// Lets controllers create their missing pods and stop those of Jobs that have ended.
     pub fn run_controllers(&mut self) {
-        self.controllers.run(&mut self.store, self.now);
+        let changes = self.controllers.run(&mut self.store, self.now);
+        for (pod, timer) in changes.created {
+            self.waited.remove(&pod);
+            self.set_timer(pod, timer);
+        }
+        for pod in changes.deleted {
+            self.terminate_pod(&pod);
+        }
+    }
+
+    /// Deletes a pod after the time that its termination takes.
+    fn terminate_pod(&mut self, key: &ObjectKey) {
+        self.waited.remove(key);
+        if self.environment.termination_cycles == 0 {
+            self.remove_pod(key);
+        } else {
+            self.change_pod(key, |facts| facts.status = TaskStatus::Releasing);
+        }
     }
 
     /// Restores the state of a scheduler from a dump, including its time; decisions in flight have
@@ -205,6 +262,41 @@ impl World {
         }
     }
 
+    /// Moves the clock to the second after the creation of the youngest object. Objects without a
+    /// creation time are created then: a job that is added to a cluster is younger than those in it.
+    pub fn begin(&mut self) {
+        let pods = self.store.pods.values().map(|facts| facts.created);
+        let groups = self.store.groups.values().map(|facts| facts.created);
+        let queues = self.store.queues.values().map(|facts| facts.created);
+        let all = pods.chain(groups).chain(queues).chain(self.controllers.last_created());
+        // The second after, so that they come after it in every order.
+        let next = |last: Timestamp| last.checked_add(SignedDuration::from_secs(1)).ok();
+        let start = all.max().filter(|last| *last > self.now).and_then(next).unwrap_or(self.now);
+        self.now = start;
+        self.timers.values_mut().filter_map(|(_, since)| since.as_mut()).for_each(|t| *t = start);
+        macro_rules! redate {
+            ($table:ident, $key:expr) => {
+                if let Some(facts) = self.store.$table.get(&$key) {
+                    let mut facts = (**facts).clone();
+                    facts.created = start;
+                    self.store.$table.apply($key, facts);
+                }
+            };
+        }
+        for (kind, served, key) in std::mem::take(&mut self.undated) {
+            match (kind, served) {
+                (Kind::Pod, _) => redate!(pods, key.clone()),
+                (Kind::PodGroup, Served::Custom(version)) => {
+                    redate!(groups, (key.clone(), version));
+                }
+                (Kind::Queue, Served::Custom(version)) => {
+                    redate!(queues, (key.name.clone(), version));
+                }
+                _ => self.controllers.redate(kind.name(), &key, start),
+            }
+        }
+    }
+
     /// Number of cycles whose decisions were applied.
     pub const fn n_cycles(&self) -> u64 {
         self.n_cycles
@@ -212,20 +304,24 @@ impl World {
 
     /// Whether time alone will change something: pods that will start, terminate or finish.
     pub fn is_in_motion(&self) -> bool {
+        self.next_end().is_some() || self.has_pods_in_transition()
+    }
+
+    /// Whether pods will start or terminate.
+    fn has_pods_in_transition(&self) -> bool {
         let Environment { kubelet, .. } = self.environment;
-        self.durations.values().any(|(_, since)| since.is_some())
-            || self.store.pods.values().any(|facts| match facts.status {
-                TaskStatus::Releasing => true,
-                TaskStatus::Bound => kubelet,
-                TaskStatus::Pending
-                | TaskStatus::Allocated
-                | TaskStatus::Pipelined
-                | TaskStatus::Binding
-                | TaskStatus::Running
-                | TaskStatus::Succeeded
-                | TaskStatus::Failed
-                | TaskStatus::Unknown => false,
-            })
+        self.store.pods.values().any(|facts| match facts.status {
+            TaskStatus::Releasing => true,
+            TaskStatus::Bound => kubelet,
+            TaskStatus::Pending
+            | TaskStatus::Allocated
+            | TaskStatus::Pipelined
+            | TaskStatus::Binding
+            | TaskStatus::Running
+            | TaskStatus::Succeeded
+            | TaskStatus::Failed
+            | TaskStatus::Unknown => false,
+        })
     }
 
     /// Takes a snapshot of the current state.
@@ -236,7 +332,6 @@ impl World {
     /// Applies the decisions of a cycle.
     pub fn apply_cycle(&mut self, cycle: &Cycle) {
         self.n_cycles += 1;
-        self.finish_pods();
         self.age_pods();
         self.pipelined = nominated(cycle);
         let cycle_id = format!("cycle-{}", self.n_cycles);
@@ -270,37 +365,42 @@ impl World {
         }
     }
 
-    /// Lets a pod succeed after it has run for `seconds`.
-    pub(crate) fn set_duration(&mut self, key: ObjectKey, seconds: u32) {
+    /// Lets a pod end when its time is over; one that runs starts to count now.
+    pub(crate) fn set_timer(&mut self, key: ObjectKey, timer: Option<PodTimer>) {
+        let Some(timer) = timer else {
+            self.timers.remove(&key);
+            return;
+        };
         let runs = self.store.pods.get(&key).is_some_and(|f| f.status == TaskStatus::Running);
-        self.durations.insert(key, (seconds, runs.then_some(self.now)));
+        self.timers.insert(key, (timer, runs.then_some(self.now)));
     }
 
-    /// Lets pods succeed whose running time is over.
-    fn finish_pods(&mut self) {
+    /// Ends pods whose time is over. Returns whether there were any.
+    fn finish_pods(&mut self) -> bool {
         let now = self.now;
-        let over = |(seconds, since): &(u32, Option<Timestamp>)| {
-            since.is_some_and(|since| now.duration_since(since).as_secs() >= i64::from(*seconds))
+        let is_over = |since: Option<Timestamp>, timer: &PodTimer| {
+            end_of(timer, since).is_some_and(|end| end <= now)
         };
-        let finished: Vec<ObjectKey> = self
-            .durations
+        let finished: Vec<(ObjectKey, TaskStatus)> = self
+            .timers
             .iter()
-            .filter(|(_, run)| over(run))
-            .map(|(key, _)| key.clone())
+            .filter(|(_, (timer, since))| is_over(*since, timer))
+            .map(|(key, (timer, _))| (key.clone(), timer.status))
             .collect();
-        for key in finished {
-            self.durations.remove(&key);
-            self.change_pod(&key, |facts| {
+        for (key, status) in &finished {
+            self.timers.remove(key);
+            self.change_pod(key, |facts| {
                 if facts.status == TaskStatus::Running {
-                    facts.status = TaskStatus::Succeeded;
+                    facts.status = *status;
                 }
             });
         }
+        !finished.is_empty()
     }
 
     fn start_pod(&mut self, key: &ObjectKey) {
         self.waited.remove(key);
-        if let Some((_, since)) = self.durations.get_mut(key) {
+        if let Some((_, since)) = self.timers.get_mut(key) {
             *since = Some(self.now);
         }
         self.change_pod(key, |facts| facts.status = TaskStatus::Running);
@@ -310,6 +410,7 @@ impl World {
         match write {
             DecisionWrite::Bind { pod, node, claims, event } => {
                 self.remember_group(&pod.key);
+                self.record_wait(&pod.key);
                 self.bind_claims(&claims, &node);
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
@@ -325,12 +426,7 @@ impl World {
             }
             DecisionWrite::Evict { pod, node, reason, by, events, .. } => {
                 self.remember_group(&pod.key);
-                self.waited.remove(&pod.key);
-                if self.environment.termination_cycles == 0 {
-                    self.remove_pod(&pod.key);
-                } else {
-                    self.change_pod(&pod.key, |facts| facts.status = TaskStatus::Releasing);
-                }
+                self.terminate_pod(&pod.key);
                 events.iter().for_each(|event| self.emit(event));
                 self.record.evictions.push(Eviction { pod: pod.key, node, reason, by });
             }
@@ -417,6 +513,18 @@ impl World {
         });
     }
 
+    fn record_wait(&mut self, pod: &ObjectKey) {
+        if let Some(facts) = self.store.pods.get(pod) {
+            self.waits.push(self.now.duration_since(facts.created));
+            self.bound.insert(pod.clone(), self.now);
+        }
+    }
+
+    /// When the pod was bound, if that was in the simulation.
+    pub fn bound_at(&self, pod: &ObjectKey) -> Option<Timestamp> {
+        self.bound.get(pod).copied()
+    }
+
     fn remember_group(&mut self, pod: &ObjectKey) {
         if let Some(facts) = self.store.pods.get(pod) {
             let group = group_of(facts);
@@ -434,6 +542,12 @@ impl World {
     pub fn pods(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
         self.store.pods.values()
     }
+}
+
+/// When a pod ends that has run since this time.
+fn end_of(timer: &PodTimer, since: Option<Timestamp>) -> Option<Timestamp> {
+    // A time beyond the calendar is never.
+    since?.checked_add(timer.after).ok()
 }
 
 fn group_of(facts: &TaskFacts) -> ObjectKey {

@@ -1,0 +1,194 @@
+//! A controller, and the pods that it makes from its template.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{
+        PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSpec, Volume,
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
+use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_cache::store::Store;
+
+use super::{plan::NewPod, pods::Pods, template::Template};
+
+/// Which kind of controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ControllerKind {
+    /// batch/v1 Job: pods that have succeeded are not replaced.
+    Job,
+    /// apps/v1 ReplicaSet.
+    ReplicaSet,
+    /// apps/v1 Deployment, which creates its pods without a ReplicaSet here.
+    Deployment,
+    /// apps/v1 StatefulSet.
+    StatefulSet,
+}
+
+impl ControllerKind {
+    /// All kinds.
+    const ALL: [Self; 4] = [Self::Job, Self::ReplicaSet, Self::Deployment, Self::StatefulSet];
+
+    /// The kind in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Job => "Job",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+        }
+    }
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    const fn api_version(self) -> &'static str {
+        match self {
+            Self::Job => "batch/v1",
+            Self::ReplicaSet | Self::Deployment | Self::StatefulSet => "apps/v1",
+        }
+    }
+}
+
+/// A controller that creates pods.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its uid.
+    pub uid: Name,
+    /// Which kind.
+    pub kind: ControllerKind,
+    /// Creation time: older ones act first.
+    pub created: Timestamp,
+    /// The Deployment or JobSet that controls it.
+    pub(crate) owner: Option<Name>,
+    /// The pods it wants.
+    pub(crate) pods: Pods,
+    /// Template of the pods.
+    pub(crate) template: Template,
+}
+
+impl Controller {
+    /// A controller; without a creation time in its manifest, it is created now.
+    pub(crate) fn new(
+        kind: ControllerKind,
+        key: ObjectKey,
+        meta: &ObjectMeta,
+        now: Timestamp,
+        pods: Pods,
+        template: Template,
+    ) -> Self {
+        let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+        Self {
+            uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
+            created: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            owner: owner.map(|owner| Name::from(owner.name.as_str())),
+            key,
+            kind,
+            pods,
+            template,
+        }
+    }
+
+    /// A pod of this controller.
+    pub(crate) fn make_pod(&self, new: &NewPod, store: &Store, now: Timestamp) -> Pod {
+        let name = &new.name;
+        let template = self.template.pod.metadata.clone().unwrap_or_default();
+        let mut labels = template.labels.unwrap_or_default();
+        for (label, value) in self.labels(new) {
+            labels.entry(label.to_owned()).or_insert(value);
+        }
+        let mut spec = self.template.pod.spec.clone().unwrap_or_default();
+        if spec.priority.is_none() {
+            spec.priority = Some(admitted_priority(spec.priority_class_name.as_deref(), store));
+        }
+        for claim in &self.template.claims {
+            add_claim(&mut spec, claim, name);
+        }
+        Pod {
+            metadata: ObjectMeta {
+                uid: Some(format!("{}/{name}", self.key.namespace)),
+                namespace: Some(self.key.namespace.to_string()),
+                creation_timestamp: Some(Time(now)),
+                labels: Some(labels),
+                annotations: template.annotations,
+                owner_references: Some(vec![OwnerReference {
+                    api_version: self.kind.api_version().to_owned(),
+                    kind: self.kind.name().to_owned(),
+                    name: self.key.name.to_string(),
+                    uid: self.uid.to_string(),
+                    controller: Some(true),
+                    ..Default::default()
+                }]),
+                name: Some(name.to_string()),
+                ..Default::default()
+            },
+            spec: Some(spec),
+            status: None,
+        }
+    }
+
+    /// Labels that Kubernetes' controllers set, and that affinity terms select by.
+    fn labels(&self, new: &NewPod) -> Vec<(&'static str, String)> {
+        let name = self.key.name.to_string();
+        match self.kind {
+            ControllerKind::Job => {
+                let index = new.index.map(|index| index.to_string());
+                let index = index.map(|index| ("batch.kubernetes.io/job-completion-index", index));
+                let names = [("batch.kubernetes.io/job-name", name.clone()), ("job-name", name)];
+                names.into_iter().chain(index).collect()
+            }
+            ControllerKind::StatefulSet => {
+                let ordinal = new.index.unwrap_or_default().to_string();
+                let pod = new.name.to_string();
+                vec![
+                    ("statefulset.kubernetes.io/pod-name", pod),
+                    ("apps.kubernetes.io/pod-index", ordinal),
+                ]
+            }
+            ControllerKind::ReplicaSet | ControllerKind::Deployment => Vec::new(),
+        }
+    }
+
+    /// Creates the claims of a new pod that do not exist.
+    pub(crate) fn make_claims(&self, new: &NewPod, store: &mut Store) {
+        for template in &self.template.claims {
+            let name = claim_name(template, &new.name);
+            let key = ObjectKey::new(self.key.namespace.clone(), name.as_str());
+            if store.claims.get(&key).is_some() {
+                continue;
+            }
+            let mut claim = template.clone();
+            claim.metadata.uid = Some(key.to_string());
+            claim.metadata.namespace = Some(key.namespace.to_string());
+            claim.metadata.name = Some(name);
+            // An invalid template was rejected with its StatefulSet.
+            let _ = store.apply_claim(&claim);
+        }
+    }
+}
+
+fn claim_name(template: &PersistentVolumeClaim, pod: &Name) -> String {
+    format!("{}-{pod}", template.metadata.name.as_deref().unwrap_or_default())
+}
+
+/// Mounts the claim of this pod, in place of a volume of the same name.
+fn add_claim(spec: &mut PodSpec, template: &PersistentVolumeClaim, pod: &Name) {
+    let name = template.metadata.name.clone().unwrap_or_default();
+    let source = PersistentVolumeClaimVolumeSource {
+        claim_name: claim_name(template, pod),
+        ..PersistentVolumeClaimVolumeSource::default()
+    };
+    let volumes = spec.volumes.get_or_insert_default();
+    volumes.retain(|volume| volume.name != name);
+    volumes.push(Volume { name, persistent_volume_claim: Some(source), ..Volume::default() });
+}
+
+/// The priority that admission sets: of the named class, else the global default, else 0.
+fn admitted_priority(class: Option<&str>, store: &Store) -> i32 {
+    let named = class.and_then(|class| store.priority_classes.get(&Name::from(class)));
+    let default = store.priority_classes.values().filter(|class| class.global_default);
+    named.map(|class| class.value).or_else(|| default.map(|class| class.value).min()).unwrap_or(0)
+}

@@ -1,0 +1,203 @@
+//! The controller of Job.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
+use kube_batch_api::{
+    facts::{FactError, pod::TaskFacts},
+    name::{Name, ObjectKey},
+    status::TaskStatus,
+};
+use kube_batch_cache::store::Store;
+
+use super::plan::{NewPod, Numbers, OwnedPod, Plan, is_free, number_of_pods};
+
+/// Label of the pods of an indexed Job.
+const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
+/// Number of failed pods after which a Job fails, as Kubernetes sets it.
+const BACKOFF_LIMIT: i32 = 6;
+
+/// What a Job wants, and how far it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobRun {
+    parallelism: usize,
+    completions: Option<usize>,
+    is_indexed: bool,
+    is_suspended: bool,
+    is_finished: bool,
+    deadline: Option<SignedDuration>,
+    backoff_limit: usize,
+    /// Pods that have succeeded, and failed, according to the status.
+    reported: (usize, usize),
+    /// Those of them that are not in the input; known when the controller first runs.
+    gone: Option<(usize, usize)>,
+    /// Indexes that have succeeded, as far as the status knows.
+    done: BTreeSet<usize>,
+    /// When it started.
+    started: Option<Timestamp>,
+    /// When its pods are stopped, while it has some.
+    ends: Option<Timestamp>,
+    /// Number of pods created for each index.
+    attempts: BTreeMap<usize, usize>,
+}
+
+impl JobRun {
+    /// The Job of a manifest.
+    pub(crate) fn new(
+        key: &ObjectKey,
+        spec: &JobSpec,
+        status: Option<&JobStatus>,
+    ) -> Result<Self, FactError> {
+        let count = |field, value: Option<i32>| {
+            value.map(|value| number_of_pods("Job", key, field, value)).transpose()
+        };
+        let completions = count("spec.completions", spec.completions)?;
+        let is_indexed = spec.completion_mode.as_deref() == Some("Indexed");
+        let status = status.cloned().unwrap_or_default();
+        let counted = |n: Option<i32>| usize::try_from(n.unwrap_or(0)).unwrap_or(0);
+        let has = |type_: &str| {
+            let mut conditions = status.conditions.iter().flatten();
+            conditions.any(|c| c.type_ == type_ && c.status == "True")
+        };
+        Ok(Self {
+            parallelism: count("spec.parallelism", spec.parallelism)?.unwrap_or(1),
+            is_indexed: is_indexed && completions.is_some(),
+            is_suspended: spec.suspend == Some(true),
+            is_finished: has("Complete")
+                || has("Failed")
+                || has("SuccessCriteriaMet")
+                || has("FailureTarget"),
+            deadline: spec.active_deadline_seconds.map(SignedDuration::from_secs),
+            backoff_limit: count("spec.backoffLimit", spec.backoff_limit.or(Some(BACKOFF_LIMIT)))?
+                .unwrap_or_default(),
+            reported: (counted(status.succeeded), counted(status.failed)),
+            done: indexes(status.completed_indexes.as_deref().unwrap_or_default(), completions),
+            completions,
+            ..Self::default()
+        })
+    }
+
+    pub(super) fn keep_progress(&mut self, old: Self) {
+        self.is_finished |= old.is_finished;
+        self.gone = old.gone;
+        self.done.extend(old.done);
+        self.started = old.started;
+        self.attempts = old.attempts;
+    }
+
+    /// When its pods are stopped, while it has some.
+    pub(super) const fn ends(&self) -> Option<Timestamp> {
+        self.ends
+    }
+
+    pub(super) fn plan(
+        &mut self,
+        numbers: &mut Numbers,
+        owner: &ObjectKey,
+        pods: &[OwnedPod],
+        store: &Store,
+        now: Timestamp,
+    ) -> Plan {
+        let with = |status| pods.iter().filter(move |pod| pod.status == status);
+        let (succeeded, failed) =
+            (with(TaskStatus::Succeeded).count(), with(TaskStatus::Failed).count());
+        let active: Vec<&OwnedPod> = pods.iter().filter(|pod| pod.is_active()).collect();
+        let (reported_succeeded, reported_failed) = self.reported;
+        let (gone_succeeded, gone_failed) = *self.gone.get_or_insert((
+            reported_succeeded.saturating_sub(succeeded),
+            reported_failed.saturating_sub(failed),
+        ));
+        self.ends = None;
+        if self.is_finished {
+            return Plan::default();
+        }
+        let stop = || Plan {
+            delete: active.iter().map(|pod| pod.key.clone()).collect(),
+            ..Plan::default()
+        };
+        if self.is_suspended {
+            // The time of activeDeadlineSeconds starts again when it is resumed.
+            self.started = None;
+            return stop();
+        }
+        let started = *self.started.get_or_insert(now);
+        let ends = self.deadline.and_then(|deadline| started.checked_add(deadline).ok());
+        if ends.is_some_and(|ends| ends <= now) || failed + gone_failed > self.backoff_limit {
+            self.is_finished = true;
+            return stop();
+        }
+        let wanted = self.n_active(succeeded + gone_succeeded);
+        let n_missing = wanted.saturating_sub(active.len());
+        let create = if self.is_indexed {
+            self.done.extend(with(TaskStatus::Succeeded).filter_map(|pod| pod.index));
+            let busy = active.iter().filter_map(|pod| pod.index).collect();
+            self.next_indexes(n_missing, &busy, owner, store)
+        } else {
+            numbers.next(n_missing, owner, store)
+        };
+        self.ends = ends.filter(|_| !active.is_empty() || !create.is_empty());
+        Plan { create, ..Plan::default() }
+    }
+
+    /// Number of pods that may run at once when this number has succeeded.
+    fn n_active(&self, n_succeeded: usize) -> usize {
+        match self.completions {
+            Some(completions) => self.parallelism.min(completions.saturating_sub(n_succeeded)),
+            None => self.parallelism.saturating_sub(n_succeeded),
+        }
+    }
+
+    /// The next pods of the lowest indexes that have neither succeeded nor a pod.
+    fn next_indexes(
+        &mut self,
+        n_pods: usize,
+        busy: &BTreeSet<usize>,
+        owner: &ObjectKey,
+        store: &Store,
+    ) -> Vec<NewPod> {
+        let all = 0..self.completions.unwrap_or_default();
+        let free = all.filter(|index| !self.done.contains(index) && !busy.contains(index));
+        let indexes: Vec<usize> = free.take(n_pods).collect();
+        let new = |index| NewPod { name: self.name_of(index, owner, store), index: Some(index) };
+        indexes.into_iter().map(new).collect()
+    }
+
+    /// `job-2` for the first pod of index 2, then `job-2-1`.
+    fn name_of(&mut self, index: usize, owner: &ObjectKey, store: &Store) -> Name {
+        let attempts = self.attempts.entry(index).or_default();
+        loop {
+            let name = Name::from(match *attempts {
+                0 => format!("{}-{index}", owner.name),
+                n => format!("{}-{index}-{n}", owner.name),
+            });
+            *attempts += 1;
+            if is_free(owner, &name, store) {
+                return name;
+            }
+        }
+    }
+}
+
+/// The completion index or ordinal of a pod: of its label, else the number after the name of its
+/// controller.
+pub(crate) fn pod_index(owner: &ObjectKey, facts: &TaskFacts) -> Option<usize> {
+    let labelled = facts.labels.get(INDEX_LABEL).and_then(|text| text.parse().ok());
+    let number = || {
+        let rest = facts.key.name.strip_prefix(&*owner.name)?.strip_prefix('-')?;
+        rest.split('-').next()?.parse().ok()
+    };
+    labelled.or_else(number)
+}
+
+/// The indexes of `0-2,5` that are below `completions`.
+fn indexes(text: &str, completions: Option<usize>) -> BTreeSet<usize> {
+    let mut all = BTreeSet::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            all.extend(first..=last.min(completions.unwrap_or(0)));
+        }
+    }
+    all
+}

@@ -1,0 +1,93 @@
+//! The controllers of the Jobs of manifests and JobSets.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::batch::v1::Job,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube_batch_api::{facts::FactError, name::ObjectKey};
+use kube_batch_manifest::jobset::JobSet;
+
+use super::{
+    controller::{Controller, ControllerKind},
+    job::JobRun,
+    plan::{Numbers, number_of_pods},
+    pods::Pods,
+    template::Template,
+};
+
+/// The Jobs of a JobSet, named `<jobset>-<replicated job>-<number>`; none when it has finished.
+pub(crate) fn jobs_of(
+    key: &ObjectKey,
+    job_set: &JobSet,
+    now: Timestamp,
+) -> Vec<Result<Controller, FactError>> {
+    let mut jobs = Vec::new();
+    if job_set.is_finished() {
+        return jobs;
+    }
+    for (at, replicated) in job_set.spec.replicated_jobs.iter().enumerate() {
+        let field = format!("spec.replicatedJobs[{at}]");
+        let replicas = replicated.replicas.unwrap_or(1);
+        let replicas = match number_of_pods("JobSet", key, &format!("{field}.replicas"), replicas) {
+            Ok(replicas) => replicas,
+            Err(error) => {
+                jobs.push(Err(error));
+                continue;
+            }
+        };
+        for number in 0..replicas {
+            let name = format!("{}-{}-{number}", key.name, replicated.name);
+            let template = replicated.template.clone();
+            let mut spec = template.spec.unwrap_or_default();
+            // As its webhook sets it.
+            spec.completion_mode.get_or_insert_with(|| "Indexed".to_owned());
+            spec.suspend = Some(job_set.spec.suspend == Some(true) || spec.suspend == Some(true));
+            let meta = template.metadata.unwrap_or_default();
+            let labels = [
+                ("jobset.sigs.k8s.io/jobset-name", key.name.to_string()),
+                ("jobset.sigs.k8s.io/replicatedjob-name", replicated.name.clone()),
+                ("jobset.sigs.k8s.io/job-index", number.to_string()),
+            ];
+            let of_pods = spec.template.metadata.get_or_insert_default();
+            let pod_labels = of_pods.labels.get_or_insert_default();
+            for (label, value) in labels {
+                pod_labels.entry(label.to_owned()).or_insert(value);
+            }
+            let metadata = ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(key.namespace.to_string()),
+                uid: Some(format!("{}/{name}", key.namespace)),
+                creation_timestamp: job_set.metadata.creation_timestamp.clone(),
+                owner_references: Some(vec![OwnerReference {
+                    kind: "JobSet".to_owned(),
+                    name: key.name.to_string(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]),
+                ..meta
+            };
+            let job = Job { metadata, spec: Some(spec), status: None };
+            let job_key = ObjectKey::new(key.namespace.clone(), name);
+            jobs.push(job_controller(job_key, &job, now).map_err(|error| FactError {
+                object: format!("JobSet {key}"),
+                field: format!("{field}.template.{}", error.field),
+                problem: error.problem,
+            }));
+        }
+    }
+    jobs
+}
+
+/// The controller of a Job.
+pub(crate) fn job_controller(
+    key: ObjectKey,
+    job: &Job,
+    now: Timestamp,
+) -> Result<Controller, FactError> {
+    let spec = job.spec.clone().unwrap_or_default();
+    let run = JobRun::new(&key, &spec, job.status.as_ref())?;
+    let pods = Pods::Job(Box::new(run), Numbers::default());
+    let template = Template::new(&format!("Job {key}"), spec.template)?;
+    Ok(Controller::new(ControllerKind::Job, key, &job.metadata, now, pods, template))
+}
