@@ -73,7 +73,7 @@ pub(crate) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
 
 /// The sources at the given paths: a file, every manifest in a directory and below it, sorted by
 /// path, or standard input for `-`. Hidden files are ignored, and links to directories are not
-/// followed. A path without manifests is a problem.
+/// followed. A path that cannot be read, or has no manifests, is a problem.
 pub fn collect_sources<P: AsRef<Path>>(paths: &[P]) -> (Vec<Source>, Vec<Diagnostic>) {
     let mut sources = vec![];
     let mut problems = vec![];
@@ -82,6 +82,11 @@ pub fn collect_sources<P: AsRef<Path>>(paths: &[P]) -> (Vec<Source>, Vec<Diagnos
         match fs::metadata(path) {
             _ if path == Path::new("-") => sources.push(Source::Stdin),
             Err(error) => problems.push(unreadable(&name, &error)),
+            // A pipe can be opened only once.
+            Ok(metadata) if metadata.is_file() => match fs::File::open(path) {
+                Ok(_) => sources.push(Source::File(path.to_owned())),
+                Err(error) => problems.push(unreadable(&name, &error)),
+            },
             Ok(metadata) if !metadata.is_dir() => sources.push(Source::File(path.to_owned())),
             Ok(_) => {
                 let mut files = vec![];

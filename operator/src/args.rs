@@ -4,6 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use kube_batch_api::duration;
+use kube_batch_manifest::object::Kind;
 
 /// A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share.
 #[derive(Debug, Parser)]
@@ -19,7 +20,7 @@ pub(crate) enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     /// Show what the scheduler would do with the objects of manifests; no cluster is needed.
-    #[command(after_help = SIMULATE_EXAMPLES)]
+    #[command(after_help = simulate_examples())]
     Simulate(SimulateArgs),
     /// Run policy test cases and report which pass.
     #[command(after_help = TEST_EXAMPLES)]
@@ -49,17 +50,28 @@ Exit codes:
   0  stopped by SIGTERM or SIGINT
   2  invalid command line or configuration, or a fatal error";
 
-const SIMULATE_EXAMPLES: &str = "\
+/// Examples and exit codes of `simulate`; the kinds are those that it reads.
+fn simulate_examples() -> String {
+    let kinds = Kind::kubectl_list();
+    format!(
+        "\
 Examples:
   kube-batch simulate -f examples/gang.yaml
   kube-batch simulate -f nodes.yaml -f jobs/ --config examples/scheduler.yaml
-  kubectl get nodes,pods,kube-batch -A -o yaml | kube-batch simulate -f -
+  kube-batch simulate --kubeconfig ~/.kube/config -f my-job.yaml
   kube-batch simulate -f examples/gang.yaml -o json | jq '.cycles[].binds[]'
+
+The same from a dump of the cluster; leave out the kinds that it does not serve:
+  kubectl get -A -o yaml {kinds} |
+    kube-batch simulate -f - -f my-job.yaml
 
 Exit codes:
   0  the simulation ran
   1  nothing was run: the input has no nodes and no pods, or --strict found a problem in it
-  2  invalid command line or configuration";
+  2  invalid command line or configuration, a file that cannot be read, or a cluster that cannot be
+     reached"
+    )
+}
 
 const TEST_EXAMPLES: &str = "\
 Examples:
@@ -75,8 +87,17 @@ Exit codes:
 pub(crate) struct SimulateArgs {
     /// Manifests to read: a file, a directory (recursively), or - for standard input. YAML, JSON,
     /// and lists as printed by kubectl.
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true, num_args = 1..)]
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", num_args = 1..,
+        required_unless_present_any = ["kubeconfig", "context"])]
     pub(crate) filenames: Vec<PathBuf>,
+    /// Read the cluster of this kubeconfig, and then -f, whose objects replace those of the same
+    /// name. The cluster is only read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig (default: its current context). Without --kubeconfig, the cluster is
+    /// read with the kubeconfig that kubectl would use.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
     /// Scheduler configuration file. Default: allocate and backfill, with all plugins except
     /// conformance.
     #[arg(long, visible_alias = "scheduler-conf", value_name = "FILE", env = "KUBE_BATCH_CONFIG")]
@@ -84,7 +105,7 @@ pub(crate) struct SimulateArgs {
     /// Number of cycles to run (default: until nothing changes).
     #[arg(long, value_name = "N", conflicts_with = "until", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) cycles: Option<u64>,
-    /// Virtual time to simulate, one cycle a second, such as 90s, 1m30s or 2h.
+    /// Virtual time to simulate, one cycle a second, such as 90, 90s, 1m30s or 2h.
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub(crate) until: Option<u64>,
     /// Output format.
@@ -319,10 +340,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 
 /// Parses a duration in whole seconds; a bare number is seconds.
 fn seconds(text: &str) -> Result<u64, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(seconds);
-    }
-    let parsed = duration::parse(text)?;
+    let parsed = duration::parse_or_seconds(text)?;
     if parsed.subsec_nanos() == 0 {
         Ok(parsed.as_secs())
     } else {

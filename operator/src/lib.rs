@@ -2,6 +2,7 @@
 
 mod app;
 mod args;
+mod cluster;
 mod conf;
 mod exit;
 mod load;

@@ -1,25 +1,29 @@
 //! Loads manifests into a simulated cluster and prints every problem.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
 };
 
 use kube_batch_api::{
-    facts::FactError,
+    facts::{FactError, class::PodTemplate},
     name::{Name, ObjectKey},
 };
+use kube_batch_cache::store::Store;
 use kube_batch_manifest::{
     diagnostic::{Diagnostic, Severity},
     dump::Dump,
     object::{Kind, Object},
     place::Place,
-    reader::{Reader, Sink},
+    reader::{Reader, Sink, Summary},
     source::collect_sources,
 };
 use kube_batch_sim::world::World;
 
-use crate::terminal;
+use crate::{
+    cluster::{Lists, consequence},
+    terminal,
+};
 
 /// Number of problems printed in full; further ones are only counted.
 const MAX_SHOWN: usize = 20;
@@ -33,30 +37,163 @@ pub(crate) struct Loaded {
     pub(crate) n_objects: usize,
     /// Problems because of which an object or a document was ignored.
     pub(crate) n_errors: usize,
+    /// Files and directories that cannot be read; if there are some, nothing was loaded.
+    pub(crate) n_unreadable: usize,
 }
 
-/// Loads manifests into a simulated cluster and prints the problems.
-pub(crate) fn load(paths: &[PathBuf], world: &mut World) -> Loaded {
+/// Loads the objects of a cluster and manifests into a simulated cluster, and prints the problems.
+/// A manifest replaces the object of the cluster that has its name.
+pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Loaded {
     let (sources, problems) = collect_sources(paths);
+    if !problems.is_empty() {
+        problems.iter().for_each(terminal::diagnostic);
+        return Loaded { n_unreadable: problems.len(), ..Loaded::default() };
+    }
     let mut sink =
         WorldSink { world, shown: Shown::default(), groups: HashMap::new(), pods: vec![] };
-    for problem in problems {
-        sink.shown.take(problem);
-    }
+    let n_from_cluster = load_lists(&cluster, &mut sink);
     let mut reader = Reader::new();
     reader.read_sources(&sources, &mut sink);
     sink.report_dangling_names();
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
-    loaded.n_objects = summary.n_objects;
-    if !summary.ignored.is_empty() {
-        let kinds = summary.ignored.iter().map(|(kind, count)| format!("{count} {kind}"));
-        let list = kinds.collect::<Vec<_>>().join(", ");
-        let message = format!("ignored, because the scheduler does not use these kinds: {list}");
+    loaded.n_objects = summary.n_objects + n_from_cluster;
+    for message in cluster.problems.into_iter().chain(ignored_kinds(&summary)) {
         terminal::warning(&message);
         loaded.warnings.push(message);
     }
     loaded
+}
+
+/// Loads what was read from a cluster.
+fn load_lists(cluster: &Lists, sink: &mut WorldSink<'_>) -> usize {
+    let mut reader = Reader::new();
+    let mut sink = ListSink(sink);
+    for (name, list) in &cluster.lists {
+        reader.read(name, list.as_bytes(), &mut sink);
+    }
+    reader.into_summary().n_objects
+}
+
+/// Passes on everything but warnings: fields that are unknown here come from a newer API server, not
+/// from a typing mistake, and an empty list is no surprise.
+struct ListSink<'s, 'w>(&'s mut WorldSink<'w>);
+
+impl Sink for ListSink<'_, '_> {
+    fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
+        self.0.object(object, place)
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        self.0.dump(dump);
+    }
+
+    fn problem(&mut self, problem: Diagnostic) {
+        if problem.severity == Severity::Error {
+            self.0.problem(problem);
+        }
+    }
+}
+
+/// Kinds in the input that the simulation does not use, and those among them that create pods.
+fn ignored_kinds(summary: &Summary) -> Vec<String> {
+    let (controllers, others): (Vec<_>, Vec<_>) =
+        summary.ignored.iter().partition(|(kind, _)| kind.creates_pods());
+    let mut messages: Vec<String> = controllers
+        .into_iter()
+        .map(|(type_meta, count)| {
+            let (kind, are) = match count {
+                1 => (type_meta.kind.clone(), "is"),
+                _ => (format!("{}s", type_meta.kind), "are"),
+            };
+            format!(
+                "{count} {kind} ({}) {are} not expanded into pods: the simulation does not know \
+                 this controller; add the pods that it creates to the input",
+                type_meta.api_version
+            )
+        })
+        .collect();
+    if !others.is_empty() {
+        let kinds = others.into_iter().map(|(kind, count)| format!("{count} {kind}"));
+        let list = kinds.collect::<Vec<_>>().join(", ");
+        messages.push(format!("ignored, because the scheduler does not use these kinds: {list}"));
+    }
+    messages
+}
+
+/// Kinds that objects of the input refer to and that the input does not have at all.
+pub(crate) fn missing_kinds(world: &World) -> Vec<String> {
+    let store = &world.store;
+    let templates: Vec<&PodTemplate> =
+        store.pods.values().filter(|pod| pod.node.is_none()).map(|pod| &*pod.template).collect();
+    let claims = || store.claims.values();
+    let selects_namespaces = |template: &&PodTemplate| {
+        template.pod_terms.iter().any(|term| term.matcher.namespace_selector.is_some())
+    };
+    let mut messages = missing_priority_classes(store);
+    for (kind, is_missing, referrer) in [
+        (Kind::Node, store.nodes.is_empty() && !store.pods.is_empty(), "there are pods"),
+        (
+            Kind::PersistentVolumeClaim,
+            store.claims.is_empty() && templates.iter().any(|template| !template.claims.is_empty()),
+            "pods name claims",
+        ),
+        (
+            Kind::PersistentVolume,
+            store.volumes.is_empty() && claims().any(|claim| claim.volume.is_some()),
+            "claims name volumes",
+        ),
+        (
+            Kind::StorageClass,
+            store.storage_classes.is_empty()
+                && claims().any(|claim| claim.volume.is_none() && claim.class.is_some()),
+            "claims name classes",
+        ),
+        (
+            Kind::CsiNode,
+            store.csi_nodes.is_empty() && store.volumes.values().any(|volume| volume.csi.is_some()),
+            "there are CSI volumes",
+        ),
+        (
+            Kind::ResourceClaim,
+            store.resource_claims.is_empty()
+                && templates.iter().any(|template| !template.resource_claims.is_empty()),
+            "pods name resource claims",
+        ),
+        (
+            Kind::Namespace,
+            store.namespaces.is_empty() && templates.iter().any(selects_namespaces),
+            "pods select namespaces",
+        ),
+    ] {
+        if is_missing {
+            let (resource, consequence) = (kind.plural(), consequence(kind));
+            messages.push(format!("the input has no {resource}, but {referrer}: {consequence}"));
+        }
+    }
+    messages
+}
+
+/// PriorityClasses that are named and missing; a group's is reported with its job if there are some.
+fn missing_priority_classes(store: &Store) -> Vec<String> {
+    let of_pods = store.pods.values().filter(|pod| pod.node.is_none());
+    let of_pods = of_pods.filter_map(|pod| pod.priority_class.as_ref());
+    let of_groups = store.groups.values().filter_map(|group| group.priority_class.as_ref());
+    let mut missing: BTreeMap<&Name, usize> = BTreeMap::new();
+    for name in of_pods.chain(of_groups.filter(|_| store.priority_classes.is_empty())) {
+        // Kubernetes defines these itself.
+        if store.priority_classes.get(name).is_none() && !name.starts_with("system-") {
+            *missing.entry(name).or_default() += 1;
+        }
+    }
+    let message = |(name, count): (&Name, usize)| {
+        let objects = if count == 1 { "1 object names" } else { &format!("{count} objects name") };
+        format!(
+            "the input has no PriorityClass \"{name}\", but {objects} it: {}",
+            consequence(Kind::PriorityClass)
+        )
+    };
+    missing.into_iter().map(message).collect()
 }
 
 /// Problems found so far.

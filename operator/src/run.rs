@@ -11,10 +11,10 @@ mod cycle_log;
 mod decision_writer;
 mod default_queue;
 mod effects;
-mod error;
+pub(crate) mod error;
 mod exposition;
 #[cfg(test)]
-mod fake_api;
+pub(crate) mod fake_api;
 mod guard;
 mod health;
 mod http;
@@ -27,7 +27,7 @@ mod scheduler_cache;
 mod status_writer;
 mod supervisor;
 mod throttle;
-mod watch;
+pub(crate) mod watch;
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,7 +12,7 @@ const GAP: usize = 2;
 
 /// A table under construction.
 pub(crate) struct Table {
-    columns: &'static [(&'static str, Align)],
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
 }
 
@@ -42,7 +42,8 @@ impl Cell {
 }
 
 impl Table {
-    pub(crate) const fn new(columns: &'static [(&'static str, Align)]) -> Self {
+    pub(crate) fn new<N: Into<String>>(columns: impl IntoIterator<Item = (N, Align)>) -> Self {
+        let columns = columns.into_iter().map(|(name, align)| (name.into(), align)).collect();
         Self { columns, rows: Vec::new() }
     }
 
@@ -63,7 +64,7 @@ impl Table {
             })
             .collect();
         let heading: Vec<Cell> =
-            self.columns.iter().map(|(name, _)| Cell::styled(HEADING, *name)).collect();
+            self.columns.iter().map(|(name, _)| Cell::styled(HEADING, name)).collect();
         for row in std::iter::once(&heading).chain(&self.rows) {
             writeln!(out, "{}", self.line(row, &widths, width.unwrap_or(usize::MAX)))?;
         }
@@ -82,7 +83,12 @@ impl Table {
             };
             let text = cut(&text, left);
             left = left.saturating_sub(text.width() + GAP);
-            line.push_str(&styled(cell.style, &text));
+            // Blanks have no style, so that those at the end of a line can be removed.
+            let shown = text.trim();
+            let (before, after) = text.split_once(shown).unwrap_or_default();
+            line.push_str(before);
+            line.push_str(&styled(cell.style, shown));
+            line.push_str(after);
             if is_last || left == 0 {
                 break;
             }
@@ -134,7 +140,7 @@ mod tests {
 
     fn printed(width: Option<usize>) -> Vec<String> {
         let mut table =
-            Table::new(&[("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
+            Table::new([("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["longer".into(), "1000".into(), "a longer reason".into()]);
         let mut out = Vec::new();

@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
+use kube_batch_manifest::object::Kind;
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -229,13 +230,175 @@ fn unusable_input_is_reported_and_nothing_is_run() {
         (empty.path(), "contains no objects"),
         (binary.path(), "is not"),
         (nested.path(), "is nested more than 128 levels deep"),
-        ("no/such/file.yaml", "no such file or directory"),
-        ("operator/src", "contains no manifests"),
     ] {
         let output = kube_batch(&["simulate", "-f", path]);
         assert_eq!(output.status.code(), Some(1), "{path}");
         assert!(stderr(&output).contains(message), "{path}: {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{path}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_stops_the_command() {
+    for (path, message) in [
+        ("no/such/file.yaml", "no such file or directory"),
+        ("operator/src", "contains no manifests"),
+    ] {
+        let output = kube_batch(&["simulate", "-f", "examples/gang.yaml", "-f", path]);
+        assert_eq!(output.status.code(), Some(2), "{path}");
+        assert!(stderr(&output).contains(message), "{path}: {}", stderr(&output));
+        assert!(stderr(&output).contains("1 source cannot be read; nothing was run"), "{path}");
+        assert_eq!(stdout(&output), "", "{path}");
+    }
+}
+
+/// What `simulate -o json` prints for a manifest, and what it writes to standard error.
+fn simulated(name: &str, manifest: &str) -> (Value, String) {
+    let file = Scratch::new(name, manifest.as_bytes());
+    let output = kube_batch(&["simulate", "-f", file.path(), "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    (serde_json::from_slice(&output.stdout).expect("JSON"), stderr(&output))
+}
+
+/// A queue, and a node with room for one of the pods below.
+const SMALL_CLUSTER: &str = "\
+{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1, pods: 9}}}
+---
+";
+
+fn one_pod_job(name: &str, duration: &str) -> String {
+    format!(
+        "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}}}, spec: {{template: {{\
+         metadata: {{annotations: {{kube-batch.sim/duration-seconds: '{duration}'}}}}, spec: {{\
+         schedulerName: kube-batch, containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}}}\n---\n"
+    )
+}
+
+#[test]
+fn a_simulation_ends_when_nothing_can_change_any_more() {
+    // The cycles in between, in which nothing happens, are not run one by one.
+    let jobs = one_pod_job("a", "10s") + &one_pod_job("b", "24h") + &one_pod_job("c", "1.5s");
+    let (outcome, _) = simulated("ends.yaml", &(SMALL_CLUSTER.to_owned() + &jobs));
+    let cycles: Vec<_> = outcome["cycles"].as_array().expect("cycles").iter().collect();
+    let bound: Vec<_> = cycles
+        .iter()
+        .map(|cycle| (cycle["cycle"].as_u64(), cycle["binds"][0]["pod"].as_str()))
+        .collect();
+    let expected = [
+        (Some(1), Some("default/a-0")),
+        (Some(11), Some("default/b-0")),
+        (Some(86_411), Some("default/c-0")),
+    ];
+    assert_eq!(bound, expected);
+    let statuses: Vec<_> = outcome["pods"].as_array().expect("pods").iter().collect();
+    assert!(statuses.iter().all(|pod| pod["status"] == "Succeeded"), "{statuses:?}");
+    assert_eq!(outcome["waiting"]["maxSeconds"], 86_411);
+}
+
+#[test]
+fn an_object_without_a_creation_time_is_younger_than_those_of_a_cluster() {
+    let group = |name: &str, meta: &str| {
+        format!(
+            "{{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: {name}{meta}}}, spec: {{minMember: 1}}}}\n---\n\
+             {{apiVersion: v1, kind: Pod, metadata: {{name: {name}, annotations: {{scheduling.k8s.io/group-name: {name}}}{meta}}}, \
+             spec: {{schedulerName: kube-batch, containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}\n---\n"
+        )
+    };
+    let manifest = SMALL_CLUSTER.to_owned()
+        + &group("a-new", "")
+        + &group("old", ", creationTimestamp: '2026-05-01T00:00:00Z'");
+    let (outcome, _) = simulated("ages.yaml", &manifest);
+    assert_eq!(outcome["cycles"][0]["binds"][0]["pod"], "default/old");
+    let waiting = &outcome["podGroups"][1];
+    assert_eq!(waiting["podGroup"], "default/a-new");
+    assert_eq!(waiting["waitingSince"], "2026-05-01T00:00:01Z");
+    assert_eq!(outcome["waiting"]["pending"], 1);
+}
+
+#[test]
+fn controllers_that_are_not_simulated_are_reported() {
+    let manifest = SMALL_CLUSTER.to_owned()
+        + "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}\n---\n\
+           {apiVersion: batch/v1, kind: CronJob, metadata: {name: a}}\n---\n\
+           {apiVersion: batch/v1, kind: CronJob, metadata: {name: b}}\n---\n\
+           {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n"
+        + &one_pod_job("a", "1");
+    let (outcome, messages) = simulated("unknown.yaml", &manifest);
+    for part in [
+        "1 PyTorchJob (kubeflow.org/v1) is not expanded into pods",
+        "2 CronJobs (batch/v1) are not expanded into pods",
+        "does not use these kinds: 1 v1 ConfigMap",
+    ] {
+        assert!(messages.contains(part), "{part} in {messages}");
+        assert!(outcome["warnings"].to_string().contains(part), "{part}");
+    }
+}
+
+#[test]
+fn kinds_that_the_input_lacks_are_reported() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: kube-batch, \
+               priorityClassName: high, containers: [{name: c}], \
+               volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}}\n---\n";
+    let (_, messages) = simulated("lacks.yaml", pod);
+    for part in [
+        "the input has no nodes, but there are pods: no pod can be placed",
+        "the input has no persistentvolumeclaims, but pods name claims: pods with claims wait",
+        "the input has no PriorityClass \"high\", but 1 object names it",
+    ] {
+        assert!(messages.contains(part), "{part} in {messages}");
+    }
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {storageClassName: fast, volumeName: v}}\n---\n\
+                 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: other}, spec: {storageClassName: fast}}\n---\n";
+    let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1}\n---\n";
+    let (_, messages) = simulated("claims.yaml", &(SMALL_CLUSTER.to_owned() + pod + claim + class));
+    assert!(!messages.contains("no nodes") && !messages.contains("PriorityClass"), "{messages}");
+    assert!(messages.contains("the input has no persistentvolumes, but claims name volumes"));
+    assert!(messages.contains("the input has no storageclasses, but claims name classes"));
+}
+
+#[test]
+fn nodes_and_queues_are_shown_with_what_limits_them() {
+    let manifest = "\
+{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {capability: {nvidia.com/gpu: 4}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: gpu}, spec: {unschedulable: true, taints: [{key: gpu, value: a100, effect: NoSchedule}]}, status: {allocatable: {cpu: 8, pods: 9, nvidia.com/gpu: 8, ephemeral-storage: 9Gi}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: down}, status: {allocatable: {cpu: 8, pods: 9}, conditions: [{type: Ready, status: 'False'}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: kube-batch, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 1}}}]}}
+";
+    let file = Scratch::new("tables.yaml", manifest.as_bytes());
+    let printed = stdout(&kube_batch(&["simulate", "-f", file.path()]));
+    for part in [
+        "Used: cpu 0/16 (0%), nvidia.com/gpu 0/8 (0%), pods 0/18 (0%)",
+        "Waited: pending pods for up to 1s",
+        "QUEUE    WEIGHT  CAPABILITY",
+        "nvidia.com/gpu 4",
+        "NVIDIA.COM/GPU",
+        "Ready,SchedulingDisabled",
+        "NotReady",
+        "gpu=a100:NoSchedule",
+        "WAITS",
+    ] {
+        assert!(printed.contains(part), "{part} in\n{printed}");
+    }
+    assert!(!printed.contains("EPHEMERAL-STORAGE"), "no pod requests it:\n{printed}");
+}
+
+#[test]
+fn every_place_lists_the_kinds_that_a_simulation_reads() {
+    let kinds = Kind::kubectl_list();
+    let help = stdout(&kube_batch(&["simulate", "--help"])).replace([' ', '\n'], "");
+    assert!(help.contains(&kinds), "{help}");
+    for document in ["README.md", "docs/simulate.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        assert!(text.contains(&kinds), "{document} does not contain {kinds}");
+    }
+    let manual = fs::read_to_string(root().join("docs/simulate.md")).unwrap();
+    for kind in Kind::ALL {
+        assert!(manual.contains(kind.name()), "docs/simulate.md does not mention {kind}");
     }
 }
 

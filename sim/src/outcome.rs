@@ -3,11 +3,14 @@
 //! Pods and groups are named `namespace/name`; amounts are Kubernetes quantities. The JSON schema is
 //! generated from these types.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     decision::Decision,
+    facts::{node::Taint, pod::TaskFacts},
     name::{JobKey, ObjectKey},
+    resource::Unit,
     status::TaskStatus,
 };
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
@@ -30,8 +33,43 @@ pub struct Outcome {
     pub nodes: Vec<NodeOutcome>,
     /// Every pod for this scheduler.
     pub pods: Vec<PodOutcome>,
+    /// All nodes together.
+    pub cluster: ClusterOutcome,
+    /// How long pods waited.
+    pub waiting: WaitingOutcome,
+    /// The virtual time at the end.
+    pub time: String,
     /// Problems in the input, including objects that were ignored.
     pub warnings: Vec<String>,
+}
+
+/// All nodes together at the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ClusterOutcome {
+    /// Allocatable resources.
+    pub allocatable: BTreeMap<String, String>,
+    /// Resources allocated to pods.
+    pub used: BTreeMap<String, String>,
+    /// The used fraction of each resource.
+    pub utilization: BTreeMap<String, f64>,
+}
+
+/// Waiting times, from the creation of a pod to its binding.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingOutcome {
+    /// Number of pods that were bound.
+    pub bound: usize,
+    /// Seconds that the first of them waited, by waiting time.
+    pub min_seconds: i64,
+    /// Seconds that half of them waited at most.
+    pub median_seconds: i64,
+    /// Seconds that the last of them waited.
+    pub max_seconds: i64,
+    /// Number of pods that wait at the end.
+    pub pending: usize,
+    /// Seconds for which the oldest of them has waited.
+    pub pending_max_seconds: i64,
 }
 
 /// The decisions of one cycle.
@@ -103,6 +141,12 @@ pub struct GroupOutcome {
     /// Why it, or some of its pods, are pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// When the oldest of its pending pods was created, or the group itself if it has no pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<String>,
+    /// Seconds since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_seconds: Option<i64>,
 }
 
 /// A queue at the end.
@@ -115,6 +159,8 @@ pub struct QueueOutcome {
     pub weight: u32,
     /// Its part of the cluster by weight alone.
     pub fair_share: BTreeMap<String, String>,
+    /// Its hard limits; empty without any.
+    pub capability: BTreeMap<String, String>,
     /// Its deserved resources.
     pub deserved: BTreeMap<String, String>,
     /// Resources allocated to its pods.
@@ -136,6 +182,12 @@ pub struct QueueOutcome {
 pub struct NodeOutcome {
     /// Its name.
     pub node: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+    /// Its taints, as `key=value:effect`.
+    pub taints: Vec<String>,
     /// Its allocatable resources.
     pub allocatable: BTreeMap<String, String>,
     /// Resources allocated to its pods.
@@ -161,6 +213,11 @@ pub struct PodOutcome {
     /// The node it is nominated for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominated_node: Option<String>,
+    /// When it was created.
+    pub created: String,
+    /// When it was bound; absent if that was not in the simulation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
     /// Why it is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -212,16 +269,68 @@ impl Outcome {
         let queues = cycle.into_iter().flat_map(|cycle| &cycle.queues);
         Self {
             cycles,
-            pod_groups: jobs.map(group).collect(),
+            pod_groups: jobs.map(|job| group(job, world)).collect(),
             queues: queues.map(queue).collect(),
             nodes: nodes(world),
             pods: pods(world),
+            cluster: cluster(world),
+            waiting: waiting(world),
+            time: world.now().to_string(),
             warnings,
         }
     }
 }
 
-fn group(report: &JobReport) -> GroupOutcome {
+fn cluster(world: &World) -> ClusterOutcome {
+    let cluster = world.snapshot().cluster;
+    let dimensions = &cluster.dimensions;
+    let (allocatable, used) = (cluster.nodes.allocatable.total(), cluster.nodes.used.total());
+    let fraction = |dim| {
+        let whole = allocatable[dim];
+        if whole == 0 { 0.0 } else { used[dim] as f64 / whole as f64 }
+    };
+    let of_all = dimensions.ids().filter(|dim| allocatable[*dim] > 0 || used[*dim] > 0);
+    ClusterOutcome {
+        allocatable: dimensions.display(&allocatable),
+        used: dimensions.display(&used),
+        utilization: of_all.map(|dim| (dimensions.name(dim).to_string(), fraction(dim))).collect(),
+    }
+}
+
+fn waiting(world: &World) -> WaitingOutcome {
+    let mut waits: Vec<i64> = world.waits.iter().map(SignedDuration::as_secs).collect();
+    waits.sort_unstable();
+    let at = |index: usize| waits.get(index).copied().unwrap_or(0);
+    let pending: Vec<i64> = ours(world)
+        .filter(|facts| facts.status == TaskStatus::Pending)
+        .map(|facts| world.now().duration_since(facts.created).as_secs())
+        .collect();
+    WaitingOutcome {
+        bound: waits.len(),
+        min_seconds: at(0),
+        // Of an even number, the lower one in the middle.
+        median_seconds: at(waits.len().saturating_sub(1) / 2),
+        max_seconds: at(waits.len().saturating_sub(1)),
+        pending: pending.len(),
+        pending_max_seconds: pending.into_iter().max().unwrap_or(0),
+    }
+}
+
+/// The pods of the simulated scheduler.
+fn ours(world: &World) -> impl Iterator<Item = &Arc<TaskFacts>> {
+    world.pods().filter(|facts| facts.scheduler == world.options().scheduler_name)
+}
+
+/// When the oldest pending pod of a waiting job was created, else its PodGroup.
+fn waiting_since(report: &JobReport, world: &World) -> Option<Timestamp> {
+    let is_waiting = report.unschedulable.is_some() || !report.unplaced.is_empty();
+    let pending = report.unplaced.iter().filter_map(|pod| world.store.pods.get(&pod.key));
+    let oldest = pending.map(|facts| facts.created).min();
+    oldest.or_else(|| Some(report.group.as_ref()?.created)).filter(|_| is_waiting)
+}
+
+fn group(report: &JobReport, world: &World) -> GroupOutcome {
+    let since = waiting_since(report, world);
     let unplaced = (!report.unplaced.is_empty()).then(|| report.unplaced_because.clone());
     let (reason, message) = match &report.unschedulable {
         Some((reason, message)) => (Some((*reason).to_owned()), Some(message.clone())),
@@ -240,6 +349,8 @@ fn group(report: &JobReport) -> GroupOutcome {
         failed: report.failed,
         reason,
         message,
+        waiting_since: since.as_ref().map(ToString::to_string),
+        waiting_seconds: since.map(|since| world.now().duration_since(since).as_secs()),
     }
 }
 
@@ -249,6 +360,12 @@ fn queue(report: &QueueReport) -> QueueOutcome {
         queue: report.queue.name.to_string(),
         weight: report.queue.weight,
         fair_share: report.fair_share.clone(),
+        capability: report
+            .queue
+            .capability
+            .iter()
+            .map(|(name, amount)| (name.to_string(), Unit::of(name).display(amount)))
+            .collect(),
         deserved: report.deserved.clone(),
         allocated: report.allocated.clone(),
         share: report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64()),
@@ -272,6 +389,9 @@ fn nodes(world: &World) -> Vec<NodeOutcome> {
     let ids = cluster.nodes.facts.ids();
     ids.map(|node| NodeOutcome {
         node: cluster.node_name(node).to_string(),
+        ready: !cluster.nodes.facts[node].conditions.not_ready,
+        unschedulable: cluster.nodes.facts[node].unschedulable,
+        taints: cluster.nodes.facts[node].taints.iter().map(taint).collect(),
         allocatable: dimensions.display(&cluster.nodes.allocatable[node]),
         used: dimensions.display(&cluster.nodes.used[node]),
         utilization: utilization(node),
@@ -279,19 +399,27 @@ fn nodes(world: &World) -> Vec<NodeOutcome> {
     .collect()
 }
 
+/// A taint as kubectl writes it.
+fn taint(taint: &Taint) -> String {
+    let Taint { key, value, effect } = taint;
+    if value.is_empty() { format!("{key}:{effect}") } else { format!("{key}={value}:{effect}") }
+}
+
 fn pods(world: &World) -> Vec<PodOutcome> {
-    let ours = world.pods().filter(|facts| facts.scheduler == world.options().scheduler_name);
-    ours.map(|facts| PodOutcome {
-        pod: facts.key.to_string(),
-        pod_group: world.group_of(&facts.key).to_string(),
-        status: facts.status.to_string(),
-        node: facts.node.as_ref().map(ToString::to_string),
-        nominated_node: facts.nominated_node.as_ref().map(ToString::to_string),
-        message: facts
-            .unscheduled
-            .as_ref()
-            .filter(|_| facts.status == TaskStatus::Pending)
-            .map(|(_, message)| message.to_string()),
-    })
-    .collect()
+    ours(world)
+        .map(|facts| PodOutcome {
+            pod: facts.key.to_string(),
+            pod_group: world.group_of(&facts.key).to_string(),
+            status: facts.status.to_string(),
+            node: facts.node.as_ref().map(ToString::to_string),
+            nominated_node: facts.nominated_node.as_ref().map(ToString::to_string),
+            created: facts.created.to_string(),
+            bound: world.bound_at(&facts.key).as_ref().map(ToString::to_string),
+            message: facts
+                .unscheduled
+                .as_ref()
+                .filter(|_| facts.status == TaskStatus::Pending)
+                .map(|(_, message)| message.to_string()),
+        })
+        .collect()
 }

@@ -9,6 +9,7 @@ use k8s_openapi::{
 };
 use kube_batch_api::name::{Name, ObjectKey};
 use kube_batch_cache::store::Store;
+use kube_batch_manifest::defaults::merge_label_keys;
 
 use super::{plan::NewPod, pods::Pods, template::Template};
 
@@ -107,7 +108,7 @@ impl Controller {
         for claim in &self.template.claims {
             add_claim(&mut spec, claim, name);
         }
-        Pod {
+        let mut pod = Pod {
             metadata: ObjectMeta {
                 uid: Some(format!("{}/{name}", self.key.namespace)),
                 namespace: Some(self.key.namespace.to_string()),
@@ -127,7 +128,9 @@ impl Controller {
             },
             spec: Some(spec),
             status: None,
-        }
+        };
+        merge_label_keys(&mut pod);
+        pod
     }
 
     /// Labels that Kubernetes' controllers set, and that affinity terms select by.

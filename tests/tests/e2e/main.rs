@@ -16,4 +16,5 @@ mod outages;
 mod process;
 mod proxy;
 mod scenarios;
+mod simulate;
 mod users;

@@ -1,0 +1,365 @@
+//! The tables that `kube-batch simulate` prints for people.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    io::{self, Write},
+};
+
+use kube_batch_api::resource::{CPU, MEMORY, PODS};
+use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
+
+use crate::{
+    table::{Align, Cell, Table},
+    terminal::{self, BAD, FAINT, GOOD, HEADING, WAITING, styled},
+};
+
+/// Maximum number of rows in a table; further ones are only counted.
+const MAX_ROWS: usize = 50;
+/// Width of a bar.
+const BAR: usize = 20;
+
+/// Prints the headline, a summary and the tables that have rows.
+pub(super) fn print_tables(
+    out: &mut dyn Write,
+    outcome: &Outcome,
+    n_cycles: u64,
+) -> io::Result<()> {
+    let width = terminal::width();
+    print_headline(out, outcome, n_cycles)?;
+    print_summary(out, outcome)?;
+    let parts = [
+        ("PLACED", placed(outcome)),
+        ("EVICTED", evicted(outcome)),
+        ("QUEUES", queues(outcome)),
+        ("JOBS", jobs(outcome)),
+        ("NODES", nodes(outcome)),
+    ];
+    for (title, (table, note)) in parts {
+        if table.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{}", styled(HEADING, title))?;
+        table.print(out, width)?;
+        if let Some(note) = note {
+            writeln!(out, "{}", styled(FAINT, &note))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::Result<()> {
+    let count = |what: fn(&CycleOutcome) -> usize| outcome.cycles.iter().map(what).sum::<usize>();
+    let waiting = outcome.pods.iter().filter(|pod| pod.status == "Pending").count();
+    let placed = plural(count(|cycle| cycle.binds.len()), "pod");
+    let mut parts = vec![styled(GOOD, &format!("{placed} placed"))];
+    let evictions = count(|cycle| cycle.evictions.len());
+    if evictions > 0 {
+        parts.push(styled(BAD, &format!("{evictions} evicted")));
+    }
+    if waiting > 0 {
+        parts.push(styled(WAITING, &format!("{waiting} waiting")));
+    }
+    writeln!(out, "{} after {}", parts.join(", "), plural(n_cycles, "cycle"))
+}
+
+pub(super) fn plural(count: impl Display + PartialEq + From<u8>, noun: &str) -> String {
+    let ending = if count == 1.into() { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+/// How full the cluster is, and how long pods waited.
+fn print_summary(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let ClusterOutcome { allocatable, used, utilization } = &outcome.cluster;
+    let amount = |list: &BTreeMap<String, String>, name: &str| {
+        list.get(name).cloned().unwrap_or_else(|| "0".to_owned())
+    };
+    let names = [CPU, MEMORY].map(str::to_owned).into_iter().chain(other_resources(outcome));
+    let names = names.chain([PODS.to_owned()]).filter(|name| utilization.contains_key(name));
+    let parts: Vec<String> = names
+        .map(|name| {
+            let (used, whole) = (amount(used, &name), amount(allocatable, &name));
+            format!("{name} {used}/{whole} ({:.0}%)", utilization[&name] * 100.0)
+        })
+        .collect();
+    if !parts.is_empty() {
+        writeln!(out, "{} {}", styled(HEADING, "Used:"), parts.join(", "))?;
+    }
+    let waiting = &outcome.waiting;
+    let mut parts = Vec::new();
+    if waiting.bound > 0 {
+        let (min, max) = (seconds(waiting.min_seconds), seconds(waiting.max_seconds));
+        let range = if min == max {
+            format!("for {min}")
+        } else {
+            format!("for {min} to {max}, median {}", seconds(waiting.median_seconds))
+        };
+        parts.push(format!("placed pods {range}"));
+    }
+    if waiting.pending > 0 {
+        parts.push(format!("pending pods for up to {}", seconds(waiting.pending_max_seconds)));
+    }
+    if !parts.is_empty() {
+        writeln!(out, "{} {}", styled(HEADING, "Waited:"), parts.join("; "))?;
+    }
+    Ok(())
+}
+
+/// A time as kubectl shows an age: two units at most.
+fn seconds(seconds: i64) -> String {
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let mut rest = seconds.max(0);
+    let mut parts = Vec::new();
+    for (unit, size) in units {
+        if rest >= size && parts.len() < 2 {
+            parts.push(format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
+}
+
+/// Resources other than CPU, memory and pods that some node has and is not merely a default of
+/// Kubernetes, or that some pod uses: each has a column.
+fn other_resources(outcome: &Outcome) -> BTreeSet<String> {
+    let ClusterOutcome { allocatable, utilization, .. } = &outcome.cluster;
+    let is_shown = |name: &&String| {
+        let is_used = utilization.get(*name).is_some_and(|used| *used > 0.0);
+        let is_there = allocatable.get(*name).is_some_and(|amount| amount != "0");
+        // Extended resources have a domain; storage and huge pages are on every node.
+        ![CPU, MEMORY, PODS].contains(&name.as_str())
+            && (is_used || (is_there && name.contains('/')))
+    };
+    allocatable.keys().chain(utilization.keys()).filter(is_shown).cloned().collect()
+}
+
+type Part = (Table, Option<String>);
+
+/// Pods, or if there are many, counts by job and node.
+fn placed(outcome: &Outcome) -> Part {
+    let binds = || {
+        outcome.cycles.iter().flat_map(|cycle| cycle.binds.iter().map(move |b| (cycle.cycle, b)))
+    };
+    let total = binds().count();
+    if total <= MAX_ROWS {
+        let mut table =
+            Table::new([("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)]);
+        for (cycle, bind) in binds() {
+            table.row([
+                bind.pod.as_str().into(),
+                bind.node.as_str().into(),
+                cycle.to_string().into(),
+            ]);
+        }
+        return (table, None);
+    }
+    let group_of: BTreeMap<&str, &str> =
+        outcome.pods.iter().map(|pod| (pod.pod.as_str(), pod.pod_group.as_str())).collect();
+    let mut by_job: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (_, bind) in binds() {
+        let job = group_of.get(bind.pod.as_str()).copied().unwrap_or(&bind.pod);
+        *by_job.entry(job).or_default().entry(&bind.node).or_default() += 1;
+    }
+    let mut table =
+        Table::new([("JOB", Align::Left), ("PODS", Align::Right), ("NODES", Align::Left)]);
+    for (job, nodes) in by_job.iter().take(MAX_ROWS) {
+        let shown: Vec<String> =
+            nodes.iter().take(4).map(|(node, n)| format!("{node} ({n})")).collect();
+        let more = nodes.len().checked_sub(4).filter(|n| *n > 0);
+        let more = more.map(|n| format!(", {n} more")).unwrap_or_default();
+        let pods: usize = nodes.values().sum();
+        table.row([
+            (*job).into(),
+            pods.to_string().into(),
+            format!("{}{more}", shown.join(", ")).into(),
+        ]);
+    }
+    (table, more_rows(by_job.len(), "jobs; -o json lists every pod"))
+}
+
+fn evicted(outcome: &Outcome) -> Part {
+    let evictions = || {
+        outcome
+            .cycles
+            .iter()
+            .flat_map(|cycle| cycle.evictions.iter().map(move |e| (cycle.cycle, e)))
+    };
+    let mut table = Table::new([
+        ("POD", Align::Left),
+        ("NODE", Align::Left),
+        ("CYCLE", Align::Right),
+        ("REASON", Align::Left),
+        ("FOR", Align::Left),
+    ]);
+    for (cycle, eviction) in evictions().take(MAX_ROWS) {
+        table.row([
+            eviction.pod.as_str().into(),
+            eviction.node.as_str().into(),
+            cycle.to_string().into(),
+            eviction.reason.as_str().into(),
+            eviction.for_.as_str().into(),
+        ]);
+    }
+    (table, more_rows(evictions().count(), "evictions"))
+}
+
+fn queues(outcome: &Outcome) -> Part {
+    let limited = outcome.queues.iter().any(|queue| !queue.capability.is_empty());
+    let capability = limited.then_some(("CAPABILITY", Align::Left));
+    let mut table = Table::new(
+        [("QUEUE", Align::Left), ("WEIGHT", Align::Right)].into_iter().chain(capability).chain([
+            ("DESERVED", Align::Left),
+            ("ALLOCATED", Align::Left),
+            ("SHARE", Align::Right),
+            ("PENDING", Align::Right),
+            ("RUNNING", Align::Right),
+        ]),
+    );
+    for queue in outcome.queues.iter().take(MAX_ROWS) {
+        let capability = limited.then(|| all_amounts(&queue.capability));
+        let mut row: Vec<Cell> = vec![queue.queue.as_str().into(), queue.weight.to_string().into()];
+        row.extend(capability.map(Cell::from));
+        row.extend([
+            amounts(&queue.deserved).into(),
+            amounts(&queue.allocated).into(),
+            format!("{:.2}", queue.share).into(),
+            queue.pending.to_string().into(),
+            queue.running.to_string().into(),
+        ]);
+        table.row(row);
+    }
+    (table, more_rows(outcome.queues.len(), "queues"))
+}
+
+fn jobs(outcome: &Outcome) -> Part {
+    let mut table = Table::new([
+        ("JOB", Align::Left),
+        ("QUEUE", Align::Left),
+        ("MIN", Align::Right),
+        ("RUNNING", Align::Right),
+        ("PENDING", Align::Right),
+        ("PHASE", Align::Left),
+        ("WAITS", Align::Right),
+        ("WHY IT WAITS", Align::Left),
+    ]);
+    // Pending jobs first: users look for these.
+    let waits = |group: &&GroupOutcome| group.message.is_some();
+    let (waiting, others): (Vec<_>, Vec<_>) = outcome.pod_groups.iter().partition(waits);
+    for group in waiting.into_iter().chain(others).take(MAX_ROWS) {
+        table.row([
+            group.pod_group.as_str().into(),
+            group.queue.as_deref().unwrap_or("-").into(),
+            group.min_member.to_string().into(),
+            group.running.to_string().into(),
+            group.pending.to_string().into(),
+            Cell::styled(
+                match group.phase.as_str() {
+                    "Running" | "Completed" => GOOD,
+                    _ => WAITING,
+                },
+                group.phase.as_str(),
+            ),
+            group.waiting_seconds.map(seconds).unwrap_or_default().into(),
+            group.message.as_deref().unwrap_or_default().into(),
+        ]);
+    }
+    (table, more_rows(outcome.pod_groups.len(), "jobs"))
+}
+
+fn nodes(outcome: &Outcome) -> Part {
+    let others = other_resources(outcome);
+    let names = [CPU, MEMORY].map(str::to_owned).into_iter().chain(others).chain([PODS.to_owned()]);
+    let names: Vec<String> = names.collect();
+    let has_taints = outcome.nodes.iter().any(|node| !node.taints.is_empty());
+    let mut columns = vec![
+        ("NODE".to_owned(), Align::Left),
+        ("STATUS".to_owned(), Align::Left),
+        ("USE".to_owned(), Align::Left),
+    ];
+    columns.extend(names.iter().map(|name| (name.to_uppercase(), Align::Right)));
+    columns.extend(has_taints.then(|| ("TAINTS".to_owned(), Align::Left)));
+    let mut table = Table::new(columns);
+    for node in outcome.nodes.iter().take(MAX_ROWS) {
+        let mut row: Vec<Cell> = vec![node.node.as_str().into(), status(node), bar(node)];
+        row.extend(names.iter().map(|name| Cell::from(used_of(node, name))));
+        row.extend(has_taints.then(|| Cell::from(node.taints.join(", "))));
+        table.row(row);
+    }
+    (table, more_rows(outcome.nodes.len(), "nodes"))
+}
+
+/// Used and allocatable, or nothing where the node has none.
+fn used_of(node: &NodeOutcome, name: &str) -> String {
+    let amount = |list: &BTreeMap<String, String>| list.get(name).cloned();
+    match (amount(&node.used), amount(&node.allocatable)) {
+        (None, None) => "-".to_owned(),
+        (used, whole) => {
+            let or_none = |amount: Option<String>| amount.unwrap_or_else(|| "0".to_owned());
+            format!("{}/{}", or_none(used), or_none(whole))
+        }
+    }
+}
+
+/// As kubectl shows it.
+fn status(node: &NodeOutcome) -> Cell {
+    let ready = if node.ready { "Ready" } else { "NotReady" };
+    let cordoned = if node.unschedulable { ",SchedulingDisabled" } else { "" };
+    let style = match (node.ready, node.unschedulable) {
+        (true, false) => GOOD,
+        (true, true) => WAITING,
+        (false, _) => BAD,
+    };
+    Cell::styled(style, format!("{ready}{cordoned}"))
+}
+
+/// The utilization of a node.
+fn bar(node: &NodeOutcome) -> Cell {
+    let full = (node.utilization * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
+    let text = format!(
+        "{}{} {:>3.0}%",
+        "█".repeat(full),
+        "░".repeat(BAR - full),
+        node.utilization * 100.0
+    );
+    Cell::styled(if node.utilization > 1.0 { BAD } else { GOOD }, text)
+}
+
+/// Amounts without the number of pods.
+fn amounts(list: &BTreeMap<String, String>) -> String {
+    join(list.iter().filter(|(name, _)| name.as_str() != PODS))
+}
+
+fn all_amounts(list: &BTreeMap<String, String>) -> String {
+    join(list.iter())
+}
+
+fn join<'a>(amounts: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let shown: Vec<String> = amounts.map(|(name, amount)| format!("{name} {amount}")).collect();
+    if shown.is_empty() { "-".to_owned() } else { shown.join(", ") }
+}
+
+fn more_rows(n_rows: usize, what: &str) -> Option<String> {
+    let more = n_rows.checked_sub(MAX_ROWS).filter(|more| *more > 0)?;
+    Some(format!("… and {more} more {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units_at_most() {
+        for (time, shown) in [
+            (-1, "0s"),
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (90, "1m30s"),
+            (3_600, "1h"),
+            (3_601, "1h1s"),
+            (86_400 * 3 + 3_600 * 4 + 5, "3d4h"),
+        ] {
+            assert_eq!(seconds(time), shown);
+        }
+    }
+}
