@@ -76,7 +76,11 @@ Exit codes:
 const TEST_EXAMPLES: &str = "\
 Examples:
   kube-batch test cases/
-  kube-batch test cases/gang-waits-for-room.yaml
+  kube-batch test cases/gang-waits-for-room.yaml --verbose
+  kube-batch test cases/ --config scheduler.yaml --fail-fast
+  kube-batch test cases/ -o junit > report.xml
+
+docs/cases.md describes the format of test cases.
 
 Exit codes:
   0  every case passed
@@ -305,6 +309,31 @@ pub(crate) struct TestArgs {
     /// Case files, and directories of case files.
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Scheduler configuration file to use in every case, instead of the case's own.
+    #[arg(long, visible_alias = "scheduler-conf", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: TestFormat,
+    /// Stop after the first case that fails or is invalid.
+    #[arg(long)]
+    pub(crate) fail_fast: bool,
+    /// For a case that fails, show what happened in each cycle and why jobs wait; show the duration
+    /// of every case.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Output format of `test`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestFormat {
+    /// A line for each case, and the differences of those that fail.
+    #[default]
+    Text,
+    /// JSON, described in docs/cases.md.
+    Json,
+    /// JUnit XML, as CI systems read it.
+    Junit,
 }
 
 /// Translates a command line of v0.5.0: underscores in flag names become dashes, and a command line

@@ -1,101 +1,122 @@
 //! `kube-batch test`: runs policy test cases and reports which pass.
 
-use std::io::{self, Write};
+mod report;
 
-use kube_batch_framework::candidates::Search;
+use std::{
+    io::Write,
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
     source::{Source, collect_sources},
 };
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{
-    check::Mismatch,
-    suite::{CaseOutcome, run_all},
-};
+use kube_batch_sim::suite::{CaseOutcome, CaseResult, RunOptions, run_each};
 
+use self::report::{Report, Run};
 use crate::{
-    args::TestArgs,
+    args::{TestArgs, TestFormat},
+    conf::{ReadConf, read_conf},
     exit::Exit,
-    terminal::{self, BAD, FAINT, GOOD, Progress, styled},
+    terminal::{self, Progress},
 };
-
-#[derive(Default)]
-struct Counts {
-    passed: usize,
-    failed: usize,
-    invalid: usize,
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &TestArgs, registry: &Registry) -> anyhow::Result<Exit> {
+    let Some(ReadConf { conf, .. }) = read_conf(args.config.as_deref(), registry)? else {
+        return Ok(Exit::Usage);
+    };
+    let options = RunOptions {
+        conf: args.config.is_some().then_some(conf),
+        traces: args.verbose,
+        ..RunOptions::default()
+    };
     let (sources, problems) = collect_sources(&args.paths);
-    let mut counts = Counts { invalid: problems.len(), ..Counts::default() };
     problems.iter().for_each(terminal::diagnostic);
+    let mut report = Report { n_unreadable: problems.len(), ..Report::default() };
     let progress = Progress::new(Some(sources.len() as u64), "cases");
     let mut out = anstream::stdout().lock();
     for source in sources {
-        match source.load() {
-            Ok(bytes) => run_file(&mut out, &source, &bytes, registry, &mut counts)?,
-            Err(error) => {
-                terminal::error(&format!("cannot read {source}: {error}"));
-                counts.invalid += 1;
+        let first = report.runs.len();
+        let flow = run_file(&source, registry, &options, args, &mut report);
+        if args.output == TestFormat::Text {
+            for run in &report.runs[first..] {
+                run.print(&mut out, args.verbose)?;
             }
         }
         progress.step();
+        if flow.is_break() {
+            break;
+        }
     }
-    let Counts { passed, failed, invalid } = counts;
-    let not_run = if invalid > 0 { format!(", {invalid} invalid") } else { String::new() };
-    writeln!(out, "\n{passed} passed, {failed} failed{not_run}")?;
+    match args.output {
+        TestFormat::Text => report.print_summary(&mut out)?,
+        TestFormat::Json => report.print_json(&mut out)?,
+        TestFormat::Junit => report.print_junit(&mut out)?,
+    }
     out.flush()?;
-    if passed + failed + invalid == 0 {
+    let counts = report.counts();
+    if counts.passed + counts.failed + counts.invalid == 0 {
         terminal::error("these files contain no test cases");
         return Ok(Exit::Usage);
     }
-    Ok(match (failed, invalid) {
+    Ok(match (counts.failed, counts.invalid) {
         (0, 0) => Exit::Ok,
         (_, 0) => Exit::Failed,
         (_, _) => Exit::Usage,
     })
 }
 
+/// Runs the cases of a file; breaks if no further file is to be run.
 fn run_file(
-    out: &mut dyn Write,
     source: &Source,
-    bytes: &[u8],
     registry: &Registry,
-    counts: &mut Counts,
-) -> io::Result<()> {
-    for result in run_all(bytes, registry, Search::Index) {
-        match result.outcome {
-            CaseOutcome::Pass => {
-                counts.passed += 1;
-                writeln!(out, "{} {}", styled(GOOD, "PASS"), result.name)?;
-            }
-            CaseOutcome::Fail(mismatches) => {
-                counts.failed += 1;
-                writeln!(out, "{} {}", styled(BAD, "FAIL"), result.name)?;
-                print_difference(out, &mismatches)?;
-            }
-            CaseOutcome::Invalid(problems) => {
-                counts.invalid += 1;
-                terminal::error(&format!("{source}: {} is not a valid test case", result.name));
-                let text = String::from_utf8_lossy(bytes);
-                for problem in problems {
-                    let shown = Diagnostic::from_problem(source.to_string(), &text, problem);
-                    terminal::diagnostic(&shown);
-                }
+    options: &RunOptions,
+    args: &TestArgs,
+    report: &mut Report,
+) -> ControlFlow<()> {
+    let bytes = match source.load() {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            terminal::error(&format!("cannot read {source}: {error}"));
+            report.n_unreadable += 1;
+            return if args.fail_fast { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        }
+    };
+    let mut started = Instant::now();
+    let mut has_manifests = false;
+    run_each(&bytes, registry, options, &mut |result| {
+        let duration = started.elapsed();
+        started = Instant::now();
+        // Once for each file.
+        if result.outcome == CaseOutcome::Manifest && std::mem::replace(&mut has_manifests, true) {
+            return ControlFlow::Continue(());
+        }
+        let passed = result.outcome == CaseOutcome::Pass;
+        report_invalid(source, &bytes, &result);
+        report.runs.push(run_of(source, duration, result));
+        if args.fail_fast && !passed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+fn run_of(source: &Source, duration: Duration, result: CaseResult) -> Run {
+    Run { file: source.to_string(), duration, result }
+}
+
+/// Prints why a document is not a test case.
+fn report_invalid(source: &Source, bytes: &[u8], result: &CaseResult) {
+    match &result.outcome {
+        CaseOutcome::Pass | CaseOutcome::Fail(_) => {}
+        CaseOutcome::Manifest => terminal::error(&format!("{source}: {}", report::MANIFEST)),
+        CaseOutcome::Invalid(problems) => {
+            terminal::error(&format!("{source}: {} is not a valid test case", result.name));
+            let text = String::from_utf8_lossy(bytes);
+            for problem in problems {
+                let shown = Diagnostic::from_problem(source.to_string(), &text, problem.clone());
+                terminal::diagnostic(&shown);
             }
         }
     }
-    Ok(())
-}
-
-/// Prints expected and actual values.
-fn print_difference(out: &mut dyn Write, mismatches: &[Mismatch]) -> io::Result<()> {
-    for Mismatch { key, wanted, got } in mismatches {
-        writeln!(out, "     {key}")?;
-        writeln!(out, "       {} {wanted}", styled(FAINT, "wanted"))?;
-        writeln!(out, "       {}    {got}", styled(FAINT, "got"))?;
-    }
-    Ok(())
 }

@@ -447,6 +447,77 @@ fn test_cases_pass_or_fail_or_are_invalid() {
     assert!(stderr(&invalid).contains("bindCuont"), "{}", stderr(&invalid));
 }
 
+/// A case that fails, and one that passes.
+fn two_cases() -> String {
+    let good = fs::read_to_string(root().join("examples/cases/research-may-borrow.yaml"))
+        .expect("the example");
+    let wrong = good.replace("name: research-may-borrow", "name: wrong");
+    format!("{}\n---\n{good}", wrong.replace("research: 4}", "research: 5}"))
+}
+
+#[test]
+fn results_of_test_cases_are_printed_for_programs() {
+    let file = Scratch::new("two.yaml", two_cases().as_bytes());
+    let output = kube_batch(&["test", file.path(), "-o", "json", "-v"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["passed"], &report["failed"]), (&1.into(), &1.into()));
+    let wrong = &report["cases"][0];
+    assert_eq!(
+        (wrong["name"].as_str(), wrong["outcome"].as_str()),
+        (Some("wrong"), Some("failed"))
+    );
+    assert_eq!(wrong["mismatches"][0]["got"], "4");
+    assert_eq!(wrong["cycles"][0]["binds"].as_array().map(Vec::len), Some(4));
+    assert!(report["cases"][1]["seconds"].is_f64());
+
+    let xml = stdout(&kube_batch(&["test", file.path(), "-o", "junit"]));
+    for part in [
+        r#"<testsuites name="kube-batch test" tests="2" failures="1" errors="0" time=""#,
+        r#"<testcase name="wrong" classname=""#,
+        r#"<failure message="bindCount.queues.research: wanted 5, got 4">"#,
+        "</testsuites>",
+    ] {
+        assert!(xml.contains(part), "{part} in {xml}");
+    }
+}
+
+#[test]
+fn a_failing_test_case_can_be_explained_and_can_be_the_last() {
+    let file = Scratch::new("explained.yaml", two_cases().as_bytes());
+    let quiet = stdout(&kube_batch(&["test", file.path()]));
+    assert!(!quiet.contains("cycle 1") && quiet.contains("1 passed, 1 failed"), "{quiet}");
+    let verbose = stdout(&kube_batch(&["test", file.path(), "--verbose"]));
+    for part in ["cycle 1\n", "bind default/sweep-0 to n1", "PASS research-may-borrow (", " ms)"] {
+        assert!(verbose.contains(part), "{part} in {verbose}");
+    }
+    let first = kube_batch(&["test", file.path(), "--fail-fast"]);
+    assert_eq!(first.status.code(), Some(1));
+    assert!(stdout(&first).contains("0 passed, 1 failed"), "{}", stdout(&first));
+}
+
+#[test]
+fn test_cases_run_under_another_configuration() {
+    // Without proportion, no queue is limited to its share, and without allocate nothing starts.
+    let conf = Scratch::new(
+        "no-allocate.yaml",
+        b"actions: backfill\ntiers:\n- plugins: [{name: priority}, {name: gang}]\n",
+    );
+    let output = kube_batch(&["test", "examples/cases", "--config", conf.path()]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("got    0"), "{}", stdout(&output));
+}
+
+#[test]
+fn manifests_among_test_cases_are_reported_once_for_each_file() {
+    let output = kube_batch(&["test", "examples/two-queues.yaml", "examples/cases"]);
+    assert_eq!(output.status.code(), Some(2));
+    let messages = stderr(&output);
+    assert_eq!(messages.lines().count(), 1, "{messages}");
+    assert!(messages.contains("examples/two-queues.yaml: contains manifests, not test cases"));
+    assert!(stdout(&output).contains("1 passed, 0 failed, 1 invalid"), "{}", stdout(&output));
+}
+
 #[test]
 fn completions_and_manual_pages_come_from_the_command_line() {
     for shell in ["bash", "zsh", "fish"] {

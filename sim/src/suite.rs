@@ -1,10 +1,30 @@
 //! Reads and runs files of test cases.
 
-use kube_batch_framework::candidates::Search;
-use kube_batch_scheduler::registry::Registry;
-use kube_batch_yaml::{Document, Limits, Problem, Stream, documents};
+use std::ops::ControlFlow;
 
-use crate::{case::Case, check::Mismatch, runner::run_case};
+use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::{conf::Conf, registry::Registry};
+use kube_batch_yaml::{Document, Limits, Located, Problem, Stream, documents};
+use serde::Serialize;
+
+use crate::{
+    case::Case,
+    check::Mismatch,
+    outcome::CycleOutcome,
+    runner::{run_case, run_case_observed},
+    simulation::Simulation,
+};
+
+/// How test cases are run.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// How nodes are searched.
+    pub search: Search,
+    /// The configuration to use instead of the cases' own.
+    pub conf: Option<Conf>,
+    /// Whether cases that fail are run again to record their cycles.
+    pub traces: bool,
+}
 
 /// The result of one test case.
 #[derive(Clone, Debug)]
@@ -13,6 +33,27 @@ pub struct CaseResult {
     pub name: String,
     /// The outcome.
     pub outcome: CaseOutcome,
+    /// The cycles of a case that failed, if they are recorded.
+    pub trace: Vec<CycleTrace>,
+}
+
+/// What happened in a cycle of a test case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CycleTrace {
+    /// The decisions.
+    #[serde(flatten)]
+    pub decisions: CycleOutcome,
+    /// Jobs that wait, and why.
+    pub waiting: Vec<WaitingJob>,
+}
+
+/// A job that waits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitingJob {
+    /// Its name.
+    pub job: String,
+    /// Why it waits.
+    pub message: String,
 }
 
 /// The outcome of a test case.
@@ -24,38 +65,95 @@ pub enum CaseOutcome {
     Fail(Vec<Mismatch>),
     /// It is not a valid test case.
     Invalid(Vec<Problem>),
+    /// It is a manifest.
+    Manifest,
 }
 
 /// Runs every test case of a file; each document is one.
 pub fn run_all(bytes: &[u8], registry: &Registry, search: Search) -> Vec<CaseResult> {
     let mut results = Vec::new();
-    for (number, document) in documents(bytes).enumerate() {
-        let result = match read(document, registry) {
-            Ok(None) => continue,
-            Ok(Some(case)) => CaseResult { outcome: outcome_of(&case, search), name: case.name },
-            Err(problems) => CaseResult {
-                name: format!("document {}", number + 1),
-                outcome: CaseOutcome::Invalid(problems),
-            },
-        };
+    let options = RunOptions { search, ..RunOptions::default() };
+    let _ = run_each(bytes, registry, &options, &mut |result| {
         results.push(result);
-    }
+        ControlFlow::Continue(())
+    });
     results
 }
 
-/// Reads one document; `None` if it is empty.
-fn read(document: Document<'_>, registry: &Registry) -> Result<Option<Case>, Vec<Problem>> {
+/// Runs every test case of a file, and passes on each result before it runs the next case.
+pub fn run_each(
+    bytes: &[u8],
+    registry: &Registry,
+    options: &RunOptions,
+    finished: &mut dyn FnMut(CaseResult) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    for (number, document) in documents(bytes).enumerate() {
+        let result = |name, outcome| CaseResult { name, outcome, trace: Vec::new() };
+        let unnamed = || format!("document {}", number + 1);
+        finished(match read(document, registry) {
+            Ok(Content::Nothing) => continue,
+            Ok(Content::Manifest) => result(unnamed(), CaseOutcome::Manifest),
+            Ok(Content::Case(case)) => run_one(*case, options),
+            Err(problems) => result(unnamed(), CaseOutcome::Invalid(problems)),
+        })?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// What a document contains.
+enum Content {
+    Nothing,
+    Manifest,
+    Case(Box<Case>),
+}
+
+fn read(document: Document<'_>, registry: &Registry) -> Result<Content, Vec<Problem>> {
     let text = document.text().map_err(|problem| vec![problem])?;
     let mut stream = Stream::yaml(text, document.line, &Limits::default());
     let value = stream.value().map_err(|problem| vec![problem])?;
     stream.finish().map_err(|problem| vec![problem])?;
-    if value.is_null() { Ok(None) } else { Case::read(&value, registry).map(Some) }
+    if value.is_null() {
+        return Ok(Content::Nothing);
+    }
+    if is_manifest(&value) {
+        return Ok(Content::Manifest);
+    }
+    Case::read(&value, registry).map(|case| Content::Case(Box::new(case)))
 }
 
-fn outcome_of(case: &Case, search: Search) -> CaseOutcome {
-    match run_case(case, search) {
+fn is_manifest(value: &Located<'_>) -> bool {
+    value.get("apiVersion").is_some() && value.get("kind").is_some()
+}
+
+fn run_one(mut case: Case, options: &RunOptions) -> CaseResult {
+    if let Some(conf) = &options.conf {
+        case.conf = conf.clone();
+    }
+    let outcome = match run_case(&case, options.search) {
         Ok(mismatches) if mismatches.is_empty() => CaseOutcome::Pass,
         Ok(mismatches) => CaseOutcome::Fail(mismatches),
         Err(problem) => CaseOutcome::Invalid(vec![problem]),
-    }
+    };
+    let is_traced = options.traces && matches!(outcome, CaseOutcome::Fail(_));
+    let trace = if is_traced { trace(&case, options.search) } else { Vec::new() };
+    CaseResult { name: case.name, outcome, trace }
+}
+
+/// Runs a case once more, and records its cycles.
+fn trace(case: &Case, search: Search) -> Vec<CycleTrace> {
+    let mut cycles = Vec::new();
+    // The first run reported what is wrong.
+    let _ = run_case_observed(case, search, &mut |simulation| cycles.extend(cycle(simulation)));
+    cycles
+}
+
+fn cycle(simulation: &Simulation) -> Option<CycleTrace> {
+    let cycle = &simulation.last()?.cycle;
+    let waiting = cycle.jobs.iter().filter_map(|job| {
+        let because = (!job.unplaced.is_empty()).then_some(&job.unplaced_because);
+        let message = job.unschedulable.as_ref().map(|(_, message)| message).or(because)?;
+        Some(WaitingJob { job: job.key.to_string(), message: message.clone() })
+    });
+    let decisions = CycleOutcome::of(simulation.world.n_cycles(), cycle);
+    Some(CycleTrace { decisions, waiting: waiting.collect() })
 }
