@@ -8,6 +8,7 @@ use kube_batch_scheduler::registry::Registry;
 
 use crate::{
     args::{self, Cli, Command},
+    completions,
     exit::Exit,
     run, simulate, terminal, test,
 };
@@ -53,8 +54,7 @@ impl App {
             Command::Simulate(args) => simulate::run(&args, &self.registry),
             Command::Test(args) => test::run(&args, &self.registry),
             Command::Completions { shell } => {
-                let mut command = Cli::command();
-                clap_complete::generate(shell, &mut command, "kube-batch", &mut io::stdout());
+                completions::write(shell, &mut io::stdout().lock())?;
                 Ok(Exit::Ok)
             }
             Command::Man { directory } => fs::create_dir_all(&directory)

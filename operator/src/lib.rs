@@ -3,6 +3,7 @@
 mod app;
 mod args;
 mod cluster;
+mod completions;
 mod conf;
 mod exit;
 mod load;

@@ -518,6 +518,69 @@ fn manifests_among_test_cases_are_reported_once_for_each_file() {
     assert!(stdout(&output).contains("1 passed, 0 failed, 1 invalid"), "{}", stdout(&output));
 }
 
+/// Runs a shell with a script that completes `kube-batch simulate --conf` and prints what it offers.
+fn completed_by(shell: &str, args: &[&str], script: &str) -> String {
+    let output = kube_batch(&["completions", shell]);
+    assert_eq!(output.status.code(), Some(0));
+    let file = Scratch::new(&format!("completions.{shell}"), &output.stdout);
+    let script = script.replace("COMPLETIONS", file.path());
+    let run = Command::new(shell).args(args).arg("-c").arg(&script).output();
+    let run = run.unwrap_or_else(|error| {
+        panic!("cannot run {shell}: {error}; install it, for example with apt-get install {shell}")
+    });
+    assert!(run.status.success(), "{shell}: {}", stderr(&run));
+    stdout(&run)
+}
+
+#[test]
+fn bash_completes_flags_after_a_subcommand() {
+    let script = "source COMPLETIONS
+        complete -p kube-batch >/dev/null || exit 1
+        try() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+            _kube-batch kube-batch \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"
+            echo \"${COMPREPLY[*]}\"; }
+        try kube-batch sim
+        try kube-batch simulate --conf
+        try kube-batch test --fail
+        try kube-batch simulate --output ''";
+    let function = stdout(&kube_batch(&["completions", "bash"]));
+    let name = function.lines().next().unwrap_or_default().trim_end_matches("() {").to_owned();
+    let offered = completed_by("bash", &["--norc"], &script.replace("_kube-batch", &name));
+    assert_eq!(
+        offered.lines().collect::<Vec<_>>(),
+        ["simulate", "--config", "--fail-fast", "table json yaml"]
+    );
+}
+
+#[test]
+fn fish_completes_flags_after_a_subcommand() {
+    let script = "source COMPLETIONS
+        complete -C 'kube-batch sim'
+        complete -C 'kube-batch simulate --conf'
+        complete -C 'kube-batch simulate --output '";
+    let offered = completed_by("fish", &["--no-config"], script);
+    for word in ["simulate\t", "--config\t", "json\t"] {
+        assert!(offered.contains(word), "{word} in {offered}");
+    }
+}
+
+#[test]
+fn zsh_completes_flags_after_a_subcommand() {
+    // Completion needs a terminal: zsh runs another zsh in one, and types into that.
+    let script = "zmodload zsh/zpty
+        zpty -b inner zsh -f -i
+        zpty -w inner \"PS1= ; stty -echo; autoload -Uz compinit; compinit -u -D; source COMPLETIONS; \\
+            zstyle ':completion:*' list-prompt ''; LISTMAX=0; COLUMNS=200; echo re''ady\"
+        zpty -r -m inner line '*ready*'
+        zpty -n -w inner $'kube-batch simulate --conf\\t'
+        zpty -r -m inner line '*--config*' && print offered --config
+        zpty -n -w inner $'\\x15kube-batch simulate --output js\\t'
+        zpty -r -m inner line '*json*' && print offered json
+        zpty -d inner";
+    let offered = completed_by("zsh", &["-f"], script);
+    assert!(offered.contains("offered --config\noffered json"), "{offered}");
+}
+
 #[test]
 fn completions_and_manual_pages_come_from_the_command_line() {
     for shell in ["bash", "zsh", "fish"] {

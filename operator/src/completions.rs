@@ -1,0 +1,21 @@
+//! Completion scripts for shells.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use crate::args::Cli;
+
+/// Writes the completion script for a shell.
+pub(crate) fn write(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    generate(shell, &mut Cli::command(), "kube-batch", &mut script);
+    if shell == Shell::Bash {
+        let text = String::from_utf8_lossy(&script);
+        // clap_complete spells the hyphen of our name in two ways, and then finds no subcommand:
+        // https://github.com/clap-rs/clap/issues/6421.
+        script = text.replace("kube__subcmd__batch", "kube__batch").into_bytes();
+    }
+    out.write_all(&script)
+}
