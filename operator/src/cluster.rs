@@ -37,6 +37,7 @@ pub(crate) const fn consequence(kind: Kind) -> &'static str {
         Kind::PersistentVolumeClaim => "pods with claims wait",
         Kind::StorageClass => "pods with claims that are not bound wait",
         Kind::CsiNode => "limits on the number of volumes of a node are not applied",
+        Kind::CsiDriver => "no CSI driver is required on a node",
         Kind::ResourceClaim => "pods with resource claims wait",
         Kind::PriorityClass => "PodGroups that name one have priority 0",
         Kind::PodDisruptionBudget => "gangs that a budget defines are not known",
