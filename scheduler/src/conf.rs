@@ -460,16 +460,16 @@ mod tests {
         assert_eq!(
             conf(&terms("{key: zone, operator: In}")).expect_err("no values"),
             [format!(
-                "line 2, column 165: {expression}.values: must not be empty with operator In"
+                "line 2, column 156: {expression}.values: must not be empty with operator In"
             )]
         );
         assert_eq!(
             conf("{required: {}}").expect_err("an unknown field"),
-            [format!("line 2, column 71: {at}.required: unknown field")]
+            [format!("line 2, column 67: {at}.required: unknown field")]
         );
         assert_eq!(
             conf("zone-a").expect_err("a text"),
-            [format!("line 2, column 70: {at}: \"zone-a\" is not a node affinity")]
+            [format!("line 2, column 66: {at}: \"zone-a\" is not a node affinity")]
         );
     }
 
