@@ -208,6 +208,7 @@ fn queues(outcome: &Outcome) -> Part {
     let capability = limited.then_some(("CAPABILITY", Align::Left));
     let mut table = Table::new(
         [("QUEUE", Align::Left), ("WEIGHT", Align::Right)].into_iter().chain(capability).chain([
+            ("FAIR SHARE", Align::Left),
             ("DESERVED", Align::Left),
             ("ALLOCATED", Align::Left),
             ("SHARE", Align::Right),
@@ -220,6 +221,7 @@ fn queues(outcome: &Outcome) -> Part {
         let mut row: Vec<Cell> = vec![queue.queue.as_str().into(), queue.weight.to_string().into()];
         row.extend(capability.map(Cell::from));
         row.extend([
+            amounts(&queue.fair_share).into(),
             amounts(&queue.deserved).into(),
             amounts(&queue.allocated).into(),
             format!("{:.2}", queue.share).into(),
