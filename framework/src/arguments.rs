@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::NodeAffinity;
-use kube_batch_api::duration;
+use kube_batch_api::{duration, selector::problem::is_label_key};
 
 /// An argument that a plugin takes.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,8 @@ pub enum ArgumentKind {
     List {
         /// The default.
         default: &'static [&'static str],
+        /// What the items are.
+        items: ListItems,
     },
     /// Weights by name: a YAML mapping, or one text such as `cpu=1,memory=2`.
     Weights {
@@ -65,6 +67,37 @@ pub enum ArgumentKind {
     },
     /// A node affinity, as in `spec.affinity.nodeAffinity` of a pod. The default is none.
     NodeAffinity,
+}
+
+/// What the items of a list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListItems {
+    /// Any texts.
+    Texts,
+    /// Names of resources, such as `example.com/gpu`.
+    Resources,
+    /// Groups of extended resources, such as `example.com`: the part of a name before the slash.
+    ResourceGroups,
+}
+
+impl ListItems {
+    /// What an item is, for messages: `the name of a resource`.
+    pub const fn expected(self) -> &'static str {
+        match self {
+            Self::Texts => "a text",
+            Self::Resources => "the name of a resource",
+            Self::ResourceGroups => "a group of resources",
+        }
+    }
+
+    /// Whether a text can be an item, as kube-scheduler checks the arguments of `NodeResourcesFit`.
+    pub fn accept(self, item: &str) -> bool {
+        match self {
+            Self::Texts => true,
+            Self::Resources => is_label_key(item),
+            Self::ResourceGroups => !item.contains('/') && is_label_key(item),
+        }
+    }
 }
 
 /// The value of an argument.
@@ -111,8 +144,10 @@ impl ArgumentKind {
             | Self::Number { .. }
             | Self::Text { .. }
             | Self::Duration { .. }
-            | Self::List { .. } => false,
-            Self::Weights { .. } | Self::NodeAffinity => true,
+            | Self::List { items: ListItems::Texts, .. } => false,
+            Self::List { items: ListItems::Resources | ListItems::ResourceGroups, .. }
+            | Self::Weights { .. }
+            | Self::NodeAffinity => true,
         }
     }
 
@@ -134,9 +169,10 @@ impl ArgumentKind {
             }
             Self::Text { .. } => ArgumentValue::Text(text.to_owned()),
             Self::Duration { .. } => ArgumentValue::Duration(duration::parse(text).ok()?),
-            Self::List { .. } => {
+            Self::List { items: kind, .. } => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                ArgumentValue::List(items.map(str::to_owned).collect())
+                let item = |item: &str| kind.accept(item).then(|| item.to_owned());
+                ArgumentValue::List(items.map(item).collect::<Option<_>>()?)
             }
             Self::Weights { range: (least, most), .. } => {
                 let weight = |item: &str| {
@@ -163,7 +199,11 @@ impl ArgumentKind {
             Self::Number { range: (least, most), .. } => format!("a number from {least} to {most}"),
             Self::Text { .. } => "text".to_owned(),
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
-            Self::List { .. } => "a list of texts".to_owned(),
+            Self::List { items, .. } => match items {
+                ListItems::Texts => "a list of texts".to_owned(),
+                ListItems::Resources => "a list of resource names".to_owned(),
+                ListItems::ResourceGroups => "a list of groups of resources".to_owned(),
+            },
             Self::Weights { range: (least, most), .. } => {
                 format!("a mapping of names to whole numbers from {least} to {most}")
             }
@@ -179,7 +219,7 @@ impl ArgumentKind {
             Self::Number { default, .. } => ArgumentValue::Number(default),
             Self::Text { default } => ArgumentValue::Text(default.to_owned()),
             Self::Duration { default } => ArgumentValue::Duration(default),
-            Self::List { default } => {
+            Self::List { default, .. } => {
                 ArgumentValue::List(default.iter().map(|item| (*item).to_owned()).collect())
             }
             Self::Weights { default, .. } => ArgumentValue::Weights(
@@ -272,6 +312,10 @@ impl Arguments {
 mod tests {
     use super::*;
 
+    const fn list(items: ListItems) -> ArgumentKind {
+        ArgumentKind::List { default: &[], items }
+    }
+
     const WEIGHTS: ArgumentKind = ArgumentKind::Weights { default: &[], range: (1, 5) };
 
     #[test]
@@ -289,7 +333,13 @@ mod tests {
             (ArgumentKind::Text { default: "" }, "a b", Some("a b")),
             (ArgumentKind::Duration { default: Duration::ZERO }, "1m30s", Some("90s")),
             (ArgumentKind::Duration { default: Duration::ZERO }, "soon", None),
-            (ArgumentKind::List { default: &[] }, "a, b,,c", Some("a,b,c")),
+            (list(ListItems::Texts), "a, b,,c", Some("a,b,c")),
+            (list(ListItems::Texts), "a/b/c", Some("a/b/c")),
+            (list(ListItems::Resources), "cpu, example.com/gpu", Some("cpu,example.com/gpu")),
+            (list(ListItems::Resources), "example.com/", None),
+            (list(ListItems::Resources), "gpu, a b", None),
+            (list(ListItems::ResourceGroups), "example.com", Some("example.com")),
+            (list(ListItems::ResourceGroups), "example.com/gpu", None),
             (WEIGHTS, "b=1, a = 5", Some("b=1,a=5")),
             (WEIGHTS, "a=6", None),
             (WEIGHTS, "a=0", None),

@@ -12,7 +12,7 @@ use kube_batch_api::{
     cluster::Cluster, facts::metadata::MetadataPrefixes, selector::problem::node_affinity_problems,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentKind, ArgumentValue, Arguments},
+    arguments::{ArgumentKind, ArgumentValue, Arguments, ListItems},
     candidates::Search,
     cycle::{Action, run_cycle},
     milestone::Milestone,
@@ -272,6 +272,9 @@ impl ConfReader<'_> {
 fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue, String>> {
     let node = cursor.node();
     Some(match (kind, &node.value) {
+        (ArgumentKind::List { items, .. }, Value::Sequence(_)) if kind.is_strict() => {
+            return list(items, cursor.clone()).map(Ok);
+        }
         (ArgumentKind::List { .. }, Value::Sequence(items)) => {
             let texts: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
@@ -298,6 +301,21 @@ fn scalar(node: &Located<'_>) -> Option<String> {
         Value::Bool(value) => Some(value.to_string()),
         Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
     }
+}
+
+/// A list; `None`, with a problem recorded for each item that cannot be used.
+fn list(items: ListItems, cursor: Cursor<'_>) -> Option<ArgumentValue> {
+    let item = |cursor: Cursor<'_>| {
+        let text = cursor.string()?;
+        if !items.accept(text) {
+            cursor.problem(format!("\"{text}\" is not {}", items.expected()));
+            return None;
+        }
+        Some(text.to_owned())
+    };
+    // All of them are read, so that every problem is recorded.
+    let read: Vec<Option<String>> = cursor.items().map(item).collect();
+    read.into_iter().collect::<Option<_>>().map(ArgumentValue::List)
 }
 
 /// Weights by name; `None`, with a problem recorded for each weight that cannot be used.
@@ -434,6 +452,45 @@ mod tests {
         assert_eq!(
             conf("cpu:1").expect_err("a text of another form"),
             [format!("line 2, column 76: {at}: \"cpu:1\" {kind}")]
+        );
+    }
+
+    #[test]
+    fn ignored_resources_are_read_or_rejected() {
+        let conf = |arguments: &str| {
+            let text = format!(
+                "actions: allocate\ntiers: [{{plugins: [{{name: predicates, arguments: \
+                 {{{arguments}}}}}]}}]\n"
+            );
+            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
+        };
+        let read = conf("ignoredResources: [example.com/a], ignoredResourceGroups: 'b.com,c.com'");
+        assert!(read.expect("they can be read").warnings.is_empty());
+        let at = "tiers[0].plugins[0].arguments";
+        assert_eq!(
+            conf("ignoredResources: [a b, 7], ignoredResourceGroups: [example.com/a]")
+                .expect_err("three errors"),
+            [
+                format!(
+                    "line 2, column 70: {at}.ignoredResources[0]: \"a b\" is not the name of a \
+                     resource"
+                ),
+                format!(
+                    "line 2, column 75: {at}.ignoredResources[1]: expected a string, found the \
+                     number 7: put it in quotes"
+                ),
+                format!(
+                    "line 2, column 103: {at}.ignoredResourceGroups[0]: \"example.com/a\" is not \
+                     a group of resources"
+                ),
+            ]
+        );
+        assert_eq!(
+            conf("ignoredResourceGroups: example.com/a").expect_err("a text"),
+            [format!(
+                "line 2, column 74: {at}.ignoredResourceGroups: \"example.com/a\" is not a list of \
+                 groups of resources"
+            )]
         );
     }
 

@@ -162,8 +162,9 @@ pub(super) fn is_label_value(value: &str) -> bool {
         && ends.into_iter().flatten().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// A name like a label value that is not empty, after an optional DNS subdomain and a slash.
-pub(super) fn is_label_key(key: &str) -> bool {
+/// Whether a text is a label key, which Kubernetes also calls a qualified name: a name like a label
+/// value that is not empty, after an optional DNS subdomain and a slash.
+pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

@@ -1,7 +1,7 @@
 //! The arguments of the plugin.
 
 use kube_batch_api::{column::Dim, name::Name, resource::Dimensions, selector::NodeTerm};
-use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments};
+use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems};
 
 /// The arguments of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,12 +47,12 @@ const ADDED_AFFINITY: ArgumentSpec = ArgumentSpec {
 };
 const IGNORED_RESOURCES: ArgumentSpec = ArgumentSpec {
     key: "ignoredResources",
-    kind: ArgumentKind::List { default: &[] },
+    kind: ArgumentKind::List { default: &[], items: ListItems::Resources },
     about: "extended resources that do not count",
 };
 const IGNORED_RESOURCE_GROUPS: ArgumentSpec = ArgumentSpec {
     key: "ignoredResourceGroups",
-    kind: ArgumentKind::List { default: &[] },
+    kind: ArgumentKind::List { default: &[], items: ListItems::ResourceGroups },
     about: "groups, such as example.com, of extended resources that do not count",
 };
 
