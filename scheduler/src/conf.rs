@@ -366,6 +366,15 @@ mod tests {
         problems.iter().map(ToString::to_string).collect()
     }
 
+    /// A configuration of one plugin, or the problems with it.
+    fn with_arguments(plugin: &str, arguments: &str) -> Result<Read, Vec<String>> {
+        let text = format!(
+            "actions: allocate\ntiers: [{{plugins: [{{name: {plugin}, arguments: \
+             {{{arguments}}}}}]}}]\n"
+        );
+        parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
+    }
+
     #[test]
     fn every_error_is_listed_at_once() {
         let text = "actions: allocate, evict, \ntiers:\n- plugins:\n  - {name: gnag}\n  - {name: gang, enableJobOrder: maybe}\n  - {name: gang}\n- 7\n";
@@ -410,11 +419,7 @@ mod tests {
     #[test]
     fn weights_by_resource_are_read_or_rejected() {
         let conf = |resources: &str| {
-            let text = format!(
-                "actions: allocate\ntiers: [{{plugins: [{{name: nodeorder, arguments: \
-                 {{leastrequested.resources: {resources}}}}}]}}]\n"
-            );
-            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
+            with_arguments("nodeorder", &format!("leastrequested.resources: {resources}"))
         };
         let read = |resources: &str| {
             let conf = conf(resources).expect("the weights can be read").conf;
@@ -457,13 +462,7 @@ mod tests {
 
     #[test]
     fn ignored_resources_are_read_or_rejected() {
-        let conf = |arguments: &str| {
-            let text = format!(
-                "actions: allocate\ntiers: [{{plugins: [{{name: predicates, arguments: \
-                 {{{arguments}}}}}]}}]\n"
-            );
-            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
-        };
+        let conf = |arguments: &str| with_arguments("predicates", arguments);
         let read = conf("ignoredResources: [example.com/a], ignoredResourceGroups: 'b.com,c.com'");
         assert!(read.expect("they can be read").warnings.is_empty());
         let at = "tiers[0].plugins[0].arguments";
@@ -496,13 +495,8 @@ mod tests {
 
     #[test]
     fn an_added_affinity_is_read_or_rejected() {
-        let conf = |affinity: &str| {
-            let text = format!(
-                "actions: allocate\ntiers: [{{plugins: [{{name: predicates, arguments: \
-                 {{addedAffinity: {affinity}}}}}]}}]\n"
-            );
-            parse(&text, &Registry::builtin()).map_err(|problems| lines(&problems))
-        };
+        let conf =
+            |affinity: &str| with_arguments("predicates", &format!("addedAffinity: {affinity}"));
         let terms = |expression: &str| {
             format!(
                 "{{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
