@@ -186,6 +186,16 @@ fn filter_message(message: &str) -> &str {
     message.split_once(" preemption: ").map_or(message, |(reasons, _)| reasons)
 }
 
+/// Whether a message says that a pod can never fit, which Kubernetes does not tell apart: because the
+/// whole cluster has too little of a resource that Kubernetes names, or for all of its reasons.
+fn says_never(why: &str, reasons: &str) -> bool {
+    let Some(why) = why.strip_prefix("never fits: ") else { return false };
+    let resource = why.split_once(", and the whole cluster has ");
+    let resource = resource.and_then(|(request, _)| request.rsplit(' ').next());
+    why.ends_with(reasons)
+        || resource.is_some_and(|resource| reasons.contains(&format!("Insufficient {resource}.")))
+}
+
 #[test]
 fn victims_match_kubernetes() {
     let mut failures = Vec::new();
@@ -200,8 +210,7 @@ fn victims_match_kubernetes() {
             let reasons = filter_message(&case.expect.message);
             let is_reported = cycle.jobs.iter().any(|job| {
                 let why = &job.unplaced_because;
-                // What can never fit says so first; Kubernetes does not tell it apart.
-                why == reasons || (why.starts_with("never fits: ") && why.ends_with(reasons))
+                why == reasons || says_never(why, reasons)
             });
             if !is_reported {
                 failures.push(format!(
