@@ -9,9 +9,12 @@
 //! and leaves idle what no queue's share covers.
 // Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
 
-use kube_batch_api::column::JobIdx;
+use std::collections::BTreeMap;
+
+use kube_batch_api::column::{ClassIdx, JobIdx, NodeIdx};
 use kube_batch_framework::{
     cycle::Action,
+    failure::Failure,
     order::{NextTurn, Turns},
     reservations::Reservations,
     session::Session,
@@ -21,7 +24,7 @@ use kube_batch_framework::{
 use crate::{
     budget::{Budget, Lending},
     domains::place_tasks_in_some_domain,
-    gang::{Settled, settle, start_sooner},
+    gang::{Settled, place_tasks, record_fitting, settle, start_sooner},
     waiting::WaitingByJob,
 };
 
@@ -85,10 +88,54 @@ fn turn(
     let was_ready = statement.job_ready();
     if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);
+        if matches!(session.failure(job), Some(Failure::Reserved(_))) {
+            look_without_reservations(session, job);
+        }
     }
     if was_ready && !tasks.is_empty() {
         return NextTurn::Wanted;
     }
     waiting.remove(&job);
     NextTurn::None
+}
+
+/// Corrects the reason of a gang that was refused what is reserved, if it would not start with that
+/// either: then it waits for resources, and not for the share of its queue.
+// Parity: see docs/parity.md#e2.
+fn look_without_reservations(session: &mut Session, job: JobIdx) {
+    if may_start_on_idle(session, job) {
+        return;
+    }
+    let refused = session.failure(job).cloned();
+    session.replace_failure(job, None);
+    let nothing = Reservations::none(session);
+    let idle = session.cluster().total_idle();
+    let mut tasks = session.waiting_tasks(job).into();
+    let mut statement = session.statement(job);
+    let mut budget = Budget::Lent(&mut Lending { reservations: nothing, idle });
+    place_tasks(&mut tasks, &mut statement, &mut budget);
+    record_fitting(&mut statement);
+    statement.release();
+    if session.failure(job).is_none() {
+        session.replace_failure(job, refused);
+    }
+}
+
+/// Whether so many of the waiting tasks fit into what is free as the minimum lacks. An upper bound:
+/// each class is counted by itself.
+fn may_start_on_idle(session: &mut Session, job: JobIdx) -> bool {
+    let n_missing = u64::from(session.plugins().tasks_missing(job));
+    let nodes: Vec<NodeIdx> = session.cluster().nodes.facts.ids().collect();
+    let mut n_waiting: BTreeMap<ClassIdx, u64> = BTreeMap::new();
+    for task in session.waiting_tasks(job) {
+        *n_waiting.entry(session.cluster().tasks.class[task]).or_default() += 1;
+    }
+    let mut n_fitting = 0_u64;
+    for (class, n_tasks) in n_waiting {
+        n_fitting = n_fitting.saturating_add(session.count_fitting(class, &nodes).min(n_tasks));
+        if n_fitting >= n_missing.max(1) {
+            return true;
+        }
+    }
+    false
 }

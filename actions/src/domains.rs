@@ -88,7 +88,7 @@ fn tasks_needed(statement: &Statement<'_>, waiting: &VecDeque<TaskIdx>, class: C
 }
 
 /// The domains with most free places for the class, of those that have at least `needed`. Of equal
-/// ones the first.
+/// ones the first. If none has so many, the largest, so that the message tells how many fit there.
 fn largest(
     statement: &mut Statement<'_>,
     class: ClassIdx,
@@ -98,10 +98,10 @@ fn largest(
     let mut counted: Vec<(Reverse<u64>, Vec<NodeIdx>)> = domains
         .into_iter()
         .map(|nodes| (Reverse(statement.session_mut().count_fitting(class, &nodes)), nodes))
-        .filter(|(Reverse(n_places), _)| *n_places >= needed)
         .collect();
     counted.sort_unstable();
-    counted.truncate(DOMAINS_TO_TRY);
+    let n_enough = counted.iter().filter(|(Reverse(n_places), _)| *n_places >= needed).count();
+    counted.truncate(n_enough.clamp(1, DOMAINS_TO_TRY));
     counted.into_iter().map(|(_, nodes)| nodes).collect()
 }
 

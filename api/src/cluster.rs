@@ -421,7 +421,7 @@ impl Cluster {
         }
     }
 
-    /// What is idle and not nominated, summed over all nodes.
+    /// What is idle and not nominated, summed over the nodes that take new tasks.
     ///
     /// An over-committed node counts as 0, not as a negative amount.
     pub fn total_idle(&self) -> ResourceVector {
@@ -429,16 +429,18 @@ impl Cluster {
     }
 
     /// What is idle once the tasks that are being released are gone, and not nominated, summed over
-    /// all nodes.
+    /// the nodes that take new tasks.
     pub fn total_future_idle(&self) -> ResourceVector {
         self.sum_over_nodes(|_, future_idle| future_idle)
     }
 
-    /// The sum over all nodes of `of_node(idle, future idle)`, at least 0 for each node.
+    /// The sum of `of_node(idle, future idle)`, at least 0 for each node, over the nodes that take new
+    /// tasks.
     fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> ResourceVector {
         let mut total = ResourceVector::zero(self.dimensions.len());
         let nodes = &self.nodes;
-        for node in nodes.facts.ids() {
+        let usable = nodes.facts.iter().filter(|(_, facts)| facts.is_usable());
+        for (node, _) in usable {
             for dim in self.dimensions.ids() {
                 let idle = nodes.idle[node][dim];
                 let future_idle = idle + nodes.releasing[node][dim] - nodes.pipelined[node][dim];

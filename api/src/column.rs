@@ -98,7 +98,9 @@ impl<I: Ordinal, T> Column<I, T> {
     }
 
     /// All row numbers, ascending.
-    pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
+    pub fn ids(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + Clone + use<I, T> {
         (0..self.rows.len()).map(I::new)
     }
 

@@ -131,6 +131,21 @@ impl Unfit {
         }
     }
 
+    /// Whether the reason may go although neither the pod nor what the node is made of changes: a
+    /// cordon, a taint, or a condition of the node.
+    pub const fn may_go(self) -> bool {
+        matches!(
+            self,
+            Self::NotReady
+                | Self::NetworkUnavailable
+                | Self::Unschedulable
+                | Self::MemoryPressure
+                | Self::DiskPressure
+                | Self::PidPressure
+                | Self::Taint
+        )
+    }
+
     /// Whether Kubernetes reports this reason together with `first`, the first reason of a node: the
     /// filters report one reason each, except for the one that binds volumes.
     // Parity: see docs/parity.md#f10.
@@ -361,6 +376,10 @@ impl fmt::Display for JobWarning {
                     "{n_pods} pods name this PodGroup, but their schedulerName is \"{scheduler}\""
                 )
             }
+            Self::NotAnnotated { n_pods: 1, first } => write!(
+                f,
+                "1 of the pods of its controllers does not name this PodGroup in an annotation: {first}"
+            ),
             Self::NotAnnotated { n_pods, first } => write!(
                 f,
                 "{n_pods} of the pods of its controllers do not name this PodGroup in an annotation, \

@@ -12,15 +12,20 @@
 mod explain;
 mod index;
 mod inputs;
+mod placeable;
 mod rules;
+
+use std::cell::OnceCell;
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal},
     reason::FitReport,
+    resource::Ledger,
 };
 
 pub(crate) use self::inputs::Inputs;
+pub use self::placeable::Room;
 use self::{
     explain::explain,
     index::ClassIndex,
@@ -56,6 +61,10 @@ pub(crate) struct Candidates {
     eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
+    /// What nodes have, less what pods of other schedulers use.
+    left_by_others: OnceCell<Ledger<NodeIdx>>,
+    /// Nodes that refuse a constraint class for a reason that may go.
+    may_admit_later: Column<ConstraintClassIdx, Option<Vec<NodeIdx>>>,
 }
 
 impl Candidates {
@@ -69,6 +78,8 @@ impl Candidates {
             eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             reports: Column::filled(None, n_classes),
+            left_by_others: OnceCell::new(),
+            may_admit_later: Column::filled(None, n_constraint_classes),
         }
     }
 
@@ -212,40 +223,6 @@ impl Candidates {
             }
         }
         total
-    }
-
-    /// Whether a task of the class would fit on some node if that node were empty.
-    // Parity: see docs/parity.md#a9.
-    pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
-        self.prepare(inputs, class);
-        let rules = self.rules[class].as_ref().expect("prepared above");
-        let request = &inputs.cluster.classes.request[class];
-        let allocatable = &inputs.cluster.nodes.allocatable;
-        let mut nodes = self.eligible(inputs.cluster, class).nodes().iter();
-        rules.admitted() && nodes.any(|node| request.fits_in(&allocatable[*node]))
-    }
-
-    /// How many tasks of the class fit on the empty eligible nodes, counted up to `limit`.
-    pub(crate) fn count_placeable(
-        &mut self,
-        inputs: Inputs<'_>,
-        class: ClassIdx,
-        limit: u64,
-    ) -> u64 {
-        self.prepare(inputs, class);
-        if !self.rules[class].as_ref().expect("prepared above").admitted() {
-            return 0;
-        }
-        let request = &inputs.cluster.classes.request[class];
-        let allocatable = &inputs.cluster.nodes.allocatable;
-        let mut n_tasks = 0_u64;
-        for node in self.eligible(inputs.cluster, class).nodes() {
-            if n_tasks >= limit {
-                break;
-            }
-            n_tasks = n_tasks.saturating_add(request.times_in(&allocatable[*node]));
-        }
-        n_tasks.min(limit)
     }
 
     /// How many tasks of the class the eligible ones of these nodes hold by their free amounts, those

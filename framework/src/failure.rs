@@ -10,29 +10,37 @@ use kube_batch_api::{
 pub enum Failure {
     /// It fits on no node.
     Unfit(FitReport),
-    /// The minimum of its job does not fit even on the empty cluster. With the reasons of the nodes.
-    NeverFits(NeverFits, FitReport),
+    /// The minimum of its job can never fit, whatever else ends.
+    NeverFits(NeverFits),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
 }
 
-/// Why the minimum of a job does not fit even on the empty cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why the minimum of a job can never fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeverFits {
+    /// It requests more of a resource than the limit of its queue.
+    Capability(Excess),
     /// It requests more of a resource than all nodes have.
-    Total {
-        /// The resource.
-        dim: Dim,
-        /// What the smallest tasks that make up the minimum request, saturated.
-        requested: i64,
-        /// What all nodes have.
-        total: i64,
-    },
-    /// Fewer of its tasks fit than the minimum.
+    Total(Excess),
+    /// Fewer of its tasks than that fit on the empty cluster.
     Nodes {
         /// How many fit at most.
         n_fitting: u64,
+        /// Why they do not fit now.
+        now: FitReport,
     },
+}
+
+/// How much the smallest tasks that make up a minimum request, and a limit that they exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// The resource.
+    pub dim: Dim,
+    /// What they request, saturated.
+    pub requested: i64,
+    /// The limit.
+    pub limit: i64,
 }

@@ -8,7 +8,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::session::Session;
+use crate::{candidates::Room, failure::Excess, session::Session};
 
 /// The tasks of a job of which some make up its minimum.
 #[derive(Debug)]
@@ -53,26 +53,41 @@ impl Minimum {
         sum
     }
 
+    /// What the tasks of the job that have a place request together.
+    pub(crate) fn held(cluster: &Cluster, job: JobIdx, dim: Dim) -> i128 {
+        let tasks = cluster.jobs.tasks[job].iter();
+        let held = tasks.filter(|task| cluster.status(*task).is_held());
+        held.map(|task| i128::from(cluster.request(task).get(dim))).sum()
+    }
+
     /// The first of these limits that the minimum exceeds.
     pub(crate) fn exceeded(
         &self,
         cluster: &Cluster,
         limits: impl IntoIterator<Item = (Dim, i64)>,
-    ) -> Option<(Dim, i64)> {
-        let mut limits = limits.into_iter();
-        limits.find(|(dim, limit)| self.request(cluster, *dim) > i128::from(*limit))
+    ) -> Option<Excess> {
+        limits.into_iter().find_map(|(dim, limit)| {
+            let requested = self.request(cluster, dim);
+            let excess = || Excess { dim, requested: saturated(requested), limit };
+            (requested > i128::from(limit)).then(excess)
+        })
     }
 
-    /// How many of the tasks fit on the empty cluster, counted up to the minimum. An upper bound: each
-    /// class is counted by itself, and rules that look at other pods are not considered.
-    pub(crate) fn count_placeable(&self, session: &mut Session) -> u64 {
+    /// How many of the tasks there could be room for, counted up to the minimum. An upper bound: each
+    /// class is counted by itself; see [`Session::count_placeable`].
+    pub(crate) fn count_placeable(&self, session: &mut Session, room: Room) -> u64 {
         let mut n_placeable = 0;
         for (class, n_tasks) in &self.counts {
-            n_placeable += session.count_placeable(*class, (*n_tasks).min(self.min));
+            n_placeable += session.count_placeable(*class, (*n_tasks).min(self.min), room);
             if n_placeable >= self.min {
                 return self.min;
             }
         }
         n_placeable
     }
+}
+
+/// For display.
+fn saturated(amount: i128) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
 }

@@ -1,16 +1,22 @@
 //! The resources that lending must leave idle, and the jobs they are left for.
 //!
 //! Resources are reserved for a queue that holds less than it deserves, but only for jobs that they
-//! can help: jobs whose minimum fits on the empty cluster, into the capability of their queue, and
-//! into what their queue deserves. A job that can never start this way reserves nothing.
+//! can help: jobs whose minimum fits beside the pods of other schedulers, beside what their queue uses
+//! into its capability, and into what their queue deserves. Another job reserves nothing.
 // Parity: new, see docs/parity.md#a9.
 
 use kube_batch_api::{
+    cluster::Cluster,
     column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
 
-use crate::{minimum::Minimum, plugin::Proposal, session::Session};
+use crate::{
+    candidates::Room,
+    minimum::Minimum,
+    plugin::{Proposal, QueueShares},
+    session::Session,
+};
 
 /// What must stay idle while idle resources are lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +41,7 @@ impl Reservations {
                 let shares = shares.as_ref().filter(|shares| !shares.overused);
                 shares.is_some_and(|shares| shares.allocated[dim] < shares.deserved[dim])
             };
-            let deserved = shares.as_ref().map(|shares| &shares.deserved);
-            let limits = Limits { total: &total, deserved };
+            let limits = Limits { total: &total, shares: shares.as_ref() };
             for job in session.cluster().queues.jobs[queue].clone() {
                 if !session.has_waiting_tasks(job) || !limits.admit(session, queue, job) {
                     continue;
@@ -52,6 +57,12 @@ impl Reservations {
             }
         }
         Self { amounts: session.plugins().reserved(&placeable), holders }
+    }
+
+    /// Nothing.
+    pub fn none(session: &Session) -> Self {
+        let width = session.cluster().dimensions.len();
+        Self { amounts: ResourceVector::zero(width), holders: vec![None; width] }
     }
 
     /// What must stay idle, by dimension.
@@ -79,7 +90,7 @@ impl Reservations {
     }
 }
 
-/// The waiting tasks of a job that would each fit on some node of an empty cluster.
+/// The waiting tasks of a job that would each fit on some node without other pods of kube-batch.
 fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
     let cluster = session.cluster();
     let all = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
@@ -92,24 +103,41 @@ fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
 struct Limits<'a> {
     /// What all nodes have.
     total: &'a ResourceVector,
-    /// What the queue of the job deserves; `None` if no plugin computes that.
-    deserved: Option<&'a ResourceVector>,
+    /// What the queue of the job deserves and holds; `None` if no plugin computes that.
+    shares: Option<&'a QueueShares>,
 }
 
 impl Limits<'_> {
-    /// Whether the minimum of the job fits on the empty cluster, into the capability of its queue,
-    /// and into what its queue deserves. An upper bound: rules that look at other pods, and tasks
-    /// that need space on the same node, are not considered.
+    /// Whether the minimum of the job fits on a cluster without other pods of kube-batch, beside what
+    /// its queue uses into the capability of the queue, and into what its queue deserves. An upper
+    /// bound: see [`Session::count_placeable`].
     fn admit(&self, session: &mut Session, queue: QueueIdx, job: JobIdx) -> bool {
         let cluster = session.cluster();
         let minimum = Minimum::of(cluster, job);
         let total = cluster.dimensions.ids().map(|dim| (dim, self.total[dim]));
         let deserved = self
-            .deserved
+            .shares
             .into_iter()
-            .flat_map(|deserved| cluster.dimensions.shared().map(|dim| (dim, deserved[dim])));
+            .flat_map(|shares| cluster.dimensions.shared().map(|dim| (dim, shares.deserved[dim])));
         let capability = cluster.queues.capability[queue].iter().copied();
         minimum.exceeded(cluster, total.chain(deserved).chain(capability)).is_none()
-            && minimum.count_placeable(session) == minimum.n_tasks()
+            && !self.is_capped(cluster, queue, job, &minimum)
+            && minimum.count_placeable(session, Room::WithoutOwnPods) == minimum.n_tasks()
+    }
+
+    /// Whether the job must wait for others of its queue to end, because of the capability.
+    fn is_capped(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        job: JobIdx,
+        minimum: &Minimum,
+    ) -> bool {
+        let Some(shares) = self.shares else { return false };
+        let mut capability = cluster.queues.capability[queue].iter();
+        capability.any(|(dim, limit)| {
+            let others = i128::from(shares.allocated[*dim]) - Minimum::held(cluster, job, *dim);
+            others + minimum.request(cluster, *dim) > i128::from(*limit)
+        })
     }
 }

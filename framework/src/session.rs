@@ -15,7 +15,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    candidates::{Candidates, Choice, Inputs, Search},
+    candidates::{Candidates, Choice, Inputs, Room, Search},
     failure::Failure,
     milestone::Milestone,
     moves::Move,
@@ -209,17 +209,18 @@ impl Session {
         candidates.scores(inputs, class, nodes)
     }
 
-    /// Whether a task of the class would fit on some node if that node were empty.
+    /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.is_placeable(inputs, class)
     }
 
-    /// How many tasks of the class would fit on the empty nodes that its fixed rules admit, counted up
-    /// to `limit`.
-    pub fn count_placeable(&mut self, class: ClassIdx, limit: u64) -> u64 {
+    /// How many tasks of the class there could be room for, counted up to `limit`. Tasks that must all
+    /// be in one topology domain are counted in the domain that holds most. An upper bound: other
+    /// rules that look at other pods are not considered.
+    pub fn count_placeable(&mut self, class: ClassIdx, limit: u64, room: Room) -> u64 {
         let (candidates, inputs) = self.query_unread();
-        candidates.count_placeable(inputs, class, limit)
+        candidates.count_placeable(inputs, class, limit, room)
     }
 
     /// Whether a placement on one node can change whether the class may be placed on another.
@@ -265,9 +266,9 @@ impl Session {
         }
     }
 
-    /// Replaces the reason by a more exact one.
-    pub(crate) fn replace_failure(&mut self, job: JobIdx, failure: Failure) {
-        self.failures[job] = Some(failure);
+    /// Replaces the reason by a more exact one, or forgets it.
+    pub fn replace_failure(&mut self, job: JobIdx, failure: Option<Failure>) {
+        self.failures[job] = failure;
     }
 
     /// Why the first task of the job that could not be placed was not placed.

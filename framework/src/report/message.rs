@@ -5,12 +5,13 @@ use kube_batch_api::{
     column::{Dim, JobIdx, QueueIdx},
     name::Name,
     reason::{Cause, FitReport, JobProblem},
-    resource::Unit,
+    resource::{ResourceVector, Unit},
     status::TaskStatus,
 };
 
 use crate::{
-    failure::{Failure, NeverFits},
+    candidates::Room,
+    failure::{Excess, Failure, NeverFits},
     minimum::Minimum,
     moves::Move,
     session::Session,
@@ -42,7 +43,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     }
     let why = of_failure(session, job);
     let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
-        (Some(Failure::Capability(_) | Failure::Reserved(_) | Failure::NeverFits(..)), _)
+        (Some(Failure::Capability(_) | Failure::Reserved(_) | Failure::NeverFits(_)), _)
         | (None, 1) => why,
         (Some(Failure::Unfit(_)), 1) => format!("the pod fits on no node: {why}"),
         (Some(Failure::Unfit(_)), _) => gang_message(session, job, &why),
@@ -56,6 +57,7 @@ fn gang_message(session: &Session, job: JobIdx, why: &str) -> String {
     let min = session.cluster().jobs.min_available[job];
     let n_fitting = session.n_fitting(job).min(min);
     match min - n_fitting {
+        _ if min <= 1 => format!("none of its pods fits on a node: {why}"),
         0 => format!("{min} of {min} pods fit, but not at the same time: {why}"),
         1 => format!("{n_fitting} of {min} pods fit; 1 finds no node: {why}"),
         n_unfit => format!("{n_fitting} of {min} pods fit; {n_unfit} find no node: {why}"),
@@ -67,7 +69,8 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
     match session.failure(job) {
         Some(Failure::Capability(_)) => "QueueCapability",
         Some(Failure::Reserved(_)) => "QueueShare",
-        Some(Failure::NeverFits(..)) => "NeverFits",
+        Some(Failure::NeverFits(NeverFits::Capability(_))) => "QueueCapability",
+        Some(Failure::NeverFits(_)) => "NeverFits",
         Some(Failure::Unfit(report)) if report.has_cause(Cause::Resources) => "NotEnoughResources",
         Some(Failure::Unfit(report)) if report.has_cause(Cause::Volumes) => "VolumeNotReady",
         Some(Failure::Unfit(report)) if report.has_cause(Cause::Rules) => "Unschedulable",
@@ -84,31 +87,41 @@ fn waits_for_share(session: &Session, job: JobIdx) -> bool {
     !session.was_tried(job) && n_leaving == 0 && is_overused
 }
 
-/// Marks the jobs that wait for resources and can never start on the cluster as it is.
+/// Marks the jobs that can never start on the nodes there are, or in their queue.
 pub(super) fn mark_never_fitting(session: &mut Session) {
     let total = session.cluster().nodes.allocatable.total();
     let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
     for job in jobs {
-        let Some(Failure::Unfit(report)) = session.failure(job) else { continue };
-        if lacking(session, job) == 0 || !report.has_cause(Cause::Resources) {
-            continue;
+        if session.failure(job).is_some()
+            && lacking(session, job) > 0
+            && let Some(never) = never_fitting(session, job, &total)
+        {
+            session.replace_failure(job, Some(Failure::NeverFits(never)));
         }
-        let report = report.clone();
-        let cluster = session.cluster();
-        let minimum = Minimum::of(cluster, job);
-        let totals = cluster.dimensions.ids().map(|dim| (dim, total[dim]));
-        let never = match minimum.exceeded(cluster, totals) {
-            Some((dim, total)) => {
-                let requested = i64::try_from(minimum.request(cluster, dim)).unwrap_or(i64::MAX);
-                NeverFits::Total { dim, requested, total }
-            }
-            None => match minimum.count_placeable(session) {
-                n_fitting if n_fitting < minimum.n_tasks() => NeverFits::Nodes { n_fitting },
-                _ => continue,
-            },
-        };
-        session.replace_failure(job, Failure::NeverFits(never, report));
     }
+}
+
+/// Why a job that waits can never start.
+fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> Option<NeverFits> {
+    let cluster = session.cluster();
+    let minimum = Minimum::of(cluster, job);
+    let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
+    let capability = cluster.queues.capability[queue].iter().copied();
+    if let Some(excess) = minimum.exceeded(cluster, capability) {
+        return Some(NeverFits::Capability(excess));
+    }
+    let now = match session.failure(job)? {
+        Failure::Unfit(report) if report.has_cause(Cause::Resources) => report.clone(),
+        // The nodes have room for the first of its tasks.
+        Failure::Reserved(_) => FitReport::new(cluster.nodes.facts.len()),
+        Failure::Unfit(_) | Failure::Capability(_) | Failure::NeverFits(_) => return None,
+    };
+    let totals = cluster.dimensions.ids().map(|dim| (dim, total[dim]));
+    if let Some(excess) = minimum.exceeded(cluster, totals) {
+        return Some(NeverFits::Total(excess));
+    }
+    let n_fitting = minimum.count_placeable(session, Room::Ever);
+    (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, now })
 }
 
 pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
@@ -137,7 +150,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
-        Some(Failure::NeverFits(never, report)) => never_fits(cluster, job, never, report),
+        Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
@@ -186,26 +199,43 @@ fn reserved_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> S
     format!("queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}")
 }
 
-/// Why a job can never start on the cluster as it is.
-fn never_fits(cluster: &Cluster, job: JobIdx, never: &NeverFits, report: &FitReport) -> String {
+/// Why a job can never start.
+fn never_fits(cluster: &Cluster, queue: QueueIdx, job: JobIdx, never: &NeverFits) -> String {
     let min = cluster.jobs.min_available[job].max(1);
+    match never {
+        NeverFits::Capability(excess) => {
+            let (requested, limit) = in_words(cluster, min, excess);
+            let queue = name_of(cluster, queue);
+            format!("never fits: {requested}, and queue \"{queue}\" is limited to {limit}")
+        }
+        NeverFits::Total(Excess { dim: Dim::PODS, limit, .. }) => {
+            format!("never fits: {min} pods are required, and all nodes together take {limit} pods")
+        }
+        NeverFits::Total(excess) => {
+            let (requested, limit) = in_words(cluster, min, excess);
+            format!("never fits: {requested}, and the whole cluster has {limit}")
+        }
+        NeverFits::Nodes { now, .. } if min == 1 => {
+            format!("never fits: no node that the pod may use is large enough; now {now}")
+        }
+        NeverFits::Nodes { n_fitting: 0, now } => format!(
+            "never fits: none of the {min} required pods fits, even if the cluster were empty; now \
+             {now}"
+        ),
+        NeverFits::Nodes { n_fitting, now } => format!(
+            "never fits: at most {n_fitting} of the {min} required pods fit, even if the cluster were \
+             empty; now {now}"
+        ),
+    }
+}
+
+/// What the required pods request, and the limit that it exceeds.
+fn in_words(cluster: &Cluster, min: u32, excess: &Excess) -> (String, String) {
+    let resource = cluster.dimensions.name(excess.dim);
+    let display = |amount: i64| Unit::of(resource).display(amount);
     let pods = match min {
         1 => "the pod requests".to_owned(),
         n => format!("the {n} required pods request"),
     };
-    match *never {
-        NeverFits::Total { dim, requested, total } => {
-            let resource = cluster.dimensions.name(dim);
-            let display = |amount: i64| Unit::of(resource).display(amount);
-            let (requested, total) = (display(requested), display(total));
-            format!("never fits: {pods} {requested} {resource}, and the whole cluster has {total}")
-        }
-        NeverFits::Nodes { .. } if min == 1 => {
-            format!("never fits: no node is large enough, even if it were empty: {report}")
-        }
-        NeverFits::Nodes { n_fitting } => format!(
-            "never fits: at most {n_fitting} of the {min} required pods fit, even if the cluster were \
-             empty: {report}"
-        ),
-    }
+    (format!("{pods} {} {resource}", display(excess.requested)), display(excess.limit))
 }
