@@ -105,13 +105,8 @@ pub(super) fn sort_into_jobs<'a>(
     let budgets = legacy_gangs(store);
     let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
         .into_iter()
-        .map(|(key, mut tasks)| {
-            // All are in one namespace.
-            // Parity: differs, see docs/parity.md#o2.
-            tasks.sort_by(|l, r| {
-                let by_name = || natural_order(&l.key.name, &r.key.name);
-                l.created.cmp(&r.created).then_with(by_name)
-            });
+        .map(|(key, tasks)| {
+            let tasks = in_order(tasks);
             let job = match &key {
                 JobKey::Group(group) => {
                     let facts = groups.get(group).copied();
@@ -127,6 +122,18 @@ pub(super) fn sort_into_jobs<'a>(
         (left.created, l.object(), l).cmp(&(right.created, r.object(), r))
     });
     Members { jobs, jobless }
+}
+
+/// The tasks of a job, by creation time, then name.
+// Parity: differs, see docs/parity.md#o2.
+fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFacts>> {
+    // All are in one namespace. What is compared is next to each other in memory.
+    let mut keyed: Vec<(Timestamp, &'a str, &'a Arc<TaskFacts>)> =
+        tasks.into_iter().map(|facts| (facts.created, facts.key.name.as_str(), facts)).collect();
+    keyed.sort_by(|(l, l_name, _), (r, r_name, _)| {
+        l.cmp(r).then_with(|| natural_order(l_name, r_name))
+    });
+    keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 
 fn group_job<'a>(

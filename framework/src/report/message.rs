@@ -132,6 +132,11 @@ pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -
             if gated > 0 {
                 message += &format!(" without scheduling gates ({gated} gated)");
             }
+            match cluster.jobs.counts[job].of(TaskStatus::Failed) {
+                0 => {}
+                1 => message += "; 1 more has failed",
+                n_failed => message += &format!("; {n_failed} more have failed"),
+            }
             for warning in cluster.jobs.warnings[job].iter().filter(|w| w.explains_missing_pods()) {
                 message += &format!("; {warning}");
             }
