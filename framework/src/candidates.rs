@@ -15,13 +15,10 @@ mod inputs;
 mod placeable;
 mod rules;
 
-use std::cell::OnceCell;
-
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal},
     reason::FitReport,
-    resource::Ledger,
 };
 
 pub(crate) use self::inputs::Inputs;
@@ -29,6 +26,7 @@ pub use self::placeable::Room;
 use self::{
     explain::explain,
     index::ClassIndex,
+    placeable::{Placeable, Question},
     rules::{ClassRules, Eligibility},
 };
 use crate::plugin::{Capacity, Dependency, Scale};
@@ -61,10 +59,7 @@ pub(crate) struct Candidates {
     eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
-    /// What nodes have, less what pods of other schedulers use.
-    left_by_others: OnceCell<Ledger<NodeIdx>>,
-    /// Nodes that refuse a constraint class for a reason that may go.
-    may_admit_later: Column<ConstraintClassIdx, Option<Vec<NodeIdx>>>,
+    placeable: Placeable,
 }
 
 impl Candidates {
@@ -78,8 +73,7 @@ impl Candidates {
             eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             reports: Column::filled(None, n_classes),
-            left_by_others: OnceCell::new(),
-            may_admit_later: Column::filled(None, n_constraint_classes),
+            placeable: Placeable::new(n_constraint_classes),
         }
     }
 
@@ -223,6 +217,25 @@ impl Candidates {
             }
         }
         total
+    }
+
+    /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
+    pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.count_placeable(inputs, class, 1, Room::WithoutOwnPods) > 0
+    }
+
+    /// How many tasks of the class there could be room for, counted up to `limit`.
+    pub(crate) fn count_placeable(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        limit: u64,
+        room: Room,
+    ) -> u64 {
+        self.prepare(inputs, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        let eligible = self.eligible(inputs.cluster, class);
+        self.placeable.count(inputs, Question { class, rules, eligible, room, limit })
     }
 
     /// How many tasks of the class the eligible ones of these nodes hold by their free amounts, those

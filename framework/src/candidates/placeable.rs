@@ -1,14 +1,19 @@
 //! How many tasks of a class there could be room for, whatever runs now.
 
+use std::cell::OnceCell;
+
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx},
+    column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx},
     reason::Unfit,
     resource::{Ledger, Request},
     status::TaskStatus,
 };
 
-use super::{Candidates, inputs::Inputs};
+use super::{
+    inputs::Inputs,
+    rules::{ClassRules, Eligibility},
+};
 use crate::plugin::{Capacity, Dependency};
 
 /// Which nodes are counted, and how much of each.
@@ -25,7 +30,7 @@ pub enum Room {
 }
 
 /// What nodes have, less what pods of other schedulers use.
-pub(super) fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
+fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
     let mut left = cluster.nodes.allocatable.clone();
     let tasks = cluster.tasks.placement.iter().filter(|(task, _)| !cluster.tasks.ours[*task]);
     for (task, placement) in tasks {
@@ -38,55 +43,64 @@ pub(super) fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
     left
 }
 
-impl Candidates {
-    /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
-    pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
-        let nodes = inputs.cluster.nodes.facts.ids();
-        self.count_on(inputs, class, nodes, 1, Room::WithoutOwnPods) > 0
+/// What is counted with, computed when it is first needed.
+#[derive(Debug)]
+pub(super) struct Placeable {
+    /// What nodes have, less what pods of other schedulers use.
+    left_by_others: OnceCell<Ledger<NodeIdx>>,
+    /// Nodes that refuse a constraint class for a reason that may go; ascending.
+    may_admit_later: Column<ConstraintClassIdx, OnceCell<Vec<NodeIdx>>>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) class: ClassIdx,
+    pub(super) rules: &'a ClassRules,
+    pub(super) eligible: &'a Eligibility,
+    pub(super) room: Room,
+    /// Counting ends here.
+    pub(super) limit: u64,
+}
+
+impl Placeable {
+    pub(super) fn new(n_constraint_classes: usize) -> Self {
+        let cells = (0..n_constraint_classes).map(|_| OnceCell::new());
+        Self { left_by_others: OnceCell::new(), may_admit_later: cells.collect() }
     }
 
-    /// How many tasks of the class there could be room for, counted up to `limit`. Tasks that must all
-    /// be in one topology domain are counted in the domain that holds most. Other rules that look at
-    /// other pods are not considered.
-    pub(crate) fn count_placeable(
-        &mut self,
-        inputs: Inputs<'_>,
-        class: ClassIdx,
-        limit: u64,
-        room: Room,
-    ) -> u64 {
-        let domains = if self.is_open_to_change(inputs, class) {
-            inputs.policy.about(inputs.cluster).domains_to_choose(class)
+    /// How many tasks of a class there could be room for. Tasks that must all be in one topology
+    /// domain are counted in the domain that holds most. Other rules that look at other pods are not
+    /// considered.
+    pub(super) fn count(&self, inputs: Inputs<'_>, question: Question<'_>) -> u64 {
+        let domains = if question.rules.dependencies().has(Dependency::Cluster) {
+            inputs.policy.about(inputs.cluster).domains_to_choose(question.class)
         } else {
             Vec::new()
         };
         if domains.is_empty() {
             let nodes = inputs.cluster.nodes.facts.ids();
-            return self.count_on(inputs, class, nodes, limit, room);
+            return self.count_on(inputs, question, nodes);
         }
-        let counts = domains
-            .into_iter()
-            .map(|nodes| self.count_on(inputs, class, nodes.into_iter(), limit, room));
+        let counts =
+            domains.into_iter().map(|nodes| self.count_on(inputs, question, nodes.into_iter()));
         counts.max().unwrap_or(0)
     }
 
     fn count_on(
-        &mut self,
+        &self,
         inputs: Inputs<'_>,
-        class: ClassIdx,
+        question: Question<'_>,
         nodes: impl Iterator<Item = NodeIdx> + Clone,
-        limit: u64,
-        room: Room,
     ) -> u64 {
-        self.prepare(inputs, class);
-        if !self.rules[class].as_ref().expect("prepared above").admitted() {
+        let Question { class, rules, eligible, room, limit } = question;
+        if !rules.admitted() {
             return 0;
         }
         let request = &inputs.cluster.classes.request[class];
-        let eligible = self.eligible(inputs.cluster, class);
         let admitted = nodes.clone().filter(|node| eligible.has(*node));
         if room == Room::WithoutOwnPods {
-            let left = &self.left_by_others(inputs.cluster);
+            let left = self.left_by_others.get_or_init(|| left_by_others(inputs.cluster));
             return count(request, left, admitted, limit);
         }
         let whole = &inputs.cluster.nodes.allocatable;
@@ -94,31 +108,29 @@ impl Candidates {
         if n_tasks == limit {
             return limit;
         }
-        let may_admit = self.may_admit_later(inputs, class);
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        let may_admit = self.may_admit_later[constraint_class]
+            .get_or_init(|| may_admit_later(inputs, class, rules, eligible));
         let others = nodes.filter(|node| may_admit.binary_search(node).is_ok());
         n_tasks + count(request, whole, others, limit - n_tasks)
     }
+}
 
-    fn left_by_others(&self, cluster: &Cluster) -> &Ledger<NodeIdx> {
-        self.left_by_others.get_or_init(|| left_by_others(cluster))
-    }
-
-    /// The nodes that refuse the class for a reason that may go. Ascending.
-    fn may_admit_later(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> &[NodeIdx] {
-        let Inputs { cluster, policy, .. } = inputs;
-        let constraint_class = cluster.classes.constraint_class[class];
-        let eligible = self.eligible[constraint_class].as_ref().expect("the class is prepared");
-        let rules = self.rules[class].as_ref().expect("the class is prepared");
-        let may_go = |node: &NodeIdx| {
-            let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
-            let refusal = rules.predicate(policy, cluster, class, *node, dependency, capacity);
-            refusal.is_err_and(Unfit::may_go)
-        };
-        self.may_admit_later[constraint_class].get_or_insert_with(|| {
-            let refusing = cluster.nodes.facts.ids().filter(|node| !eligible.has(*node));
-            refusing.filter(may_go).collect()
-        })
-    }
+/// The nodes that refuse the class for a reason that may go.
+fn may_admit_later(
+    inputs: Inputs<'_>,
+    class: ClassIdx,
+    rules: &ClassRules,
+    eligible: &Eligibility,
+) -> Vec<NodeIdx> {
+    let Inputs { cluster, policy, .. } = inputs;
+    let may_go = |node: &NodeIdx| {
+        let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
+        let refusal = rules.predicate(policy, cluster, class, *node, dependency, capacity);
+        refusal.is_err_and(Unfit::may_go)
+    };
+    let refusing = cluster.nodes.facts.ids().filter(|node| !eligible.has(*node));
+    refusing.filter(may_go).collect()
 }
 
 /// How often a request fits into the amounts of these nodes, counted up to `limit`.
