@@ -78,20 +78,20 @@ impl Nodes {
     pub fn fits_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
-        request.amounts().iter().all(|(dim, amount)| {
-            let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
-            *amount <= idle[*dim] && *amount <= future_idle
-        })
+        request.unknown().is_empty()
+            && request.amounts().iter().all(|(dim, amount)| {
+                let future_idle = idle[*dim] + releasing[*dim] - pipelined[*dim];
+                *amount <= idle[*dim] && *amount <= future_idle
+            })
     }
 
     /// Whether a request fits into what is idle once the tasks that are being released are gone.
     pub fn fits_future_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =
             (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
-        request
-            .amounts()
-            .iter()
-            .all(|(dim, amount)| *amount <= idle[*dim] + releasing[*dim] - pipelined[*dim])
+        let fits =
+            |(dim, amount): &(Dim, i64)| *amount <= idle[*dim] + releasing[*dim] - pipelined[*dim];
+        request.unknown().is_empty() && request.amounts().iter().all(fits)
     }
 
     /// The most of each resource that a task can be given: what is idle now, or will be once the tasks
@@ -388,19 +388,27 @@ impl Cluster {
         &self.nodes.facts[node].name
     }
 
-    /// The message that Kubernetes uses for a reason, to be preceded by a number of nodes.
-    pub fn reason_text(&self, reason: Unfit) -> Cow<'static, str> {
+    /// The message that Kubernetes uses for a reason why a class does not fit, to be preceded by a
+    /// number of nodes.
+    pub fn reason_text(&self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
         if let Unfit::CsiDriverMissing(at) = reason
             && let Some(driver) = self.storage.csi_drivers.keys().nth(at as usize)
         {
             return Cow::Owned(format!("{driver} CSI driver is not installed on the node"));
         }
+        if let Unfit::UnknownResource(at) = reason
+            && let Some(resource) = self.classes.request[class].unknown().get(at as usize)
+        {
+            return Cow::Owned(format!("Insufficient {resource}"));
+        }
         reason.text(&self.dimensions)
     }
 
-    /// Stops counting some resources: no node has them, no task requests them, and no queue is
-    /// limited in them. To be called before any task is moved.
-    pub fn leave_out(&mut self, dims: &[Dim]) {
+    /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and
+    /// no queue is limited in them. To be called before any task is moved.
+    pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) {
+        let dims = self.dimensions.ids();
+        let dims: Vec<Dim> = dims.filter(|dim| ignores(self.dimensions.name(*dim))).collect();
         let nodes = &mut self.nodes;
         for node in nodes.facts.ids().collect::<Vec<_>>() {
             for ledger in [
@@ -414,7 +422,7 @@ impl Cluster {
             }
         }
         for request in self.classes.request.values_mut() {
-            *request = request.without(dims);
+            *request = request.without(&dims, &ignores);
         }
         for limits in self.queues.capability.values_mut() {
             limits.retain(|(dim, _)| !dims.contains(dim));

@@ -45,6 +45,8 @@ pub enum Unfit {
     TooManyPods,
     /// Not enough of a resource.
     Insufficient(Dim),
+    /// A resource that no node has, given by its position in `Request::unknown`.
+    UnknownResource(u32),
     /// Another pod on the node uses the same disk.
     DiskConflict,
     /// A ReadWriteOncePod claim is in use.
@@ -101,7 +103,9 @@ impl Unfit {
     /// What kind of thing it is.
     pub const fn cause(self) -> Cause {
         match self {
-            Self::TooManyPods | Self::Insufficient(_) => Cause::Resources,
+            Self::TooManyPods | Self::Insufficient(_) | Self::UnknownResource(_) => {
+                Cause::Resources
+            }
             Self::DiskConflict
             | Self::ClaimInUse
             | Self::CsiDriverMissing(_)
@@ -174,6 +178,7 @@ impl Unfit {
             Self::Insufficient(dim) => {
                 return Cow::Owned(format!("Insufficient {}", dimensions.name(dim)));
             }
+            Self::UnknownResource(_) => "Insufficient resources",
             Self::DiskConflict => "node(s) had no available disk",
             Self::ClaimInUse => {
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \

@@ -276,15 +276,17 @@ impl Dimensions {
         vector
     }
 
-    /// The positive amounts of a list, by dimension.
+    /// The positive amounts of a list, by dimension, and the resources that are not interned.
     pub fn request(&self, list: &ResourceList) -> Request {
-        let mut amounts: Vec<(Dim, i64)> = list
-            .iter()
-            .filter(|(_, amount)| *amount > 0)
-            .filter_map(|(name, amount)| Some((self.get(name)?, amount)))
-            .collect();
+        let (mut amounts, mut unknown) = (Vec::new(), Vec::new());
+        for (name, amount) in list.iter().filter(|(_, amount)| *amount > 0) {
+            match self.get(name) {
+                Some(dim) => amounts.push((dim, amount)),
+                None => unknown.push(name.clone()),
+            }
+        }
         amounts.sort_unstable();
-        Request(amounts.into())
+        Request::new(amounts, unknown)
     }
 
     /// Amounts as Kubernetes quantities by name, without those that are 0.
@@ -365,45 +367,69 @@ impl ops::IndexMut<Dim> for [i64] {
     }
 }
 
-/// What a task requests: its positive amounts, by dimension, ascending.
+/// What a task requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Request(Arc<[(Dim, i64)]>);
+pub struct Request {
+    /// Positive amounts by dimension, ascending.
+    amounts: Arc<[(Dim, i64)]>,
+    /// Resources without a dimension, in name order; `None` if there are none.
+    unknown: Option<Arc<[Name]>>,
+}
 
 impl Request {
+    fn new(amounts: Vec<(Dim, i64)>, unknown: Vec<Name>) -> Self {
+        let unknown = (!unknown.is_empty()).then(|| unknown.into());
+        Self { amounts: amounts.into(), unknown }
+    }
+
     /// The positive amounts.
     pub fn amounts(&self) -> &[(Dim, i64)] {
-        &self.0
+        &self.amounts
+    }
+
+    /// The resources of which it requests a positive amount and which have no dimension: no node has
+    /// them, so it fits nowhere. In name order.
+    // Parity: see docs/parity.md#r7.
+    pub fn unknown(&self) -> &[Name] {
+        self.unknown.as_deref().unwrap_or_default()
     }
 
     /// The amount of one dimension.
     pub fn get(&self, dim: Dim) -> i64 {
-        self.0.iter().find(|(own, _)| *own == dim).map_or(0, |(_, amount)| *amount)
+        self.amounts.iter().find(|(own, _)| *own == dim).map_or(0, |(_, amount)| *amount)
     }
 
     /// The amounts that shares consider: all but pod slots.
     pub fn shared(&self) -> impl Iterator<Item = (Dim, i64)> + '_ {
-        self.0.iter().copied().filter(|(dim, _)| *dim != Dim::PODS)
+        self.amounts.iter().copied().filter(|(dim, _)| *dim != Dim::PODS)
     }
 
     /// Whether nothing but pod slots is requested.
     pub fn is_best_effort(&self) -> bool {
-        self.shared().next().is_none()
+        self.shared().next().is_none() && self.unknown.is_none()
     }
 
-    /// The request without some dimensions.
+    /// The request without some dimensions, and without the resources that have none and that
+    /// `ignores` picks.
     #[must_use]
-    pub fn without(&self, dims: &[Dim]) -> Self {
-        Self(self.0.iter().copied().filter(|(dim, _)| !dims.contains(dim)).collect())
+    pub fn without(&self, dims: &[Dim], ignores: impl Fn(&str) -> bool) -> Self {
+        let amounts = self.amounts.iter().copied().filter(|(dim, _)| !dims.contains(dim));
+        let unknown = self.unknown().iter().filter(|name| !ignores(name)).cloned();
+        Self::new(amounts.collect(), unknown.collect())
     }
 
     /// Whether every amount is available.
     pub fn fits_in(&self, available: &[i64]) -> bool {
-        self.0.iter().all(|(dim, amount)| *amount <= available[*dim])
+        self.unknown.is_none()
+            && self.amounts.iter().all(|(dim, amount)| *amount <= available[*dim])
     }
 
     /// How often the request fits into what is available; [`u64::MAX`] if it is empty.
     pub fn times_in(&self, available: &[i64]) -> u64 {
-        let positive = self.0.iter().filter(|(_, amount)| *amount > 0);
+        if self.unknown.is_some() {
+            return 0;
+        }
+        let positive = self.amounts.iter().filter(|(_, amount)| *amount > 0);
         let times = positive
             .map(|(dim, amount)| available[*dim].max(0).unsigned_abs() / amount.unsigned_abs());
         times.min().unwrap_or(u64::MAX)
@@ -411,7 +437,7 @@ impl Request {
 
     /// Adds the request to the amounts of a row, `sign` times; see [`ResourceVector::add`].
     pub fn charge(&self, amounts: &mut [i64], sign: i64) {
-        for (dim, amount) in self.0.iter() {
+        for (dim, amount) in self.amounts.iter() {
             let own = &mut amounts[*dim];
             *own = own.wrapping_add(amount.wrapping_mul(sign));
         }

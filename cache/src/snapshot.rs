@@ -11,7 +11,7 @@ mod options;
 mod rows;
 mod storage;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube_batch_api::{
     cluster::{Cluster, Nodes, Queues},
@@ -20,13 +20,13 @@ use kube_batch_api::{
     facts::queue::QueueFacts,
     name::Name,
     reason::Ignored,
-    resource::{Dimensions, Ledger, ResourceList},
+    resource::{Dimensions, Ledger},
     status::Placement,
 };
 
 pub use self::options::SnapshotOptions;
 use self::{
-    jobs::{Members, sort_into_jobs},
+    jobs::sort_into_jobs,
     rows::Rows,
     storage::{resource_claims_of, storage_of},
 };
@@ -51,7 +51,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
     let queues = newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
 
     let members = sort_into_jobs(store, &groups, options);
-    let dimensions = dimensions_of(store, &members);
+    let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
     let queues = queues_of(queues, &dimensions);
     let Rows { classifier, tasks, jobs, queues, .. } =
@@ -102,26 +102,15 @@ fn newest<K: Ord, F>(
     newest
 }
 
-/// Every resource that a node advertises, a pod requests or a queue limits.
-fn dimensions_of(store: &Store, members: &Members<'_>) -> Dimensions {
-    let mut names: Vec<Name> = Vec::new();
-    let mut add = |list: &ResourceList| {
-        for (name, _) in list.iter() {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-    };
-    for facts in store.nodes.values() {
-        add(&facts.allocatable);
-    }
-    for facts in store.queues.values() {
-        add(&facts.capability);
-    }
-    for template in members.templates() {
-        add(&template.request);
-    }
-    Dimensions::new(names)
+/// Every resource that a node has or a queue limits. What only pods name gets no column: anybody may
+/// create a pod, and every ledger has a cell for each column.
+// Parity: see docs/parity.md#r7.
+fn dimensions_of(store: &Store) -> Dimensions {
+    let nodes = store.nodes.values().map(|facts| &facts.allocatable);
+    let queues = store.queues.values().map(|facts| &facts.capability);
+    let names: BTreeSet<&Name> =
+        nodes.chain(queues).flat_map(|list| list.iter().map(|(name, _)| name)).collect();
+    Dimensions::new(names.into_iter().cloned())
 }
 
 fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {

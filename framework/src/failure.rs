@@ -2,6 +2,7 @@
 
 use kube_batch_api::{
     column::{Dim, JobIdx},
+    name::Name,
     reason::FitReport,
 };
 
@@ -25,6 +26,8 @@ pub enum NeverFits {
     Capability(Excess),
     /// It requests more of a resource than all nodes have.
     Total(Excess),
+    /// Its tasks request a resource that no node has.
+    UnknownResource(Name),
     /// Fewer of its tasks than that fit on the empty cluster.
     Nodes {
         /// How many fit at most.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx},
+    name::Name,
     status::TaskStatus,
 };
 
@@ -71,6 +72,16 @@ impl Minimum {
             let excess = || Excess { dim, requested: saturated(requested), limit };
             (requested > i128::from(limit)).then(excess)
         })
+    }
+
+    /// A resource that no node has, if too many tasks request one. The first in name order.
+    pub(crate) fn unknown_resource<'c>(&self, cluster: &'c Cluster) -> Option<&'c Name> {
+        let requests = &cluster.classes.request;
+        let unknown = |class: &ClassIdx| requests[*class].unknown().first();
+        let known = self.counts.iter().filter(|(class, _)| unknown(class).is_none());
+        let n_known: u64 = known.map(|(_, n_tasks)| n_tasks).sum();
+        let first = self.counts.keys().filter_map(unknown).min();
+        first.filter(|_| n_known < self.min)
     }
 
     /// How many of the tasks there could be room for, counted up to the minimum. An upper bound: each

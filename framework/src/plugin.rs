@@ -28,7 +28,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, JobProblem, Unfit},
-    resource::{Dimensions, ResourceVector, Share},
+    resource::{ResourceVector, Share},
     status::Placement,
 };
 
@@ -424,10 +424,15 @@ pub trait Plugin: Send {
 
     // Nodes.
 
-    /// The resources that do not count in this cycle, neither for nodes nor for shares. Called once,
-    /// before the session is opened.
-    fn ignored_resources(&self, _dimensions: &Dimensions) -> Vec<Dim> {
-        Vec::new()
+    /// Whether [`ignores`](Self::ignores) may be true of a resource.
+    fn ignores_resources(&self) -> bool {
+        false
+    }
+
+    /// Whether a resource does not count, neither for nodes nor for shares. The answer depends on the
+    /// configuration alone.
+    fn ignores(&self, _resource: &str) -> bool {
+        false
     }
 
     /// Whether tasks of the class can be placed at all, whatever the node, like the extension point

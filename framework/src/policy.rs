@@ -7,7 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, JobProblem},
-    resource::{Dimensions, ResourceVector, Share},
+    resource::{ResourceVector, Share},
 };
 
 use crate::{
@@ -137,10 +137,14 @@ impl Policy {
         self.enabled(point).map(call).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// The resources that some plugin ignores.
-    pub(crate) fn ignored_resources(&self, dimensions: &Dimensions) -> Vec<Dim> {
-        let plugins = self.tiers.iter().flatten();
-        plugins.flat_map(|configured| configured.plugin.ignored_resources(dimensions)).collect()
+    /// Whether some plugin ignores resources.
+    pub(crate) fn ignores_resources(&self) -> bool {
+        self.tiers.iter().flatten().any(|configured| configured.plugin.ignores_resources())
+    }
+
+    /// Whether some plugin ignores a resource.
+    pub(crate) fn ignores(&self, resource: &str) -> bool {
+        self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {

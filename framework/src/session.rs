@@ -86,9 +86,8 @@ impl Session {
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
-        let ignored = policy.ignored_resources(&cluster.dimensions);
-        if !ignored.is_empty() {
-            cluster.leave_out(&ignored);
+        if policy.ignores_resources() {
+            cluster.leave_out(|resource| policy.ignores(resource));
         }
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {

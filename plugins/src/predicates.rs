@@ -42,10 +42,9 @@ mod volume_zone;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, NodeIdx, TaskIdx},
     decision::ClaimChoice,
     reason::{Inadmissible, Unfit},
-    resource::Dimensions,
 };
 use kube_batch_framework::{
     plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
@@ -166,8 +165,12 @@ impl Plugin for Predicates {
         }
     }
 
-    fn ignored_resources(&self, dimensions: &Dimensions) -> Vec<Dim> {
-        self.arguments.ignored(dimensions)
+    fn ignores_resources(&self) -> bool {
+        self.arguments.ignores_resources()
+    }
+
+    fn ignores(&self, resource: &str) -> bool {
+        self.arguments.ignores(resource)
     }
 
     fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Inadmissible> {

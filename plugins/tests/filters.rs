@@ -293,7 +293,7 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
                 None => {
                     let refusals = opened.refusals(node(cluster, name), dependencies);
                     let reasons = refusals.into_iter().map(|unfit| {
-                        let reason = cluster.reason_text(unfit);
+                        let reason = cluster.reason_text(opened.class, unfit);
                         report.add(unfit.cause(), &reason, 1);
                         reason.into_owned()
                     });
@@ -317,18 +317,20 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
 
 fn resources(_: &str, case: &Case, world: &World) -> Differences {
     let mut cluster = world.snapshot(std::slice::from_ref(&case.pod));
-    let ignored = Predicates::new(case.args.predicates()).ignored_resources(&cluster.dimensions);
-    cluster.leave_out(&ignored);
+    let predicates = Predicates::new(case.args.predicates());
+    cluster.leave_out(|resource| predicates.ignores(resource));
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
         let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
-        cluster.reason_text(unfit).into_owned()
+        cluster.reason_text(class, unfit).into_owned()
     };
     let mut differences = Vec::new();
     for (name, fits) in &case.expect.fits {
         let row = node(&cluster, name);
-        let lacking = cluster.nodes.lacking(row, &cluster.classes.request[class]);
-        let mut reasons: Vec<String> = lacking.map(text).collect();
+        let request = &cluster.classes.request[class];
+        let lacking = cluster.nodes.lacking(row, request).map(text);
+        let unknown = request.unknown().iter().map(|name| format!("Insufficient {name}"));
+        let mut reasons: Vec<String> = lacking.chain(unknown).collect();
         reasons.sort_unstable();
         let expected = case.expect.reason.get(name).map_or("", String::as_str);
         let mut expected: Vec<&str> = expected.split(", ").filter(|r| !r.is_empty()).collect();

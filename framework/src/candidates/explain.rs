@@ -10,6 +10,9 @@ use kube_batch_api::{
 use super::{inputs::Inputs, rules::ClassRules};
 use crate::plugin::{Capacity, Dependency};
 
+/// How many resources that no node has a message names.
+const MAX_UNKNOWN: usize = 3;
+
 /// For each node, the reasons why a task of the class does not fit there now.
 pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> FitReport {
     let cluster = inputs.cluster;
@@ -27,7 +30,7 @@ pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -
     }
     let mut report = FitReport::new(n_nodes);
     for (reason, n_nodes) in counts {
-        report.add(reason.cause(), &cluster.reason_text(reason), n_nodes);
+        report.add(reason.cause(), &cluster.reason_text(class, reason), n_nodes);
     }
     report
 }
@@ -47,7 +50,10 @@ fn collect_reasons(
         rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
     });
     let refusals: Vec<Unfit> = refusals.collect();
-    reasons.extend(cluster.nodes.lacking(node, &cluster.classes.request[class]).map(short_of));
+    let request = &cluster.classes.request[class];
+    reasons.extend(cluster.nodes.lacking(node, request).map(short_of));
+    let n_unknown = request.unknown().len().min(MAX_UNKNOWN);
+    reasons.extend((0..n_unknown as u32).map(Unfit::UnknownResource));
     if let Some(first) = refusals.iter().min().copied()
         && (reasons.is_empty() || first < Unfit::TooManyPods)
     {

@@ -14,6 +14,8 @@ use crate::policy::{Policy, Position};
 #[derive(Clone, Debug)]
 pub(crate) struct ClassRules {
     pub(super) admission: Result<(), Inadmissible>,
+    /// Whether it requests a resource that no node has.
+    requests_unknown: bool,
     /// The plugins that have predicates for the class, and what those depend on.
     predicates: Vec<(Position, Dependencies)>,
     /// The plugins that score nodes for the class, and their terms.
@@ -24,6 +26,7 @@ impl ClassRules {
     pub(super) fn new(cluster: &Cluster, policy: &Policy, class: ClassIdx) -> Self {
         Self {
             admission: policy.about(cluster).class_admitted(class),
+            requests_unknown: !cluster.classes.request[class].unknown().is_empty(),
             predicates: policy.about(cluster).dependencies(class),
             terms: policy.about(cluster).score_terms(class),
         }
@@ -31,7 +34,7 @@ impl ClassRules {
 
     /// Whether the class can be placed at all.
     pub(super) const fn admitted(&self) -> bool {
-        self.admission.is_ok()
+        self.admission.is_ok() && !self.requests_unknown
     }
 
     pub(super) fn terms(&self) -> &[(Position, ScoreTerm)] {

@@ -120,6 +120,9 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     if let Some(excess) = minimum.exceeded(cluster, totals) {
         return Some(NeverFits::Total(excess));
     }
+    if let Some(resource) = minimum.unknown_resource(cluster) {
+        return Some(NeverFits::UnknownResource(resource.clone()));
+    }
     let n_fitting = minimum.count_placeable(session, Room::Ever);
     (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, now })
 }
@@ -219,6 +222,12 @@ fn never_fits(cluster: &Cluster, queue: QueueIdx, job: JobIdx, never: &NeverFits
         NeverFits::Total(excess) => {
             let (requested, limit) = in_words(cluster, min, excess);
             format!("never fits: {requested}, and the whole cluster has {limit}")
+        }
+        NeverFits::UnknownResource(resource) if min == 1 => {
+            format!("never fits: the pod requests {resource}, which no node has")
+        }
+        NeverFits::UnknownResource(resource) => {
+            format!("never fits: the {min} required pods request {resource}, which no node has")
         }
         NeverFits::Nodes { now, .. } if min == 1 => {
             format!("never fits: no node that the pod may use is large enough; now {now}")

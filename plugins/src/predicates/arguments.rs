@@ -1,6 +1,6 @@
 //! The arguments of the plugin.
 
-use kube_batch_api::{column::Dim, name::Name, resource::Dimensions, selector::NodeTerm};
+use kube_batch_api::{name::Name, selector::NodeTerm};
 use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems};
 
 /// The arguments of the plugin.
@@ -73,15 +73,16 @@ impl PredicatesArguments {
         }
     }
 
-    /// The dimensions that do not count. Only extended resources can be ignored.
-    pub(super) fn ignored(&self, dimensions: &Dimensions) -> Vec<Dim> {
-        let is_ignored = |dim: &Dim| {
-            let name = dimensions.name(*dim);
-            let Some((group, _)) = name.split_once('/') else { return false };
-            let is_in_group = || self.ignored_resource_groups.iter().any(|own| **own == *group);
-            !name.contains("kubernetes.io/")
-                && (self.ignored_resources.contains(name) || is_in_group())
-        };
-        dimensions.ids().filter(is_ignored).collect()
+    /// Whether [`Self::ignores`] may be true of a resource.
+    pub(super) const fn ignores_resources(&self) -> bool {
+        !self.ignored_resources.is_empty() || !self.ignored_resource_groups.is_empty()
+    }
+
+    /// Whether a resource does not count. Only extended resources can be ignored.
+    pub(super) fn ignores(&self, resource: &str) -> bool {
+        let Some((group, _)) = resource.split_once('/') else { return false };
+        let has = |names: &[Name], name: &str| names.iter().any(|own| **own == *name);
+        !resource.contains("kubernetes.io/")
+            && (has(&self.ignored_resources, resource) || has(&self.ignored_resource_groups, group))
     }
 }
