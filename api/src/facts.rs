@@ -7,6 +7,7 @@
 pub mod class;
 pub mod device;
 pub mod group;
+pub mod limits;
 pub mod metadata;
 pub mod node;
 pub mod pod;

@@ -14,6 +14,11 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether something else has the same allocation.
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 impl From<&str> for Name {
@@ -89,6 +94,18 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
     &digits[digits.iter().take_while(|digit| **digit == b'0').count()..]
 }
 
+/// Whether a text can be the name of an object: a DNS subdomain (RFC 1123), as most kinds require.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(is_inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
 /// Gives equal texts one allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Names(HashSet<Name>);
@@ -102,6 +119,11 @@ impl Names {
         let name = Name::from(text);
         self.0.insert(name.clone());
         name
+    }
+
+    /// Frees the texts that nothing else uses any more.
+    pub fn sweep(&mut self) {
+        self.0.retain(Name::is_shared);
     }
 }
 

@@ -124,11 +124,27 @@ impl ResourceList {
     /// [`AmountError`] for the first amount that does not parse, is negative or too large: refuse
     /// the object and name the field.
     pub fn from_map(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
-        let mut list = Self::default();
-        for (name, quantity) in map {
-            list.0.push((Name::from(name.as_str()), parse_amount(name, &quantity.0)?));
-        }
-        Ok(list)
+        let list = Self::of_pod(map)?;
+        let too_large = |(name, amount): &(Name, i64)| {
+            (*amount > MAX_AMOUNT).then(|| AmountError::TooLarge {
+                name: name.to_string(),
+                text: map[name.as_str()].0.clone(),
+            })
+        };
+        list.0.iter().find_map(too_large).map_or(Ok(list), Err)
+    }
+
+    /// Reads the map of a pod, in which an amount may be of any size: an amount that does not fit into
+    /// 64 bits is the largest that does.
+    ///
+    /// # Errors
+    ///
+    /// [`AmountError`] for the first amount that does not parse or is negative.
+    pub fn of_pod(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+        let amount = |(name, quantity): (&String, &ApiQuantity)| {
+            Ok((Name::from(name.as_str()), parse_amount(name, &quantity.0)?))
+        };
+        Ok(Self(map.iter().map(amount).collect::<Result<_, _>>()?))
     }
 
     /// The amount of a resource, 0 if it is not named.
@@ -204,11 +220,7 @@ fn parse_amount(name: &str, text: &str) -> Result<i64, AmountError> {
     if quantity.is_negative() {
         return Err(AmountError::Negative { name: name.to_owned(), text: text.to_owned() });
     }
-    let amount = Unit::of(name).amount(quantity);
-    if amount > MAX_AMOUNT {
-        return Err(AmountError::TooLarge { name: name.to_owned(), text: text.to_owned() });
-    }
-    Ok(amount)
+    Ok(Unit::of(name).amount(quantity))
 }
 
 /// The resource names of one snapshot, interned.

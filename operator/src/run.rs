@@ -115,6 +115,8 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     let store = Store::new(registry.metadata_prefixes());
     let shared = Shared::new(args, store, writes.clone(), metrics);
     watch::start(&steady, &shared.cache, &shared.metrics, args.priority_class, &mut tasks);
+    let cache = Arc::clone(&shared.cache);
+    tasks.spawn_restarted("sweep", move || Arc::clone(&cache).sweep_forever());
     if let Some(listener) = listener {
         start_http(args, &shared, listener, &mut tasks);
     }

@@ -4,7 +4,7 @@
 //! that predicates and scores are evaluated once for ten thousand identical pods.
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, Pod, PodAffinityTerm, PodSpec, PreferredSchedulingTerm,
+    Affinity, NodeAffinity, Pod, PodAffinityTerm, PodSpec, PreferredSchedulingTerm,
     Toleration as ApiToleration, TopologySpreadConstraint as ApiSpread,
 };
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     FactError,
     device::ResourceClaimRef,
+    limits,
     metadata::{Metadata, MetadataPrefixes},
-    request::{ScoringAmounts, effective_request, is_sidecar},
+    request::{ScoringAmounts, containers, effective_request, is_sidecar},
 };
 use crate::{
     name::{Name, ObjectKey},
@@ -63,6 +64,10 @@ pub struct PodTemplate {
     /// The labels and annotations that plugins read.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
+    /// Why the pod is not scheduled: it is larger than what is read of a pod. Then nothing but its
+    /// request is here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Name>,
 }
 
 /// Terms about other pods.
@@ -266,7 +271,14 @@ impl PodTemplate {
         let Some(spec) = &pod.spec else {
             return Err(FactError::new(format!("Pod {key}"), "spec", "is missing"));
         };
+        if let Some(why) = limits::excess(pod, spec) {
+            let spec = limits::with_common_requests(spec);
+            return Ok(Self::refused(&effective_request(pod, &spec, key)?.request, why));
+        }
         let requests = effective_request(pod, spec, key)?;
+        if let Some(why) = limits::excessive_amount(&requests.request) {
+            return Ok(Self::refused(&requests.request, why));
+        }
         let affinity = spec.affinity.as_ref();
         let claims = claims(spec, key);
         let pod_terms = pod_terms(affinity, &key.namespace);
@@ -306,7 +318,14 @@ impl PodTemplate {
             images: images(spec),
             n_containers: containers(spec).count(),
             metadata: prefixes.select(&pod.metadata),
+            refused: None,
         })
+    }
+
+    /// What is kept of a pod that is not scheduled.
+    fn refused(request: &ResourceList, why: String) -> Self {
+        let request = limits::bounded(request);
+        Self { request, refused: Some(why.into()), ..Self::default() }
     }
 
     /// This template without its request.
@@ -319,11 +338,6 @@ impl PodTemplate {
             ..self.clone()
         }
     }
-}
-
-/// Init containers and containers.
-fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
-    spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
 fn is_qos_best_effort(spec: &PodSpec) -> bool {

@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Controller, FactError, class::PodTemplate, created, metadata::MetadataPrefixes, object_key,
+    Controller, FactError, class::PodTemplate, created, limits::MAX_LABELS,
+    metadata::MetadataPrefixes, object_key,
 };
 use crate::{
     intern::{InternTable, Interned},
-    name::{JobKey, Name, Names, ObjectKey},
+    name::{JobKey, Name, Names, ObjectKey, is_dns_subdomain},
     selector::Labels,
     status::TaskStatus,
 };
@@ -105,8 +106,9 @@ impl Interner {
         self.templates.intern_shared(template)
     }
 
-    /// Removes labels and templates that no pod has any more.
+    /// Frees names, labels and templates that no pod has any more.
     pub fn sweep(&mut self) {
+        self.names.sweep();
         self.labels.sweep();
         self.templates.sweep();
     }
@@ -125,14 +127,21 @@ impl TaskFacts {
             Some(uid) if !uid.is_empty() => Name::from(uid),
             _ => return Err(FactError::new(format!("Pod {key}"), "metadata.uid", "is missing")),
         };
-        let labels = Labels::from_map(pod.metadata.labels.as_ref());
-        let template = PodTemplate::from_pod(pod, &key, &labels, &interner.prefixes)?;
+        let labels = pod.metadata.labels.as_ref();
+        let labels = Labels::from_map(labels.filter(|labels| labels.len() <= MAX_LABELS));
+        let mut template = PodTemplate::from_pod(pod, &key, &labels, &interner.prefixes)?;
         let spec = pod
             .spec
             .as_ref()
             .ok_or_else(|| FactError::new(format!("Pod {key}"), "spec", "is missing"))?;
         let status = pod.status.as_ref();
         let annotations = pod.metadata.annotations.as_ref();
+        let group = annotations.and_then(|annotations| annotations.get(GROUP_ANNOTATION));
+        let group = group.filter(|name| !name.is_empty());
+        if group.is_some_and(|name| !is_dns_subdomain(name)) {
+            let why = format!("the annotation {GROUP_ANNOTATION} is not the name of a PodGroup");
+            template.refused.get_or_insert(why.into());
+        }
         let mut non_empty = |text: Option<&String>| {
             text.filter(|text| !text.is_empty()).map(|text| interner.names.intern(text))
         };
@@ -140,7 +149,7 @@ impl TaskFacts {
             created: created(&pod.metadata),
             scheduler: non_empty(spec.scheduler_name.as_ref())
                 .unwrap_or_else(|| Name::from("default-scheduler")),
-            group: non_empty(annotations.and_then(|a| a.get(GROUP_ANNOTATION))),
+            group: non_empty(group.filter(|name| is_dns_subdomain(name))),
             controller: Controller::of(&pod.metadata),
             priority: spec.priority.unwrap_or(0),
             priority_class: non_empty(spec.priority_class_name.as_ref()),

@@ -76,9 +76,8 @@ impl Defaults {
         let Some(pod_level) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) else {
             return Self::EVERY;
         };
-        let all = spec.init_containers.iter().flatten().chain(&spec.containers);
         let mut lists: Vec<_> =
-            all.filter_map(|c| c.resources.as_ref()?.requests.as_ref()).collect();
+            containers(spec).filter_map(|c| c.resources.as_ref()?.requests.as_ref()).collect();
         lists.push(pod_level);
         let unnamed = |name: &str| lists.iter().all(|list| !list.contains_key(name));
         Self::Scoring { cpu: unnamed(CPU), memory: unnamed(MEMORY) }
@@ -209,10 +208,15 @@ impl RequestReader<'_> {
         field: &str,
     ) -> Result<ResourceList, FactError> {
         map.map_or(Ok(ResourceList::default()), |map| {
-            ResourceList::from_map(map)
+            ResourceList::of_pod(map)
                 .map_err(|error| FactError::amount(format!("Pod {}", self.key), field, &error))
         })
     }
+}
+
+/// Init containers and containers.
+pub(super) fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> + Clone {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
 /// An init container that keeps running beside the containers.

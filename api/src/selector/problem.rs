@@ -8,6 +8,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector as ApiLabelSelector,
 };
 
+use crate::name::is_dns_subdomain;
+
 /// A part of a selector that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorProblem {
@@ -169,18 +171,7 @@ pub fn is_label_key(key: &str) -> bool {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_subdomain)
-}
-
-fn is_subdomain(text: &str) -> bool {
-    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(is_inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(is_part)
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_dns_subdomain)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, Ordinal},
-    reason::{Inadmissible, Unfit},
+    reason::{Cause, Inadmissible, Unfit},
 };
 
 use super::inputs::Inputs;
@@ -25,7 +25,12 @@ pub(crate) struct ClassRules {
 impl ClassRules {
     pub(super) fn new(cluster: &Cluster, policy: &Policy, class: ClassIdx) -> Self {
         Self {
-            admission: policy.about(cluster).class_admitted(class),
+            admission: match &cluster.classes.template[class].refused {
+                Some(message) => {
+                    Err(Inadmissible { cause: Cause::Rules, message: message.clone() })
+                }
+                None => policy.about(cluster).class_admitted(class),
+            },
             requests_unknown: !cluster.classes.request[class].unknown().is_empty(),
             predicates: policy.about(cluster).dependencies(class),
             terms: policy.about(cluster).score_terms(class),

@@ -50,8 +50,6 @@ const STATUS_REST: Duration = Duration::from_secs(1);
 const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
 /// The process ends after this many abandoned cycles in a row.
 const MAX_ABANDONED: u32 = 3;
-/// How often labels and templates that no pod uses any more are freed.
-const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Runs cycles while this replica leads.
 pub(crate) struct Scheduler {
@@ -109,7 +107,6 @@ impl Scheduler {
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut last = None;
         let mut n_abandoned = 0;
-        let mut swept = Instant::now();
         while stop.run_until_cancelled(self.wait(last)).await.is_some() {
             let started = Instant::now();
             self.health.set_cycle(Some(started));
@@ -127,10 +124,6 @@ impl Scheduler {
                     n_abandoned += 1;
                     self.record_abandoned(&panic, n_abandoned)?;
                 }
-            }
-            if swept.elapsed() > SWEEP_PERIOD {
-                self.cache.lock().store.sweep();
-                swept = Instant::now();
             }
             let rest = (duration * REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
             if stop.run_until_cancelled(tokio::time::sleep(rest)).await.is_none() {

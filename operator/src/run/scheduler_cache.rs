@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -24,6 +24,9 @@ use kube_batch_scheduler::writes;
 use tokio::sync::Notify;
 
 use super::metrics::{Kind, Metrics};
+
+/// How often names, labels and templates that no pod uses any more are freed.
+const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Facts and decisions in flight, with a notification of changes.
 pub(crate) struct SchedulerCache {
@@ -135,6 +138,14 @@ impl SchedulerCache {
             state.answered.insert(pod.uid.clone(), Instant::now());
         }
         facts.map(|facts| facts.created)
+    }
+
+    /// Frees, again and again, what no object uses any more. A replica that does not lead needs it too.
+    pub(crate) async fn sweep_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP_PERIOD).await;
+            self.lock().store.sweep();
+        }
     }
 
     /// Drops the decision about a pod, so that the facts alone count; returns whether the pod is
