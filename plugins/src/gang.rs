@@ -82,13 +82,16 @@ impl Plugin for Gang {
     }
 }
 
-/// Whether the victim's job can lose one more task than it has lost already.
+/// Whether the victim's job can lose one more task than it has lost already. A minimum protects only a
+/// job that meets it, or else anybody could protect a running job by raising its minimum.
+// Parity: differs, see docs/parity.md#p3.
 fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];
     let Some(job) = job_of(proposal.victim) else { return Vote::Reject };
     let n_evicted =
         proposal.evicted.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
-    let min = cluster.jobs.min_available[job];
-    let spare = min <= 1 || cluster.jobs.counts[job].ready() > min + n_evicted;
+    let (min, counts) = (cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
+    let is_met = counts.ready() + counts.pipelined() >= min;
+    let spare = min <= 1 || !is_met || counts.ready() > min + n_evicted;
     if spare { Vote::Permit } else { Vote::Reject }
 }
