@@ -331,6 +331,13 @@ pub enum JobWarning {
         /// The priority of the job instead.
         priority: i32,
     },
+    /// Its PriorityClass is one of the system, and no pod of the job has that priority.
+    SystemPriorityClass {
+        /// The class.
+        class: Name,
+        /// The priority of the job instead.
+        priority: i32,
+    },
     /// Pods name its PodGroup, but another scheduler.
     OtherScheduler {
         /// Number of such pods that are not bound.
@@ -352,6 +359,7 @@ impl JobWarning {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::PriorityClassNotFound { .. } => "PriorityClassNotFound",
+            Self::SystemPriorityClass { .. } => "SystemPriorityClass",
             Self::OtherScheduler { .. } => "OtherScheduler",
             Self::NotAnnotated { .. } => "PodsNotAnnotated",
         }
@@ -360,7 +368,7 @@ impl JobWarning {
     /// Whether it may be why pods are missing to the minimum of the job.
     pub const fn explains_missing_pods(&self) -> bool {
         match self {
-            Self::PriorityClassNotFound { .. } => false,
+            Self::PriorityClassNotFound { .. } | Self::SystemPriorityClass { .. } => false,
             Self::OtherScheduler { .. } | Self::NotAnnotated { .. } => true,
         }
     }
@@ -372,6 +380,11 @@ impl fmt::Display for JobWarning {
             Self::PriorityClassNotFound { class, priority } => {
                 write!(f, "PriorityClass \"{class}\" does not exist; the priority is {priority}")
             }
+            Self::SystemPriorityClass { class, priority } => write!(
+                f,
+                "PriorityClass \"{class}\" is reserved for the system and counts only if a pod of the \
+                 job has it too; the priority is {priority}"
+            ),
             Self::OtherScheduler { n_pods: 1, scheduler } => {
                 write!(f, "1 pod names this PodGroup, but its schedulerName is \"{scheduler}\"")
             }

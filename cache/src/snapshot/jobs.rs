@@ -113,7 +113,10 @@ pub(super) fn sort_into_jobs<'a>(
                     let warnings = hints.warnings(group, &tasks).collect();
                     group_job(group, facts, tasks, &priorities, warnings, options)
                 }
-                JobKey::Shadow { uid, .. } => shadow_job(tasks, budgets.get(uid).copied(), options),
+                JobKey::Shadow { owner, uid } => {
+                    let budget = budgets.get(&(&owner.namespace, uid));
+                    shadow_job(tasks, budget.copied(), options)
+                }
             };
             (key, job)
         })
@@ -147,14 +150,15 @@ fn group_job<'a>(
     let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
     let queue = group.and_then(|group| group.queue.clone());
     let class = group.and_then(|group| group.priority_class.as_ref());
-    warnings.extend(priorities.warning(class));
+    let (priority, warning) = priorities.of(class, &tasks);
+    warnings.extend(warning);
     warnings.sort_unstable();
     Job {
         group: group.cloned(),
         created: group.map_or(oldest, |group| group.created),
         queue: queue.unwrap_or_else(|| options.default_queue.clone()),
         min_available: group.map_or(0, |group| group.min_member),
-        priority: priorities.of(class),
+        priority,
         problem: group.is_none().then(|| JobProblem::NoPodGroup(key.clone())),
         warnings,
         tasks,
@@ -184,14 +188,20 @@ fn shadow_job<'a>(
 
 /// PodDisruptionBudgets by the uid of their controller; the oldest wins.
 // Parity: kept, see docs/parity.md#j5.
-fn legacy_gangs(store: &Store) -> BTreeMap<&Name, &BudgetFacts> {
+fn legacy_gangs(store: &Store) -> BTreeMap<(&Name, &Name), &BudgetFacts> {
     let mut budgets: Vec<&BudgetFacts> = store.budgets.values().map(|facts| &**facts).collect();
     budgets.sort_by(|l, r| (r.created, &r.key).cmp(&(l.created, &l.key)));
     budgets
         .into_iter()
-        .filter_map(|budget| Some((&budget.controller.as_ref()?.uid, budget)))
+        .filter_map(|budget| {
+            Some(((&budget.key.namespace, &budget.controller.as_ref()?.uid), budget))
+        })
         .collect()
 }
+
+/// The highest value of a PriorityClass that users may define. Admission and quotas of Kubernetes
+/// guard higher ones, but only where a pod names them.
+const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 
 /// Job priorities by PriorityClass.
 struct Priorities<'a> {
@@ -208,18 +218,23 @@ impl<'a> Priorities<'a> {
         Self { store, enabled: options.priority_class, default }
     }
 
-    fn of(&self, class: Option<&Name>) -> i32 {
+    /// The priority of a job whose PodGroup names a class, and what is wrong with that.
+    // Parity: differs, see docs/parity.md#j12.
+    fn of(&self, class: Option<&Name>, tasks: &[&Arc<TaskFacts>]) -> (i32, Option<JobWarning>) {
         if !self.enabled {
-            return 0;
+            return (0, None);
         }
-        let found = class.and_then(|class| self.store.priority_classes.get(class));
-        found.map_or(self.default, |class| class.value)
-    }
-
-    fn warning(&self, class: Option<&Name>) -> Option<JobWarning> {
-        let missing = class.filter(|class| self.store.priority_classes.get(class).is_none())?;
-        let warning =
-            JobWarning::PriorityClassNotFound { class: missing.clone(), priority: self.default };
-        self.enabled.then_some(warning)
+        let Some(name) = class else { return (self.default, None) };
+        let (class, priority) = (name.clone(), self.default);
+        match self.store.priority_classes.get(name).map(|class| class.value) {
+            None => (priority, Some(JobWarning::PriorityClassNotFound { class, priority })),
+            Some(value)
+                if value > HIGHEST_USER_PRIORITY
+                    && tasks.iter().all(|facts| facts.priority < value) =>
+            {
+                (priority, Some(JobWarning::SystemPriorityClass { class, priority }))
+            }
+            Some(value) => (value, None),
+        }
     }
 }
