@@ -55,13 +55,22 @@ macro_rules! value {
     };
 }
 
-const TEMPLATES: [Template; 7] = [
+const TEMPLATES: [Template; 8] = [
     Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
     Template {
         manifest: "user-roles.yaml",
         template: "user-roles.yaml",
         around: PLAIN,
         places: &[],
+    },
+    Template {
+        manifest: "components/admission/policy.yaml",
+        template: "admission.yaml",
+        around: ["{{- if .Values.admission.enabled }}\n", "{{- end }}\n"],
+        places: &[Place {
+            at: "policyName:",
+            template: "policyName: {{ include \"kube-batch.fullname\" . }}-podgroups",
+        }],
     },
     Template {
         manifest: "configmap.yaml",

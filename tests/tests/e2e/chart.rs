@@ -112,6 +112,7 @@ fn every_value_changes_what_is_installed() {
     let rules = "monitoring.prometheusRule.enabled=true";
     let dashboards = "monitoring.dashboard.enabled=true";
     for (set, part) in [
+        ("admission.enabled=true", "policyName: kube-batch-podgroups"),
         ("crds.v1alpha1=true", "name: queues.scheduling.incubator.k8s.io"),
         ("defaultQueue.create=false", "- run\n"),
         ("extraArgs[0]=--v=4", "- --v=4"),

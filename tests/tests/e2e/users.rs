@@ -1,5 +1,6 @@
 //! What users may do with PodGroups and Queues, by the roles of `deploy/user-roles.yaml`.
 
+use kube_batch_tests::build;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, group, nodes, queue};
@@ -25,6 +26,85 @@ fn bind_in_namespace(bed: &Bed, user: &str, role: &str) {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }));
+}
+
+/// Lets a user use a queue and a PriorityClass.
+fn let_use(bed: &Bed, user: &str, queue: &str, class: &str) {
+    let may_use = |group: &str, resource: &str, name: &str| {
+        json!({
+            "apiGroups": [group], "resources": [resource], "resourceNames": [name],
+            "verbs": ["use"],
+        })
+    };
+    bed.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "submitters"},
+        "rules": [
+            may_use("scheduling.sigs.dev", "queues", queue),
+            may_use("scheduling.k8s.io", "priorityclasses", class),
+        ],
+    }));
+    let user = format!("--user={user}");
+    let role = ["create", "clusterrolebinding", "submitters", "--clusterrole=submitters", &user];
+    bed.kubectl(role).expect("a binding");
+}
+
+#[test]
+fn only_who_may_use_a_queue_or_a_class_names_it_in_a_pod_group() {
+    let bed = Bed::new(&nodes(1, "1"));
+    for name in ["training", "research"] {
+        bed.apply(&queue(name, 1));
+    }
+    for name in ["high", "higher"] {
+        bed.apply(&json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": 1000,
+        }));
+    }
+    for user in ["alice", "bob"] {
+        bind_in_namespace(&bed, user, "edit");
+    }
+    let admission = build::root().join("deploy/components/admission");
+    let admission = admission.to_str().expect("a path in UTF-8");
+    bed.kubectl(["apply", "-k", admission]).expect("the policy is installed");
+    let_use(&bed, "alice", "training", "high");
+
+    let with = |name: &str, queue: &str, class: &str| {
+        let mut group = group(name, 1);
+        for (field, value) in [("queue", queue), ("priorityClassName", class)] {
+            if !value.is_empty() {
+                group["spec"][field] = value.into();
+            }
+        }
+        group
+    };
+    let refused = |user: &str, group: &Value, what: &str| match apply_as(&bed, user, group) {
+        Err(error) => error.contains(&format!("user \"{user}\" may not use the {what}")),
+        Ok(()) => false,
+    };
+    // The API server takes a moment to enforce a new policy.
+    bed.eventually("bob may not use the queue", || {
+        let group = with("early", "training", "");
+        if refused("bob", &group, "queue \"training\"") {
+            return Ok(());
+        }
+        bed.kubectl(["delete", "podgroups.scheduling.sigs.dev", "early", "-n", NAMESPACE])?;
+        Err("the PodGroup was created".to_owned())
+    });
+    bed.eventually("alice may use the queue", || {
+        apply_as(&bed, "alice", &with("a", "training", "high"))
+    });
+    assert!(refused("alice", &with("b", "research", ""), "queue \"research\""));
+    assert!(refused("alice", &with("b", "", "higher"), "PriorityClass \"higher\""));
+    assert!(refused("bob", &with("b", "", "high"), "PriorityClass \"high\""));
+    apply_as(&bed, "bob", &with("b", "", "")).expect("the default queue is for everybody");
+    assert!(refused("bob", &with("b", "training", ""), "queue \"training\""));
+    // Who changes another field needs no permission for what is there.
+    let mut changed = with("a", "training", "high");
+    changed["spec"]["minMember"] = 2.into();
+    apply_as(&bed, "bob", &changed).expect("another field");
+    assert!(refused("bob", &with("a", "research", "high"), "queue \"research\""));
 }
 
 #[test]
