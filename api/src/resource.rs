@@ -81,6 +81,12 @@ impl Unit {
     }
 }
 
+/// Whether this is the name of an extended resource, such as `nvidia.com/gpu`: one with a domain that
+/// is not Kubernetes' own.
+pub fn is_extended_resource(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
 /// Why a resource list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::NodeAffinity;
-use kube_batch_api::{duration, selector::problem::is_label_key};
+use kube_batch_api::{duration, resource::is_extended_resource, selector::problem::is_label_key};
 
 /// An argument that a plugin takes.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,46 @@ pub enum ArgumentKind {
         range: (i64, i64),
     },
     /// A node affinity, as in `spec.affinity.nodeAffinity` of a pod. The default is none.
-    NodeAffinity,
+    NodeAffinity {
+        /// The part that has an effect.
+        part: AffinityPart,
+    },
+}
+
+/// A part of a node affinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AffinityPart {
+    /// What nodes must match.
+    Required,
+    /// What nodes should match.
+    Preferred,
+}
+
+impl AffinityPart {
+    /// Both parts.
+    const ALL: [Self; 2] = [Self::Required, Self::Preferred];
+
+    /// Its field in a node affinity.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Required => "requiredDuringSchedulingIgnoredDuringExecution",
+            Self::Preferred => "preferredDuringSchedulingIgnoredDuringExecution",
+        }
+    }
+
+    /// Whether an affinity has only the other part.
+    pub fn is_all_that_lacks(self, affinity: &NodeAffinity) -> bool {
+        let has = |part| match part {
+            Self::Required => {
+                affinity.required_during_scheduling_ignored_during_execution.is_some()
+            }
+            Self::Preferred => {
+                let preferred = &affinity.preferred_during_scheduling_ignored_during_execution;
+                preferred.as_ref().is_some_and(|terms| !terms.is_empty())
+            }
+        };
+        !has(self) && Self::ALL.into_iter().any(has)
+    }
 }
 
 /// What the items of a list are.
@@ -74,27 +113,33 @@ pub enum ArgumentKind {
 pub enum ListItems {
     /// Any texts.
     Texts,
-    /// Names of resources, such as `example.com/gpu`.
-    Resources,
+    /// Names of extended resources, such as `example.com/gpu`.
+    ExtendedResources,
     /// Groups of extended resources, such as `example.com`: the part of a name before the slash.
     ResourceGroups,
 }
 
 impl ListItems {
-    /// What an item is, for messages: `the name of a resource`.
+    /// What an item is, for messages: `the name of an extended resource`.
     pub const fn expected(self) -> &'static str {
         match self {
             Self::Texts => "a text",
-            Self::Resources => "the name of a resource",
-            Self::ResourceGroups => "a group of resources",
+            Self::ExtendedResources => "the name of an extended resource, such as example.com/gpu",
+            Self::ResourceGroups => "a group of extended resources, such as example.com",
         }
     }
 
-    /// Whether a text can be an item, as kube-scheduler checks the arguments of `NodeResourcesFit`.
+    /// The items of a text that separates them by commas.
+    pub fn split(text: &str) -> impl Iterator<Item = &str> {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty())
+    }
+
+    /// Whether a text can be an item. kube-scheduler checks the arguments of `NodeResourcesFit` in the
+    /// same way, but accepts names of other resources too, which have no effect.
     pub fn accept(self, item: &str) -> bool {
         match self {
             Self::Texts => true,
-            Self::Resources => is_label_key(item),
+            Self::ExtendedResources => is_label_key(item) && is_extended_resource(item),
             Self::ResourceGroups => !item.contains('/') && is_label_key(item),
         }
     }
@@ -145,9 +190,11 @@ impl ArgumentKind {
             | Self::Text { .. }
             | Self::Duration { .. }
             | Self::List { items: ListItems::Texts, .. } => false,
-            Self::List { items: ListItems::Resources | ListItems::ResourceGroups, .. }
+            Self::List {
+                items: ListItems::ExtendedResources | ListItems::ResourceGroups, ..
+            }
             | Self::Weights { .. }
-            | Self::NodeAffinity => true,
+            | Self::NodeAffinity { .. } => true,
         }
     }
 
@@ -170,9 +217,8 @@ impl ArgumentKind {
             Self::Text { .. } => ArgumentValue::Text(text.to_owned()),
             Self::Duration { .. } => ArgumentValue::Duration(duration::parse(text).ok()?),
             Self::List { items: kind, .. } => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 let item = |item: &str| kind.accept(item).then(|| item.to_owned());
-                ArgumentValue::List(items.map(item).collect::<Option<_>>()?)
+                ArgumentValue::List(ListItems::split(text).map(item).collect::<Option<_>>()?)
             }
             Self::Weights { range: (least, most), .. } => {
                 let weight = |item: &str| {
@@ -185,7 +231,7 @@ impl ArgumentKind {
                 ArgumentValue::Weights(weights.filter(|weights| are_distinct(weights))?)
             }
             // It is a mapping.
-            Self::NodeAffinity => return None,
+            Self::NodeAffinity { .. } => return None,
         })
     }
 
@@ -193,21 +239,22 @@ impl ArgumentKind {
     pub fn expected(self) -> String {
         match self {
             Self::Bool { .. } => "true or false".to_owned(),
-            Self::Integer { range: (least, most), .. } => {
-                format!("a whole number from {least} to {most}")
-            }
+            Self::Integer { range, .. } => whole_number(range),
             Self::Number { range: (least, most), .. } => format!("a number from {least} to {most}"),
             Self::Text { .. } => "text".to_owned(),
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
             Self::List { items, .. } => match items {
                 ListItems::Texts => "a list of texts".to_owned(),
-                ListItems::Resources => "a list of resource names".to_owned(),
-                ListItems::ResourceGroups => "a list of groups of resources".to_owned(),
+                ListItems::ExtendedResources => "a list of names of extended resources".to_owned(),
+                ListItems::ResourceGroups => "a list of groups of extended resources".to_owned(),
             },
+            Self::Weights { range: (least, most), .. } if least == most => {
+                format!("a mapping of names to the weight {least}")
+            }
             Self::Weights { range: (least, most), .. } => {
                 format!("a mapping of names to whole numbers from {least} to {most}")
             }
-            Self::NodeAffinity => "a node affinity".to_owned(),
+            Self::NodeAffinity { .. } => "a node affinity".to_owned(),
         }
     }
 
@@ -225,9 +272,17 @@ impl ArgumentKind {
             Self::Weights { default, .. } => ArgumentValue::Weights(
                 default.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
             ),
-            Self::NodeAffinity => ArgumentValue::NodeAffinity(Box::default()),
+            Self::NodeAffinity { .. } => ArgumentValue::NodeAffinity(Box::default()),
         }
     }
+}
+
+/// What the whole numbers of a range are, for messages.
+pub fn whole_number((least, most): (i64, i64)) -> String {
+    if least == most {
+        return format!("the number {least}");
+    }
+    format!("a whole number from {least} to {most}")
 }
 
 /// Whether no name occurs twice.
@@ -335,9 +390,15 @@ mod tests {
             (ArgumentKind::Duration { default: Duration::ZERO }, "soon", None),
             (list(ListItems::Texts), "a, b,,c", Some("a,b,c")),
             (list(ListItems::Texts), "a/b/c", Some("a/b/c")),
-            (list(ListItems::Resources), "cpu, example.com/gpu", Some("cpu,example.com/gpu")),
-            (list(ListItems::Resources), "example.com/", None),
-            (list(ListItems::Resources), "gpu, a b", None),
+            (
+                list(ListItems::ExtendedResources),
+                "a.com/gpu, b.com/gpu",
+                Some("a.com/gpu,b.com/gpu"),
+            ),
+            (list(ListItems::ExtendedResources), "example.com/", None),
+            (list(ListItems::ExtendedResources), "cpu", None),
+            (list(ListItems::ExtendedResources), "example.com/gpu, kubernetes.io/batteries", None),
+            (list(ListItems::ExtendedResources), "a.com/gpu, a b", None),
             (list(ListItems::ResourceGroups), "example.com", Some("example.com")),
             (list(ListItems::ResourceGroups), "example.com/gpu", None),
             (WEIGHTS, "b=1, a = 5", Some("b=1,a=5")),

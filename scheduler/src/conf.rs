@@ -12,7 +12,7 @@ use kube_batch_api::{
     cluster::Cluster, facts::metadata::MetadataPrefixes, selector::problem::node_affinity_problems,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentKind, ArgumentValue, Arguments, ListItems},
+    arguments::{ArgumentKind, ArgumentValue, Arguments, ListItems, whole_number},
     candidates::Search,
     cycle::{Action, run_cycle},
     milestone::Milestone,
@@ -231,16 +231,17 @@ impl ConfReader<'_> {
                 continue;
             }
             match value(spec.kind, &cursor) {
-                Some(Ok(value)) => arguments.set(spec, value),
-                Some(Err(text)) if spec.kind.is_strict() => {
-                    cursor.problem(format!("\"{text}\" is not {}", spec.kind.expected()));
+                Some(Ok(value)) => {
+                    self.warn_of_no_effect(spec.kind, &value, &cursor);
+                    arguments.set(spec, value);
                 }
-                Some(Err(text)) => {
-                    let message = format!(
-                        "\"{text}\" is not {}; using the default {}",
-                        spec.kind.expected(),
-                        spec.kind.default_value()
-                    );
+                Some(Err(found)) if spec.kind.is_strict() => {
+                    cursor.problem(found.instead_of(spec.kind));
+                }
+                Some(Err(found)) => {
+                    let problem = found.instead_of(spec.kind);
+                    let message =
+                        format!("{problem}; using the default {}", spec.kind.default_value());
                     self.warnings.add(cursor.node().problem(cursor.path(), message));
                 }
                 None => {}
@@ -249,6 +250,19 @@ impl ConfReader<'_> {
         let known: Vec<&str> = plugin.arguments.iter().map(|spec| spec.key).collect();
         self.warn_of_rest(map, &known);
         arguments
+    }
+
+    /// Warns of a node affinity that has only the part that the plugin does not use.
+    fn warn_of_no_effect(&self, kind: ArgumentKind, value: &ArgumentValue, cursor: &Cursor<'_>) {
+        let (ArgumentKind::NodeAffinity { part }, ArgumentValue::NodeAffinity(affinity)) =
+            (kind, value)
+        else {
+            return;
+        };
+        if part.is_all_that_lacks(affinity) {
+            let message = format!("has no effect: this plugin uses only {}", part.field());
+            self.warnings.add(cursor.node().problem(cursor.path(), message));
+        }
     }
 
     fn warn_of_rest(&self, mut map: MapReader<'_>, known: &[&str]) {
@@ -268,27 +282,62 @@ impl ConfReader<'_> {
     }
 }
 
-/// The value of an argument, or the invalid text; `None` if problems with its parts are recorded.
-fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue, String>> {
+/// A value that an argument cannot have.
+enum Invalid {
+    /// This text.
+    Text(String),
+    /// Something that is not a text, described.
+    Other(String),
+}
+
+impl Invalid {
+    fn of(node: &Located<'_>) -> Self {
+        Self::Other(node.describe())
+    }
+
+    /// What is wrong with it as the value of an argument of this kind.
+    fn instead_of(&self, kind: ArgumentKind) -> String {
+        let expected = kind.expected();
+        match self {
+            Self::Text(text) => format!("\"{text}\" is not {expected}"),
+            Self::Other(found) => format!("expected {expected}, found {found}"),
+        }
+    }
+}
+
+/// The value of an argument, or why it has none; `None` if problems with its parts are recorded.
+fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue, Invalid>> {
     let node = cursor.node();
     Some(match (kind, &node.value) {
         (ArgumentKind::List { items, .. }, Value::Sequence(_)) if kind.is_strict() => {
             return list(items, cursor.clone()).map(Ok);
         }
+        (ArgumentKind::List { items, .. }, Value::String(text)) if kind.is_strict() => {
+            for item in ListItems::split(text).filter(|item| !items.accept(item)) {
+                cursor.problem(format!("\"{item}\" is not {}", items.expected()));
+            }
+            return kind.parse(text).map(Ok);
+        }
         (ArgumentKind::List { .. }, Value::Sequence(items)) => {
             let texts: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            texts.map(ArgumentValue::List).ok_or_else(|| node.describe())
+            texts.map(ArgumentValue::List).ok_or_else(|| Invalid::of(node))
         }
-        (ArgumentKind::Weights { range, .. }, Value::Mapping(entries)) if !entries.is_empty() => {
+        (ArgumentKind::Weights { .. }, Value::Sequence(items)) if items.is_empty() => {
+            Ok(kind.default_value())
+        }
+        (ArgumentKind::Weights { .. }, Value::Mapping(entries)) if entries.is_empty() => {
+            Ok(kind.default_value())
+        }
+        (ArgumentKind::Weights { range, .. }, Value::Mapping(_)) => {
             return weights(range, cursor.clone()).map(Ok);
         }
-        (ArgumentKind::NodeAffinity, Value::Mapping(_)) => {
+        (ArgumentKind::NodeAffinity { .. }, Value::Mapping(_)) => {
             return node_affinity(cursor).map(Ok);
         }
         _ => {
-            let text = scalar(node).ok_or_else(|| node.describe());
-            text.and_then(|text| kind.parse(&text).ok_or(text))
+            let text = scalar(node).ok_or_else(|| Invalid::of(node));
+            text.and_then(|text| kind.parse(&text).ok_or(Invalid::Text(text)))
         }
     })
 }
@@ -319,14 +368,13 @@ fn list(items: ListItems, cursor: Cursor<'_>) -> Option<ArgumentValue> {
 }
 
 /// Weights by name; `None`, with a problem recorded for each weight that cannot be used.
-fn weights((least, most): (i64, i64), cursor: Cursor<'_>) -> Option<ArgumentValue> {
+fn weights(range: (i64, i64), cursor: Cursor<'_>) -> Option<ArgumentValue> {
     let weight = |(key, cursor): (&Key<'_>, Cursor<'_>)| {
         let weight = scalar(cursor.node()).and_then(|text| text.parse().ok());
-        let weight = weight.filter(|weight| (least..=most).contains(weight));
+        let weight = weight.filter(|weight| (range.0..=range.1).contains(weight));
         if weight.is_none() {
             let found = cursor.node().describe();
-            cursor
-                .problem(format!("expected a whole number from {least} to {most}, found {found}"));
+            cursor.problem(format!("expected {}, found {found}", whole_number(range)));
         }
         Some((key.text.to_string(), weight?))
     };
@@ -449,15 +497,21 @@ mod tests {
                 ),
             ]
         );
-        let kind = "is not a mapping of names to whole numbers from 1 to 100";
+        let kind = "a mapping of names to whole numbers from 1 to 100";
         assert_eq!(
             conf("[cpu]").expect_err("a list"),
-            [format!("line 2, column 76: {at}: \"a sequence\" {kind}")]
+            [format!("line 2, column 76: {at}: expected {kind}, found a sequence")]
         );
         assert_eq!(
             conf("cpu:1").expect_err("a text of another form"),
-            [format!("line 2, column 76: {at}: \"cpu:1\" {kind}")]
+            [format!("line 2, column 76: {at}: \"cpu:1\" is not {kind}")]
         );
+        for empty in ["{}", "[]"] {
+            assert_eq!(read(empty), [("cpu".to_owned(), 1), ("memory".to_owned(), 1)], "{empty}");
+        }
+        let balanced = with_arguments("nodeorder", "balancedresource.resources: {cpu: 2}");
+        let problems = balanced.expect_err("the only weight is 1");
+        assert!(problems[0].ends_with("cpu: expected the number 1, found the number 2"));
     }
 
     #[test]
@@ -471,8 +525,8 @@ mod tests {
                 .expect_err("three errors"),
             [
                 format!(
-                    "line 2, column 70: {at}.ignoredResources[0]: \"a b\" is not the name of a \
-                     resource"
+                    "line 2, column 70: {at}.ignoredResources[0]: \"a b\" is not the name of an \
+                     extended resource, such as example.com/gpu"
                 ),
                 format!(
                     "line 2, column 75: {at}.ignoredResources[1]: expected a string, found the \
@@ -480,17 +534,22 @@ mod tests {
                 ),
                 format!(
                     "line 2, column 103: {at}.ignoredResourceGroups[0]: \"example.com/a\" is not \
-                     a group of resources"
+                     a group of extended resources, such as example.com"
                 ),
             ]
         );
         assert_eq!(
             conf("ignoredResourceGroups: example.com/a").expect_err("a text"),
             [format!(
-                "line 2, column 74: {at}.ignoredResourceGroups: \"example.com/a\" is not a list of \
-                 groups of resources"
+                "line 2, column 74: {at}.ignoredResourceGroups: \"example.com/a\" is not a group of \
+                 extended resources, such as example.com"
             )]
         );
+        for name in ["cpu", "[cpu]", "'a.com/gpu,cpu'", "[kubernetes.io/batteries]"] {
+            let problems = conf(&format!("ignoredResources: {name}"));
+            let problem = problems.expect_err("not an extended resource").remove(0);
+            assert!(problem.contains("is not the name of an extended resource"), "{problem}");
+        }
     }
 
     #[test]
@@ -514,6 +573,37 @@ mod tests {
                 "line 2, column 156: {expression}.values: must not be empty with operator In"
             )]
         );
+        let preferred = |weight: i32| {
+            format!(
+                "{{preferredDuringSchedulingIgnoredDuringExecution: [{{weight: {weight}, \
+                 preference: {{}}}}]}}"
+            )
+        };
+        for (affinity, expected) in [
+            (
+                "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}",
+                "nodeSelectorTerms: must have at least one term",
+            ),
+            (
+                "{requiredDuringSchedulingIgnoredDuringExecution: {}}",
+                "nodeSelectorTerms: must have at least one term",
+            ),
+            (&preferred(1000), "Execution[0].weight: must be from 1 to 100, not 1000"),
+            (&preferred(0), "Execution[0].weight: must be from 1 to 100, not 0"),
+        ] {
+            let problems = conf(affinity).expect_err("the API server would reject it");
+            assert!(problems[0].ends_with(expected), "{problems:?}");
+        }
+        let unused = conf(&preferred(1)).expect("a warning").warnings;
+        assert_eq!(
+            lines(&unused),
+            [format!(
+                "line 2, column 66: {at}: has no effect: this plugin uses only \
+                 requiredDuringSchedulingIgnoredDuringExecution"
+            )]
+        );
+        let read = with_arguments("nodeorder", &format!("addedAffinity: {}", preferred(1)));
+        assert!(read.expect("nodeorder uses it").warnings.is_empty());
         assert_eq!(
             conf("{required: {}}").expect_err("an unknown field"),
             [format!("line 2, column 67: {at}.required: unknown field")]

@@ -3,6 +3,8 @@
 //! The API server rejects such selectors, so they come from a file, or from an API server with other
 //! rules.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
     api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm},
     apimachinery::pkg::apis::meta::v1::LabelSelector as ApiLabelSelector,
@@ -20,26 +22,34 @@ pub struct SelectorProblem {
 }
 
 impl SelectorProblem {
-    fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+    /// A problem of the part at `path`.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
     }
 
-    fn under(self, path: &str) -> Self {
+    /// The same problem, of a selector that is at `path`.
+    #[must_use]
+    pub fn under(self, path: &str) -> Self {
         Self { path: format!("{path}.{}", self.path), ..self }
     }
 }
 
-/// The first problem of a label selector.
-pub fn label_selector_problem(selector: &ApiLabelSelector) -> Option<SelectorProblem> {
-    let mut labels = selector.match_labels.iter().flatten();
-    let of_labels = labels.find_map(|(key, value)| {
-        let path = format!("matchLabels[{key}]");
+/// The first problem of a mapping of labels, which is at `path`.
+pub fn labels_problem(path: &str, labels: &BTreeMap<String, String>) -> Option<SelectorProblem> {
+    labels.iter().find_map(|(key, value)| {
+        let path = format!("{path}[{key}]");
         if !is_label_key(key) {
             return Some(SelectorProblem::new(path, format!("{key:?} is not a label key")));
         }
         let problem = || SelectorProblem::new(path, format!("{value:?} is not a label value"));
         (!is_label_value(value)).then(problem)
-    });
+    })
+}
+
+/// The first problem of a label selector.
+pub fn label_selector_problem(selector: &ApiLabelSelector) -> Option<SelectorProblem> {
+    let labels = selector.match_labels.as_ref();
+    let of_labels = labels.and_then(|labels| labels_problem("matchLabels", labels));
     let mut expressions = selector.match_expressions.iter().flatten().enumerate();
     of_labels.or_else(|| {
         expressions.find_map(|(at, expression)| {
@@ -50,9 +60,26 @@ pub fn label_selector_problem(selector: &ApiLabelSelector) -> Option<SelectorPro
     })
 }
 
+/// Problem of a weight in a list of preferences, which are from 1 to 100.
+pub fn preference_weight_problem(path: &str, weight: i32) -> Option<SelectorProblem> {
+    let message = || format!("must be from 1 to 100, not {weight}");
+    (!(1..=100).contains(&weight))
+        .then(|| SelectorProblem::new(format!("{path}.weight"), message()))
+}
+
 /// All problems of a node affinity.
 pub fn node_affinity_problems(affinity: &NodeAffinity) -> Vec<SelectorProblem> {
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    let is_empty = required.is_some_and(|required| required.node_selector_terms.is_empty());
+    let no_terms = is_empty.then(|| {
+        let path = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        SelectorProblem::new(path, "must have at least one term")
+    });
+    let preferred = affinity.preferred_during_scheduling_ignored_during_execution.iter();
+    let weights = preferred.flatten().enumerate().filter_map(|(at, preferred)| {
+        let path = format!("preferredDuringSchedulingIgnoredDuringExecution[{at}]");
+        preference_weight_problem(&path, preferred.weight)
+    });
     let required = required.into_iter().flat_map(|required| &required.node_selector_terms);
     let required = required.enumerate().map(|(at, term)| {
         let list = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
@@ -67,7 +94,8 @@ pub fn node_affinity_problems(affinity: &NodeAffinity) -> Vec<SelectorProblem> {
         let problems = term_problems(term).into_iter();
         problems.map(|problem| problem.under(&path)).collect::<Vec<_>>()
     };
-    required.chain(preferred).flat_map(of_term).collect()
+    let of_terms = required.chain(preferred).flat_map(of_term);
+    no_terms.into_iter().chain(weights).chain(of_terms).collect()
 }
 
 fn term_problems(term: &NodeSelectorTerm) -> Vec<SelectorProblem> {
@@ -176,8 +204,6 @@ pub fn is_label_key(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
     use super::*;

@@ -1,7 +1,7 @@
 //! The arguments of the plugin.
 
 use kube_batch_api::{facts::class::preferred_nodes, name::Name, selector::NodeTerm};
-use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments};
+use kube_batch_framework::arguments::{AffinityPart, ArgumentKind, ArgumentSpec, Arguments};
 
 /// Resources that a score counts, with their weights.
 pub type ResourceWeights = Vec<(Name, i64)>;
@@ -96,7 +96,7 @@ const NODE_AFFINITY: ArgumentSpec =
     ArgumentSpec::weight("nodeaffinity.weight", 1, "preferred node affinity");
 const ADDED_AFFINITY: ArgumentSpec = ArgumentSpec {
     key: "addedAffinity",
-    kind: ArgumentKind::NodeAffinity,
+    kind: ArgumentKind::NodeAffinity { part: AffinityPart::Preferred },
     about: "node affinity that every pod has; its preferred part counts",
 };
 const POD_AFFINITY: ArgumentSpec = ArgumentSpec::weight(

@@ -1,7 +1,9 @@
 //! The arguments of the plugin.
 
-use kube_batch_api::{name::Name, selector::NodeTerm};
-use kube_batch_framework::arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems};
+use kube_batch_api::{name::Name, resource::is_extended_resource, selector::NodeTerm};
+use kube_batch_framework::arguments::{
+    AffinityPart, ArgumentKind, ArgumentSpec, Arguments, ListItems,
+};
 
 /// The arguments of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,12 +44,12 @@ const PID_PRESSURE: ArgumentSpec = ArgumentSpec::switch(
 );
 const ADDED_AFFINITY: ArgumentSpec = ArgumentSpec {
     key: "addedAffinity",
-    kind: ArgumentKind::NodeAffinity,
+    kind: ArgumentKind::NodeAffinity { part: AffinityPart::Required },
     about: "node affinity that every pod has; its required part counts",
 };
 const IGNORED_RESOURCES: ArgumentSpec = ArgumentSpec {
     key: "ignoredResources",
-    kind: ArgumentKind::List { default: &[], items: ListItems::Resources },
+    kind: ArgumentKind::List { default: &[], items: ListItems::ExtendedResources },
     about: "extended resources that do not count",
 };
 const IGNORED_RESOURCE_GROUPS: ArgumentSpec = ArgumentSpec {
@@ -82,7 +84,7 @@ impl PredicatesArguments {
     pub(super) fn ignores(&self, resource: &str) -> bool {
         let Some((group, _)) = resource.split_once('/') else { return false };
         let has = |names: &[Name], name: &str| names.iter().any(|own| **own == *name);
-        !resource.contains("kubernetes.io/")
+        is_extended_resource(resource)
             && (has(&self.ignored_resources, resource) || has(&self.ignored_resource_groups, group))
     }
 }
