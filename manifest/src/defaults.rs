@@ -1,14 +1,18 @@
 //! Defaults that an API server would set, for objects read from files.
 //!
-//! Only a few: a manifest without a priority has none, and a node without conditions has none.
+//! Only those that the scheduler depends on: a node without conditions has none.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Affinity, Node, Pod, PodAffinityTerm},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time},
+    api::core::v1::{Affinity, Container, Node, Pod, PodAffinityTerm, PodSpec},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time},
+    },
 };
+use kube_batch_api::resource::{CPU, MEMORY};
 
 use crate::object::Object;
 
@@ -19,7 +23,8 @@ pub const NAMESPACE: &str = "default";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Fills in what is absent, as created at `created`: namespace, uid, creation time, the phase of a
-/// pod and the label keys in its selectors, the hostname label and the capacity of a node.
+/// pod, its requests and the label keys in its selectors, the hostname label and the capacity of a
+/// node.
 ///
 /// The uid is `namespace/name`, so that equal manifests give equal runs.
 pub fn fill(object: &mut Object, created: Timestamp) {
@@ -42,7 +47,59 @@ pub fn fill(object: &mut Object, created: Timestamp) {
 fn fill_pod(pod: &mut Pod) {
     let status = pod.status.get_or_insert_default();
     status.phase.get_or_insert_with(|| "Pending".to_owned());
+    fill_spec(pod);
+}
+
+/// Fills in the fields of the spec of a pod that an API server sets when it creates the pod. Filling
+/// in twice makes no difference.
+pub fn fill_spec(pod: &mut Pod) {
+    if let Some(spec) = &mut pod.spec {
+        fill_requests(spec);
+    }
     merge_label_keys(pod);
+}
+
+/// Sets each request that is absent to the limit, in every container. A request of the pod itself is
+/// set to its limit if no container requests the resource; if one does, what the containers request
+/// counts, which is what the API server writes there.
+///
+/// Source: `SetDefaults_Pod` and `defaultPodRequests` of Kubernetes 1.37.
+// Parity: see docs/parity.md#r8.
+fn fill_requests(spec: &mut PodSpec) {
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        let Some(resources) = &mut container.resources else { continue };
+        fill_from(resources.limits.as_ref(), &mut resources.requests, |_| true);
+    }
+    let all = || spec.init_containers.iter().flatten().chain(&spec.containers);
+    let requests = |container: &Container, name: &str| {
+        let requests = container.resources.as_ref().and_then(|all| all.requests.as_ref());
+        requests.is_some_and(|requests| requests.contains_key(name))
+    };
+    let Some(resources) = &spec.resources else { return };
+    let mut of_pod = resources.requests.clone();
+    fill_from(resources.limits.as_ref(), &mut of_pod, |name| {
+        is_of_pods(name) && !all().any(|container| requests(container, name))
+    });
+    if let Some(resources) = &mut spec.resources {
+        resources.requests = of_pod;
+    }
+}
+
+/// Adds the limits that are wanted and have no request to the requests.
+fn fill_from(
+    limits: Option<&BTreeMap<String, Quantity>>,
+    requests: &mut Option<BTreeMap<String, Quantity>>,
+    is_wanted: impl Fn(&str) -> bool,
+) {
+    for (name, limit) in limits.into_iter().flatten().filter(|(name, _)| is_wanted(name)) {
+        let requests = requests.get_or_insert_default();
+        requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// Whether a pod as a whole can request this resource.
+fn is_of_pods(name: &str) -> bool {
+    [CPU, MEMORY].contains(&name) || name.starts_with("hugepages-")
 }
 
 /// Merges `matchLabelKeys` and `mismatchLabelKeys` of a pod into the selectors beside them, with the
@@ -51,7 +108,7 @@ fn fill_pod(pod: &mut Pod) {
 /// A key that a selector already has with that operator was merged before: merging twice makes no
 /// difference, even if the label of the pod has changed since.
 // Parity: see docs/parity.md#f12.
-pub fn merge_label_keys(pod: &mut Pod) {
+fn merge_label_keys(pod: &mut Pod) {
     let Some(spec) = &mut pod.spec else { return };
     let empty = BTreeMap::new();
     let labels = pod.metadata.labels.as_ref().unwrap_or(&empty);
@@ -204,6 +261,47 @@ mod tests {
         object.meta_mut().labels = Some(labels);
         fill(&mut object, "2025-01-01T00:00:00Z".parse().expect("a time"));
         assert_eq!(terms(&object), merged);
+    }
+
+    #[test]
+    fn a_limit_without_a_request_is_the_request() {
+        let spec = |text: &str| {
+            let text = format!("metadata: {{name: a}}\nspec: {text}");
+            let Object::Pod(pod) = filled(Kind::Pod, &text) else { panic!("a pod") };
+            serde_json::to_value(pod.spec).expect("JSON")
+        };
+        let resources = "{limits: {gpu.com/a: 8, cpu: 2}, requests: {cpu: 1}}";
+        let requests = json!({"cpu": "1", "gpu.com/a": "8"});
+        let got = spec(&format!(
+            "{{containers: [{{name: a, resources: {resources}}}, {{name: b}}], \
+             initContainers: [{{name: c, resources: {resources}}}]}}"
+        ));
+        assert_eq!(got["containers"][0]["resources"]["requests"], requests);
+        assert_eq!(got["containers"][1].get("resources"), None);
+        assert_eq!(got["initContainers"][0]["resources"]["requests"], requests);
+        // The pod as a whole requests its limit only where no container requests anything, and only
+        // what Kubernetes supports there.
+        let got = spec(
+            "{resources: {limits: {cpu: 4, memory: 1Gi, gpu.com/a: 1}}, \
+             containers: [{name: a, resources: {limits: {cpu: 2}}}]}",
+        );
+        assert_eq!(got["resources"]["requests"], json!({"memory": "1Gi"}));
+        let got = spec("{containers: [], resources: {requests: {cpu: 1}, limits: {cpu: 2}}}");
+        assert_eq!(got["resources"]["requests"], json!({"cpu": "1"}));
+    }
+
+    #[test]
+    fn a_queue_without_a_weight_gets_that_of_the_crd() {
+        let weight = |text: &str| match filled(Kind::Queue, text) {
+            Object::Queue(_, queue) => queue.spec.weight,
+            other => panic!("{other}"),
+        };
+        assert_eq!(weight("metadata: {name: q}"), 1);
+        assert_eq!(weight("metadata: {name: q}\nspec: {}"), 1);
+        assert_eq!(weight("metadata: {name: q}\nspec: {weight: null}"), 1);
+        assert_eq!(weight("metadata: {name: q}\nspec: {weight: 0}"), 0);
+        // An API server that has stored it has set its defaults.
+        assert_eq!(weight("metadata: {name: q, uid: u}\nspec: {}"), 0);
     }
 
     #[test]

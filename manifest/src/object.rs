@@ -26,6 +26,10 @@ use serde::de::DeserializeOwned;
 
 use crate::jobset::JobSet;
 
+/// The weight of a queue that names none, as the CRDs set it.
+// Parity: see docs/parity.md#d3.
+const QUEUE_WEIGHT: i32 = 1;
+
 /// An object of a kind that the scheduler reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
@@ -444,6 +448,9 @@ macro_rules! with_each {
 impl Object {
     /// Reads an object whose kind is known; unknown fields are recorded in `unknown`.
     ///
+    /// A queue without a weight gets that of the CRD, as the type reads an absent weight as 0, which
+    /// is a weight too. Not if it has a uid: an API server stored it, and has set its own defaults.
+    ///
     /// # Errors
     ///
     /// [`Problem`] at the first field of the wrong type, or if it has no name: skip the object.
@@ -475,7 +482,14 @@ impl Object {
             Kind::StatefulSet => Self::StatefulSet(typed(node, unknown)?),
             Kind::JobSet => Self::JobSet(typed(node, unknown)?),
             Kind::PodGroup => Self::PodGroup(version, typed(node, unknown)?),
-            Kind::Queue => Self::Queue(version, typed(node, unknown)?),
+            Kind::Queue => {
+                let mut queue: Box<v1alpha2::Queue> = typed(node, unknown)?;
+                let weight = node.get("spec").and_then(|spec| spec.get("weight"));
+                if weight.is_none_or(Located::is_null) && queue.metadata.uid.is_none() {
+                    queue.spec.weight = QUEUE_WEIGHT;
+                }
+                Self::Queue(version, queue)
+            }
         };
         if object.meta().name.as_deref().unwrap_or_default().is_empty() {
             return Err(node.nearest("metadata").problem("metadata.name", "is missing"));

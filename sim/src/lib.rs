@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod admission;
 pub mod case;
 pub mod check;
 pub mod controllers;

@@ -42,6 +42,8 @@ impl World {
     pub fn apply(&mut self, mut object: Object) -> Result<(), FactError> {
         self.keep_state(&mut object);
         let is_dated = object.meta().creation_timestamp.is_some();
+        // An API server that has stored an object has set its own defaults.
+        let is_stored = object.meta().uid.is_some();
         defaults::fill(&mut object, self.now());
         let key = object.key();
         if !is_dated && self.n_cycles() == 0 {
@@ -49,7 +51,14 @@ impl World {
         }
         let stored = match object {
             Object::Node(node) => self.store.apply_node(&node),
-            Object::Pod(pod) => return self.apply_pod(&pod),
+            Object::Pod(pod) => {
+                self.apply_pod(&pod)?;
+                let has_priority = pod.spec.is_some_and(|spec| spec.priority.is_some());
+                if !has_priority && !is_stored {
+                    self.unadmitted.push(key);
+                }
+                return Ok(());
+            }
             Object::Namespace(namespace) => self.store.apply_namespace(&namespace),
             Object::PersistentVolume(volume) => self.store.apply_volume(&volume),
             Object::PersistentVolumeClaim(claim) => self.store.apply_claim(&claim),

@@ -36,7 +36,10 @@ use kube_batch_scheduler::writes::{
     self, DecisionWrite, Nomination, StatusWrite, Waits, decision_writes, status_writes,
 };
 
-use crate::controllers::{Controllers, PodTimer};
+use crate::{
+    admission::{UnknownClasses, admit},
+    controllers::{Controllers, PodTimer},
+};
 
 /// How kubelets behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +125,10 @@ pub struct World {
     timers: BTreeMap<ObjectKey, (PodTimer, Option<Timestamp>)>,
     /// Objects whose manifests have no creation time, until the simulation begins.
     pub(crate) undated: Vec<(Kind, Served, ObjectKey)>,
+    /// Pods whose manifests have no priority, until they are admitted.
+    pub(crate) unadmitted: Vec<ObjectKey>,
+    /// Pods that name a PriorityClass that does not exist.
+    pub unknown_classes: UnknownClasses,
     /// When each pod was bound that was bound here.
     bound: BTreeMap<ObjectKey, Timestamp>,
     /// How long each pod that was bound had waited, in order.
@@ -151,6 +158,8 @@ impl World {
             pipelined: Vec::new(),
             timers: BTreeMap::new(),
             undated: Vec::new(),
+            unadmitted: Vec::new(),
+            unknown_classes: UnknownClasses::default(),
             bound: BTreeMap::new(),
             waits: Vec::new(),
             group_of: BTreeMap::new(),
@@ -216,10 +225,32 @@ impl World {
         self.bound.remove(key);
     }
 
+    /// Gives the pods that were applied their priority. It depends on PriorityClasses that may come
+    /// after the pods.
+    fn admit_pods(&mut self) {
+        for key in std::mem::take(&mut self.unadmitted) {
+            let Some(facts) = self.store.pods.get(&key) else { continue };
+            let class = facts.priority_class.clone();
+            let admitted = admit(class.as_deref(), &self.store);
+            self.change_pod(&key, |facts| {
+                facts.priority = admitted.priority;
+                facts.never_preempts |= admitted.never_preempts;
+            });
+            if let Some(class) = class.filter(|_| admitted.is_unknown) {
+                self.unknown_classes.add(class, &key);
+            }
+        }
+    }
+
     /// Lets controllers create their missing pods and stop those of Jobs that have ended.
     pub fn run_controllers(&mut self) {
+        self.admit_pods();
         let changes = self.controllers.run(&mut self.store, self.now);
         for (pod, timer) in changes.created {
+            let class = self.store.pods.get(&pod).and_then(|facts| facts.priority_class.clone());
+            if let Some(class) = class.filter(|class| admit(Some(class), &self.store).is_unknown) {
+                self.unknown_classes.add(class, &pod);
+            }
             self.waited.remove(&pod);
             self.set_timer(pod, timer);
         }

@@ -19,6 +19,10 @@ pub struct PriorityClassFacts {
     pub value: i32,
     /// Whether it applies to groups that name no class.
     pub global_default: bool,
+    /// Whether its `preemptionPolicy` is `Never`. Admission sets it in pods; the scheduler reads it
+    /// there.
+    #[serde(default)]
+    pub never_preempts: bool,
 }
 
 impl PriorityClassFacts {
@@ -33,6 +37,7 @@ impl PriorityClassFacts {
             name: key.name,
             value: class.value.unwrap_or(0),
             global_default: class.global_default.unwrap_or(false),
+            never_preempts: class.preemption_policy.as_deref() == Some("Never"),
         })
     }
 }

@@ -9,9 +9,10 @@ use k8s_openapi::{
 };
 use kube_batch_api::name::{Name, ObjectKey};
 use kube_batch_cache::store::Store;
-use kube_batch_manifest::defaults::merge_label_keys;
+use kube_batch_manifest::defaults::fill_spec;
 
 use super::{plan::NewPod, pods::Pods, template::Template};
+use crate::admission::admit;
 
 /// Which kind of controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +104,11 @@ impl Controller {
         }
         let mut spec = self.template.pod.spec.clone().unwrap_or_default();
         if spec.priority.is_none() {
-            spec.priority = Some(admitted_priority(spec.priority_class_name.as_deref(), store));
+            let admitted = admit(spec.priority_class_name.as_deref(), store);
+            spec.priority = Some(admitted.priority);
+            if admitted.never_preempts {
+                spec.preemption_policy.get_or_insert_with(|| "Never".to_owned());
+            }
         }
         for claim in &self.template.claims {
             add_claim(&mut spec, claim, name);
@@ -129,7 +134,7 @@ impl Controller {
             spec: Some(spec),
             status: None,
         };
-        merge_label_keys(&mut pod);
+        fill_spec(&mut pod);
         pod
     }
 
@@ -187,11 +192,4 @@ fn add_claim(spec: &mut PodSpec, template: &PersistentVolumeClaim, pod: &Name) {
     let volumes = spec.volumes.get_or_insert_default();
     volumes.retain(|volume| volume.name != name);
     volumes.push(Volume { name, persistent_volume_claim: Some(source), ..Volume::default() });
-}
-
-/// The priority that admission sets: of the named class, else the global default, else 0.
-fn admitted_priority(class: Option<&str>, store: &Store) -> i32 {
-    let named = class.and_then(|class| store.priority_classes.get(&Name::from(class)));
-    let default = store.priority_classes.values().filter(|class| class.global_default);
-    named.map(|class| class.value).or_else(|| default.map(|class| class.value).min()).unwrap_or(0)
 }
