@@ -7,7 +7,9 @@ pub mod dump;
 pub mod jobset;
 pub mod object;
 pub mod place;
+pub mod pods;
 pub mod reader;
+pub mod rejection;
 pub mod render;
 pub mod source;
 
