@@ -176,10 +176,7 @@ mod tests {
         let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
         let spread = "topologyKey: zone, whenUnsatisfiable: ScheduleAnyway";
         let cases: [(String, &[&str]); 11] = [
-            (
-                format!("topologySpreadConstraints: [{{maxSkew: 1, minDomains: 2, {spread}}}]"),
-                &[],
-            ),
+            (format!("topologySpreadConstraints: [{{maxSkew: 1, minDomains: 2, {spread}}}]"), &[]),
             (
                 format!("topologySpreadConstraints: [{{maxSkew: 0, minDomains: 0, {spread}}}]"),
                 &[
@@ -239,7 +236,9 @@ mod tests {
             ),
             (
                 "containers: [{name: c, resources: {limits: {a.com/gpu: 0.5, cpu: 0.5}}}]".into(),
-                &["spec.containers[0].resources.limits[a.com/gpu]: must be a whole number, not 0.5"],
+                &[
+                    "spec.containers[0].resources.limits[a.com/gpu]: must be a whole number, not 0.5",
+                ],
             ),
             (
                 "initContainers: [{name: c, resources: {requests: {a.com/gpu: 500m}}}]".into(),
