@@ -3,17 +3,19 @@
 mod report;
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
 
 use kube_batch_manifest::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     source::{Source, collect_sources},
 };
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::suite::{CaseOutcome, CaseResult, RunOptions, run_each};
+use kube_batch_yaml::Problem;
 
 use self::report::{Report, Run};
 use crate::{
@@ -33,7 +35,10 @@ pub(crate) fn run(args: &TestArgs, registry: &Registry) -> anyhow::Result<Exit> 
         traces: args.verbose,
         ..RunOptions::default()
     };
-    let (sources, problems) = collect_sources(&args.paths);
+    let (mut sources, problems) = collect_sources(&args.paths);
+    // A file that is named, and is in a directory that is named, is run once.
+    let mut known = BTreeSet::new();
+    sources.retain(|source| known.insert(source.to_string()));
     problems.iter().for_each(terminal::diagnostic);
     let mut report = Report { n_unreadable: problems.len(), ..Report::default() };
     let progress = Progress::new(Some(sources.len() as u64), "cases");
@@ -87,13 +92,14 @@ fn run_file(
     };
     let mut started = Instant::now();
     let mut has_manifests = false;
-    run_each(&bytes, registry, options, &mut |result| {
+    run_each(&bytes, registry, options, &mut |mut result| {
         let duration = started.elapsed();
         started = Instant::now();
         // Once for each file.
         if result.outcome == CaseOutcome::Manifest && std::mem::replace(&mut has_manifests, true) {
             return ControlFlow::Continue(());
         }
+        report.reject_used_name(source, &mut result);
         let passed = result.outcome == CaseOutcome::Pass;
         report_invalid(source, &bytes, &result);
         report.runs.push(run_of(source, duration, result));
@@ -105,8 +111,13 @@ fn run_of(source: &Source, duration: Duration, result: CaseResult) -> Run {
     Run { file: source.to_string(), duration, result }
 }
 
-/// Prints why a document is not a test case.
+/// Prints why a document is not a test case, and what has no effect in its configuration.
 fn report_invalid(source: &Source, bytes: &[u8], result: &CaseResult) {
+    for warning in &result.warnings {
+        let text = String::from_utf8_lossy(bytes);
+        let shown = Diagnostic::from_problem(source.to_string(), &text, warning.clone());
+        terminal::diagnostic(&Diagnostic { severity: Severity::Warning, ..shown });
+    }
     match &result.outcome {
         CaseOutcome::Pass | CaseOutcome::Fail(_) => {}
         CaseOutcome::Manifest => terminal::error(&format!("{source}: {}", report::MANIFEST)),
@@ -118,5 +129,24 @@ fn report_invalid(source: &Source, bytes: &[u8], result: &CaseResult) {
                 terminal::diagnostic(&shown);
             }
         }
+    }
+}
+
+impl Report {
+    /// Makes a case invalid that has the name of an earlier one: results are told apart by name.
+    fn reject_used_name(&mut self, source: &Source, result: &mut CaseResult) {
+        match result.outcome {
+            CaseOutcome::Pass | CaseOutcome::Fail(_) => {}
+            CaseOutcome::Invalid(_) | CaseOutcome::Manifest => return,
+        }
+        let Some(file) = self.names.get(&result.name) else {
+            self.names.insert(result.name.clone(), source.to_string());
+            return;
+        };
+        let message = format!("a case in {file} has this name too");
+        let path = "name".to_owned();
+        let (line, column) = result.name_at;
+        let problem = Problem { line, column, path, message };
+        result.outcome = CaseOutcome::Invalid(vec![problem]);
     }
 }

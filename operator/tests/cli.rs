@@ -508,6 +508,75 @@ fn test_cases_run_under_another_configuration() {
     assert!(stdout(&output).contains("got    0"), "{}", stdout(&output));
 }
 
+/// Exit code and messages of a test case with a node `n1`, a pod `ns/p0` and the rest.
+fn tested(rest: &str) -> (Option<i32>, String) {
+    let text = format!(
+        "name: a\nobjects:\n- {{apiVersion: v1, kind: Node, metadata: {{name: n1}}}}\n- {{apiVersion: v1, \
+         kind: Pod, metadata: {{name: p0, namespace: ns}}, spec: {{schedulerName: kube-batch, \
+         containers: []}}}}\n- {{apiVersion: batch/v1, kind: Job, metadata: {{name: j}}, spec: \
+         {{parallelism: 0, template: {{spec: {{containers: []}}}}}}}}\n{rest}\n"
+    );
+    let file = Scratch::new(&format!("case-{}.yaml", rest.len()), text.as_bytes());
+    let output = kube_batch(&["test", file.path()]);
+    (output.status.code(), stderr(&output))
+}
+
+#[test]
+fn a_case_that_could_not_fail_is_invalid() {
+    for (rest, expected) in [
+        (
+            "expect: {notScheduled: [ns/p1]}",
+            "pod \"ns/p1\" never exists in this case, did you mean ns/p0",
+        ),
+        ("expect: {notScheduled: [p0]}", "\"p0\" is not of the form namespace/name"),
+        ("expect: {evictsNot: [ns/p0, ns/p22]}", "expect.evictsNot[1]: pod \"ns/p22\""),
+        ("expect: {binds: {ns/p0: n2}}", "node \"n2\" never exists"),
+        ("expect: {bindCount: {queues: {q: 0}}}", "queue \"q\" never exists"),
+        ("expect: {bindCount: {groups: {ns/gg: 0}}}", "PodGroup, controller or pod \"ns/gg\""),
+        ("expect: {podGroups: {ns/g: {}}}", "PodGroup \"ns/g\" never exists"),
+        ("expect: {sameNode: [[ns/p0, ns/x]]}", "expect.sameNode[0][1]"),
+        ("expect: {eventsNot: [{object: Pod ns/x}]}", "pod \"ns/x\" never exists"),
+        ("expect: {eventsNot: [{object: Podd ns/p0}]}", "is not of the form Pod namespace/name"),
+        ("expect: {}", "has no expectations, so it tests nothing"),
+        ("steps: [{cycles: 3}]", "has no expectations, so it tests nothing"),
+        ("expect: {bindCount: -1}", "expect.bindCount: -1 is negative"),
+        ("expect: {bindCount: {total: {min: -2}}}", "-2 is negative"),
+    ] {
+        let (code, messages) = tested(rest);
+        assert_eq!(code, Some(2), "{rest}: {messages}");
+        assert!(messages.contains(expected), "{expected} in {messages}");
+    }
+    for rest in [
+        "expect: {notScheduled: [ns/p0, default/j-0, default/j-1-2], bindCount: {groups: {default/j: 0}}}",
+        "steps: [{cycles: 1}, {expect: {}}, {delete: [{kind: Pod, namespace: ns, name: p0}], \
+         cycles: 1}, {expect: {notScheduled: [ns/p0], bindCount: {queues: {default: 0}}}}]",
+    ] {
+        assert_eq!(tested(rest), (Some(0), String::new()), "{rest}");
+    }
+}
+
+#[test]
+fn names_of_cases_are_unique_and_their_configurations_are_checked() {
+    let case = "name: same\nconfig: {actions: allocate, tiers: [{plugins: [{name: gang, enabelJobReady: \
+                false}]}]}\nexpect: {bindCount: 0}\n";
+    let (one, two) =
+        (Scratch::new("one.yaml", case.as_bytes()), Scratch::new("two-same.yaml", case.as_bytes()));
+    let output = kube_batch(&["test", one.path(), one.path(), two.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("1 passed, 0 failed, 1 invalid"), "{}", stdout(&output));
+    let messages = stderr(&output);
+    let expected = format!("name: a case in {} has this name too", one.path());
+    assert!(messages.contains(&expected) && messages.contains(two.path()), "{messages}");
+    let warning = "unknown key has no effect, did you mean enableJobReady";
+    assert!(
+        messages
+            .contains(&format!("warning: config.tiers[0].plugins[0].enabelJobReady: {warning}"))
+    );
+    let json = kube_batch(&["test", one.path(), "-o", "json"]);
+    let report: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert!(report["cases"][0]["warnings"][0].as_str().is_some_and(|text| text.ends_with(warning)));
+}
+
 #[test]
 fn manifests_among_test_cases_are_reported_once_for_each_file() {
     let output = kube_batch(&["test", "examples/two-queues.yaml", "examples/cases"]);

@@ -4,6 +4,8 @@
 //! problem, so that a misspelt expectation cannot pass.
 
 mod expect;
+mod names;
+mod positioned;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,9 @@ pub use self::expect::{
     ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, JobMatch, NodeChoice,
     PodsMatch, Quantity, QueueMatch, Range,
 };
+pub(crate) use self::names::Seen;
+use self::names::references;
+pub use self::{names::Reference, positioned::Positioned};
 use crate::{objects::Phase, world::Environment};
 
 /// One test case.
@@ -27,6 +32,8 @@ use crate::{objects::Phase, world::Environment};
 pub struct Case {
     /// Its name.
     pub name: String,
+    /// The line and the column of the name, from 1.
+    pub name_at: (u32, u32),
     /// What it tests, and why this result is expected.
     pub description: String,
     /// Options of the scheduler.
@@ -35,40 +42,14 @@ pub struct Case {
     pub environment: Environment,
     /// The scheduler's configuration.
     pub conf: Conf,
+    /// Keys and values without effect in the configuration.
+    pub warnings: Vec<Problem>,
     /// The initial objects, each with its line.
     pub objects: Vec<Positioned<Object>>,
     /// Changes, cycles and expectations.
     pub steps: Vec<Step>,
-}
-
-/// A value and its position in the file.
-#[derive(Clone, Debug)]
-pub struct Positioned<T> {
-    /// The value.
-    pub value: T,
-    /// Its path in the case.
-    pub path: String,
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, from 1.
-    pub column: u32,
-}
-
-impl<T> Positioned<T> {
-    fn at(cursor: &Cursor<'_>, value: T) -> Self {
-        let node = cursor.node();
-        Self { value, path: cursor.path().to_owned(), line: node.line, column: node.column }
-    }
-
-    /// A problem with it.
-    pub fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem {
-            line: self.line,
-            column: self.column,
-            path: self.path.clone(),
-            message: message.into(),
-        }
-    }
+    /// The names in expectations.
+    pub references: Vec<Positioned<Reference>>,
 }
 
 /// One step; its parts are run in this order.
@@ -116,6 +97,15 @@ impl Case {
             Some(_) | None => Err(problems.into_sorted()),
         }
     }
+
+    /// Whether it expects nothing at all.
+    pub fn tests_nothing(&self) -> bool {
+        let is_empty = |expect: &Expect| *expect == Expect::default();
+        self.steps.iter().all(|step| {
+            let eventually = step.eventually.as_ref().map(|eventually| &eventually.expect);
+            eventually.is_none_or(is_empty) && step.expect.as_ref().is_none_or(is_empty)
+        })
+    }
 }
 
 fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Option<Case> {
@@ -127,7 +117,7 @@ fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Opt
                 "\"{text}\" may contain only lower-case letters, digits and \"-\""
             ));
         }
-        Some(text.to_owned())
+        Some((text.to_owned(), (name.node().line, name.node().column)))
     });
     let description = text(&mut map, "description");
     for reporting_only in ["area", "source"] {
@@ -140,19 +130,33 @@ fn case(mut map: MapReader<'_>, registry: &Registry, problems: &Problems) -> Opt
     let environment =
         map.get("environment").and_then(Cursor::mapping).map(environment).unwrap_or_default();
     let conf = match map.get("config") {
-        None => Some(Conf::default()),
+        None => Some(conf::Read { conf: Conf::default(), warnings: Vec::new() }),
         Some(config) => read_conf(&config, registry, problems),
     };
     let objects = map.get("objects").map(|list| objects(list, problems)).unwrap_or_default();
-    let steps = steps(&mut map, problems);
+    let mut references = Vec::new();
+    let steps = steps(&mut map, problems, &mut references);
     map.finish();
-    Some(Case { name: name?, description, options, environment, conf: conf?, objects, steps })
+    let conf::Read { conf, warnings } = conf?;
+    let (name, name_at) = name?;
+    Some(Case {
+        name,
+        name_at,
+        description,
+        options,
+        environment,
+        conf,
+        warnings,
+        objects,
+        steps,
+        references,
+    })
 }
 
-fn read_conf(config: &Cursor<'_>, registry: &Registry, problems: &Problems) -> Option<Conf> {
+fn read_conf(config: &Cursor<'_>, registry: &Registry, problems: &Problems) -> Option<conf::Read> {
     match conf::read(config.node(), config.path(), registry) {
         // Keys without effect are warnings in a configuration, and a case may test them.
-        Ok(read) => Some(read.conf),
+        Ok(read) => Some(read),
         Err(found) => {
             found.into_iter().for_each(|problem| problems.add(problem));
             None
@@ -196,7 +200,11 @@ fn environment(mut map: MapReader<'_>) -> Environment {
     environment
 }
 
-fn steps(map: &mut MapReader<'_>, problems: &Problems) -> Vec<Step> {
+fn steps(
+    map: &mut MapReader<'_>,
+    problems: &Problems,
+    names: &mut Vec<Positioned<Reference>>,
+) -> Vec<Step> {
     let steps = map.get("steps");
     let cycles = map.get("cycles");
     let expect = map.get("expect");
@@ -205,15 +213,19 @@ fn steps(map: &mut MapReader<'_>, problems: &Problems) -> Vec<Step> {
             map.cursor().problem("needs `expect` or `steps`, otherwise it tests nothing");
         }
         let cycles = cycles.and_then(|cycles| cycles.u32()).unwrap_or(1);
-        return vec![Step { cycles, expect: Some(typed(expect)), ..Step::default() }];
+        return vec![Step { cycles, expect: Some(read_expect(expect, names)), ..Step::default() }];
     };
     for beside in [cycles, expect].into_iter().flatten() {
         beside.problem("cannot be combined with `steps`");
     }
-    steps.items().filter_map(|cursor| step(cursor, problems)).collect()
+    steps.items().filter_map(|cursor| step(cursor, problems, names)).collect()
 }
 
-fn step(cursor: Cursor<'_>, problems: &Problems) -> Option<Step> {
+fn step(
+    cursor: Cursor<'_>,
+    problems: &Problems,
+    names: &mut Vec<Positioned<Reference>>,
+) -> Option<Step> {
     let path = cursor.path().to_owned();
     let mut map = cursor.mapping()?;
     let mut list = |key| map.get(key).map(|list| objects(list, problems)).unwrap_or_default();
@@ -231,17 +243,20 @@ fn step(cursor: Cursor<'_>, problems: &Problems) -> Option<Step> {
     let cycles = map.get("cycles").and_then(|cycles| cycles.u32()).unwrap_or(0);
     let eventually = map.get("eventually").and_then(Cursor::mapping).map(|mut map| {
         let max_cycles = map.require("maxCycles").and_then(|n| n.u32()).unwrap_or(0);
-        let expect = typed(map.require("expect"));
+        let expect = read_expect(map.require("expect"), names);
         map.finish();
         Eventually { max_cycles, expect }
     });
-    let expect = map.get("expect").map(|expect| typed(Some(expect)));
+    let expect = map.get("expect").map(|expect| read_expect(Some(expect), names));
     map.finish();
     Some(Step { path, apply, update, delete, set_pod_phase, cycles, eventually, expect })
 }
 
-fn typed(cursor: Option<Cursor<'_>>) -> Expect {
-    cursor.and_then(|cursor| cursor.typed()).unwrap_or_default()
+/// Reads an expectation, and adds the names in it.
+fn read_expect(cursor: Option<Cursor<'_>>, names: &mut Vec<Positioned<Reference>>) -> Expect {
+    let Some(cursor) = cursor else { return Expect::default() };
+    names.extend(references(&cursor));
+    cursor.typed().unwrap_or_default()
 }
 
 fn target(cursor: Cursor<'_>) -> Option<Positioned<(Kind, ObjectKey)>> {

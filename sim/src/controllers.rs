@@ -103,6 +103,11 @@ impl Controllers {
         self.by_key.contains_key(&(kind, key.clone()))
     }
 
+    /// Namespaces and names of all controllers.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_key.keys().map(|(_, key)| key)
+    }
+
     /// Removes and returns the problems found so far.
     pub fn take_problems(&mut self) -> Vec<FactError> {
         std::mem::take(&mut self.broken)

@@ -5,7 +5,7 @@ use kube_batch_framework::candidates::Search;
 use kube_batch_yaml::Problem;
 
 use crate::{
-    case::{Case, Positioned, Step},
+    case::{Case, Positioned, Seen, Step},
     check::{Mismatch, check},
     simulation::Simulation,
     world::World,
@@ -15,9 +15,9 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Problem`] if an object cannot be used or an object to change does not exist: the case is
-/// invalid.
-pub fn run_case(case: &Case, search: Search) -> Result<Vec<Mismatch>, Problem> {
+/// Problems if an object cannot be used, or an object to change or in an expectation does not exist:
+/// the case is invalid.
+pub fn run_case(case: &Case, search: Search) -> Result<Vec<Mismatch>, Vec<Problem>> {
     run_case_observed(case, search, &mut |_| {})
 }
 
@@ -30,21 +30,25 @@ pub fn run_case_observed(
     case: &Case,
     search: Search,
     observe: &mut dyn FnMut(&Simulation),
-) -> Result<Vec<Mismatch>, Problem> {
+) -> Result<Vec<Mismatch>, Vec<Problem>> {
     let mut world =
         World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for object in &case.objects {
         let applied = world.apply(object.value.clone());
-        applied.map_err(|error| at(object, &error))?;
+        applied.map_err(|error| vec![at(object, &error)])?;
     }
     world.run_controllers();
     let mut simulation = Simulation::new(world, case.conf.clone(), search);
+    let mut seen = Seen::default();
+    seen.record(&simulation.world);
     let mut found = Vec::new();
     for step in &case.steps {
-        let mismatches = run_step(&mut simulation, step, observe)?;
+        let mismatches =
+            run_step(&mut simulation, step, &mut seen, observe).map_err(|problem| vec![problem])?;
         found.extend(mismatches.into_iter().map(|mismatch| mismatch.under(&step.path)));
     }
-    Ok(found)
+    let unknown = seen.unknown(&case.references);
+    if unknown.is_empty() { Ok(found) } else { Err(unknown) }
 }
 
 fn at<T>(placed: &Positioned<T>, error: &FactError) -> Problem {
@@ -54,14 +58,17 @@ fn at<T>(placed: &Positioned<T>, error: &FactError) -> Problem {
 fn run_step(
     simulation: &mut Simulation,
     step: &Step,
+    seen: &mut Seen,
     observe: &mut dyn FnMut(&Simulation),
 ) -> Result<Vec<Mismatch>, Problem> {
-    let mut run = |simulation: &mut Simulation| {
-        simulation.cycle(&mut |_| {});
-        observe(simulation);
-    };
     change(&mut simulation.world, step)?;
     simulation.world.run_controllers();
+    seen.record(&simulation.world);
+    let mut run = |simulation: &mut Simulation| {
+        simulation.cycle(&mut |_| {});
+        seen.record(&simulation.world);
+        observe(simulation);
+    };
     for _ in 0..step.cycles {
         run(simulation);
     }

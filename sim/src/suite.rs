@@ -31,8 +31,12 @@ pub struct RunOptions {
 pub struct CaseResult {
     /// Its name; `document N` for a document that is not a valid test case.
     pub name: String,
+    /// The line and the column of its name, or of the document, from 1.
+    pub name_at: (u32, u32),
     /// The outcome.
     pub outcome: CaseOutcome,
+    /// Keys and values without effect in its configuration.
+    pub warnings: Vec<Problem>,
     /// The cycles of a case that failed, if they are recorded.
     pub trace: Vec<CycleTrace>,
 }
@@ -88,7 +92,11 @@ pub fn run_each(
     finished: &mut dyn FnMut(CaseResult) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     for (number, document) in documents(bytes).enumerate() {
-        let result = |name, outcome| CaseResult { name, outcome, trace: Vec::new() };
+        let name_at = (document.line, 1);
+        let result = |name, outcome| {
+            let (warnings, trace) = (Vec::new(), Vec::new());
+            CaseResult { name, name_at, outcome, warnings, trace }
+        };
         let unnamed = || format!("document {}", number + 1);
         finished(match read(document, registry) {
             Ok(Content::Nothing) => continue,
@@ -118,7 +126,13 @@ fn read(document: Document<'_>, registry: &Registry) -> Result<Content, Vec<Prob
     if is_manifest(&value) {
         return Ok(Content::Manifest);
     }
-    Case::read(&value, registry).map(|case| Content::Case(Box::new(case)))
+    let case = Case::read(&value, registry)?;
+    if case.tests_nothing() {
+        let (line, column) = case.name_at;
+        let message = "has no expectations, so it tests nothing".to_owned();
+        return Err(vec![Problem { line, column, path: "name".to_owned(), message }]);
+    }
+    Ok(Content::Case(Box::new(case)))
 }
 
 fn is_manifest(value: &Located<'_>) -> bool {
@@ -132,11 +146,12 @@ fn run_one(mut case: Case, options: &RunOptions) -> CaseResult {
     let outcome = match run_case(&case, options.search) {
         Ok(mismatches) if mismatches.is_empty() => CaseOutcome::Pass,
         Ok(mismatches) => CaseOutcome::Fail(mismatches),
-        Err(problem) => CaseOutcome::Invalid(vec![problem]),
+        Err(problems) => CaseOutcome::Invalid(problems),
     };
     let is_traced = options.traces && matches!(outcome, CaseOutcome::Fail(_));
     let trace = if is_traced { trace(&case, options.search) } else { Vec::new() };
-    CaseResult { name: case.name, outcome, trace }
+    let Case { name, name_at, warnings, .. } = case;
+    CaseResult { name, name_at, outcome, warnings, trace }
 }
 
 /// Runs a case once more, and records its cycles.

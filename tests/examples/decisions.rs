@@ -52,7 +52,10 @@ fn run_case(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
             }
         }
     })
-    .map_err(io::Error::other)?;
+    .map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        io::Error::other(lines.join("\n"))
+    })?;
     written
 }
 

@@ -172,13 +172,13 @@ fn simulate(cluster: &RandomCluster) -> Result<Vec<Cycle>, String> {
             violated = violated.take().or_else(|| violation(&case.conf, simulation));
             cycles.push(last(simulation).clone());
         })
-        .map_err(|problem| problem.to_string())?;
+        .map_err(|problems| format!("{problems:?}"))?;
         if let Some(violated) = violated {
             return Err(violated);
         }
         let mut naive = Vec::new();
         run_case_observed(&case, Search::Naive, &mut |s| naive.push(last(s).clone()))
-            .map_err(|problem| problem.to_string())?;
+            .map_err(|problems| format!("{problems:?}"))?;
         match cycles.iter().zip(&naive).position(|(index, naive)| index != naive) {
             Some(at) => Err(format!(
                 "cycle {}: the index and the naive search differ:\n{:?}\n{:?}",

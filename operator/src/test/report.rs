@@ -33,6 +33,8 @@ pub(super) struct Report {
     pub(super) runs: Vec<Run>,
     /// Files that cannot be read.
     pub(super) n_unreadable: usize,
+    /// The files of the cases, by name.
+    pub(super) names: BTreeMap<String, String>,
 }
 
 /// Number of cases by outcome.
@@ -243,6 +245,7 @@ struct JsonCase<'a> {
     seconds: f64,
     mismatches: Vec<JsonMismatch<'a>>,
     problems: Vec<String>,
+    warnings: Vec<String>,
     cycles: &'a [CycleTrace],
 }
 
@@ -255,7 +258,7 @@ struct JsonMismatch<'a> {
 
 impl<'a> JsonCase<'a> {
     fn of(run: &'a Run) -> Self {
-        let CaseResult { name, outcome, trace } = &run.result;
+        let CaseResult { name, outcome, warnings, trace, name_at: _ } = &run.result;
         let mut case = Self {
             file: &run.file,
             name,
@@ -263,6 +266,7 @@ impl<'a> JsonCase<'a> {
             seconds: run.duration.as_secs_f64(),
             mismatches: Vec::new(),
             problems: Vec::new(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
             cycles: trace,
         };
         match outcome {
