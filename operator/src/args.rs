@@ -58,8 +58,11 @@ fn simulate_examples() -> String {
 Examples:
   kube-batch simulate -f examples/gang.yaml
   kube-batch simulate -f nodes.yaml -f jobs/ --config examples/scheduler.yaml
-  kube-batch simulate --kubeconfig ~/.kube/config -f my-job.yaml
+  kube-batch simulate --kubeconfig ~/.kube/config --config scheduler.yaml -f my-job.yaml
   kube-batch simulate -f examples/gang.yaml -o json | jq '.cycles[].binds[]'
+
+Without --config, nothing is reclaimed or preempted. Give the configuration of the scheduler that
+runs in the cluster; that of the manifests in deploy/ is also examples/scheduler.yaml.
 
 The same from a dump of the cluster; leave out the kinds that it does not serve:
   kubectl get -A -o yaml {kinds} |
@@ -367,14 +370,14 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a duration in whole seconds; a bare number is seconds.
+/// Parses a duration of one whole second or more; a bare number is seconds.
 fn seconds(text: &str) -> Result<u64, String> {
-    let parsed = duration::parse_or_seconds(text)?;
-    if parsed.subsec_nanos() == 0 {
-        Ok(parsed.as_secs())
-    } else {
-        Err("expected whole seconds, as one cycle runs each second".to_owned())
-    }
+    let parsed = duration::parse_or_seconds(text).ok().filter(|time| time.subsec_nanos() == 0);
+    parsed.map(|time| time.as_secs()).filter(|seconds| *seconds > 0).ok_or_else(|| {
+        "expected at least one second, in whole seconds: a number, or a duration such as 90s, \
+         1m30s or 2h"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -458,11 +461,12 @@ mod tests {
 
     #[test]
     fn a_simulation_runs_for_whole_seconds() {
-        for (text, expected) in [("90", 90), ("15m", 900), ("2h", 7200), ("1m30s", 90), ("0", 0)] {
+        for (text, expected) in [("90", 90), ("15m", 900), ("2h", 7200), ("1m30s", 90), ("1", 1)] {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
-        for text in ["2d", "m", "1500ms", "99999999999999999h", "-1s"] {
-            assert!(seconds(text).is_err(), "{text}");
+        for text in ["2d", "m", "1500ms", "99999999999999999h", "-1s", "0", "0s"] {
+            let problem = seconds(text).expect_err(text);
+            assert!(problem.starts_with("expected at least one second"), "{text}: {problem}");
         }
     }
 }

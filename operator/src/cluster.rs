@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use kube_batch_manifest::object::Kind;
 use serde::Deserialize;
@@ -70,7 +70,13 @@ async fn config(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Co
         None => Kubeconfig::read(),
     };
     let shown = file.map_or_else(String::new, |file| format!(" {}", file.display()));
-    let kubeconfig = read.with_context(|| format!("cannot read kubeconfig{shown}"))?;
+    let kubeconfig = read.map_err(|error| match error {
+        KubeconfigError::ReadConfig(error, path) => {
+            anyhow!(error).context(format!("cannot read kubeconfig {}", path.display()))
+        }
+        // Its text contains that of its cause.
+        error => anyhow!("cannot read kubeconfig{shown}: {error}"),
+    })?;
     let options =
         KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(kubeconfig, &options)

@@ -359,6 +359,23 @@ fn kinds_that_the_input_lacks_are_reported() {
 }
 
 #[test]
+fn a_simulation_of_no_time_and_a_missing_kubeconfig_are_errors() {
+    for until in ["1d", "0", "1500ms"] {
+        let output = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--until", until]);
+        assert_eq!(output.status.code(), Some(2), "{until}");
+        assert!(
+            stderr(&output).contains("expected at least one second, in whole seconds"),
+            "{until}"
+        );
+    }
+    let output = kube_batch(&["simulate", "--kubeconfig", "no/such"]);
+    assert_eq!(output.status.code(), Some(2));
+    let messages = stderr(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
+    assert_eq!(messages.matches("no/such").count(), 1, "{messages}");
+}
+
+#[test]
 fn nodes_and_queues_are_shown_with_what_limits_them() {
     let manifest = "\
 {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {capability: {nvidia.com/gpu: 4}}}
