@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    facts::FactError,
+    facts::{FactError, pod::GROUP_ANNOTATION},
     name::{Name, ObjectKey},
 };
 use kube_batch_manifest::{
@@ -16,13 +16,15 @@ use kube_batch_manifest::{
     dump::Dump,
     object::{Kind, Object},
     place::Place,
+    pods::{PodPart, pod_parts},
     reader::{Reader, Sink, Summary},
+    rejection::rejections,
     source::collect_sources,
 };
 use kube_batch_sim::world::World;
 
-pub(crate) use self::input::missing_kinds;
-use crate::{cluster::Lists, terminal};
+pub(crate) use self::input::{Remark, remarks};
+use crate::{cluster::Lists, table::plural, terminal};
 
 /// Number of problems printed in full; further ones are only counted.
 const MAX_SHOWN: usize = 20;
@@ -159,7 +161,12 @@ struct WorldSink<'w> {
 impl Sink for WorldSink<'_> {
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         self.record_names(&object, place);
-        self.world.apply(object)
+        let rejection = rejection(&object).map(|error| place.diagnose(&error));
+        self.world.apply(object)?;
+        if let Some(problem) = rejection {
+            self.shown.take(Diagnostic { severity: Severity::Warning, ..problem });
+        }
+        Ok(())
     }
 
     fn dump(&mut self, dump: Dump) {
@@ -178,30 +185,32 @@ impl WorldSink<'_> {
             Object::PodGroup(_, group) if !group.spec.queue.is_empty() => {
                 let queue = Name::from(group.spec.queue.as_str());
                 let field = "spec.queue";
-                let error =
-                    FactError::new(object, field, format!("queue \"{queue}\" does not exist"));
+                let error = FactError::new(
+                    named(object),
+                    field,
+                    format!("queue \"{queue}\" does not exist"),
+                );
                 let problem = Diagnostic { severity: Severity::Warning, ..place.diagnose(&error) };
                 self.groups.insert(with_default_namespace(object), (queue, problem));
             }
-            Object::Pod(pod) => {
-                let annotations = pod.metadata.annotations.as_ref();
-                let group = annotations
-                    .and_then(|all| all.get(kube_batch_api::facts::pod::GROUP_ANNOTATION))
-                    .filter(|group| !group.is_empty());
-                let Some(group) = group else { return };
-                let namespace = with_default_namespace(object).namespace;
-                let group = ObjectKey::new(namespace, group.as_str());
-                // Pods of a group are mostly consecutive; one of them is enough.
-                if self.pods.last().is_none_or(|(last, _)| *last != group) {
-                    let field = format!(
-                        "metadata.annotations[{}]",
-                        kube_batch_api::facts::pod::GROUP_ANNOTATION
-                    );
-                    let error = FactError::new(object, field, String::new());
-                    self.pods.push((group, place.diagnose(&error)));
-                }
-            }
-            _ => {}
+            // Controllers in a cluster may be older than their PodGroups; their pods are there too.
+            _ if object.kind() != Kind::Pod && object.meta().uid.is_some() => {}
+            _ => pod_parts(object).iter().for_each(|part| self.record_group(object, part, place)),
+        }
+    }
+
+    /// Records the PodGroup that a pod or template names.
+    fn record_group(&mut self, object: &Object, part: &PodPart<'_>, place: &Place<'_>) {
+        let annotations = part.metadata.and_then(|meta| meta.annotations.as_ref());
+        let group = annotations.and_then(|all| all.get(GROUP_ANNOTATION));
+        let Some(group) = group.filter(|group| !group.is_empty()) else { return };
+        let namespace = with_default_namespace(object).namespace;
+        let group = ObjectKey::new(namespace, group.as_str());
+        // Pods of a group are mostly consecutive; one of them is enough.
+        if self.pods.last().is_none_or(|(last, _)| *last != group) {
+            let field = format!("{}metadata.annotations[{GROUP_ANNOTATION}]", part.prefix);
+            let error = FactError::new(named(object), field, String::new());
+            self.pods.push((group, place.diagnose(&error)));
         }
     }
 
@@ -236,9 +245,30 @@ impl WorldSink<'_> {
     }
 }
 
+/// Why an API server would reject the pod or the template of an object. One with a uid was accepted.
+fn rejection(object: &Object) -> Option<FactError> {
+    if object.meta().uid.is_some() {
+        return None;
+    }
+    let mut problems = rejections(object).into_iter();
+    let first = problems.next()?;
+    let more = match problems.count() {
+        0 => String::new(),
+        more => format!(" ({})", plural(more, "further reason")),
+    };
+    let message =
+        format!("{}; an API server would reject this {}{more}", first.message, object.kind());
+    Some(FactError::new(named(object), first.path, message))
+}
+
+/// Kind, namespace and name.
+fn named(object: &Object) -> String {
+    format!("{} {}", object.kind(), with_default_namespace(object))
+}
+
 fn with_default_namespace(object: &Object) -> ObjectKey {
     let key = object.key();
-    if key.namespace.is_empty() && object.kind() != Kind::Queue {
+    if key.namespace.is_empty() && object.kind().is_namespaced() {
         return ObjectKey {
             namespace: Name::from(kube_batch_manifest::defaults::NAMESPACE),
             ..key

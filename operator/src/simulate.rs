@@ -14,13 +14,14 @@ use kube_batch_sim::{
     world::{Environment, World},
 };
 
-use self::tables::{plural, print_tables};
+use self::tables::print_tables;
 use crate::{
     args::{Format, SimulateArgs},
     cluster::{self, Lists},
     conf::{ReadConf, read_conf},
     exit::Exit,
-    load::{Loaded, load, missing_kinds},
+    load::{Loaded, Remark, load, remarks},
+    table::plural,
     terminal::{self, Progress},
 };
 
@@ -54,9 +55,15 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     world.begin();
     world.run_controllers();
     let problems = world.controllers.take_problems();
-    for problem in problems.iter().map(ToString::to_string).chain(missing_kinds(&world)) {
-        terminal::warning(&problem);
-        warnings.push(problem);
+    let problems = problems.iter().map(|problem| Remark::Warning(problem.to_string()));
+    for remark in problems.chain(remarks(&world)) {
+        match remark {
+            Remark::Warning(problem) => {
+                terminal::warning(&problem);
+                warnings.push(problem);
+            }
+            Remark::Note(note) => terminal::note(&note),
+        }
     }
     let n_problems = warnings.len() + n_warnings;
     if args.strict && n_problems > 0 {

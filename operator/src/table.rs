@@ -1,6 +1,9 @@
 //! Aligned tables, cut to the width of the terminal.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -96,6 +99,12 @@ impl Table {
         }
         line.trim_end().to_owned()
     }
+}
+
+/// A number of things: `1 pod`, `2 pods`.
+pub(crate) fn plural(count: impl Display + PartialEq + From<u8>, noun: &str) -> String {
+    let ending = if count == 1.into() { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// The text with control characters escaped: names can contain any character.

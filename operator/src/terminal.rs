@@ -50,6 +50,11 @@ pub(crate) fn warning(message: &str) {
     print("warning", WAITING.bold(), message);
 }
 
+/// Prints something worth knowing that is not a problem.
+pub(crate) fn note(message: &str) {
+    print("note", HEADING, message);
+}
+
 fn print(word: &str, style: Style, message: &str) {
     // A closed standard error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr(), "{}: {message}", styled(style, word));

@@ -345,7 +345,8 @@ fn kinds_that_the_input_lacks_are_reported() {
     for part in [
         "the input has no nodes, but there are pods: no pod can be placed",
         "the input has no persistentvolumeclaims, but pods name claims: pods with claims wait",
-        "the input has no PriorityClass \"high\", but 1 object names it",
+        "PriorityClass \"high\" does not exist, but 1 pod names it, such as default/p: an API server \
+         would reject it",
     ] {
         assert!(messages.contains(part), "{part} in {messages}");
     }
@@ -356,6 +357,106 @@ fn kinds_that_the_input_lacks_are_reported() {
     assert!(!messages.contains("no nodes") && !messages.contains("PriorityClass"), "{messages}");
     assert!(messages.contains("the input has no persistentvolumes, but claims name volumes"));
     assert!(messages.contains("the input has no storageclasses, but claims name classes"));
+}
+
+/// A pod with this beginning of a spec, in the format of one document.
+fn pod(name: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec}, containers: \
+         [{{name: c}}]}}}}\n---\n"
+    )
+}
+
+/// Exit code and messages with --strict.
+fn strictly(name: &str, manifest: &str) -> (Option<i32>, String) {
+    let file = Scratch::new(name, manifest.as_bytes());
+    let output = kube_batch(&["simulate", "-f", file.path(), "--strict"]);
+    (output.status.code(), stderr(&output))
+}
+
+#[test]
+fn manifests_get_the_defaults_of_an_api_server() {
+    let manifest = SMALL_CLUSTER.to_owned()
+        + "{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {schedulerName: kube-batch, \
+           containers: [{name: c, resources: {limits: {cpu: 2}}}]}}\n---\n"
+        + "{apiVersion: v1, kind: Pod, metadata: {name: low}, spec: {schedulerName: kube-batch, \
+           containers: [{name: c, resources: {requests: {cpu: 1}}}]}}\n---\n"
+        + "{apiVersion: v1, kind: Pod, metadata: {name: zz-high}, spec: {schedulerName: kube-batch, \
+           priorityClassName: high, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}\n---\n"
+        + "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 9}";
+    let (outcome, messages) = simulated("defaults.yaml", &manifest);
+    assert_eq!(messages, "");
+    assert_eq!(outcome["queues"][0]["weight"], 1);
+    assert_eq!(outcome["cycles"][0]["binds"][0]["pod"], "default/zz-high");
+    assert_eq!(outcome["pods"][0]["status"], "Pending", "its limit is its request");
+}
+
+#[test]
+fn waiting_pods_of_other_schedulers_are_reported() {
+    let similar = SMALL_CLUSTER.to_owned() + &pod("a", "schedulerName: kube-bach");
+    let (code, messages) = strictly("similar.yaml", &similar);
+    assert_eq!(code, Some(1));
+    assert!(
+        messages.contains(
+            "warning: 1 waiting pod names another scheduler: kube-bach (did you mean kube-batch?)"
+        ),
+        "{messages}"
+    );
+    let unnamed = SMALL_CLUSTER.to_owned() + &pod("a", "hostNetwork: false");
+    let (code, messages) = strictly("unnamed.yaml", &unnamed);
+    assert_eq!(code, Some(1));
+    assert!(
+        messages.contains("1 waiting pod names another scheduler: default-scheduler (pods for")
+    );
+    let ours = pod("ours", "schedulerName: kube-batch");
+    assert_eq!(strictly("both.yaml", &(unnamed.clone() + &ours)), (Some(0), String::new()));
+    let volcano = SMALL_CLUSTER.to_owned() + &pod("v", "schedulerName: volcano") + &ours;
+    let (code, messages) = strictly("volcano.yaml", &volcano);
+    assert_eq!(code, Some(0));
+    assert_eq!(messages, "note: 1 waiting pod names another scheduler: volcano\n");
+    let running = unnamed.replace("hostNetwork: false", "nodeName: n");
+    assert_eq!(strictly("running.yaml", &running), (Some(0), String::new()));
+}
+
+#[test]
+fn what_jobs_and_queues_of_the_input_lack_is_reported() {
+    let node = SMALL_CLUSTER.split_once("---\n").expect("two objects").1;
+    let lacks = node.to_owned()
+        + &pod("a", "schedulerName: kube-batch")
+        + &pod("lost", "schedulerName: kube-batch, nodeName: gone")
+        + "{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: g}, spec: {}}\n---\n"
+        + "{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: q}, spec: \
+           {capability: {gpu: 2, cpu: 1, zero: 0}}}\n---\n"
+        + "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {metadata: \
+           {annotations: {scheduling.k8s.io/group-name: gg}}, spec: {containers: [{name: c}]}}}}";
+    let lacks = lacks.replace("cpu: 1, pods: 9}", "cpu: 1, pods: 9, nvidia.com/gpu: 1}");
+    let (_, messages) = simulated("jobs-lack.yaml", &lacks);
+    for part in [
+        "queue \"default\" does not exist, and is the queue of jobs that name none (1 PodGroup, 1 pod \
+         without a PodGroup)",
+        "the node of 1 running pod is not in the input, such as gone of default/lost",
+        "Queue q: spec.capability[gpu]: no node has this resource (did you mean nvidia.com/gpu?)",
+        "Job default/j: spec.template.metadata.annotations[scheduling.k8s.io/group-name]: PodGroup \
+         default/gg does not exist",
+    ] {
+        assert!(messages.contains(part), "{part} in {messages}");
+    }
+    assert_eq!(messages.matches("spec.capability").count(), 1, "{messages}");
+}
+
+#[test]
+fn a_pod_that_an_api_server_would_reject_is_reported_and_simulated() {
+    let spec = "schedulerName: kube-batch, topologySpreadConstraints: [{maxSkew: 0, topologyKey: \
+                zone, whenUnsatisfiable: ScheduleAnyway, minDomains: 0}]";
+    let manifest = SMALL_CLUSTER.to_owned() + &pod("a", spec);
+    let (outcome, messages) = simulated("rejected.yaml", &manifest);
+    assert_eq!(outcome["pods"][0]["status"], "Running");
+    let expected = "warning: Pod default/a: spec.topologySpreadConstraints[0].maxSkew: must be at \
+                    least 1, not 0; an API server would reject this Pod (1 further reason)";
+    assert!(messages.contains(expected), "{messages}");
+    assert!(messages.contains("rejected.yaml:5:"), "{messages}");
+    let stored = manifest.replace("{name: a}", "{name: a, uid: u}");
+    assert_eq!(simulated("stored.yaml", &stored).1, "");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Display,
     io::{self, Write},
 };
 
@@ -10,7 +9,7 @@ use kube_batch_api::resource::{CPU, MEMORY, PODS};
 use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
 
 use crate::{
-    table::{Align, Cell, Table},
+    table::{Align, Cell, Table, plural},
     terminal::{self, BAD, FAINT, GOOD, HEADING, WAITING, styled},
 };
 
@@ -61,11 +60,6 @@ fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::
         parts.push(styled(WAITING, &format!("{waiting} waiting")));
     }
     writeln!(out, "{} after {}", parts.join(", "), plural(n_cycles, "cycle"))
-}
-
-pub(super) fn plural(count: impl Display + PartialEq + From<u8>, noun: &str) -> String {
-    let ending = if count == 1.into() { "" } else { "s" };
-    format!("{count} {noun}{ending}")
 }
 
 /// How full the cluster is, and how long pods waited.
