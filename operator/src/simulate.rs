@@ -9,7 +9,7 @@ use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{candidates::Search, report::JobReport};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
-    outcome::{CycleOutcome, Outcome},
+    outcome::{CycleOutcome, Outcome, Peak},
     simulation::Simulation,
     world::{Environment, World},
 };
@@ -79,12 +79,14 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     }
     warnings.extend(world.snapshot().ignored.iter().map(ToString::to_string));
     let mut simulation = Simulation::new(world, conf, Search::Index);
-    let cycles = run_cycles(&mut simulation, args);
+    let mut peak = Peak::default();
+    peak.record(&simulation.world);
+    let cycles = run_cycles(&mut simulation, args, &mut peak);
     for mistake in mistakes(&simulation) {
         terminal::warning(&mistake);
         warnings.push(mistake);
     }
-    let outcome = Outcome::of(cycles, &simulation.world, simulation.last(), warnings);
+    let outcome = Outcome::of(cycles, &simulation.world, simulation.last(), peak, warnings);
     let mut out = anstream::stdout().lock();
     match args.output {
         Format::Table => print_tables(&mut out, &outcome, simulation.world.n_cycles())?,
@@ -106,7 +108,11 @@ fn mistakes(simulation: &Simulation) -> Vec<String> {
 }
 
 /// Runs cycles; returns those with a decision.
-fn run_cycles(simulation: &mut Simulation, args: &SimulateArgs) -> Vec<CycleOutcome> {
+fn run_cycles(
+    simulation: &mut Simulation,
+    args: &SimulateArgs,
+    peak: &mut Peak,
+) -> Vec<CycleOutcome> {
     let wanted = args.cycles.or(args.until);
     let progress = Progress::new(wanted, "cycles");
     let mut kept = Vec::new();
@@ -116,6 +122,10 @@ fn run_cycles(simulation: &mut Simulation, args: &SimulateArgs) -> Vec<CycleOutc
         // What ends in this cycle may let the next one decide something.
         let was_in_motion = simulation.world.is_in_motion();
         let outcome = CycleOutcome::of(number, &simulation.cycle(&mut |_| {}).cycle);
+        // Only bindings use more; a snapshot of every cycle would take time.
+        if !outcome.binds.is_empty() {
+            peak.record(&simulation.world);
+        }
         progress.step();
         n_run += 1;
         let is_idle = outcome.is_idle();

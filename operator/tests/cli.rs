@@ -460,6 +460,45 @@ fn a_pod_that_an_api_server_would_reject_is_reported_and_simulated() {
 }
 
 #[test]
+fn what_is_gone_at_the_end_is_shown() {
+    let failing = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {activeDeadlineSeconds: \
+                   5, template: {spec: {schedulerName: kube-batch, containers: [{name: c, resources: \
+                   {requests: {cpu: 1}}}]}}}}";
+    let (outcome, _) = simulated("gone.yaml", &(SMALL_CLUSTER.to_owned() + failing));
+    assert_eq!(outcome["podGroups"][0]["phase"], "Failed");
+    let cluster = &outcome["cluster"];
+    assert_eq!(
+        (&cluster["utilization"]["cpu"], &cluster["peakUtilization"]["cpu"]),
+        (&0.0.into(), &1.0.into())
+    );
+    assert_eq!(cluster["peak"]["cpu"], "1");
+    let file = Scratch::new("gone-table.yaml", (SMALL_CLUSTER.to_owned() + failing).as_bytes());
+    let shown = stdout(&kube_batch(&["simulate", "-f", file.path()]));
+    for part in ["Used at the end: cpu 0/1 (0%)", "Used at the peak: cpu 1/1 (100%)", "Failed"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn jobs_of_the_same_name_are_told_apart() {
+    let owner =
+        "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: x, uid: u, controller: true}]";
+    let member = pod("x0", "schedulerName: kube-batch").replace(
+        "{name: x0}",
+        &format!("{{name: x0, annotations: {{scheduling.k8s.io/group-name: x}}, {owner}}}"),
+    );
+    let alone = pod("x1", "schedulerName: kube-batch")
+        .replace("{name: x1}", &format!("{{name: x1, {owner}}}"));
+    let group = "{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: x}, spec: \
+                 {minMember: 1}}";
+    let manifest = SMALL_CLUSTER.to_owned() + &member + &alone + group;
+    let file = Scratch::new("same.yaml", manifest.as_bytes());
+    let shown = stdout(&kube_batch(&["simulate", "-f", file.path()]));
+    assert!(shown.contains("default/x (no PodGroup)  default"), "{shown}");
+    assert!(shown.contains("default/x                default"), "{shown}");
+}
+
+#[test]
 fn a_simulation_of_no_time_and_a_missing_kubeconfig_are_errors() {
     for until in ["1d", "0", "1500ms"] {
         let output = kube_batch(&["simulate", "-f", "examples/gang.yaml", "--until", until]);

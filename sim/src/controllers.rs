@@ -108,6 +108,11 @@ impl Controllers {
         self.by_key.keys().map(|(_, key)| key)
     }
 
+    /// The Jobs that have failed in the simulation.
+    pub(crate) fn failed_jobs(&self) -> impl Iterator<Item = &Controller> {
+        self.by_key.values().filter(|controller| controller.pods.has_failed())
+    }
+
     /// Removes and returns the problems found so far.
     pub fn take_problems(&mut self) -> Vec<FactError> {
         std::mem::take(&mut self.broken)

@@ -10,7 +10,7 @@ use kube_batch_api::{
     decision::Decision,
     facts::{node::Taint, pod::TaskFacts},
     name::{JobKey, ObjectKey},
-    resource::Unit,
+    resource::{ResourceList, ResourceVector, Unit},
     status::TaskStatus,
 };
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
@@ -43,8 +43,9 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// All nodes together at the end.
+/// All nodes together at the end, and the most that was used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterOutcome {
     /// Allocatable resources.
     pub allocatable: BTreeMap<String, String>,
@@ -52,6 +53,27 @@ pub struct ClusterOutcome {
     pub used: BTreeMap<String, String>,
     /// The used fraction of each resource.
     pub utilization: BTreeMap<String, f64>,
+    /// The most of each resource that was allocated to pods at one time.
+    pub peak: BTreeMap<String, String>,
+    /// The fraction of each resource that this is.
+    pub peak_utilization: BTreeMap<String, f64>,
+}
+
+/// The most of each resource that was in use at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Peak(ResourceList);
+
+impl Peak {
+    /// Takes into account what is in use now.
+    pub fn record(&mut self, world: &World) {
+        let cluster = world.snapshot().cluster;
+        let used = cluster.nodes.used.total();
+        let mut now = ResourceList::default();
+        for dim in cluster.dimensions.ids() {
+            now.set(cluster.dimensions.name(dim), used[dim]);
+        }
+        self.0.max(&now);
+    }
 }
 
 /// Waiting times, from the creation of a pod to its binding.
@@ -120,7 +142,8 @@ pub struct GroupOutcome {
     /// Its queue; absent if that does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// `Pending`, `Running`, `Unknown` or `Completed`.
+    /// `Pending`, `Running`, `Unknown` or `Completed`; `Failed` for a Job that has failed in the
+    /// simulation, and whose pods are gone.
     pub phase: String,
     /// Number of pods that must start together.
     pub min_member: u32,
@@ -262,18 +285,22 @@ impl Outcome {
         cycles: Vec<CycleOutcome>,
         world: &World,
         last: Option<&LastCycle>,
+        mut peak: Peak,
         warnings: Vec<String>,
     ) -> Self {
         let cycle = last.map(|last| &last.cycle);
         let jobs = cycle.into_iter().flat_map(|cycle| &cycle.jobs);
         let queues = cycle.into_iter().flat_map(|cycle| &cycle.queues);
+        peak.record(world);
+        let mut pod_groups: Vec<GroupOutcome> = jobs.map(|job| group(job, world)).collect();
+        add_failed_jobs(&mut pod_groups, world);
         Self {
             cycles,
-            pod_groups: jobs.map(|job| group(job, world)).collect(),
+            pod_groups,
             queues: queues.map(queue).collect(),
             nodes: nodes(world),
             pods: pods(world),
-            cluster: cluster(world),
+            cluster: cluster(world, &peak),
             waiting: waiting(world),
             time: world.now().to_string(),
             warnings,
@@ -281,19 +308,25 @@ impl Outcome {
     }
 }
 
-fn cluster(world: &World) -> ClusterOutcome {
+fn cluster(world: &World, Peak(peak): &Peak) -> ClusterOutcome {
     let cluster = world.snapshot().cluster;
     let dimensions = &cluster.dimensions;
     let (allocatable, used) = (cluster.nodes.allocatable.total(), cluster.nodes.used.total());
-    let fraction = |dim| {
+    let peak = dimensions.vector(peak);
+    let fraction = |of: &ResourceVector, dim| {
         let whole = allocatable[dim];
-        if whole == 0 { 0.0 } else { used[dim] as f64 / whole as f64 }
+        if whole == 0 { 0.0 } else { of[dim] as f64 / whole as f64 }
     };
-    let of_all = dimensions.ids().filter(|dim| allocatable[*dim] > 0 || used[*dim] > 0);
+    let utilization = |of: &ResourceVector| {
+        let dims = dimensions.ids().filter(|dim| allocatable[*dim] > 0 || of[*dim] > 0);
+        dims.map(|dim| (dimensions.name(dim).to_string(), fraction(of, dim))).collect()
+    };
     ClusterOutcome {
         allocatable: dimensions.display(&allocatable),
         used: dimensions.display(&used),
-        utilization: of_all.map(|dim| (dimensions.name(dim).to_string(), fraction(dim))).collect(),
+        utilization: utilization(&used),
+        peak: dimensions.display(&peak),
+        peak_utilization: utilization(&peak),
     }
 }
 
@@ -351,6 +384,35 @@ fn group(report: &JobReport, world: &World) -> GroupOutcome {
         message,
         waiting_since: since.as_ref().map(ToString::to_string),
         waiting_seconds: since.map(|since| world.now().duration_since(since).as_secs()),
+    }
+}
+
+/// Adds Jobs that have failed, if none of their pods is left to show them.
+fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
+    let options = world.options();
+    for job in world.controllers.failed_jobs() {
+        let name = job.job().to_string();
+        let is_ours = job.scheduler() == Some(&*options.scheduler_name);
+        if !is_ours || groups.iter().any(|group| group.pod_group == name) {
+            continue;
+        }
+        let queue = world.store.queue(&options.default_queue);
+        groups.push(GroupOutcome {
+            pod_group: name,
+            has_pod_group: false,
+            queue: queue.map(|queue| queue.name.to_string()),
+            phase: "Failed".to_owned(),
+            min_member: 1,
+            total: 0,
+            running: 0,
+            pending: 0,
+            succeeded: 0,
+            failed: 0,
+            reason: None,
+            message: None,
+            waiting_since: None,
+            waiting_seconds: None,
+        });
     }
 }
 

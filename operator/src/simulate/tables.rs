@@ -64,20 +64,27 @@ fn print_headline(out: &mut dyn Write, outcome: &Outcome, n_cycles: u64) -> io::
 
 /// How full the cluster is, and how long pods waited.
 fn print_summary(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let ClusterOutcome { allocatable, used, utilization } = &outcome.cluster;
+    let ClusterOutcome { allocatable, used, utilization, peak, peak_utilization } =
+        &outcome.cluster;
     let amount = |list: &BTreeMap<String, String>, name: &str| {
         list.get(name).cloned().unwrap_or_else(|| "0".to_owned())
     };
     let names = [CPU, MEMORY].map(str::to_owned).into_iter().chain(other_resources(outcome));
-    let names = names.chain([PODS.to_owned()]).filter(|name| utilization.contains_key(name));
-    let parts: Vec<String> = names
-        .map(|name| {
-            let (used, whole) = (amount(used, &name), amount(allocatable, &name));
-            format!("{name} {used}/{whole} ({:.0}%)", utilization[&name] * 100.0)
-        })
-        .collect();
-    if !parts.is_empty() {
-        writeln!(out, "{} {}", styled(HEADING, "Used:"), parts.join(", "))?;
+    let names: Vec<String> = names.chain([PODS.to_owned()]).collect();
+    let parts = |used: &BTreeMap<String, String>, utilization: &BTreeMap<String, f64>| {
+        let of_name = |name: &String| {
+            let percent = utilization.get(name)? * 100.0;
+            let (used, whole) = (amount(used, name), amount(allocatable, name));
+            Some(format!("{name} {used}/{whole} ({percent:.0}%)"))
+        };
+        names.iter().filter_map(of_name).collect::<Vec<String>>()
+    };
+    let (end, most) = (parts(used, utilization), parts(peak, peak_utilization));
+    if end == most && !end.is_empty() {
+        writeln!(out, "{} {}", styled(HEADING, "Used:"), end.join(", "))?;
+    } else if end != most {
+        writeln!(out, "{} {}", styled(HEADING, "Used at the end:"), end.join(", "))?;
+        writeln!(out, "{} {}", styled(HEADING, "Used at the peak:"), most.join(", "))?;
     }
     let waiting = &outcome.waiting;
     let mut parts = Vec::new();
@@ -238,12 +245,21 @@ fn jobs(outcome: &Outcome) -> Part {
         ("WAITS", Align::Right),
         ("WHY IT WAITS", Align::Left),
     ]);
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for group in &outcome.pod_groups {
+        *names.entry(&group.pod_group).or_default() += 1;
+    }
+    // Pods without a PodGroup form a job with the name of their controller.
+    let name = |group: &GroupOutcome| match names[&*group.pod_group] {
+        2.. if !group.has_pod_group => format!("{} (no PodGroup)", group.pod_group),
+        _ => group.pod_group.clone(),
+    };
     // Pending jobs first: users look for these.
     let waits = |group: &&GroupOutcome| group.message.is_some();
     let (waiting, others): (Vec<_>, Vec<_>) = outcome.pod_groups.iter().partition(waits);
     for group in waiting.into_iter().chain(others).take(MAX_ROWS) {
         table.row([
-            group.pod_group.as_str().into(),
+            name(group).into(),
             group.queue.as_deref().unwrap_or("-").into(),
             group.min_member.to_string().into(),
             group.running.to_string().into(),
@@ -251,6 +267,7 @@ fn jobs(outcome: &Outcome) -> Part {
             Cell::styled(
                 match group.phase.as_str() {
                     "Running" | "Completed" => GOOD,
+                    "Failed" => BAD,
                     _ => WAITING,
                 },
                 group.phase.as_str(),

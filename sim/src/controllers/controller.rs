@@ -7,7 +7,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
-use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_api::{
+    facts::pod::GROUP_ANNOTATION,
+    name::{Name, ObjectKey},
+};
 use kube_batch_cache::store::Store;
 use kube_batch_manifest::defaults::fill_spec;
 
@@ -92,6 +95,22 @@ impl Controller {
             pods,
             template,
         }
+    }
+
+    /// The job that its pods belong to: their PodGroup, else the controller itself.
+    pub(crate) fn job(&self) -> ObjectKey {
+        let meta = self.template.pod.metadata.as_ref();
+        let annotations = meta.and_then(|meta| meta.annotations.as_ref());
+        let group = annotations.and_then(|all| all.get(GROUP_ANNOTATION));
+        match group.filter(|group| !group.is_empty()) {
+            Some(group) => ObjectKey::new(self.key.namespace.clone(), group.as_str()),
+            None => self.key.clone(),
+        }
+    }
+
+    /// The scheduler that its pods name.
+    pub(crate) fn scheduler(&self) -> Option<&str> {
+        self.template.pod.spec.as_ref()?.scheduler_name.as_deref()
     }
 
     /// A pod of this controller.

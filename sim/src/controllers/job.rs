@@ -26,6 +26,8 @@ pub(crate) struct JobRun {
     is_indexed: bool,
     is_suspended: bool,
     is_finished: bool,
+    /// Whether it has failed here.
+    has_failed: bool,
     deadline: Option<SignedDuration>,
     backoff_limit: usize,
     /// Pods that have succeeded, and failed, according to the status.
@@ -80,10 +82,15 @@ impl JobRun {
 
     pub(super) fn keep_progress(&mut self, old: Self) {
         self.is_finished |= old.is_finished;
+        self.has_failed |= old.has_failed;
         self.gone = old.gone;
         self.done.extend(old.done);
         self.started = old.started;
         self.attempts = old.attempts;
+    }
+
+    pub(super) const fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// When its pods are stopped, while it has some.
@@ -125,6 +132,7 @@ impl JobRun {
         let ends = self.deadline.and_then(|deadline| started.checked_add(deadline).ok());
         if ends.is_some_and(|ends| ends <= now) || failed + gone_failed > self.backoff_limit {
             self.is_finished = true;
+            self.has_failed = true;
             return stop();
         }
         let wanted = self.n_active(succeeded + gone_succeeded);

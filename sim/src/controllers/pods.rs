@@ -41,6 +41,14 @@ impl Pods {
         }
     }
 
+    /// Whether it is a Job that has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        match self {
+            Self::Job(job, _) => job.has_failed(),
+            Self::Replicas(..) | Self::Ordinals(_) => false,
+        }
+    }
+
     /// What the controller `owner` does with these pods.
     pub(crate) fn plan(
         &mut self,

@@ -8,7 +8,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_sim::{
-    outcome::{CycleOutcome, GroupOutcome, Outcome},
+    outcome::{CycleOutcome, GroupOutcome, Outcome, Peak},
     world::World,
 };
 
@@ -76,7 +76,8 @@ pub(super) fn simulate() -> anyhow::Result<Story> {
         recorder.record_events(column, &cycle, &simulation.world);
         recorder.record_column(column, &simulation.world)?;
     }
-    let outcome = Outcome::of(Vec::new(), &simulation.world, simulation.last(), Vec::new());
+    let outcome =
+        Outcome::of(Vec::new(), &simulation.world, simulation.last(), Peak::default(), Vec::new());
     Ok(recorder.finish(&outcome))
 }
 
