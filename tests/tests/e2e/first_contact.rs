@@ -96,7 +96,7 @@ fn each_mistake_is_explained_by_kubectl() {
     capped["spec"]["queue"] = json!("limited");
     bed.apply(&capped);
     bed.apply(&job("capped", 2, "1"));
-    let words = &["queue \"limited\" is limited to 1 cpu", "this job needs 2"];
+    let words = &["QueueCapability", "request 2 cpu, and queue \"limited\" is limited to 1"];
     explains(&bed, "capability", &[GROUP, "capped"], words);
 
     let names: Vec<String> = bed
