@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{
-        Affinity, Container, PodAffinityTerm, PodSpec, TopologySpreadConstraint,
-        WeightedPodAffinityTerm,
-    },
+    api::core::v1::{Affinity, Container, PodAffinityTerm, PodSpec, TopologySpreadConstraint},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
 use kube_batch_api::{
+    facts::affinity::affinity_terms,
     quantity::Quantity as Amount,
     resource::is_extended_resource,
     selector::problem::{
@@ -61,36 +59,11 @@ fn spec_problems(spec: &PodSpec) -> Vec<Problem> {
 fn affinity_problems(affinity: &Affinity) -> Vec<Problem> {
     let of_nodes = affinity.node_affinity.iter().flat_map(node_affinity_problems);
     let mut found: Vec<Problem> = of_nodes.map(|problem| problem.under("nodeAffinity")).collect();
-    if let Some(pods) = &affinity.pod_affinity {
-        let required = pods.required_during_scheduling_ignored_during_execution.as_deref();
-        let preferred = pods.preferred_during_scheduling_ignored_during_execution.as_deref();
-        let problems = term_list_problems(required, preferred).into_iter();
-        found.extend(problems.map(|problem| problem.under("podAffinity")));
-    }
-    if let Some(pods) = &affinity.pod_anti_affinity {
-        let required = pods.required_during_scheduling_ignored_during_execution.as_deref();
-        let preferred = pods.preferred_during_scheduling_ignored_during_execution.as_deref();
-        let problems = term_list_problems(required, preferred).into_iter();
-        found.extend(problems.map(|problem| problem.under("podAntiAffinity")));
-    }
-    found
-}
-
-fn term_list_problems(
-    required: Option<&[PodAffinityTerm]>,
-    preferred: Option<&[WeightedPodAffinityTerm]>,
-) -> Vec<Problem> {
-    let mut found = Vec::new();
-    for (at, term) in required.unwrap_or_default().iter().enumerate() {
-        let path = format!("requiredDuringSchedulingIgnoredDuringExecution[{at}]");
-        found.extend(term_problems(term).into_iter().map(|problem| problem.under(&path)));
-    }
-    for (at, weighted) in preferred.unwrap_or_default().iter().enumerate() {
-        let path = format!("preferredDuringSchedulingIgnoredDuringExecution[{at}]");
-        found.extend(preference_weight_problem(&path, weighted.weight));
-        let path = path + ".podAffinityTerm";
-        let problems = term_problems(&weighted.pod_affinity_term).into_iter();
-        found.extend(problems.map(|problem| problem.under(&path)));
+    for term in affinity_terms(affinity) {
+        let weight = term.weight;
+        found.extend(weight.and_then(|w| preference_weight_problem(&term.entry_path(), w)));
+        let path = term.path();
+        found.extend(term_problems(term.term).into_iter().map(|problem| problem.under(&path)));
     }
     found
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FactError,
+    affinity::affinity_terms,
     device::ResourceClaimRef,
     limits,
     metadata::{Metadata, MetadataPrefixes},
@@ -368,36 +369,16 @@ pub fn preferred_nodes(preferred: &[PreferredSchedulingTerm]) -> Vec<(i64, NodeT
 }
 
 fn pod_terms(affinity: Option<&Affinity>, namespace: &Name) -> PodTerms {
-    let affine = affinity.and_then(|a| a.pod_affinity.as_ref());
-    let anti = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
-    let term = |term: &PodAffinityTerm| pod_term(term, namespace);
-    let mut terms = PodTerms {
-        required: affine
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(term)
-            .collect(),
-        required_anti: anti
-            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(term)
-            .collect(),
-        preferred: affine
-            .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(|weighted| (weighted.weight.into(), term(&weighted.pod_affinity_term)))
-            .collect(),
-        preferred_anti: anti
-            .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref())
-            .into_iter()
-            .flatten()
-            .map(|weighted| (weighted.weight.into(), term(&weighted.pod_affinity_term)))
-            .collect(),
-        broken: None,
-    };
+    let mut terms = PodTerms::default();
+    for found in affinity.into_iter().flat_map(affinity_terms) {
+        let term = pod_term(found.term, namespace);
+        match (found.weight, found.is_anti) {
+            (None, false) => terms.required.push(term),
+            (None, true) => terms.required_anti.push(term),
+            (Some(weight), false) => terms.preferred.push((weight.into(), term)),
+            (Some(weight), true) => terms.preferred_anti.push((weight.into(), term)),
+        }
+    }
     terms.broken = affinity.and_then(broken_selector).map(Name::from);
     terms
 }
@@ -405,51 +386,15 @@ fn pod_terms(affinity: Option<&Affinity>, namespace: &Name) -> PodTerms {
 /// The first label selector of pod affinity and anti-affinity that cannot be parsed: its path in the
 /// pod, and why.
 fn broken_selector(affinity: &Affinity) -> Option<String> {
-    let affine = affinity.pod_affinity.as_ref();
-    let anti = affinity.pod_anti_affinity.as_ref();
-    let required = [
-        (
-            "podAffinity",
-            affine.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
-        ),
-        (
-            "podAntiAffinity",
-            anti.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
-        ),
-    ];
-    let preferred = [
-        (
-            "podAffinity",
-            affine.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
-        ),
-        (
-            "podAntiAffinity",
-            anti.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
-        ),
-    ];
-    let required = required.into_iter().flat_map(|(field, terms)| {
-        let terms = terms.into_iter().flatten().enumerate();
-        terms.map(move |(at, term)| {
-            let list = "requiredDuringSchedulingIgnoredDuringExecution";
-            (format!("spec.affinity.{field}.{list}[{at}]"), term)
-        })
-    });
-    let preferred = preferred.into_iter().flat_map(|(field, terms)| {
-        let terms = terms.into_iter().flatten().enumerate();
-        terms.map(move |(at, weighted)| {
-            let list = "preferredDuringSchedulingIgnoredDuringExecution";
-            let path = format!("spec.affinity.{field}.{list}[{at}].podAffinityTerm");
-            (path, &weighted.pod_affinity_term)
-        })
-    });
-    required.chain(preferred).find_map(|(path, term)| {
+    affinity_terms(affinity).find_map(|found| {
         let selectors = [
-            ("labelSelector", term.label_selector.as_ref()),
-            ("namespaceSelector", term.namespace_selector.as_ref()),
+            ("labelSelector", found.term.label_selector.as_ref()),
+            ("namespaceSelector", found.term.namespace_selector.as_ref()),
         ];
         selectors.into_iter().find_map(|(field, selector)| {
             let problem = label_selector_problem(selector?)?;
-            Some(format!("{path}.{field}.{}: {}", problem.path, problem.message))
+            let path = format!("spec.affinity.{}.{field}.{}", found.path(), problem.path);
+            Some(format!("{path}: {}", problem.message))
         })
     })
 }

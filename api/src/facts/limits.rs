@@ -1,16 +1,18 @@
 //! How much of a pod is read.
 //!
 //! Anybody may create pods, and the API server accepts a pod of a megabyte. What a pod may contain is
-//! therefore bounded, far above what pods contain in practice, so that one tenant's pods cannot make
-//! the cycles of all slow. A pod above a bound is not scheduled, and its message says why.
+//! therefore bounded, far above what pods contain in practice, so that the pods of one tenant do not
+//! make the cycles of all tenants slow. A pod above a bound is not scheduled, and its message says why.
 // Parity: new, see docs/parity.md#j11.
 
-use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use std::collections::BTreeMap;
 
-use super::request::containers;
+use k8s_openapi::{
+    api::core::v1::{Affinity, Container, NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+
+use super::{affinity::affinity_terms, request::containers};
 use crate::resource::{CPU, MEMORY, ResourceList, Unit};
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
@@ -22,9 +24,9 @@ pub const MAX_POD_AMOUNT: i64 = 1 << 45;
 /// The labels of a pod with more are not read.
 pub(super) const MAX_LABELS: usize = 1_000;
 
-/// Something that is counted.
+/// A bound on something that a pod has a number of.
 struct Limit {
-    /// What, as `a pod has N ...`.
+    /// What is counted, as in `the pod has 5 labels`.
     what: &'static str,
     most: usize,
     count: fn(&Pod, &PodSpec) -> usize,
@@ -77,7 +79,8 @@ pub(super) fn excessive_amount(request: &ResourceList) -> Option<String> {
     Some(format!("the pod requests more than {most} {name}"))
 }
 
-/// The pod with the requests of common resources alone: what it uses of a node, if it runs.
+/// The spec with requests for CPU, memory and ephemeral storage alone: what the pod uses of its node, if
+/// another scheduler binds it.
 pub(super) fn with_common_requests(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     let all = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
@@ -99,8 +102,8 @@ pub(super) fn bounded(request: &ResourceList) -> ResourceList {
     bounded
 }
 
-fn len<K, V>(map: Option<&std::collections::BTreeMap<K, V>>) -> usize {
-    map.map_or(0, std::collections::BTreeMap::len)
+fn len<K, V>(map: Option<&BTreeMap<K, V>>) -> usize {
+    map.map_or(0, BTreeMap::len)
 }
 
 fn requested(spec: &PodSpec) -> usize {
@@ -115,20 +118,7 @@ fn ports(spec: &PodSpec) -> usize {
 }
 
 fn pod_terms(spec: &PodSpec) -> impl Iterator<Item = &PodAffinityTerm> {
-    let affinity = spec.affinity.as_ref();
-    let affine = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
-    let anti = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let affine = affine.into_iter().flat_map(|terms| {
-        let required = terms.required_during_scheduling_ignored_during_execution.iter().flatten();
-        let preferred = terms.preferred_during_scheduling_ignored_during_execution.iter().flatten();
-        required.chain(preferred.map(|preferred| &preferred.pod_affinity_term))
-    });
-    let anti = anti.into_iter().flat_map(|terms| {
-        let required = terms.required_during_scheduling_ignored_during_execution.iter().flatten();
-        let preferred = terms.preferred_during_scheduling_ignored_during_execution.iter().flatten();
-        required.chain(preferred.map(|preferred| &preferred.pod_affinity_term))
-    });
-    affine.chain(anti)
+    spec.affinity.iter().flat_map(affinity_terms).map(|found| found.term)
 }
 
 fn node_terms(spec: &PodSpec) -> impl Iterator<Item = &NodeSelectorTerm> {
@@ -191,7 +181,7 @@ mod tests {
         (template.refused.as_ref().map(ToString::to_string), template.request.clone())
     }
 
-    /// A spec with so many of something.
+    /// Returns a spec with this number of something.
     type MakeSpec<'a> = &'a dyn Fn(usize) -> Value;
 
     fn many(n: usize, one: impl Fn(usize) -> Value) -> Value {
