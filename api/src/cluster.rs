@@ -409,6 +409,10 @@ impl Cluster {
     pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) {
         let dims = self.dimensions.ids();
         let dims: Vec<Dim> = dims.filter(|dim| ignores(self.dimensions.name(*dim))).collect();
+        let mut unknown = self.classes.request.values().flat_map(Request::unknown);
+        if dims.is_empty() && !unknown.any(|resource| ignores(resource)) {
+            return;
+        }
         let nodes = &mut self.nodes;
         for node in nodes.facts.ids().collect::<Vec<_>>() {
             for ledger in [

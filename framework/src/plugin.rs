@@ -424,11 +424,6 @@ pub trait Plugin: Send {
 
     // Nodes.
 
-    /// Whether [`ignores`](Self::ignores) may be true of a resource.
-    fn ignores_resources(&self) -> bool {
-        false
-    }
-
     /// Whether a resource does not count, neither for nodes nor for shares. The answer depends on the
     /// configuration alone.
     fn ignores(&self, _resource: &str) -> bool {

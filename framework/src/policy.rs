@@ -137,11 +137,6 @@ impl Policy {
         self.enabled(point).map(call).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Whether some plugin ignores resources.
-    pub(crate) fn ignores_resources(&self) -> bool {
-        self.tiers.iter().flatten().any(|configured| configured.plugin.ignores_resources())
-    }
-
     /// Whether some plugin ignores a resource.
     pub(crate) fn ignores(&self, resource: &str) -> bool {
         self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))

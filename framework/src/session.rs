@@ -86,9 +86,7 @@ impl Session {
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
-        if policy.ignores_resources() {
-            cluster.leave_out(|resource| policy.ignores(resource));
-        }
+        cluster.leave_out(|resource| policy.ignores(resource));
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
             if cluster.jobs.problem[job].is_none() {

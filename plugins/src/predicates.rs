@@ -165,10 +165,6 @@ impl Plugin for Predicates {
         }
     }
 
-    fn ignores_resources(&self) -> bool {
-        self.arguments.ignores_resources()
-    }
-
     fn ignores(&self, resource: &str) -> bool {
         self.arguments.ignores(resource)
     }

@@ -75,11 +75,6 @@ impl PredicatesArguments {
         }
     }
 
-    /// Whether [`Self::ignores`] may be true of a resource.
-    pub(super) const fn ignores_resources(&self) -> bool {
-        !self.ignored_resources.is_empty() || !self.ignored_resource_groups.is_empty()
-    }
-
     /// Whether a resource does not count. Only extended resources can be ignored.
     pub(super) fn ignores(&self, resource: &str) -> bool {
         let Some((group, _)) = resource.split_once('/') else { return false };
