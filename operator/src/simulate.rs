@@ -54,17 +54,7 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     }
     world.begin();
     world.run_controllers();
-    let problems = world.controllers.take_problems();
-    let problems = problems.iter().map(|problem| Remark::Warning(problem.to_string()));
-    for remark in problems.chain(remarks(&world)) {
-        match remark {
-            Remark::Warning(problem) => {
-                terminal::warning(&problem);
-                warnings.push(problem);
-            }
-            Remark::Note(note) => terminal::note(&note),
-        }
-    }
+    warnings.extend(print_remarks(&mut world));
     let n_problems = warnings.len() + n_warnings;
     if args.strict && n_problems > 0 {
         let problems = plural(n_problems, "problem");
@@ -87,17 +77,39 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
         warnings.push(mistake);
     }
     let outcome = Outcome::of(cycles, &simulation.world, simulation.last(), peak, warnings);
+    print_outcome(&outcome, args.output, simulation.world.n_cycles())?;
+    Ok(Exit::Ok)
+}
+
+/// Prints what may be wrong with the input as a whole, and returns the warnings.
+fn print_remarks(world: &mut World) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let problems = world.controllers.take_problems();
+    let problems = problems.iter().map(|problem| Remark::Warning(problem.to_string()));
+    for remark in problems.chain(remarks(world)) {
+        match remark {
+            Remark::Warning(problem) => {
+                terminal::warning(&problem);
+                warnings.push(problem);
+            }
+            Remark::Note(note) => terminal::note(&note),
+        }
+    }
+    warnings
+}
+
+fn print_outcome(outcome: &Outcome, format: Format, n_cycles: u64) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    match args.output {
-        Format::Table => print_tables(&mut out, &outcome, simulation.world.n_cycles())?,
+    match format {
+        Format::Table => print_tables(&mut out, outcome, n_cycles)?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &outcome).map_err(io::Error::from)?;
+            serde_json::to_writer_pretty(&mut out, outcome).map_err(io::Error::from)?;
             writeln!(out)?;
         }
-        Format::Yaml => write!(out, "{}", serde_saphyr::to_string(&outcome)?)?,
+        Format::Yaml => write!(out, "{}", serde_saphyr::to_string(outcome)?)?,
     }
     out.flush()?;
-    Ok(Exit::Ok)
+    Ok(())
 }
 
 /// Mistakes in the objects of jobs that the scheduler reports in the last cycle.

@@ -54,7 +54,18 @@ const GROUP: &str = "podgroup.scheduling.sigs.dev";
 fn each_mistake_is_explained_by_kubectl() {
     let mut bed = Bed::new(&nodes(2, "4"));
     bed.start_scheduler(&[]);
+    a_missing_queue(&bed);
+    a_gang_larger_than_the_cluster(&bed);
+    another_scheduler(&bed);
+    a_wrong_annotation(&bed);
+    a_gang_above_the_limit_of_its_queue(&bed);
+    a_cordoned_and_a_tainted_node(&bed);
+    an_unbound_claim(&bed);
+    a_missing_priority_class(&bed);
+    a_typing_error_in_the_configuration(&bed);
+}
 
+fn a_missing_queue(bed: &Bed) {
     bed.apply(&group("no-queue", 2));
     bed.kubectl([
         "patch",
@@ -68,27 +79,35 @@ fn each_mistake_is_explained_by_kubectl() {
     .expect("a patch");
     bed.apply(&job("no-queue", 2, "1"));
     let words = &["QueueNotFound", "queue \"missing\" does not exist"];
-    explains(&bed, "missing queue", &[GROUP, "no-queue"], words);
-    explains(&bed, "missing queue", &["pod", "no-queue"], &words[1..]);
+    explains(bed, "missing queue", &[GROUP, "no-queue"], words);
+    explains(bed, "missing queue", &["pod", "no-queue"], &words[1..]);
+}
 
+fn a_gang_larger_than_the_cluster(bed: &Bed) {
     bed.apply(&group("large", 3));
     bed.apply(&job("large", 3, "3"));
     let words = &["NeverFits", "never fits", "request 9 cpu, and the whole cluster has 8"];
-    explains(&bed, "too large a gang", &[GROUP, "large"], words);
+    explains(bed, "too large a gang", &[GROUP, "large"], words);
+}
 
+fn another_scheduler(bed: &Bed) {
     bed.apply(&group("other", 2));
     let other = with_pod_field(job("other", 2, "1"), "schedulerName", json!("default-scheduler"));
     bed.apply(&other);
     let words = &["NotEnoughTasks", "default-scheduler"];
-    explains(&bed, "wrong schedulerName", &[GROUP, "other"], words);
+    explains(bed, "wrong schedulerName", &[GROUP, "other"], words);
+}
 
+fn a_wrong_annotation(bed: &Bed) {
     bed.apply(&group("annotated", 2));
     let annotation = "/spec/template/metadata/annotations/scheduling.k8s.io~1group-name";
     bed.apply(&changed(job("annotated", 2, "1"), annotation, json!("typo")));
     let words = &["PodGroup test/typo does not exist"];
-    explains(&bed, "wrong annotation", &["pod", "annotated"], words);
-    explains(&bed, "wrong annotation", &[GROUP, "annotated"], &["NotEnoughTasks"]);
+    explains(bed, "wrong annotation", &["pod", "annotated"], words);
+    explains(bed, "wrong annotation", &[GROUP, "annotated"], &["NotEnoughTasks"]);
+}
 
+fn a_gang_above_the_limit_of_its_queue(bed: &Bed) {
     let mut limited = queue("limited", 1);
     limited["spec"]["capability"] = json!({"cpu": "1"});
     bed.apply(&limited);
@@ -97,8 +116,10 @@ fn each_mistake_is_explained_by_kubectl() {
     bed.apply(&capped);
     bed.apply(&job("capped", 2, "1"));
     let words = &["QueueCapability", "request 2 cpu, and queue \"limited\" is limited to 1"];
-    explains(&bed, "capability", &[GROUP, "capped"], words);
+    explains(bed, "capability", &[GROUP, "capped"], words);
+}
 
+fn a_cordoned_and_a_tainted_node(bed: &Bed) {
     let names: Vec<String> = bed
         .list_all("nodes")
         .iter()
@@ -110,13 +131,15 @@ fn each_mistake_is_explained_by_kubectl() {
     bed.apply(&group("shut-out", 2));
     bed.apply(&job("shut-out", 2, "1"));
     let words = &["1 node(s) were unschedulable"];
-    explains(&bed, "cordon", &[GROUP, "shut-out"], words);
+    explains(bed, "cordon", &[GROUP, "shut-out"], words);
     let words = &["1 node(s) had untolerated taint(s)"];
-    explains(&bed, "taint", &["pod", "shut-out"], words);
+    explains(bed, "taint", &["pod", "shut-out"], words);
     bed.kubectl(["uncordon", first]).expect("uncordoned");
     bed.wait_until_running("shut-out", 2);
     bed.kubectl(["taint", "nodes", second, "team-"]).expect("untainted");
+}
 
+fn an_unbound_claim(bed: &Bed) {
     bed.apply(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": NAMESPACE},
@@ -127,17 +150,21 @@ fn each_mistake_is_explained_by_kubectl() {
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     bed.apply(&with_pod_field(job("unbound", 1, "1"), "volumes", volumes));
     let words = &["VolumeNotReady", "unbound immediate PersistentVolumeClaims"];
-    explains(&bed, "unbound claim", &[GROUP, "unbound"], words);
+    explains(bed, "unbound claim", &[GROUP, "unbound"], words);
+}
 
+fn a_missing_priority_class(bed: &Bed) {
     let mut ranked = group("ranked", 1);
     ranked["spec"]["priorityClassName"] = json!("missing");
     bed.apply(&ranked);
     bed.apply(&job("ranked", 1, "1"));
     let words =
         &["Misconfigured", "PriorityClassNotFound", "PriorityClass \"missing\" does not exist"];
-    explains(&bed, "missing PriorityClass", &[GROUP, "ranked"], words);
+    explains(bed, "missing PriorityClass", &[GROUP, "ranked"], words);
     bed.wait_until_running("ranked", 1);
+}
 
+fn a_typing_error_in_the_configuration(bed: &Bed) {
     let conf = bed.plane.log_dir().join("typo.yaml");
     std::fs::write(&conf, "actions: allocate, backfil\ntiers: []\n").expect("a file");
     let started = Instant::now();
