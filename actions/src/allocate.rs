@@ -89,7 +89,7 @@ fn turn(
     if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);
         if matches!(session.failure(job), Some(Failure::Reserved(_))) {
-            look_without_reservations(session, job);
+            correct_refusal(session, job);
         }
     }
     if was_ready && !tasks.is_empty() {
@@ -99,10 +99,10 @@ fn turn(
     NextTurn::None
 }
 
-/// Corrects the reason of a gang that was refused what is reserved, if it would not start with that
-/// either: then it waits for resources, and not for the share of its queue.
+/// Corrects why a gang waits that was refused reserved resources, if it would not start with them
+/// either: it waits for resources then, and not for the share of its queue.
 // Parity: see docs/parity.md#e2.
-fn look_without_reservations(session: &mut Session, job: JobIdx) {
+fn correct_refusal(session: &mut Session, job: JobIdx) {
     if may_start_on_idle(session, job) {
         return;
     }
@@ -121,7 +121,7 @@ fn look_without_reservations(session: &mut Session, job: JobIdx) {
     }
 }
 
-/// Whether so many of the waiting tasks fit into what is free as the minimum lacks. An upper bound:
+/// Whether enough waiting tasks for the minimum fit into what is free, reserved or not. An upper bound:
 /// each class is counted by itself.
 fn may_start_on_idle(session: &mut Session, job: JobIdx) -> bool {
     let n_missing = u64::from(session.plugins().tasks_missing(job));

@@ -88,7 +88,7 @@ fn tasks_needed(statement: &Statement<'_>, waiting: &VecDeque<TaskIdx>, class: C
 }
 
 /// The domains with most free places for the class, of those that have at least `needed`. Of equal
-/// ones the first. If none has so many, the largest, so that the message tells how many fit there.
+/// ones the first. If none has that many, the largest, so that the message reports how many fit there.
 fn largest(
     statement: &mut Statement<'_>,
     class: ClassIdx,

@@ -102,8 +102,8 @@ fn newest<K: Ord, F>(
     newest
 }
 
-/// Every resource that a node has or a queue limits. What only pods name gets no column: anybody may
-/// create a pod, and every ledger has a cell for each column.
+/// Every resource that a node has or a queue limits. A resource that only pods name gets no column: any
+/// user may create a pod, and every ledger has a cell for each column.
 // Parity: see docs/parity.md#r7.
 fn dimensions_of(store: &Store) -> Dimensions {
     let nodes = store.nodes.values().map(|facts| &facts.allocatable);

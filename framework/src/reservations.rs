@@ -59,7 +59,7 @@ impl Reservations {
         Self { amounts: session.plugins().reserved(&placeable), holders }
     }
 
-    /// Nothing.
+    /// No reservations.
     pub fn none(session: &Session) -> Self {
         let width = session.cluster().dimensions.len();
         Self { amounts: ResourceVector::zero(width), holders: vec![None; width] }
@@ -125,7 +125,7 @@ impl Limits<'_> {
             && minimum.count_placeable(session, Room::WithoutOwnPods) == minimum.n_tasks()
     }
 
-    /// Whether the job must wait for others of its queue to end, because of the capability.
+    /// Whether the capability of the queue makes the job wait until other jobs of the queue end.
     fn is_capped(
         &self,
         cluster: &Cluster,

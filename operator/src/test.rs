@@ -133,7 +133,7 @@ fn report_invalid(source: &Source, bytes: &[u8], result: &CaseResult) {
 }
 
 impl Report {
-    /// Makes a case invalid that has the name of an earlier one: results are told apart by name.
+    /// Makes a case invalid that has the name of an earlier one: results are identified by name.
     fn reject_used_name(&mut self, source: &Source, result: &mut CaseResult) {
         match result.outcome {
             CaseOutcome::Pass | CaseOutcome::Fail(_) => {}

@@ -83,7 +83,7 @@ impl Plugin for Gang {
 }
 
 /// Whether the victim's job can lose one more task than it has lost already. A minimum protects only a
-/// job that meets it, or else anybody could protect a running job by raising its minimum.
+/// job that meets it: otherwise a user could protect a running job by raising its minimum.
 // Parity: differs, see docs/parity.md#p3.
 fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];

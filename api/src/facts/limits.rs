@@ -1,6 +1,6 @@
 //! How much of a pod is read.
 //!
-//! Anybody may create pods, and the API server accepts a pod of a megabyte. What a pod may contain is
+//! Any user may create pods, and the API server accepts a pod of a megabyte. What a pod may contain is
 //! therefore bounded, far above what pods contain in practice, so that the pods of one tenant do not
 //! make the cycles of all tenants slow. A pod above a bound is not scheduled, and its message says why.
 // Parity: new, see docs/parity.md#j11.

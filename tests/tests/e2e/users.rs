@@ -98,9 +98,9 @@ fn only_who_may_use_a_queue_or_a_class_names_it_in_a_pod_group() {
     assert!(refused("alice", &with("b", "research", ""), "queue \"research\""));
     assert!(refused("alice", &with("b", "", "higher"), "PriorityClass \"higher\""));
     assert!(refused("bob", &with("b", "", "high"), "PriorityClass \"high\""));
-    apply_as(&bed, "bob", &with("b", "", "")).expect("the default queue is for everybody");
+    apply_as(&bed, "bob", &with("b", "", "")).expect("any user may use the default queue");
     assert!(refused("bob", &with("b", "training", ""), "queue \"training\""));
-    // Who changes another field needs no permission for what is there.
+    // A change of another field needs no permission for the queue and the class.
     let mut changed = with("a", "training", "high");
     changed["spec"]["minMember"] = 2.into();
     apply_as(&bed, "bob", &changed).expect("another field");
