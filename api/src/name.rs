@@ -121,6 +121,11 @@ impl Names {
         name
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Frees the texts that nothing else uses any more.
     pub fn sweep(&mut self) {
         self.0.retain(Name::is_shared);

@@ -143,20 +143,20 @@ impl Assumed {
         });
     }
 
-    /// Removes decisions older than `after`, and returns their uids.
+    /// Removes decisions older than `after`, and returns the uids of those that are sent by themselves: a
+    /// nomination may never show, because another component has nominated the pod.
     pub fn expire(&mut self, now: Timestamp, after: SignedDuration) -> Vec<Name> {
         // If the clock was set back, an entry would live longer by that time.
         self.by_uid.values_mut().for_each(|entry| entry.since = entry.since.min(now));
         let late = |since: Timestamp| now.duration_since(since) > after;
-        let expired: Vec<Name> = self
-            .by_uid
-            .iter()
-            .filter(|(_, entry)| late(entry.since))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        for uid in &expired {
-            self.by_uid.remove(uid);
-        }
+        let mut expired = Vec::new();
+        self.by_uid.retain(|uid, entry| {
+            let is_late = late(entry.since);
+            if is_late && !matches!(entry.in_flight, InFlight::Nominate { .. }) {
+                expired.push(uid.clone());
+            }
+            !is_late
+        });
         expired
     }
 }
@@ -262,7 +262,8 @@ mod tests {
 
     #[test]
     fn decisions_expire_in_time_when_the_clock_is_set_back() {
-        let mut assumed = recorded(&[nominate("n")]);
+        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
+        let mut assumed = recorded(&[bind]);
         let after = SignedDuration::from_secs(30);
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
         assert!(assumed.expire(at(-3600), after).is_empty());

@@ -67,9 +67,10 @@ impl Fact for ResourceClaimFacts {}
 
 impl Fact for TaskFacts {
     fn decides_like(&self, other: &Self) -> bool {
-        let Self { nominated_node, unscheduled, .. } = self;
+        let Self { nominated_node, nominated_by_other, unscheduled, .. } = self;
         let other = Self {
             nominated_node: nominated_node.clone(),
+            nominated_by_other: *nominated_by_other,
             unscheduled: unscheduled.clone(),
             ..other.clone()
         };

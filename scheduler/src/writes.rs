@@ -360,7 +360,8 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
             Decision::Withdraw { pod } => (pod, None),
             Decision::Bind { .. } | Decision::Evict { .. } => continue,
         };
-        let facts = waiting(store, assumed, pod);
+        // What another component has written stays, or each would overwrite the other's.
+        let facts = waiting(store, assumed, pod).filter(|facts| !facts.nominated_by_other);
         if facts.is_some_and(|facts| facts.nominated_node.as_ref() != node) {
             let nomination = node.map_or(Nomination::Clear, |node| Nomination::Set(node.clone()));
             pods.entry(pod).or_default().0 = nomination;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -19,6 +19,9 @@ use crate::{
 
 /// Annotation that joins a pod to the PodGroup of that name in its namespace, in either API group.
 pub const GROUP_ANNOTATION: &str = "scheduling.k8s.io/group-name";
+
+/// The field manager of everything that the scheduler writes.
+pub const FIELD_MANAGER: &str = "kube-batch";
 
 /// The fields of a pod that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +51,12 @@ pub struct TaskFacts {
     pub status: TaskStatus,
     /// `spec.nodeName`.
     pub node: Option<Name>,
-    /// `status.nominatedNodeName`.
+    /// `status.nominatedNodeName`, if this scheduler wrote it.
     pub nominated_node: Option<Name>,
+    /// Whether another component wrote `status.nominatedNodeName`.
+    // Parity: see docs/parity.md#p1-nominations.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nominated_by_other: bool,
     /// The PodScheduled condition, if it is False: reason and message.
     pub unscheduled: Option<(Name, Name)>,
     /// Labels. Not serialized: a dump writes them once for all pods that share them.
@@ -145,6 +152,9 @@ impl TaskFacts {
         let mut non_empty = |text: Option<&String>| {
             text.filter(|text| !text.is_empty()).map(|text| interner.names.intern(text))
         };
+        let nominated_node = non_empty(status.and_then(|s| s.nominated_node_name.as_ref()));
+        let is_own = || wrote_nomination(pod.metadata.managed_fields.as_deref());
+        let nominated_by_other = nominated_node.is_some() && !is_own();
         Ok(Self {
             created: created(&pod.metadata),
             scheduler: non_empty(spec.scheduler_name.as_ref())
@@ -157,7 +167,8 @@ impl TaskFacts {
             gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
             status: observed_status(pod),
             node: non_empty(spec.node_name.as_ref()),
-            nominated_node: non_empty(status.and_then(|s| s.nominated_node_name.as_ref())),
+            nominated_node: nominated_node.filter(|_| !nominated_by_other),
+            nominated_by_other,
             unscheduled: status
                 .and_then(|s| s.conditions.as_ref())
                 .into_iter()
@@ -173,6 +184,17 @@ impl TaskFacts {
             key,
         })
     }
+}
+
+/// Whether this scheduler wrote `status.nominatedNodeName`, or nobody knows who did.
+fn wrote_nomination(managed: Option<&[ManagedFieldsEntry]>) -> bool {
+    let Some(managed) = managed.filter(|managed| !managed.is_empty()) else { return true };
+    let has_field = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| !fields.0["f:status"]["f:nominatedNodeName"].is_null())
+    };
+    let mut own = managed.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    own.any(has_field)
 }
 
 /// The status of a pod according to the API server.
@@ -191,5 +213,71 @@ fn observed_status(pod: &Pod) -> TaskStatus {
         None | Some("" | "Pending") if bound => TaskStatus::Bound,
         None | Some("" | "Pending") => TaskStatus::Pending,
         Some(_) => TaskStatus::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(managed: Value, annotations: Value) -> TaskFacts {
+        let pod = json!({
+            "metadata": {
+                "name": "p", "uid": "u", "managedFields": managed, "annotations": annotations,
+            },
+            "spec": {"containers": []},
+            "status": {"nominatedNodeName": "n"},
+        });
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts")
+    }
+
+    #[test]
+    fn only_what_this_scheduler_wrote_is_a_nomination() {
+        let entry = |manager: &str, field: &str| {
+            json!({
+                "manager": manager, "operation": "Update", "subresource": "status",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {(field): {}}},
+            })
+        };
+        let own = entry(FIELD_MANAGER, "f:nominatedNodeName");
+        let others = entry("autoscaler", "f:nominatedNodeName");
+        let own_condition = entry(FIELD_MANAGER, "f:conditions");
+        for (managed, is_own) in [
+            (json!(null), true),
+            (json!([]), true),
+            (json!([own]), true),
+            (json!([others, own]), true),
+            (json!([others]), false),
+            (json!([own_condition, others]), false),
+        ] {
+            let facts = read(managed.clone(), json!({}));
+            assert_eq!(facts.nominated_node.as_deref(), is_own.then_some("n"), "{managed}");
+            assert_eq!(facts.nominated_by_other, !is_own, "{managed}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_that_is_no_name_is_not_kept() {
+        let group = |name: &str| read(json!(null), json!({(GROUP_ANNOTATION): name}));
+        assert_eq!(group("a.b-c").group.as_deref(), Some("a.b-c"));
+        for name in ["A", "a b", "a/b", ".", &"a".repeat(254)] {
+            let facts = group(name);
+            assert_eq!(facts.group, None, "{name}");
+            assert!(facts.template.share().refused.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_pod_has_are_freed() {
+        let mut interner = Interner::default();
+        let kept = interner.names.intern("kept");
+        for n in 0..100 {
+            interner.names.intern(&format!("gone-{n}"));
+        }
+        interner.sweep();
+        assert!(interner.names.len() == 1 && interner.names.intern("kept") == kept);
     }
 }

@@ -8,9 +8,6 @@ use kube_batch_cache::store::{Change, Store};
 
 use crate::run::{metrics::Metrics, scheduler_cache::SchedulerCache};
 
-/// The field manager of everything that is written.
-pub(super) const FIELD_MANAGER: &str = "kube-batch";
-
 /// A client, where answers are stored, and where writes are counted.
 pub(super) struct Context {
     pub(super) client: Client,

@@ -8,7 +8,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use kube_batch_api::{decision::PodRef, name::Name};
+use kube_batch_api::{decision::PodRef, facts::pod::FIELD_MANAGER, name::Name};
 use kube_batch_cache::store::Change;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::{
     call::{ANSWER_TIMEOUT, WriteError, call},
-    context::{Context, FIELD_MANAGER},
+    context::Context,
 };
 use crate::run::metrics::Write;
 

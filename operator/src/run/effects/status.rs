@@ -5,13 +5,13 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE},
 };
 use k8s_openapi::api::core::v1::Pod;
-use kube_batch_api::{crd::v1alpha2, name::ObjectKey};
+use kube_batch_api::{crd::v1alpha2, facts::pod::FIELD_MANAGER, name::ObjectKey};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
     call::{WriteError, call},
-    context::{Context, FIELD_MANAGER},
+    context::Context,
     queue::Target,
 };
 use crate::run::metrics::Write;

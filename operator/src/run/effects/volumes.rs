@@ -13,15 +13,13 @@ use kube::{
 };
 use kube_batch_api::{
     decision::ClaimChoice,
+    facts::pod::FIELD_MANAGER,
     name::{Name, ObjectKey},
 };
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{
-    call::call,
-    context::{Context, FIELD_MANAGER},
-};
+use super::{call::call, context::Context};
 use crate::run::metrics::Write;
 
 /// How long claims may take to be bound; a decision expires a little later. Kubernetes waits ten
