@@ -215,6 +215,9 @@ pub(crate) struct RunArgs {
     /// addition.
     #[arg(long, default_value_t = 32, value_name = "N", env = "KUBE_BATCH_MAX_CONCURRENT_WRITES")]
     pub(crate) max_concurrent_writes: usize,
+    /// How many jobs that are not ready have metrics of their own; those that lack most tasks.
+    #[arg(long, default_value_t = 100, value_name = "N", env = "KUBE_BATCH_MAX_JOB_METRICS")]
+    pub(crate) max_job_metrics: usize,
     /// Append every decision to this file, as one line of JSON; - for standard output.
     #[arg(long, value_name = "FILE", env = "KUBE_BATCH_AUDIT_LOG")]
     pub(crate) audit_log: Option<PathBuf>,

@@ -101,6 +101,7 @@ struct Shared {
     effects: Arc<Effects>,
     /// Who this process is, in the lease, in events and in transition ids.
     identity: String,
+    max_job_metrics: usize,
 }
 
 async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
@@ -151,7 +152,8 @@ impl Shared {
         let reporter =
             Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
         let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        Self { metrics, cache, health: Arc::default(), effects, identity }
+        let max_job_metrics = args.max_job_metrics;
+        Self { metrics, cache, health: Arc::default(), effects, identity, max_job_metrics }
     }
 
     fn scheduler(
@@ -175,7 +177,7 @@ impl Shared {
             queues: QueueLog::default(),
             identity,
             n_cycles: 0,
-            report: ReportMetrics::new(Arc::clone(&self.metrics)),
+            report: ReportMetrics::new(Arc::clone(&self.metrics), self.max_job_metrics),
             effects,
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
@@ -359,6 +361,7 @@ mod tests {
             cache,
             health: Arc::default(),
             effects: Arc::clone(&effects),
+            max_job_metrics: 100,
             identity: "me".to_owned(),
         };
         let options = SnapshotOptions {

@@ -147,6 +147,7 @@ pub(crate) struct Metrics {
     pub(crate) queue_pending: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_capability: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_weight: Family<Queue, Gauge>,
+    pub(crate) queue_unready_tasks: Family<Queue, Gauge>,
     pub(crate) queue_groups: Family<QueuePhase, Gauge>,
     pub(crate) queue_evictions: Family<QueueEvicted, Counter>,
     pub(crate) queue_job_wait: Histograms<Queue>,
@@ -191,6 +192,7 @@ impl Metrics {
             queue_pending: Family::default(),
             queue_capability: Family::default(),
             queue_weight: Family::default(),
+            queue_unready_tasks: Family::default(),
             queue_groups: Family::default(),
             queue_evictions: Family::default(),
             queue_job_wait: Family::new_with_constructor(|| Histogram::new(WAITING)),
@@ -241,6 +243,7 @@ impl Metrics {
             "queue_pending", "Amount that the waiting pods of a queue request, in cores, bytes or units", queue_pending;
             "queue_capability", "Hard limit of a queue, in cores, bytes or units", queue_capability;
             "queue_weight", "Weight of a queue", queue_weight;
+            "queue_unready_tasks", "Tasks that the jobs of a queue which are not ready lack to their minimums", queue_unready_tasks;
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
             "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim", queue_evictions;
             "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
@@ -378,6 +381,7 @@ mod tests {
             queue_pending,
             queue_capability,
             queue_weight,
+            queue_unready_tasks,
             queue_groups,
             queue_evictions,
             queue_job_wait,
@@ -413,6 +417,7 @@ mod tests {
         drop(queue_pending.get_or_create(&of()));
         drop(queue_capability.get_or_create(&of()));
         drop(queue_weight.get_or_create(&Queue { queue: queue() }));
+        drop(queue_unready_tasks.get_or_create(&Queue { queue: queue() }));
         drop(queue_job_wait.get_or_create(&Queue { queue: queue() }));
         let evicted = QueueEvicted { queue: queue(), reason: "reclaim" };
         drop(queue_evictions.get_or_create(&evicted));

@@ -3,12 +3,13 @@
 //! Series of jobs and queues that are gone are removed by the first cycle without them.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Arc, atomic::AtomicU64},
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{decision::EvictReason, quantity::Quantity, resource::Unit};
+use kube_batch_api::{decision::EvictReason, name::Name, quantity::Quantity, resource::Unit};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
@@ -17,6 +18,8 @@ use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResourc
 /// Writes metrics, and remembers which series the last cycle left.
 pub(crate) struct ReportMetrics {
     metrics: Arc<Metrics>,
+    /// How many jobs have series of their own.
+    n_jobs: usize,
     unready_jobs: HashSet<Job>,
     queues: HashSet<Queue>,
     amounts: HashSet<QueueResource>,
@@ -24,9 +27,10 @@ pub(crate) struct ReportMetrics {
 }
 
 impl ReportMetrics {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>, n_jobs: usize) -> Self {
         Self {
             metrics,
+            n_jobs,
             unready_jobs: HashSet::new(),
             queues: HashSet::new(),
             amounts: HashSet::new(),
@@ -37,25 +41,51 @@ impl ReportMetrics {
     /// Records what a cycle reports that ended at `now`.
     pub(crate) fn record(&mut self, cycle: &Cycle, now: Timestamp) {
         self.record_jobs(&cycle.jobs);
+        self.record_unready_tasks(cycle);
         self.record_starts(&cycle.jobs, now);
         self.record_queues(&cycle.queues);
         self.record_amounts(&cycle.queues);
     }
 
+    /// Anybody may create jobs, so only those that lack most tasks have series of their own. Of equal
+    /// ones those that have them already, and then the oldest.
     fn record_jobs(&mut self, jobs: &[JobReport]) {
-        let mut unready = HashSet::new();
-        for report in jobs.iter().filter(|report| report.unschedulable.is_some()) {
-            let job = Job { job_id: report.key.to_string() };
-            self.metrics.unready_tasks.get_or_create(&job).set(report.lacking.into());
-            self.metrics.job_retries.get_or_create(&job).inc();
-            unready.insert(job);
-        }
+        let mut unready: Vec<(&JobReport, Job)> = jobs
+            .iter()
+            .filter(|report| report.unschedulable.is_some())
+            .map(|report| (report, Job { job_id: report.key.to_string() }))
+            .collect();
         self.metrics.unready_jobs.set(i64::try_from(unready.len()).unwrap_or(i64::MAX));
+        unready.sort_by_key(|(report, job)| {
+            (Reverse(report.lacking), !self.unready_jobs.contains(job))
+        });
+        unready.truncate(self.n_jobs);
+        for (report, job) in &unready {
+            self.metrics.unready_tasks.get_or_create(job).set(report.lacking.into());
+            self.metrics.job_retries.get_or_create(job).inc();
+        }
+        let unready: HashSet<Job> = unready.into_iter().map(|(_, job)| job).collect();
         for gone in self.unready_jobs.difference(&unready) {
             self.metrics.unready_tasks.remove(gone);
             self.metrics.job_retries.remove(gone);
         }
         self.unready_jobs = unready;
+    }
+
+    /// What all jobs of each queue lack.
+    fn record_unready_tasks(&self, cycle: &Cycle) {
+        let mut lacking: BTreeMap<&Name, i64> = BTreeMap::new();
+        for report in cycle.jobs.iter().filter(|report| report.unschedulable.is_some()) {
+            if let Some(queue) = &report.queue {
+                *lacking.entry(queue).or_default() += i64::from(report.lacking);
+            }
+        }
+        for report in &cycle.queues {
+            let name = &report.queue.name;
+            let n_tasks = lacking.get(name).copied().unwrap_or(0);
+            let queue = Queue { queue: name.to_string() };
+            self.metrics.queue_unready_tasks.get_or_create(&queue).set(n_tasks);
+        }
     }
 
     fn record_starts(&self, jobs: &[JobReport], now: Timestamp) {
@@ -91,6 +121,7 @@ impl ReportMetrics {
         for gone in self.queues.difference(&queues) {
             self.metrics.queue_share.remove(gone);
             self.metrics.queue_weight.remove(gone);
+            self.metrics.queue_unready_tasks.remove(gone);
             self.metrics.queue_job_wait.remove(gone);
             for phase in Phase::ALL {
                 let labels = QueuePhase { queue: gone.queue.clone(), phase: phase.name() };
@@ -192,7 +223,7 @@ tiers:
         fn new() -> Self {
             let conf = parse(CONF, &Registry::builtin()).expect("a configuration").conf;
             let metrics = Arc::new(Metrics::new());
-            let report = ReportMetrics::new(Arc::clone(&metrics));
+            let report = ReportMetrics::new(Arc::clone(&metrics), 2);
             let mut store = Store::default();
             let node = json!({
                 "metadata": {"name": "n"},
@@ -319,6 +350,32 @@ tiers:
             world.store.queues.delete(&(queue.into(), V1Alpha2));
         }
         assert_eq!(world.cycle(91), "", "queues are gone");
+    }
+
+    #[test]
+    fn the_jobs_that_lack_most_have_series_of_their_own() {
+        let mut world = World::new();
+        for (name, min_member) in [("a", 5), ("b", 7), ("c", 6), ("d", 8)] {
+            world.queue(name, json!({"weight": 1}));
+            world.group(name, min_member);
+            world.pod(name, &format!("{name}-0"), None);
+        }
+        has(&world.cycle(0), &[r#"unready_tasks{queue="a"} 5"#, r#"unready_tasks{queue="d"} 8"#]);
+        let text = world.metrics.text();
+        let series = |text: &str| -> Vec<String> {
+            let of_jobs = text.lines().filter(|line| line.contains("unschedule_task_count{"));
+            let mut series: Vec<String> = of_jobs.map(str::to_owned).collect();
+            series.sort();
+            series
+        };
+        let of = |job: &str, n: u32| {
+            format!(r#"kube_batch_unschedule_task_count{{job_id="ns/{job}"}} {n}"#)
+        };
+        assert_eq!(series(&text), [of("b", 7), of("d", 8)]);
+        assert!(text.lines().any(|line| line == "kube_batch_unschedule_job_count 4"), "{text}");
+        world.group("c", 9);
+        world.cycle(1);
+        assert_eq!(series(&world.metrics.text()), [of("c", 9), of("d", 8)]);
     }
 
     #[test]
