@@ -107,8 +107,8 @@ pub struct Waits {
     pub message: String,
     /// [`Urgency::State`] if the condition is new, else [`Urgency::Text`].
     pub urgency: Urgency,
-    /// To be sent once it is written.
-    pub event: Event,
+    /// To be sent once it is written; `None` if the pod waited already and only the text is new.
+    pub event: Option<Event>,
 }
 
 /// What a change of a status is about, most urgent first.
@@ -120,8 +120,10 @@ pub enum Urgency {
     Forming,
     /// A count or an amount.
     Count,
-    /// The text of a message.
+    /// The text of a message of a PodGroup.
     Text,
+    /// The text of a message of a pod. There may be many pods, and all their texts may change at once.
+    PodText,
 }
 
 /// An event.
@@ -315,8 +317,9 @@ fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<St
     let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
         let (_, message) = why?;
         let mut shown = group.status.conditions.iter();
-        let is_shown =
-            shown.any(|c| c.type_ == type_ && c.status == "True" && c.message == *message);
+        let is_shown = shown.any(|c| {
+            c.type_ == type_ && c.status == "True" && has_the_words_of(&c.message, message)
+        });
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
         (!is_shown).then(|| Event { regarding, type_, reason, action, message: message.clone() })
@@ -330,6 +333,12 @@ fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<St
     let events = events.into_iter().flatten().collect();
     let urgency = urgency_of_group(&group.status, &next);
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
+}
+
+/// Whether texts differ in nothing but numbers. That is no reason for another event.
+fn has_the_words_of(l: &str, r: &str) -> bool {
+    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    words(l) == words(r)
 }
 
 fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
@@ -388,16 +397,16 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
 fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Waits> {
     let urgency = match &facts.unscheduled {
         Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => return None,
-        Some((reason, _)) if **reason == *UNSCHEDULABLE => Urgency::Text,
+        Some((reason, _)) if **reason == *UNSCHEDULABLE => Urgency::PodText,
         Some(_) | None => Urgency::State,
     };
-    let event = Event {
+    let event = (urgency == Urgency::State).then(|| Event {
         regarding: Regarding::Pod(pod.clone()),
         type_: EventType::Warning,
         reason: "FailedScheduling",
         action: "Scheduling",
         message: because.to_owned(),
-    };
+    });
     Some(Waits { message: because.to_owned(), urgency, event })
 }
 

@@ -475,7 +475,7 @@ impl World {
                 if let Some(Waits { message, event, .. }) = waits {
                     let condition = (Name::from(UNSCHEDULABLE), Name::from(message));
                     self.change_pod(&pod.key, |facts| facts.unscheduled = Some(condition));
-                    self.emit(&event);
+                    event.iter().for_each(|event| self.emit(event));
                 }
             }
             StatusWrite::Group { group, next, events, .. } => {

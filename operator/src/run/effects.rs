@@ -127,8 +127,11 @@ impl Effects {
 
     /// Enqueues an event.
     pub(crate) fn enqueue_event(&self, event: Event) {
-        self.with_queue(|queue| queue.push_event(event));
-        self.waiting.add_permits(1);
+        if self.with_queue(|queue| queue.push_event(event)) {
+            self.waiting.add_permits(1);
+        } else {
+            self.context.metrics.events_dropped.inc();
+        }
     }
 
     /// Waits until all writes are finished, or until `timeout` elapses. Returns `false` on timeout.

@@ -158,6 +158,7 @@ pub(crate) struct Metrics {
     pub(crate) malformed_objects: Family<Kind, Counter>,
     pub(crate) effects_queued: Gauge,
     pub(crate) effects_in_flight: Gauge,
+    pub(crate) events_dropped: Counter,
     pub(crate) writes: Family<Written, Counter>,
     pub(crate) write_retries: Family<WriteKind, Counter>,
     pub(crate) write_latency: Histograms<WriteKind>,
@@ -203,6 +204,7 @@ impl Metrics {
             malformed_objects: Family::default(),
             effects_queued: Gauge::default(),
             effects_in_flight: Gauge::default(),
+            events_dropped: Counter::default(),
             writes: Family::default(),
             write_retries: Family::default(),
             write_latency: Family::new_with_constructor(|| Histogram::new(SECONDS)),
@@ -252,6 +254,7 @@ impl Metrics {
             "malformed_objects", "Malformed objects that were skipped", malformed_objects;
             "effects_queued", "Writes that wait to be sent", effects_queued;
             "effects_in_flight", "Writes in flight, including bindings that wait for their volumes", effects_in_flight;
+            "events_dropped", "Events that were dropped because too many waited", events_dropped;
             "writes", "Writes by result: done, gone, conflict, refused, forbidden, failed", writes;
             "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
@@ -392,6 +395,7 @@ mod tests {
             malformed_objects,
             effects_queued: _,
             effects_in_flight: _,
+            events_dropped: _,
             writes,
             write_retries,
             write_latency,

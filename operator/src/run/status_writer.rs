@@ -111,7 +111,7 @@ impl StatusWriter {
             let condition = condition(&waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
             self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
-            events.push(waits.event);
+            events.extend(waits.event);
         }
         if !status.is_empty() {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});

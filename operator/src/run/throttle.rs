@@ -12,6 +12,9 @@ use std::{
 
 use kube_batch_scheduler::writes::Urgency;
 
+/// The longest of these times.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// The shortest time since the last write, or, while a gang forms, since it was first seen. Guessed:
 /// short enough for a user who watches.
 const fn min_interval(urgency: Urgency) -> Duration {
@@ -19,6 +22,7 @@ const fn min_interval(urgency: Urgency) -> Duration {
         Urgency::State => Duration::ZERO,
         Urgency::Forming | Urgency::Count => Duration::from_secs(1),
         Urgency::Text => Duration::from_secs(10),
+        Urgency::PodText => LONGEST,
     }
 }
 
@@ -56,7 +60,7 @@ impl<K: std::hash::Hash + Eq> Throttle<K> {
 
     /// Removes what delays nothing any more.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        self.0.retain(|_, last| *last + min_interval(Urgency::Text) > now);
+        self.0.retain(|_, last| *last + LONGEST > now);
     }
 }
 
@@ -76,7 +80,10 @@ mod tests {
         assert_eq!(throttle.admit("a", Urgency::Count, at(1)), Err(at(2)));
         assert_eq!(throttle.admit("a", Urgency::State, at(1)), Ok(()));
         assert_eq!(throttle.admit("a", Urgency::Text, at(10)), Err(at(11)));
-        throttle.sweep(at(12));
+        assert_eq!(throttle.admit("a", Urgency::PodText, at(60)), Err(at(61)));
+        throttle.sweep(at(60));
+        assert_eq!(throttle.0.len(), 2);
+        throttle.sweep(at(61));
         assert_eq!(throttle.0.len(), 0);
     }
 

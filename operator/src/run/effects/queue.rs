@@ -98,6 +98,10 @@ enum Wanted {
     Another,
 }
 
+/// How many events wait at most. They are sent last, and while there are other writes they only take
+/// memory: 10 000 of them take 5 MB.
+const MAX_EVENTS: usize = 10_000;
+
 /// Writes that wait, and how many are in flight.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
@@ -129,8 +133,13 @@ impl WriteQueue {
         true
     }
 
-    pub(crate) fn push_event(&mut self, event: Event) {
-        self.events.push_back(Box::new(event));
+    /// Adds an event; returns whether there was room for it.
+    pub(crate) fn push_event(&mut self, event: Event) -> bool {
+        let has_room = self.events.len() < MAX_EVENTS;
+        if has_room {
+            self.events.push_back(Box::new(event));
+        }
+        has_room
     }
 
     /// Whether a status write of the object is in flight. If so, [`Self::answered`] will say that
@@ -232,6 +241,19 @@ mod tests {
         assert!(matches!(queue.pop(), Some(PendingWrite::Decision(_))));
         assert!(matches!(queue.pop(), Some(PendingWrite::Status(..))));
         assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn events_without_room_are_dropped() {
+        let mut queue = WriteQueue::default();
+        let event = || write(1).events.remove(0);
+        for _ in 0..MAX_EVENTS {
+            assert!(queue.push_event(event()));
+        }
+        assert!(!queue.push_event(event()));
+        assert_eq!(queue.len(), MAX_EVENTS);
+        queue.pop();
+        assert!(queue.push_event(event()));
     }
 
     #[test]

@@ -186,9 +186,11 @@ async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
     let cycle = world.job(Phase::Pending, 0, problem("4 nodes are full"));
     assert_eq!(world.write(6_000, &cycle).await, QUIET);
     assert_eq!(world.due(), Some(10_000));
-    assert_eq!(world.write(10_000, &cycle).await, (1, event));
+    assert_eq!(world.write(10_000, &cycle).await, ONE, "new numbers are no event");
+    let cycle = world.job(Phase::Pending, 0, problem("4 nodes are tainted"));
+    assert_eq!(world.write(20_000, &cycle).await, (1, event), "another text is");
     let cycle = world.job(Phase::Running, 2, None);
-    assert_eq!(world.write(10_001, &cycle).await, ONE, "that it runs is written at once");
+    assert_eq!(world.write(20_001, &cycle).await, ONE, "that it runs is written at once");
     assert_eq!(world.group().status.conditions[0].status, "False");
 }
 
@@ -211,7 +213,7 @@ async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
 async fn why_a_pod_waits_is_written_with_its_event() {
     let mut world = World::new();
     let event = vec!["FailedScheduling".to_owned()];
-    assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, (1, event.clone()));
+    assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, (1, event));
     let condition = world.api.object(POD).expect("the pod")["status"]["conditions"][0].clone();
     assert_eq!(
         (&condition["status"], &condition["reason"]),
@@ -220,8 +222,8 @@ async fn why_a_pod_waits_is_written_with_its_event() {
     assert!(condition["lastTransitionTime"].is_string(), "it is new");
     assert_eq!(world.write(10, &world.waits("3 nodes are full")).await, QUIET);
     assert_eq!(world.write(20, &world.waits("4 nodes are full")).await, QUIET);
-    assert_eq!(world.due(), Some(10_000));
-    assert_eq!(world.write(10_000, &world.waits("4 nodes are full")).await, (1, event));
+    assert_eq!(world.due(), Some(60_000));
+    assert_eq!(world.write(60_000, &world.waits("4 nodes are full")).await, ONE, "no news");
     let patch = &world.api.sent_to(&Method::PATCH, POD)[1].body;
     assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], json!(null));
     assert_eq!(patch["metadata"]["uid"], "a");
