@@ -5,7 +5,7 @@
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use k8s_openapi::{
     api::{
@@ -126,11 +126,27 @@ impl<K: Ord, F> Table<K, F> {
         self.rows.remove(key).is_some()
     }
 
-    /// Removes the objects that are not in a complete list; returns whether there were any.
-    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) -> bool {
-        let before = self.rows.len();
-        self.rows.retain(|key, _| keep(key));
-        self.rows.len() < before
+    /// Removes those of the first `n` objects after a key, or from the start, that are not to be kept. All
+    /// objects in one go would hold a lock for too long. Returns whether any were removed, and the key
+    /// after which to go on.
+    pub fn retain_some(
+        &mut self,
+        after: Option<&K>,
+        n: usize,
+        keep: impl Fn(&K) -> bool,
+    ) -> (bool, Option<K>)
+    where
+        K: Clone,
+    {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range: Vec<&K> =
+            self.rows.range((start, Bound::Unbounded)).map(|(key, _)| key).take(n).collect();
+        let last = (range.len() == n).then(|| range.last().copied().cloned()).flatten();
+        let absent: Vec<K> = range.into_iter().filter(|key| !keep(key)).cloned().collect();
+        for key in &absent {
+            self.rows.remove(key);
+        }
+        (!absent.is_empty(), last)
     }
 
     /// The facts of an object.
@@ -445,8 +461,10 @@ mod tests {
         let mut store = Store::default();
         store.apply_pod(&pod(json!({}), "1")).expect("facts");
         let key = ObjectKey::new("ns", "a");
-        assert!(!store.pods.retain(|known| *known == key));
-        assert!(store.pods.retain(|_| false));
+        assert_eq!(store.pods.retain_some(None, 2, |_| true), (false, None));
+        assert_eq!(store.pods.retain_some(None, 1, |_| true), (false, Some(key.clone())));
+        assert_eq!(store.pods.retain_some(Some(&key), 1, |_| false), (false, None));
+        assert_eq!(store.pods.retain_some(None, 2, |_| false), (true, None));
         assert!(store.pods.get(&key).is_none());
     }
 }
