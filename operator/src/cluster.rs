@@ -230,7 +230,7 @@ mod tests {
         );
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn what_cannot_be_read_is_skipped_and_reported() {
         let api = FakeApi::default();
         for kind in Kind::ALL {
@@ -262,7 +262,7 @@ mod tests {
         assert!(api.sent().iter().all(|sent| sent.method == Method::GET));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn an_api_server_that_fails_is_an_error() {
         let api = FakeApi::default();
         api.fail_always(Method::GET, "/api/v1/nodes", Fault::Status(401));

@@ -4,6 +4,7 @@
 //! store the answers in the cache. Each of these is a task of its own; the cache is all they share.
 
 mod audit_log;
+pub(crate) mod clock;
 mod conf_file;
 mod connect;
 mod cycle;
@@ -29,7 +30,11 @@ mod supervisor;
 mod throttle;
 pub(crate) mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use kube::{Client, runtime::events::Reporter};
@@ -38,15 +43,18 @@ use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{
     net::TcpListener,
+    runtime::LocalOptions,
     signal::unix::{SignalKind, signal},
     sync::watch as channel,
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
     audit_log::AuditLog,
+    clock::Clock,
     conf_file::ConfFile,
     connect::Clients,
     cycle::Scheduler,
@@ -55,12 +63,13 @@ use self::{
     effects::Effects,
     health::Health,
     http::Answers,
-    lease::{Election, Elector},
+    lease::{Election, Elector, Terms, term_changed},
     metrics::Metrics,
     report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
     status_writer::StatusWriter,
     supervisor::Supervisor,
+    watch::{Handler, Source},
 };
 use crate::{
     args::RunArgs,
@@ -68,12 +77,8 @@ use crate::{
     exit::Exit,
 };
 
-/// Threads for calls to the API server; cycles run on a thread of their own. One is enough for
-/// thousands of calls a second, and spares the wake-ups between threads.
-const N_ASYNC_THREADS: usize = 1;
-
-/// How long pending writes may take after a signal to stop. Shorter than the 30 s that Kubernetes
-/// gives a pod to terminate.
+/// How long a cycle and pending writes may take after a signal to stop. With the release of the lease it
+/// is shorter than the 30 s that Kubernetes gives a pod to terminate.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs the command.
@@ -85,12 +90,16 @@ pub(crate) fn run(args: &RunArgs, registry: &Registry) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     let Some(conf) = read_conf(args.config.as_deref(), registry)? else { return Ok(Exit::Usage) };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(N_ASYNC_THREADS)
+    // One thread for all calls to the API server: it is enough for thousands of them a second, and
+    // spares the wake-ups between threads. Cycles run on a thread of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .context("cannot start threads")?;
-    runtime.block_on(serve(args, conf, registry))
+        .build_local(LocalOptions::default())
+        .context("cannot start the runtime")?;
+    let ended = runtime.block_on(serve(args, conf, registry));
+    // A cycle that still runs is not waited for: what it decides is not wanted any more.
+    runtime.shutdown_background();
+    ended
 }
 
 /// What the parts of the process share.
@@ -102,6 +111,7 @@ struct Shared {
     /// Who this process is, in the lease, in events and in transition ids.
     identity: String,
     max_job_metrics: usize,
+    clock: Clock,
 }
 
 async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
@@ -115,7 +125,6 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
     let store = Store::new(registry.metadata_prefixes());
     let shared = Shared::new(args, store, writes.clone(), metrics);
-    watch::start(&steady, &shared.cache, &shared.metrics, args.priority_class, &mut tasks);
     let cache = Arc::clone(&shared.cache);
     tasks.spawn_restarted("sweep", move || Arc::clone(&cache).sweep_forever());
     if let Some(listener) = listener {
@@ -125,14 +134,17 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         args.config.as_ref().map_or("built-in".to_owned(), |path| path.display().to_string());
     conf_file::log_conf(&path, &read.conf, "using the configuration");
     let conf = follow_conf(args, read, registry, &shared, &mut tasks);
-    let elector = Elector::from_args(args, &steady, &shared.identity, &shared.metrics);
+    let Shared { identity, metrics, clock, .. } = &shared;
+    let elector = Elector::from_args(args, &steady, identity, metrics, clock);
     let election = Election::start(elector, &mut tasks);
+    election.tried().await;
+    start_watches(args, &shared, &election, steady, &mut tasks);
     start_writers(args, &shared, &election, &mut tasks);
     if args.create_default_queue {
         start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
     let (options, period) = (snapshot_options(args), args.schedule_period);
-    let scheduler = shared.scheduler(options, period, conf, election.leads(), audit);
+    let scheduler = shared.scheduler(options, period, conf, election.terms(), audit);
     let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
@@ -153,7 +165,8 @@ impl Shared {
             Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
         let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
         let max_job_metrics = args.max_job_metrics;
-        Self { metrics, cache, health: Arc::default(), effects, identity, max_job_metrics }
+        let clock = Clock::system();
+        Self { metrics, cache, health: Arc::default(), effects, identity, max_job_metrics, clock }
     }
 
     fn scheduler(
@@ -161,7 +174,7 @@ impl Shared {
         options: SnapshotOptions,
         period: Duration,
         conf: channel::Receiver<Arc<Conf>>,
-        leads: channel::Receiver<bool>,
+        terms: Terms,
         audit: AuditLog,
     ) -> Scheduler {
         let (cache, effects) = (Arc::clone(&self.cache), Arc::clone(&self.effects));
@@ -184,10 +197,24 @@ impl Shared {
             health: Arc::clone(&self.health),
             options,
             conf,
-            leads,
+            terms,
+            term: None,
             period,
         }
     }
+}
+
+fn start_watches(
+    args: &RunArgs,
+    shared: &Shared,
+    election: &Election,
+    client: Client,
+    tasks: &mut Supervisor,
+) {
+    let (cache, metrics) = (Arc::clone(&shared.cache), Arc::clone(&shared.metrics));
+    let handler = Handler { cache, metrics, clock: shared.clock.clone() };
+    let source = Source { client, terms: election.terms(), seed: seed(&shared.identity) };
+    watch::start(&source, &handler, args.priority_class, tasks);
 }
 
 fn start_http(args: &RunArgs, shared: &Shared, listener: TcpListener, tasks: &mut Supervisor) {
@@ -226,10 +253,10 @@ fn follow_conf(
 
 fn start_writers(args: &RunArgs, shared: &Shared, election: &Election, tasks: &mut Supervisor) {
     let (effects, metrics) = (Arc::clone(&shared.effects), Arc::clone(&shared.metrics));
-    let (leads, n_workers) = (election.leads(), args.max_concurrent_writes);
+    let (terms, n_workers) = (election.terms(), args.max_concurrent_writes);
     // Restarted: what is queued is kept, and what was in flight is settled by the watch or expires.
     tasks.spawn_restarted("writers", move || {
-        write_while_leading(Arc::clone(&effects), leads.clone(), n_workers, Arc::clone(&metrics))
+        write_while_leading(Arc::clone(&effects), terms.clone(), n_workers, Arc::clone(&metrics))
     });
 }
 
@@ -240,12 +267,12 @@ fn start_default_queue(
     client: Client,
     tasks: &mut Supervisor,
 ) {
-    let (name, leads) = (args.default_queue.clone(), election.leads());
+    let (name, terms) = (args.default_queue.clone(), election.terms());
     let (cache, metrics) = (Arc::clone(&shared.cache), Arc::clone(&shared.metrics));
     // It returns when the queue exists; restarted if it panics before that.
     tasks.spawn_until_done("default-queue", move || {
         let (cache, metrics) = (Arc::clone(&cache), Arc::clone(&metrics));
-        default_queue::provide(client.clone(), name.clone(), cache, metrics, leads.clone())
+        default_queue::provide(client.clone(), name.clone(), cache, metrics, terms.clone())
     });
 }
 
@@ -269,7 +296,7 @@ async fn run_until_stopped(
 ) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    let mut cycles = tokio::spawn(scheduler.run(stop.clone()));
+    let mut cycles = tokio::task::spawn_local(scheduler.run(stop.clone()));
     tokio::select! {
         ended = &mut cycles => {
             ended.context("the scheduling loop panicked")??;
@@ -281,8 +308,12 @@ async fn run_until_stopped(
     info!("received a signal to stop, draining pending writes");
     stop.cancel();
     let drain = async {
-        cycles.await.context("the scheduling loop panicked")??;
-        if !effects.drain(DRAIN).await {
+        let started = Instant::now();
+        match tokio::time::timeout(DRAIN, cycles).await {
+            Ok(ended) => ended.context("the scheduling loop panicked")??,
+            Err(_) => warn!("a cycle is still running, its decisions are not sent"),
+        }
+        if !effects.drain(DRAIN.saturating_sub(started.elapsed())).await {
             warn!("could not send all pending writes in time");
         }
         Ok(())
@@ -296,19 +327,23 @@ async fn run_until_stopped(
 /// Runs the workers while this replica leads, and no longer. Returns if a worker does.
 async fn write_while_leading(
     effects: Arc<Effects>,
-    mut leads: channel::Receiver<bool>,
+    mut terms: Terms,
     n_workers: usize,
     metrics: Arc<Metrics>,
 ) {
-    while leads.wait_for(|leads| *leads).await.map(drop).is_ok() {
+    loop {
+        let Some(term) = lease::number(&terms) else {
+            term_changed(&mut terms, None).await;
+            continue;
+        };
         metrics.leader.set(1);
-        let term = CancellationToken::new();
-        let mut workers: JoinSet<()> = effects.start(n_workers, &term);
+        let stop = CancellationToken::new();
+        let mut workers: JoinSet<()> = effects.start(n_workers, &stop);
         let is_worker_lost = tokio::select! {
-            _ = leads.wait_for(|leads| !*leads) => false,
+            () = term_changed(&mut terms, Some(term)) => false,
             _ = workers.join_next() => true,
         };
-        term.cancel();
+        stop.cancel();
         workers.shutdown().await;
         if is_worker_lost {
             return;
@@ -337,18 +372,25 @@ fn identity() -> String {
     format!("{}_{}", host.unwrap_or_default().trim(), uuid::Uuid::new_v4())
 }
 
+/// A number that is different for each process.
+fn seed(identity: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(identity.as_bytes());
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use kube_batch_api::{decision::PodRef, name::ObjectKey};
     use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
     use super::*;
-    use crate::run::fake_api::FakeApi;
+    use crate::run::{fake_api::FakeApi, lease::Term};
 
     /// A scheduler whose lists are never complete, so that it waits.
     fn waiting(
         conf: channel::Receiver<Arc<Conf>>,
-        leads: channel::Receiver<bool>,
+        terms: Terms,
     ) -> (Scheduler, Arc<Effects>, Supervisor) {
         let metrics = Arc::new(Metrics::new());
         let cache =
@@ -363,6 +405,7 @@ mod tests {
             effects: Arc::clone(&effects),
             max_job_metrics: 100,
             identity: "me".to_owned(),
+            clock: Clock::system(),
         };
         let options = SnapshotOptions {
             scheduler_name: "kube-batch".into(),
@@ -370,19 +413,19 @@ mod tests {
             priority_class: true,
         };
         let scheduler =
-            shared.scheduler(options, Duration::from_secs(1), conf, leads, AuditLog::default());
+            shared.scheduler(options, Duration::from_secs(1), conf, terms, AuditLog::default());
         (scheduler, effects, Supervisor::new(metrics))
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn writes_are_sent_only_while_this_replica_leads() {
         let metrics = Arc::new(Metrics::new());
         let api = FakeApi::default();
         let cache = Arc::new(SchedulerCache::new(Store::default(), &[], Arc::clone(&metrics)));
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
         let effects = Effects::new(api.client(), reporter, cache, Arc::clone(&metrics));
-        let leads = channel::Sender::new(false);
-        let (writes, receiver) = (Arc::clone(&effects), leads.subscribe());
+        let terms = channel::Sender::new(None);
+        let (writes, receiver) = (Arc::clone(&effects), terms.subscribe());
         tokio::spawn(write_while_leading(writes, receiver, 2, Arc::clone(&metrics)));
         let event = || Event {
             regarding: Regarding::Pod(PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") }),
@@ -394,7 +437,7 @@ mod tests {
         let mut n_sent = Vec::new();
         for is_leader in [false, true, false, true] {
             effects.enqueue_event(event());
-            leads.send_replace(is_leader);
+            terms.send_replace(is_leader.then_some(Term::FOREVER));
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(metrics.leader.get(), i64::from(is_leader));
             n_sent.push(api.sent().len());
@@ -402,15 +445,15 @@ mod tests {
         // The first event waits for the first term; the third may be sent before the term ends.
         assert_eq!((n_sent[0], n_sent[1]), (0, 2));
         effects.enqueue_event(event());
-        leads.send_replace(false);
+        terms.send_replace(None);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(effects.drain(Duration::ZERO).await, "nothing is left to the next term");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_required_task_that_ends_ends_the_process_with_an_error() {
-        let (confs, leads) = (channel::Sender::default(), channel::Sender::new(true));
-        let (scheduler, effects, mut tasks) = waiting(confs.subscribe(), leads.subscribe());
+        let (confs, terms) = (channel::Sender::default(), channel::Sender::new(None));
+        let (scheduler, effects, mut tasks) = waiting(confs.subscribe(), terms.subscribe());
         tasks.spawn_required("http", tokio::time::sleep(Duration::from_secs(60)));
         let started = tokio::time::Instant::now();
         let ended = run_until_stopped(scheduler, &effects, &mut tasks).await;

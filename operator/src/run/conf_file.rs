@@ -102,7 +102,7 @@ impl ConfFile {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn an_invalid_file_keeps_the_previous_configuration() {
         let path = std::env::temp_dir().join(format!("kube-batch-conf-{}", std::process::id()));
         let metrics = Metrics::new();

@@ -12,10 +12,7 @@ use std::{
 use anyhow::bail;
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{cluster::Cluster, decision::Decision, reason::Ignored};
-use kube_batch_cache::{
-    assumed::Assumed,
-    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
-};
+use kube_batch_cache::snapshot::{Snapshot, SnapshotOptions, take_snapshot};
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::conf::Conf;
 use tokio::{sync::watch, task::JoinError};
@@ -28,6 +25,7 @@ use super::{
     decision_writer::DecisionWriter,
     effects::Effects,
     health::Health,
+    lease::{self, Terms, term_changed},
     metrics::{Ended, Metrics},
     report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
@@ -58,7 +56,7 @@ pub(crate) struct Scheduler {
     pub(crate) health: Arc<Health>,
     pub(crate) options: SnapshotOptions,
     pub(crate) conf: watch::Receiver<Arc<Conf>>,
-    pub(crate) leads: watch::Receiver<bool>,
+    pub(crate) terms: Terms,
     /// Maximum time between checks whether a cycle is due.
     pub(crate) period: Duration,
     pub(crate) decisions: DecisionWriter,
@@ -71,6 +69,8 @@ pub(crate) struct Scheduler {
     /// Number of cycles that were dispatched.
     pub(crate) n_cycles: u64,
     pub(crate) effects: Arc<Effects>,
+    /// The term that was begun last.
+    pub(crate) term: Option<u64>,
 }
 
 /// The last cycle.
@@ -146,16 +146,15 @@ impl Scheduler {
     /// changed since the last cycle.
     async fn wait(&mut self, last: Option<LastCycle>) {
         loop {
-            if !*self.leads.borrow_and_update() {
-                // Decisions of an earlier term are not known to this one; it starts from the facts.
-                if self.leads.changed().await.is_err() {
-                    // The elector has ended, and so will the process.
-                    std::future::pending::<()>().await;
-                }
-                self.cache.lock().assumed = Assumed::default();
-                self.statuses.reset();
-                self.cache.wake();
+            let term = lease::number(&self.terms);
+            let Some(number) = term else {
+                term_changed(&mut self.terms, None).await;
                 continue;
+            };
+            if self.term != term {
+                self.term = term;
+                self.cache.begin_term(number);
+                self.statuses.reset();
             }
             if self.cache.is_synced() && self.is_due(last) {
                 return;
@@ -163,10 +162,11 @@ impl Scheduler {
             let rested = last.map(|last| last.ended + self.status_rest());
             let pause = pause(Instant::now(), self.period, self.statuses.due(), rested);
             tokio::select! {
+                biased;
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
                 Ok(()) = self.conf.changed() => self.cache.wake(),
-                Ok(()) = self.leads.changed() => {}
+                () = term_changed(&mut self.terms, term) => {}
             }
         }
     }
@@ -202,8 +202,9 @@ impl Scheduler {
 
     /// Enqueues what a cycle decided, and the statuses that follow from it.
     fn dispatch(&mut self, finished: &Finished) {
-        // A replica that lost the lease meanwhile must not write.
-        if !*self.leads.borrow() {
+        // What was decided in another term must not be written, even if this replica leads again: the
+        // one that led meanwhile may have decided otherwise.
+        if lease::number(&self.terms) != self.term {
             return;
         }
         let started = Instant::now();

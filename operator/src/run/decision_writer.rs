@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn decisions_are_in_flight_before_they_are_sent() {
         let writer = writer();
         let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(writer.metrics.preemption_victims.get(), 3, "of the last cycle with victims");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn an_ignored_object_is_reported_once_while_it_is_ignored() {
         let mut writer = writer();
         let queue = json_queue();

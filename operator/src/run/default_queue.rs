@@ -14,11 +14,11 @@ use kube_batch_api::{
     name::Name,
 };
 use serde_json::json;
-use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::{
     effects::call::{WriteError, call},
+    lease::Terms,
     metrics::{Metrics, Write},
     scheduler_cache::SchedulerCache,
 };
@@ -39,10 +39,10 @@ pub(crate) async fn provide(
     name: String,
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
-    mut leads: watch::Receiver<bool>,
+    mut terms: Terms,
 ) {
     loop {
-        if leads.wait_for(|leads| *leads).await.map(drop).is_err() {
+        if terms.wait_for(Option::is_some).await.map(drop).is_err() {
             return;
         }
         if !cache.is_synced() {
@@ -94,10 +94,13 @@ async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Wr
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use tokio::{task::JoinHandle, time::Instant};
+    use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
     use super::*;
-    use crate::run::fake_api::{FakeApi, Fault};
+    use crate::run::{
+        fake_api::{FakeApi, Fault},
+        lease::Term,
+    };
 
     const OLDER: &str = "/apis/scheduling.incubator.k8s.io/v1alpha1/queues";
     const NEWER: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues";
@@ -105,7 +108,7 @@ mod tests {
     struct World {
         api: FakeApi,
         cache: Arc<SchedulerCache>,
-        leads: watch::Sender<bool>,
+        terms: watch::Sender<Option<Term>>,
         task: JoinHandle<()>,
     }
 
@@ -114,10 +117,10 @@ mod tests {
             let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
             let cache =
                 Arc::new(SchedulerCache::new(Default::default(), kinds, Arc::clone(&metrics)));
-            let leads = watch::Sender::new(true);
-            let (shared, receiver) = (Arc::clone(&cache), leads.subscribe());
+            let terms = watch::Sender::new(Some(Term::FOREVER));
+            let (shared, receiver) = (Arc::clone(&cache), terms.subscribe());
             let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
-            Self { api, cache, leads, task: tokio::spawn(task) }
+            Self { api, cache, terms, task: tokio::spawn(task) }
         }
 
         /// Waits until the task is done, and returns how many seconds that took and where it sent
@@ -133,7 +136,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn the_queue_is_created_in_the_first_api_group_that_is_served() {
         assert_eq!(World::new(&[]).done().await, (0, vec![NEWER.to_owned()]));
         let world = World::new(&[]);
@@ -144,19 +147,19 @@ mod tests {
         assert_eq!(queue["spec"]["weight"], 1);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn nothing_is_created_before_this_replica_leads_and_every_list_is_complete() {
         let world = World::new(&["nodes"]);
-        world.leads.send_replace(false);
+        world.terms.send_replace(None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        world.cache.set_synced("nodes");
+        world.cache.set_synced("nodes", Some(1));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(world.api.sent().is_empty());
-        world.leads.send_replace(true);
+        world.terms.send_replace(Some(Term::FOREVER));
         assert_eq!(world.done().await, (0, vec![NEWER.to_owned()]));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_existing_queue_is_not_changed() {
         let world = World::new(&["queues"]);
         let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
@@ -166,11 +169,11 @@ mod tests {
             store.apply_queue(version, &queue.metadata, &queue.spec, None)
         };
         apply(&mut world.cache.lock().store).expect("facts of a queue");
-        world.cache.set_synced("queues");
+        world.cache.set_synced("queues", Some(1));
         assert_eq!(world.done().await, (0, vec![]));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_failure_is_retried_and_a_conflict_is_not() {
         for (faults, seconds, n_sent) in [
             (vec![Fault::Status(409)], 0, 1),

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -15,7 +16,7 @@ use futures::{StreamExt, stream};
 use http::{Method, Request, Response};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 /// How a request fails.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ struct Model {
     rules: Vec<Rule>,
     sent: Vec<Sent>,
     watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
+    /// What watches were told: version, list, event.
+    history: Vec<(u64, String, Value)>,
 }
 
 /// The server; clones are of the same one.
@@ -75,7 +78,8 @@ pub(crate) struct FakeApi(Arc<Mutex<Model>>);
 /// What to send back.
 enum Answer {
     Json(u16, Value),
-    Watch(mpsc::UnboundedReceiver<Value>),
+    /// Events, until a time.
+    Watch(mpsc::UnboundedReceiver<Value>, Instant),
     Nothing,
     Panic,
 }
@@ -97,6 +101,21 @@ impl FakeApi {
     /// Stores an object, and tells watches of it.
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.model().store(path, object);
+    }
+
+    /// Stores an object; watches that are open are not told.
+    pub(crate) fn put_silently(&self, path: &str, object: Value) {
+        let mut model = self.model();
+        let watches = std::mem::take(&mut model.watches);
+        model.store(path, object);
+        model.watches = watches;
+    }
+
+    /// Restores a state of this version: no change of a later one has happened.
+    pub(crate) fn go_back_to(&self, version: u64) {
+        let mut model = self.model();
+        model.version = version;
+        model.history.retain(|(other, _, _)| *other <= version);
     }
 
     /// Removes an object, and tells watches of it.
@@ -183,13 +202,13 @@ impl FakeApi {
         let response = match answer {
             Answer::Nothing | Answer::Panic => std::future::pending().await,
             Answer::Json(code, body) => response.status(code).body(Body::from(body.to_string())),
-            Answer::Watch(events) => {
-                let lines = stream::unfold(events, async |mut events| {
-                    let event = events.recv().await?;
+            Answer::Watch(events, end) => {
+                let lines = stream::unfold((events, end), async |(mut events, end)| {
+                    let event = tokio::time::timeout_at(end, events.recv()).await.ok()??;
                     // The type first, as a real server sends it: objects are read as they come.
                     let line =
                         format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]);
-                    Some((Ok::<_, Infallible>(line), events))
+                    Some((Ok::<_, Infallible>(line), (events, end)))
                 });
                 response.status(200).body(Body::from_stream(lines.boxed()))
             }
@@ -258,11 +277,12 @@ impl Model {
         }
     }
 
-    fn publish(&self, path: &str, type_: &str, object: &Value) {
-        let list = list_of(path);
+    fn publish(&mut self, path: &str, type_: &str, object: &Value) {
+        let (list, event) = (list_of(path), json!({"type": type_, "object": object}));
         for (_, watch) in self.watches.iter().filter(|(watched, _)| *watched == list) {
-            let _ = watch.send(json!({"type": type_, "object": object}));
+            let _ = watch.send(event.clone());
         }
+        self.history.push((self.version, list, event));
     }
 
     fn listed(&self, list: &str) -> Vec<Value> {
@@ -284,16 +304,26 @@ impl Model {
             for object in self.listed(path) {
                 let _ = watch.send(json!({"type": "ADDED", "object": object}));
             }
-            let metadata = json!({
-                "resourceVersion": self.version.to_string(),
-                "annotations": {"k8s.io/initial-events-end": "true"},
-            });
-            let _ = watch.send(json!({"type": "BOOKMARK", "object": {
-                "apiVersion": "v1", "kind": "Any", "metadata": metadata,
-            }}));
+            let _ = watch.send(self.bookmark(&json!({"k8s.io/initial-events-end": "true"})));
+        } else if let Some(from) = number(query, "resourceVersion") {
+            let missed = self.history.iter().filter(|(version, _, _)| *version > from);
+            for (_, _, event) in missed.filter(|(_, list, _)| list == path) {
+                let _ = watch.send(event.clone());
+            }
+            // A real server sends it two seconds before the end.
+            let _ = watch.send(self.bookmark(&json!({})));
         }
         self.watches.push((path.to_owned(), watch));
-        Answer::Watch(events)
+        let seconds = number(query, "timeoutSeconds").unwrap_or(300);
+        Answer::Watch(events, Instant::now() + Duration::from_secs(seconds))
+    }
+
+    fn bookmark(&self, annotations: &Value) -> Value {
+        let version = self.version.to_string();
+        let metadata = json!({"resourceVersion": version, "annotations": annotations});
+        json!({"type": "BOOKMARK", "object": {
+            "apiVersion": "v1", "kind": "Any", "metadata": metadata,
+        }})
     }
 
     fn bind(&mut self, path: &str, binding: &Value) -> Answer {
@@ -346,6 +376,11 @@ impl Model {
         self.remove(path);
         ok(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
     }
+}
+
+/// A parameter of a query that is a number.
+fn number(query: &str, name: &str) -> Option<u64> {
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
 /// The path of the list, of all namespaces, in which an object stands.

@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn metrics_are_served_in_the_format_that_a_request_prefers() {
         let shared = Arc::new(Metrics::new());
         let answers = Answers {

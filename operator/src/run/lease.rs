@@ -13,7 +13,6 @@ mod lock;
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::watch, time::Instant};
@@ -22,6 +21,7 @@ use tracing::{info, warn};
 
 use self::lock::{Lock, Periods};
 use super::{
+    clock::Clock,
     error,
     metrics::{Metrics, Write, Written},
     supervisor::Supervisor,
@@ -34,12 +34,60 @@ const NAME: &str = "kube-batch";
 /// How long releasing the lock may take when the process stops.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How long the start waits for the first attempt to take the lease. Guessed: longer than an answer
+/// takes, and no loss if there is none.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// How many attempts to renew fit into the renew deadline although none is answered. Each has a
+/// connection of its own, so that one dead connection does not cost the lease.
+const N_ATTEMPTS: u32 = 3;
+
 /// Why a lease is lost when no request failed.
 const NO_ANSWER: &str = "no answer within the renew deadline";
 
+/// A time in which this replica leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// Counts the terms of this process, from 1: two that follow on each other are told apart by it.
+    pub(crate) number: u64,
+    /// Nothing may be written from then on, unless the lease is renewed before; `None` without leader
+    /// election.
+    pub(crate) valid_until: Option<Instant>,
+}
+
+impl Term {
+    /// The only term without leader election.
+    pub(crate) const FOREVER: Self = Self { number: 1, valid_until: None };
+
+    /// How long this replica may still write; zero if the term is over.
+    pub(crate) fn time_left(&self) -> Duration {
+        let until = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.valid_until.map_or(Duration::MAX, until)
+    }
+}
+
+/// The term of this replica, now and later; `None` while it does not lead.
+pub(crate) type Terms = watch::Receiver<Option<Term>>;
+
+/// Number of the current term; `None` while this replica does not lead.
+pub(crate) fn number(terms: &Terms) -> Option<u64> {
+    terms.borrow().map(|term| term.number)
+}
+
+/// Waits until this replica leads in another term than `known`, or no longer leads.
+pub(crate) async fn term_changed(terms: &mut Terms, known: Option<u64>) {
+    let is_other = |term: &Option<Term>| term.map(|term| term.number) != known;
+    if terms.wait_for(is_other).await.is_err() {
+        // The elector has ended, and so will the process.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// This replica's part in the election. Without leader election it always leads.
 pub(crate) struct Election {
-    leads: watch::Sender<bool>,
+    terms: watch::Sender<Option<Term>>,
+    /// Cancelled when the first attempt to take the lease was answered.
+    tried: CancellationToken,
     stop: CancellationToken,
     /// Cancelled when the elector has returned; from the start if there is none.
     returned: CancellationToken,
@@ -48,23 +96,33 @@ pub(crate) struct Election {
 impl Election {
     /// Starts the election with this candidate; without one, there is no leader election.
     pub(crate) fn start(elector: Option<Elector>, tasks: &mut Supervisor) -> Self {
-        let leads = watch::Sender::new(elector.is_none());
+        let terms = watch::Sender::new(elector.is_none().then_some(Term::FOREVER));
         let (stop, returned) = (CancellationToken::new(), CancellationToken::new());
-        let election = Self { leads, stop, returned };
+        let election = Self { terms, tried: CancellationToken::new(), stop, returned };
         match elector {
             Some(elector) => election.spawn(elector, tasks),
-            None => election.returned.cancel(),
+            None => {
+                election.tried.cancel();
+                election.returned.cancel();
+            }
         }
         election
     }
 
+    /// Waits until it is known whether this replica leads, but not for long. Lists that begin in a term
+    /// need not be compared with the API server again, see [`super::watch`].
+    pub(crate) async fn tried(&self) {
+        let _ = tokio::time::timeout(FIRST_ATTEMPT, self.tried.cancelled()).await;
+    }
+
     fn spawn(&self, elector: Elector, tasks: &mut Supervisor) {
-        let (leads, stop) = (self.leads.clone(), self.stop.clone());
+        let (terms, tried) = (self.terms.clone(), self.tried.clone());
+        let stop = self.stop.clone();
         let returned = self.returned.clone().drop_guard();
         // Required: a new elector in this process would find the lease held by its own identity, and
         // not know until when it is valid. A new process is a new candidate.
         tasks.spawn_required("leader-election", async move {
-            elector.run(leads, stop.clone()).await;
+            elector.run(terms, tried, stop.clone()).await;
             drop(returned);
             if stop.is_cancelled() {
                 // It returned as it should; the process is about to end.
@@ -73,9 +131,9 @@ impl Election {
         });
     }
 
-    /// Whether this replica leads, now and later.
-    pub(crate) fn leads(&self) -> watch::Receiver<bool> {
-        self.leads.subscribe()
+    /// The terms of this replica, now and later.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms.subscribe()
     }
 
     /// Ends this replica's part, and releases the lock if it is held.
@@ -93,6 +151,7 @@ pub(crate) struct Elector {
     namespace: String,
     lock: Lock,
     metrics: Arc<Metrics>,
+    clock: Clock,
 }
 
 impl Elector {
@@ -102,6 +161,7 @@ impl Elector {
         client: &Client,
         identity: &str,
         metrics: &Arc<Metrics>,
+        clock: &Clock,
     ) -> Option<Self> {
         let periods = Periods {
             lease: args.lease_duration,
@@ -110,56 +170,65 @@ impl Elector {
         };
         let lock = Lock::new(identity.to_owned(), periods);
         let namespace = args.lock_object_namespace.clone();
-        args.leader_elect.then(|| Self::new(client, namespace, lock, Arc::clone(metrics)))
+        let (metrics, clock) = (Arc::clone(metrics), clock.clone());
+        args.leader_elect.then(|| Self::new(client, namespace, lock, metrics, clock))
     }
 
-    fn new(client: &Client, namespace: String, lock: Lock, metrics: Arc<Metrics>) -> Self {
-        Self { leases: Api::namespaced(client.clone(), &namespace), namespace, lock, metrics }
+    fn new(
+        client: &Client,
+        namespace: String,
+        lock: Lock,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+    ) -> Self {
+        let leases = Api::namespaced(client.clone(), &namespace);
+        Self { leases, namespace, lock, metrics, clock }
     }
 
-    /// Takes the lock when it may and keeps it, and sends whether it is held to `leads`. When
-    /// `stop` is cancelled, releases the lock and returns.
-    async fn run(mut self, leads: watch::Sender<bool>, stop: CancellationToken) {
-        let leads = Leadership(leads);
-        while stop.run_until_cancelled(self.acquire()).await.is_some() {
+    /// Takes the lock when it may and keeps it, and sends the term to `terms`. When `stop` is cancelled,
+    /// releases the lock and returns.
+    async fn run(
+        mut self,
+        terms: watch::Sender<Option<Term>>,
+        tried: CancellationToken,
+        stop: CancellationToken,
+    ) {
+        let terms = Leadership(terms);
+        let mut number = 0;
+        while stop.run_until_cancelled(self.acquire(&tried)).await.is_some() {
             info!(identity = self.lock.identity(), "became leader");
-            leads.0.send_replace(true);
-            let lost = stop.run_until_cancelled(self.renew()).await;
-            leads.0.send_replace(false);
+            number += 1;
+            terms.begin(Term { number, valid_until: self.lock.valid_until() });
+            tried.cancel();
+            let lost = stop.run_until_cancelled(self.renew(&terms)).await;
+            terms.end();
             self.lock.lost();
             match lost {
                 Some(why) => warn!(why, "lost the lease, no longer scheduling"),
-                None => self.release().await,
+                None => break,
             }
         }
+        // Also if the answer to an attempt was not awaited.
+        self.release().await;
     }
 
-    /// Tries until the lock is held.
-    async fn acquire(&mut self) {
-        let Periods { renew_deadline, retry, .. } = *self.lock.periods();
+    /// Tries until the lock is held; `tried` is cancelled when it is held by another replica.
+    async fn acquire(&mut self, tried: &CancellationToken) {
+        let retry = self.lock.periods().retry;
         let mut leader = None;
         loop {
-            // An answer that comes later than that would be of a term that is over.
-            match tokio::time::timeout(renew_deadline, self.try_acquire_or_renew()).await {
-                Ok(Ok(true)) => return,
-                Ok(Ok(false)) => {
+            match self.attempt(self.attempt_timeout()).await {
+                Ok(Attempt::Held) => return,
+                Ok(Attempt::NotHeld | Attempt::Conflict) => {
+                    tried.cancel();
                     let holder = self.lock.other_holder().map(str::to_owned);
                     if holder.is_some() && holder != leader {
                         info!(leader = holder, "standby: another replica leads");
                         leader = holder;
                     }
                 }
-                Ok(Err(error)) => warn!(
-                    namespace = self.namespace,
-                    error = error::chain(&error),
-                    "cannot acquire the lease"
-                ),
-                Err(_) => {
-                    warn!(
-                        namespace = self.namespace,
-                        error = NO_ANSWER,
-                        "cannot acquire the lease"
-                    );
+                Err(error) => {
+                    warn!(namespace = self.namespace, error, "cannot acquire the lease");
                 }
             }
             tokio::time::sleep(retry).await;
@@ -167,34 +236,58 @@ impl Elector {
     }
 
     /// Renews until that fails for too long, and returns why.
-    async fn renew(&mut self) -> String {
+    async fn renew(&mut self, terms: &Leadership) -> String {
         let retry = self.lock.periods().retry;
         let mut why = NO_ANSWER.to_owned();
         while let Some(deadline) = self.lock.valid_until() {
             tokio::time::sleep_until((Instant::now() + retry).min(deadline)).await;
-            match tokio::time::timeout_at(deadline, self.try_acquire_or_renew()).await {
-                Ok(Ok(true)) => why = NO_ANSWER.to_owned(),
-                Ok(Ok(false)) => return "another replica holds it".to_owned(),
-                Ok(Err(error)) => {
-                    why = error::chain(&error);
+            let time_left = deadline.saturating_duration_since(Instant::now());
+            if time_left.is_zero() {
+                break;
+            }
+            match self.attempt(self.attempt_timeout().min(time_left)).await {
+                Ok(Attempt::Held) => {
+                    terms.extend(self.lock.valid_until());
+                    why = NO_ANSWER.to_owned();
+                }
+                Ok(Attempt::NotHeld) => return "another replica holds it".to_owned(),
+                // Something else has changed the Lease, perhaps only a label: the next attempt reads it.
+                Ok(Attempt::Conflict) => why = "conflicts with other writers".to_owned(),
+                Err(error) => {
+                    why = error;
                     warn!(error = why, "cannot renew the lease, retrying");
                 }
-                Err(_) => break,
             }
         }
         why
     }
 
-    /// Takes or renews the lock if it may be; returns whether it is held.
-    async fn try_acquire_or_renew(&mut self) -> kube::Result<bool> {
+    /// How long one attempt may take.
+    fn attempt_timeout(&self) -> Duration {
+        self.lock.periods().renew_deadline / N_ATTEMPTS
+    }
+
+    /// Takes or renews the lock if it may be.
+    ///
+    /// # Errors
+    ///
+    /// The text of the error, or that there was no answer.
+    async fn attempt(&mut self, timeout: Duration) -> Result<Attempt, String> {
+        match tokio::time::timeout(timeout, self.try_acquire_or_renew()).await {
+            Ok(attempt) => attempt.map_err(|error| error::chain(&error)),
+            Err(_) => Err(format!("no answer within {timeout:.1?}")),
+        }
+    }
+
+    async fn try_acquire_or_renew(&mut self) -> kube::Result<Attempt> {
         let read = self.leases.get_opt(NAME).await?;
         let record = read.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
         self.lock.observe(record, Instant::now());
         if !self.lock.may_take(Instant::now()) {
-            return Ok(false);
+            return Ok(Attempt::NotHeld);
         }
         let sent = Instant::now();
-        let spec = Some(self.lock.next_record(Timestamp::now()));
+        let spec = Some(self.lock.next_record(self.clock.now()));
         let params = PostParams::default();
         let written = match read {
             // The resource version it was read at is in it, so of two replicas that write one gets
@@ -205,23 +298,25 @@ impl Elector {
                 self.leases.create(&params, &Lease { metadata, spec }).await
             }
         };
-        let (result, held) = match written {
+        let (result, attempt) = match written {
             Ok(lease) => {
                 self.lock.renewed(lease.spec.unwrap_or_default(), sent, Instant::now());
-                ("done", Ok(true))
+                ("done", Ok(Attempt::Held))
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => ("conflict", Ok(false)),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                ("conflict", Ok(Attempt::Conflict))
+            }
             Err(error) => ("failed", Err(error)),
         };
         self.metrics.writes.get_or_create(&Written { write: Write::Lease, result }).inc();
-        held
+        attempt
     }
 
     /// Releases the lock if it is ours, so that another replica can take it at once.
     async fn release(&mut self) {
         let Ok(Some(lease)) = self.leases.get_opt(NAME).await else { return };
         self.lock.observe(Some(lease.spec.clone().unwrap_or_default()), Instant::now());
-        let Some(record) = self.lock.released_record(Timestamp::now()) else { return };
+        let Some(record) = self.lock.released_record(self.clock.now()) else { return };
         let released = Lease { spec: Some(record), ..lease };
         match self.leases.replace(NAME, &PostParams::default(), &released).await {
             Ok(_) => info!("released the lease"),
@@ -232,12 +327,39 @@ impl Elector {
     }
 }
 
-/// Whether this replica leads; not any more when the elector is gone, however it ended.
-struct Leadership(watch::Sender<bool>);
+/// What became of an attempt to take or renew the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// This replica holds it.
+    Held,
+    /// Another replica does.
+    NotHeld,
+    /// The Lease was changed between reading and writing it.
+    Conflict,
+}
+
+/// The term of this replica; none any more when the elector is gone, however it ended.
+struct Leadership(watch::Sender<Option<Term>>);
+
+impl Leadership {
+    fn begin(&self, term: Term) {
+        self.0.send_replace(Some(term));
+    }
+
+    fn extend(&self, valid_until: Option<Instant>) {
+        self.0.send_modify(|term| {
+            *term = term.map(|Term { number, .. }| Term { number, valid_until });
+        });
+    }
+
+    fn end(&self) {
+        self.0.send_replace(None);
+    }
+}
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.0.send_replace(false);
+        self.end();
     }
 }
 
@@ -259,7 +381,7 @@ mod tests {
 
     /// A candidate that runs.
     struct Candidate {
-        leads: watch::Receiver<bool>,
+        terms: Terms,
         stop: CancellationToken,
         task: JoinHandle<()>,
         metrics: Arc<Metrics>,
@@ -267,18 +389,22 @@ mod tests {
 
     impl Candidate {
         fn start(api: &FakeApi) -> Self {
-            let (leads, metrics) = (watch::Sender::new(false), Arc::new(Metrics::new()));
-            let lock = Lock::new("me".to_owned(), PERIODS);
-            let elector = Elector::new(&api.client(), "ns".to_owned(), lock, Arc::clone(&metrics));
-            let (receiver, stop) = (leads.subscribe(), CancellationToken::new());
-            let task = tokio::spawn(elector.run(leads, stop.clone()));
-            Self { leads: receiver, stop, task, metrics }
+            let (terms, metrics) = (watch::Sender::new(None), Arc::new(Metrics::new()));
+            let elector = elector(api, &metrics);
+            let (receiver, stop) = (terms.subscribe(), CancellationToken::new());
+            let tried = CancellationToken::new();
+            let task = tokio::task::spawn_local(elector.run(terms, tried, stop.clone()));
+            Self { terms: receiver, stop, task, metrics }
+        }
+
+        fn leads(&self) -> bool {
+            self.terms.borrow().is_some()
         }
 
         /// Waits until it leads or no longer does, and returns how many seconds that took.
         async fn until(&mut self, leads: bool) -> f64 {
             let started = Instant::now();
-            let changed = self.leads.wait_for(|now| *now == leads);
+            let changed = self.terms.wait_for(|term| term.is_some() == leads);
             tokio::time::timeout(Duration::from_secs(120), changed)
                 .await
                 .expect("it happens within two minutes")
@@ -296,6 +422,12 @@ mod tests {
         }
     }
 
+    fn elector(api: &FakeApi, metrics: &Arc<Metrics>) -> Elector {
+        let lock = Lock::new("me".to_owned(), PERIODS);
+        let (client, metrics) = (api.client(), Arc::clone(metrics));
+        Elector::new(&client, "ns".to_owned(), lock, metrics, Clock::system())
+    }
+
     fn held_by(holder: &str, transitions: i32) -> Value {
         json!({"metadata": {"name": NAME, "namespace": "ns"}, "spec": {
             "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": transitions,
@@ -306,23 +438,23 @@ mod tests {
         api.object(PATH).map_or(Value::Null, |lease| lease["spec"]["holderIdentity"].clone())
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_free_lock_is_taken_renewed_and_released() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
         assert_eq!(holder(&api), "me");
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(*candidate.leads.borrow());
+        assert!(candidate.leads());
         let n_writes = candidate.n_writes("done");
         assert!((30..=31).contains(&n_writes), "created, then renewed every 2 s: {n_writes}");
-        let leads = candidate.leads.clone();
+        let terms = candidate.terms.clone();
         candidate.stop().await;
-        assert!(!*leads.borrow());
+        assert_eq!(*terms.borrow(), None);
         assert_eq!(holder(&api), "");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_crashed_holder_is_replaced_when_its_lease_has_expired() {
         let api = FakeApi::default();
         api.put(PATH, held_by("other", 3));
@@ -332,7 +464,7 @@ mod tests {
         assert_eq!(api.object(PATH).expect("a lease")["spec"]["leaseTransitions"], 4);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_holder_that_renews_is_not_replaced() {
         let api = FakeApi::default();
         let candidate = Candidate::start(&api);
@@ -342,11 +474,11 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
         assert_eq!(holder(&api), "other");
-        assert!(!*candidate.leads.borrow());
+        assert!(!candidate.leads());
         assert_eq!(candidate.n_writes("done"), 0);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_conflict_does_not_make_a_leader() {
         let api = FakeApi::default();
         api.put(PATH, held_by("", 0));
@@ -357,7 +489,7 @@ mod tests {
         assert_eq!((candidate.n_writes("conflict"), candidate.n_writes("done")), (1, 1));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_leader_whose_renewals_fail_stops_at_the_renew_deadline() {
         for fault in [Fault::Hang, Fault::Status(500)] {
             let api = FakeApi::default();
@@ -373,7 +505,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_leader_counts_from_when_it_sent_the_renewal() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
@@ -384,19 +516,56 @@ mod tests {
         assert!((9.9..10.1).contains(&led), "{led}");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_short_outage_does_not_end_leadership() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
         api.fail(Method::PUT, PATH, [Fault::Status(500), Fault::Status(429), Fault::Status(503)]);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(*candidate.leads.borrow_and_update());
-        assert!(!candidate.leads.has_changed().expect("the candidate runs"));
+        assert_eq!(number(&candidate.terms), Some(1));
         assert_eq!(candidate.n_writes("failed"), 3);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_conflict_with_another_writer_does_not_end_leadership() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        candidate.until(true).await;
+        api.fail(Method::PUT, PATH, [Fault::Status(409), Fault::Status(409)]);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(number(&candidate.terms), Some(1));
+        assert_eq!(candidate.n_writes("conflict"), 2);
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_term_is_over_when_it_was_not_renewed_in_time() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        candidate.until(true).await;
+        let term = candidate.terms.borrow().expect("a term");
+        assert_eq!(term.time_left(), Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(term.time_left(), Duration::ZERO, "as it was then");
+        let term = candidate.terms.borrow().expect("the same term, renewed");
+        assert!(term.number == 1 && term.time_left() >= Duration::from_secs(8));
+        assert_eq!(Term::FOREVER.time_left(), Duration::MAX);
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn each_term_has_its_number() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        for number in 1..4 {
+            candidate.until(true).await;
+            assert_eq!(super::number(&candidate.terms), Some(number));
+            api.put(PATH, held_by("other", 1));
+            candidate.until(false).await;
+            api.put(PATH, held_by("", 1));
+        }
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_leader_stops_when_another_replica_holds_the_lock() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
@@ -407,17 +576,17 @@ mod tests {
         assert_eq!(holder(&api), "other");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_lost_answer_is_found_by_reading_the_lock() {
         let api = FakeApi::default();
         api.fail(Method::POST, "/leases", [Fault::Lost]);
         let mut candidate = Candidate::start(&api);
         let waited = candidate.until(true).await;
-        assert!((12.0..13.0).contains(&waited), "renew deadline, then retry: {waited}");
+        assert!((5.0..6.0).contains(&waited), "a third of the deadline, then retry: {waited}");
         assert_eq!(api.object(PATH).expect("a lease")["spec"]["leaseTransitions"], 0);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_foreign_lock_is_not_released() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
@@ -427,7 +596,7 @@ mod tests {
         assert_eq!(holder(&api), "other");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_elector_that_panics_is_no_longer_leader() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
@@ -438,36 +607,32 @@ mod tests {
         assert!(candidate.task.await.is_err(), "which ends the process");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_election_that_is_ended_releases_the_lock_and_is_no_failure() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let lock = Lock::new("me".to_owned(), PERIODS);
-        let elector = Elector::new(&api.client(), "ns".to_owned(), lock, Arc::clone(&metrics));
-        let election = Election::start(Some(elector), &mut tasks);
-        let mut leads = election.leads();
-        leads.wait_for(|leads| *leads).await.expect("the election goes on");
+        let election = Election::start(Some(elector(&api, &metrics)), &mut tasks);
+        let mut terms = election.terms();
+        terms.wait_for(Option::is_some).await.expect("the election goes on");
         election.end().await;
-        assert!(!*leads.borrow());
+        assert_eq!(*terms.borrow(), None);
         assert_eq!(holder(&api), "");
         let failed = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await;
         assert!(failed.is_err(), "nothing has failed");
         let without = Election::start(None, &mut tasks);
-        assert!(*without.leads().borrow());
+        assert_eq!(*without.terms().borrow(), Some(Term::FOREVER));
         without.end().await;
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_elector_that_panics_ends_the_process() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let lock = Lock::new("me".to_owned(), PERIODS);
-        let elector = Elector::new(&api.client(), "ns".to_owned(), lock, Arc::clone(&metrics));
-        let election = Election::start(Some(elector), &mut tasks);
+        let election = Election::start(Some(elector(&api, &metrics)), &mut tasks);
         api.fail(Method::PUT, PATH, [Fault::Panic]);
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");
-        assert!(!*election.leads().borrow());
+        assert_eq!(*election.terms().borrow(), None);
         election.end().await;
     }
 }

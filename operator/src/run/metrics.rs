@@ -152,6 +152,7 @@ pub(crate) struct Metrics {
     pub(crate) queue_evictions: Family<QueueEvicted, Counter>,
     pub(crate) queue_job_wait: Histograms<Queue>,
     pub(crate) watch_synced: Family<Kind, Gauge>,
+    pub(crate) watch_last_message: Family<Kind, Gauge>,
     pub(crate) watch_events: Family<Kind, Counter>,
     pub(crate) watch_failures: Family<Kind, Counter>,
     pub(crate) watch_lag: Histogram,
@@ -198,6 +199,7 @@ impl Metrics {
             queue_evictions: Family::default(),
             queue_job_wait: Family::new_with_constructor(|| Histogram::new(WAITING)),
             watch_synced: Family::default(),
+            watch_last_message: Family::default(),
             watch_events: Family::default(),
             watch_failures: Family::default(),
             watch_lag: Histogram::new(SECONDS),
@@ -249,6 +251,7 @@ impl Metrics {
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
             "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim", queue_evictions;
             "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
+            "watch_last_message_timestamp_seconds", "When the API server last sent anything about a kind, in seconds since 1970", watch_last_message;
             "watch_events", "Watch events, including listed objects", watch_events;
             "watch_failures", "Failures of a watch, which is retried automatically", watch_failures;
             "malformed_objects", "Malformed objects that were skipped", malformed_objects;
@@ -389,6 +392,7 @@ mod tests {
             queue_evictions,
             queue_job_wait,
             watch_synced,
+            watch_last_message,
             watch_events,
             watch_failures,
             watch_lag: _,
@@ -428,6 +432,7 @@ mod tests {
         drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
         drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
         drop(watch_synced.get_or_create(&Kind { kind: "pods" }));
+        drop(watch_last_message.get_or_create(&Kind { kind: "pods" }));
         drop(task_failures.get_or_create(&Task { task: "http" }));
         for family in [unready_tasks, job_retries] {
             drop(family.get_or_create(&Job { job_id: "ns/g".to_owned() }));

@@ -18,6 +18,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::Assumed,
+    history::History,
     store::{Change, Store},
 };
 use kube_batch_scheduler::writes;
@@ -47,6 +48,12 @@ pub(crate) struct CacheState {
     pub(crate) has_confirmed: bool,
     /// Kinds without a complete list, with the last error of their watch.
     unsynced: BTreeMap<&'static str, Option<String>>,
+    /// The versions of each kind.
+    histories: BTreeMap<&'static str, History>,
+    /// The term of this replica, as the scheduler has begun it; 0 before the first.
+    term: u64,
+    /// The last term in which each kind was up to date.
+    confirmed: BTreeMap<&'static str, u64>,
     /// Bindings that the API server accepted and the watch has not shown yet, and since when.
     answered: BTreeMap<Name, Instant>,
 }
@@ -63,6 +70,9 @@ impl SchedulerCache {
             version: 0,
             has_confirmed: false,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
+            histories: BTreeMap::new(),
+            term: 0,
+            confirmed: kinds.iter().map(|kind| (*kind, 0)).collect(),
             answered: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), changed: Notify::new(), metrics }
@@ -103,13 +113,26 @@ impl SchedulerCache {
         }
     }
 
-    /// Marks a kind as completely listed.
-    pub(crate) fn set_synced(&self, kind: &'static str) {
+    /// Marks a kind as completely listed, and up to date in this term.
+    pub(crate) fn set_synced(&self, kind: &'static str, term: Option<u64>) {
         let mut state = self.lock();
+        if let Some(term) = term {
+            state.confirmed.insert(kind, term);
+            self.record_change(&mut state, Change::Facts);
+        }
         if state.unsynced.remove(kind).is_some() {
             self.metrics.watch_synced.get_or_create(&Kind { kind }).set(1);
             self.record_change(&mut state, Change::Facts);
         }
+    }
+
+    /// Begins a term of this replica: decisions of earlier ones are not known to it, it starts from the
+    /// facts. No cycle runs until every kind is up to date in this term.
+    pub(crate) fn begin_term(&self, number: u64) {
+        let mut state = self.lock();
+        state.term = number;
+        state.assumed = Assumed::default();
+        self.record_change(&mut state, Change::Facts);
     }
 
     /// Records why a kind has no complete list yet.
@@ -124,9 +147,10 @@ impl SchedulerCache {
         self.lock().unsynced.clone()
     }
 
-    /// Whether every kind has a complete list.
+    /// Whether every kind has a complete list, and is up to date in the term that was begun last.
     pub(crate) fn is_synced(&self) -> bool {
-        self.lock().unsynced.is_empty()
+        let state = self.lock();
+        state.unsynced.is_empty() && state.confirmed.values().all(|term| *term >= state.term)
     }
 
     /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
@@ -159,6 +183,16 @@ impl SchedulerCache {
 }
 
 impl CacheState {
+    /// The versions of a kind.
+    pub(crate) fn history(&mut self, kind: &'static str) -> &mut History {
+        self.histories.entry(kind).or_default()
+    }
+
+    /// Forgets the versions of a kind, because the API server has.
+    pub(crate) fn forget_history(&mut self, kind: &'static str) {
+        self.histories.remove(kind);
+    }
+
     /// Stores the facts of a pod.
     ///
     /// A binding that the watch confirms as decided is no reason for a cycle: without this a burst

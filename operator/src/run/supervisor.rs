@@ -33,10 +33,10 @@ impl Supervisor {
     /// Runs a task that the process cannot go on without: see [`Self::failed`].
     pub(crate) fn spawn_required<F>(&mut self, name: &'static str, task: F)
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = ()> + 'static,
     {
         let metrics = Arc::clone(&self.metrics);
-        self.tasks.spawn(async move {
+        self.tasks.spawn_local(async move {
             if contain(name, &metrics, task).await.is_ok() {
                 report(name, &metrics, "it returned");
             }
@@ -48,9 +48,9 @@ impl Supervisor {
     pub(crate) fn spawn_restarted<F>(
         &mut self,
         name: &'static str,
-        start: impl FnMut() -> F + Send + 'static,
+        start: impl FnMut() -> F + 'static,
     ) where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = ()> + 'static,
     {
         self.spawn(name, Return::IsFailure, start);
     }
@@ -59,9 +59,9 @@ impl Supervisor {
     pub(crate) fn spawn_until_done<F>(
         &mut self,
         name: &'static str,
-        start: impl FnMut() -> F + Send + 'static,
+        start: impl FnMut() -> F + 'static,
     ) where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = ()> + 'static,
     {
         self.spawn(name, Return::IsDone, start);
     }
@@ -70,12 +70,12 @@ impl Supervisor {
         &mut self,
         name: &'static str,
         on_return: Return,
-        mut start: impl FnMut() -> F + Send + 'static,
+        mut start: impl FnMut() -> F + 'static,
     ) where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = ()> + 'static,
     {
         let metrics = Arc::clone(&self.metrics);
-        self.tasks.spawn(async move {
+        self.tasks.spawn_local(async move {
             let mut pauses = Pauses::default();
             loop {
                 let started = Instant::now();
@@ -188,11 +188,11 @@ mod tests {
         fn panics_until(
             &self,
             n: u32,
-        ) -> impl FnMut() -> futures::future::BoxFuture<'static, ()> + use<> {
+        ) -> impl FnMut() -> futures::future::LocalBoxFuture<'static, ()> + use<> {
             let n_runs = Arc::clone(&self.n_runs);
             move || {
                 let run = n_runs.fetch_add(1, Ordering::Relaxed) + 1;
-                async move { assert!(run >= n, "run {run}") }.boxed()
+                async move { assert!(run >= n, "run {run}") }.boxed_local()
             }
         }
 
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_required_task_that_panics_is_an_error() {
         let mut world = World::new();
         world.supervisor.spawn_required("task", async { panic!("for a test") });
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(world.n_failures(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_required_task_that_returns_is_an_error() {
         let mut world = World::new();
         world.supervisor.spawn_restarted("other", std::future::pending);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(world.n_failures(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_task_that_panics_or_returns_is_restarted_with_back_off() {
         let mut world = World::new();
         world.supervisor.spawn_restarted("task", world.panics_until(4));
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((world.n_runs(), world.n_failures()), (7, 7));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_task_that_is_done_is_not_restarted() {
         let mut world = World::new();
         world.supervisor.spawn_until_done("task", world.panics_until(3));
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((world.n_runs(), world.n_failures()), (3, 2));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_panic_is_contained() {
         let world = World::new();
         assert!(contain("task", &world.metrics, async { panic!("for a test") }).await.is_err());

@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_call_is_retried_until_it_is_answered() {
         let metrics = Metrics::new();
         let mut n_sent = 0;
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(n_sent, 4);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn retries_end() {
         let metrics = Metrics::new();
         let started = Instant::now();

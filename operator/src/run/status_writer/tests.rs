@@ -160,7 +160,7 @@ fn pod() -> PodRef {
 const QUIET: (usize, Vec<String>) = (0, vec![]);
 const ONE: (usize, Vec<String>) = (1, vec![]);
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_phase_is_written_at_once_and_a_count_after_a_second() {
     let mut world = World::new();
     assert_eq!(world.write(0, &world.job(Phase::Pending, 0, None)).await, ONE);
@@ -174,7 +174,7 @@ async fn a_phase_is_written_at_once_and_a_count_after_a_second() {
     assert_eq!(world.due(), None);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
     let mut world = World::new();
     let problem = |text| Some(("NotEnoughResources", text));
@@ -194,7 +194,7 @@ async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
     assert_eq!(world.group().status.conditions[0].status, "False");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
     let mut world = World::new();
     let lacks = world.job(Phase::Pending, 0, Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2")));
@@ -209,7 +209,7 @@ async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
     assert_eq!(world.write(1000, &lacks).await, (1, vec!["Unschedulable".to_owned()]));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn why_a_pod_waits_is_written_with_its_event() {
     let mut world = World::new();
     let event = vec!["FailedScheduling".to_owned()];
@@ -229,7 +229,7 @@ async fn why_a_pod_waits_is_written_with_its_event() {
     assert_eq!(patch["metadata"]["uid"], "a");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_nomination_is_never_delayed() {
     let mut world = World::new();
     world.write(0, &world.waits("3 nodes are full")).await;
@@ -246,7 +246,7 @@ async fn a_nomination_is_never_delayed() {
     assert_eq!(world.write(40, &cycle).await, QUIET);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn nothing_is_written_of_a_pod_that_is_bound() {
     let mut world = World::new();
     let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] };
@@ -254,7 +254,7 @@ async fn nothing_is_written_of_a_pod_that_is_bound() {
     assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_status_waits_for_the_answer_to_an_earlier_one() {
     let mut world = World::new();
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
@@ -267,7 +267,7 @@ async fn a_status_waits_for_the_answer_to_an_earlier_one() {
     assert!(world.cache.lock().version > version, "a cycle is woken to write the rest");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_first_status_of_a_queue_is_written_at_once_and_counts_after_a_second() {
     let mut world = World::new();
     assert_eq!(world.write(0, &world.queue(1)).await, ONE);
@@ -276,7 +276,7 @@ async fn the_first_status_of_a_queue_is_written_at_once_and_counts_after_a_secon
     assert_eq!(world.write(1000, &world.queue(2)).await, ONE);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_new_term_starts_without_earlier_writes() {
     let mut world = World::new();
     world.write(0, &world.queue(1)).await;
@@ -286,7 +286,7 @@ async fn a_new_term_starts_without_earlier_writes() {
     assert_eq!(world.write(200, &world.queue(2)).await, ONE);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn counts_of_zero_are_written() {
     let mut world = World::new();
     assert_eq!(world.write(0, &world.job(Phase::Pending, 0, None)).await, ONE);

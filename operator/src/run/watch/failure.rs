@@ -1,98 +1,119 @@
-//! What a failed watch means.
+//! What a failed list or watch means.
 
-use kube::runtime::watcher::{self, InitialListStrategy};
+use std::time::Duration;
+
+use kube::core::Status;
+use kube_batch_cache::history::Version;
 
 use crate::run::error;
 
-/// What a failed watch means.
+/// What was asked of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A list as a stream.
+    Stream,
+    /// A list, or a page of one.
+    List,
+    /// A watch that continues from a version.
+    Watch,
+}
+
+/// A list or watch that failed.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The API server answered that it cannot.
+    Status(Phase, Box<Status>),
+    /// There was no connection, or it broke.
+    Transport(kube::Error),
+    /// There was no answer for this time.
+    Silent(Duration),
+    /// The stream ended before the list was complete.
+    Incomplete,
+    /// The list or bookmark has no version, or one that is no number.
+    NoVersion,
+    /// The list is older than what the API server has shown before.
+    Old { version: Version, seen: Version },
+}
+
+impl Failed {
+    /// From an error of a client.
+    pub(super) fn of(phase: Phase, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Status(phase, status),
+            error => Self::Transport(error),
+        }
+    }
+}
+
+/// What a failure means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The API server does not serve the kind.
     Absent,
     /// The API server does not stream lists: one that does not know how calls the request invalid.
     CannotStream,
-    /// The API server no longer knows what changed since; the watch lists again by itself.
+    /// The API server no longer knows what changed since.
     Expired,
-    /// The same, where the watch does not list again by itself.
-    ExpiredAtStart,
     /// The API server asks for a pause, as one that has only just learnt of the kind does.
     Busy,
     /// The API server does not permit it, for this reason.
     Forbidden(String),
-    /// Anything else, with its text; the watch retries.
+    /// Anything else, with its text.
     Other(String),
 }
 
 impl Failure {
-    /// What an error of a watch means that got its list in this way.
-    pub(super) fn of(error: &watcher::Error, strategy: &InitialListStrategy) -> Self {
-        let Some(status) = status_of(error) else { return Self::Other(error::chain(error)) };
-        let streams = *strategy == InitialListStrategy::StreamingList;
-        match status.code {
-            404 => Self::Absent,
-            400 | 422 if streams => Self::CannotStream,
-            410 if matches!(error, watcher::Error::WatchStartFailed(_)) => Self::ExpiredAtStart,
-            410 => Self::Expired,
-            429 => Self::Busy,
-            403 => Self::Forbidden(status.message.clone()),
-            _ => Self::Other(status.message.clone()),
+    pub(super) fn of(failed: Failed) -> Self {
+        match failed {
+            Failed::Status(phase, status) => match (status.code, phase) {
+                (404, _) => Self::Absent,
+                (400 | 422, Phase::Stream) => Self::CannotStream,
+                (410, _) => Self::Expired,
+                (429, _) => Self::Busy,
+                (403, _) => Self::Forbidden(status.message),
+                _ => Self::Other(status.message),
+            },
+            Failed::Transport(error) => Self::Other(error::chain(&error)),
+            Failed::Silent(limit) => Self::Other(format!("no answer for {limit:?}")),
+            Failed::Incomplete => Self::Other("the list ended before it was complete".to_owned()),
+            Failed::NoVersion => {
+                Self::Other("an answer without a resource version that is a number".to_owned())
+            }
+            Failed::Old { version, seen } => Self::Other(format!(
+                "the API server listed an old state, version {version}; it has shown {seen} before"
+            )),
         }
-    }
-}
-
-/// What the API server answered, if it did.
-fn status_of(error: &watcher::Error) -> Option<&kube::core::Status> {
-    use watcher::Error::{
-        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
-    };
-    match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => Some(status),
-        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchStartFailed};
-
     use super::*;
 
-    fn status(code: u16) -> Box<Status> {
-        Box::new(Status { code, message: "why".to_owned(), ..Status::default() })
-    }
-
-    fn api(code: u16) -> kube::Error {
-        kube::Error::Api(status(code))
-    }
-
     #[test]
-    fn each_error_has_its_meaning() {
-        use InitialListStrategy::{ListWatch, StreamingList};
-        let (forbidden, other) =
-            (Failure::Forbidden("why".to_owned()), Failure::Other("why".to_owned()));
-        for (error, strategy, meaning) in [
-            (InitialListFailed(api(404)), ListWatch, Failure::Absent),
-            (WatchStartFailed(api(404)), StreamingList, Failure::Absent),
-            (WatchStartFailed(api(400)), StreamingList, Failure::CannotStream),
-            (WatchStartFailed(api(422)), StreamingList, Failure::CannotStream),
-            (WatchStartFailed(api(422)), ListWatch, other.clone()),
-            (InitialListFailed(api(400)), ListWatch, other.clone()),
-            (WatchError(status(410)), StreamingList, Failure::Expired),
-            (InitialListFailed(api(410)), ListWatch, Failure::Expired),
-            (WatchStartFailed(api(410)), ListWatch, Failure::ExpiredAtStart),
-            (WatchStartFailed(api(429)), StreamingList, Failure::Busy),
-            (InitialListFailed(api(403)), ListWatch, forbidden.clone()),
-            (WatchStartFailed(api(403)), StreamingList, forbidden),
-            (WatchStartFailed(api(401)), StreamingList, other.clone()),
-            (WatchError(status(500)), ListWatch, other),
+    fn each_status_has_its_meaning() {
+        use Phase::{List, Stream, Watch};
+        let text = || "why".to_owned();
+        for (code, phase, meaning) in [
+            (404, List, Failure::Absent),
+            (404, Stream, Failure::Absent),
+            (400, Stream, Failure::CannotStream),
+            (422, Stream, Failure::CannotStream),
+            (422, Watch, Failure::Other(text())),
+            (400, List, Failure::Other(text())),
+            (410, Watch, Failure::Expired),
+            (410, List, Failure::Expired),
+            (429, Stream, Failure::Busy),
+            (403, List, Failure::Forbidden(text())),
+            (403, Stream, Failure::Forbidden(text())),
+            (401, Stream, Failure::Other(text())),
+            (500, Watch, Failure::Other(text())),
         ] {
-            assert_eq!(Failure::of(&error, &strategy), meaning, "{error:?} {strategy:?}");
+            let status = Status { code, message: text(), ..Status::default() };
+            let failed = Failed::of(phase, kube::Error::Api(Box::new(status)));
+            assert_eq!(Failure::of(failed), meaning, "{code} {phase:?}");
         }
-        let text = NoResourceVersion.to_string();
-        assert_eq!(Failure::of(&NoResourceVersion, &ListWatch), Failure::Other(text));
+        let silent = Failure::of(Failed::Silent(Duration::from_secs(30)));
+        assert_eq!(silent, Failure::Other("no answer for 30s".to_owned()));
     }
 }

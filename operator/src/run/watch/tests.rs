@@ -1,18 +1,26 @@
 //! A watch against a server that lists, streams, refuses and forgets.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::Method;
+use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
+use kube_batch_api::crd::v1alpha2;
+use kube_batch_cache::store::Store;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
+use tokio::sync::watch as channel;
 
 use super::*;
 use crate::run::{
+    clock::Clock,
     fake_api::{FakeApi, Fault, Sent},
-    metrics::Task,
+    lease::{Term, Terms},
+    metrics::{Kind, Metrics, Task},
+    scheduler_cache::SchedulerCache,
 };
 
 const NODES: &str = "/api/v1/nodes";
+const QUEUES: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues";
 
 /// A watch of nodes that runs.
 struct World {
@@ -20,6 +28,7 @@ struct World {
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     tasks: Supervisor,
+    terms: channel::Sender<Option<Term>>,
 }
 
 fn node(name: &str, cpu: &str) -> Value {
@@ -39,7 +48,23 @@ impl World {
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
         }
-        Self { api, cache, metrics, tasks }
+        Self { api, cache, metrics, tasks, terms: channel::Sender::new(None) }
+    }
+
+    fn handler(&self) -> Handler {
+        let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
+        Handler { cache, metrics, clock: Clock::system() }
+    }
+
+    fn source(&self) -> Source {
+        let terms: Terms = self.terms.subscribe();
+        Source { client: self.api.client(), terms, seed: 0 }
+    }
+
+    /// This replica leads, in its first term or in a later one.
+    fn lead(&self, number: u64) {
+        self.cache.begin_term(number);
+        self.terms.send_replace(Some(Term { number, ..Term::FOREVER }));
     }
 
     /// The same with a server that serves nodes, and a watch that has begun.
@@ -53,9 +78,8 @@ impl World {
     }
 
     fn start(&mut self) {
-        let handler =
-            WatchHandler { cache: Arc::clone(&self.cache), metrics: Arc::clone(&self.metrics) };
-        handler.open::<Node>(&self.api.client(), &mut self.tasks);
+        let (source, handler) = (self.source(), self.handler());
+        follow::spawn::<Node>(&source, &handler, &mut self.tasks);
     }
 
     async fn wait(&self, seconds: u64) {
@@ -86,11 +110,11 @@ impl World {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn objects_that_change_change_the_cache() {
     let world = World::watching().await;
     assert!(world.cache.is_synced());
-    assert_eq!(world.requests(), ["stream"]);
+    assert_eq!(world.requests(), ["stream", "resume"]);
     let version = || world.cache.lock().version;
     let before = version();
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
@@ -105,7 +129,7 @@ async fn objects_that_change_change_the_cache() {
     assert_eq!(world.count(&world.metrics.watch_failures), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_server_that_does_not_stream_lists_is_paged_through() {
     for code in [400, 422] {
         let mut world = World::new();
@@ -119,21 +143,101 @@ async fn a_server_that_does_not_stream_lists_is_paged_through() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     let mut world = World::new();
-    world.start();
+    let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+    world.api.put(&format!("{QUEUES}/q"), queue);
+    let (source, handler) = (world.source(), world.handler());
+    world.cache.set_synced(Node::KIND, None);
+    follow::spawn::<v1alpha2::Queue>(&source, &handler, &mut world.tasks);
+    let n_queues = || world.cache.lock().store.queues.len();
     world.wait(0).await;
     assert!(world.cache.is_synced(), "there is nothing to wait for");
-    assert!(world.nodes().is_empty());
+    assert_eq!(n_queues(), 0);
     world.wait(20).await;
-    world.api.serve(NODES);
+    world.api.serve(QUEUES);
     world.wait(5).await;
-    assert_eq!(world.nodes(), ["a", "b"]);
+    assert_eq!(n_queues(), 1);
     assert!(world.cache.is_synced());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_core_kind_that_is_not_served_is_an_error() {
+    let world = World::watching().await;
+    world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
+    world.api.fail_always(Method::GET, NODES, Fault::Status(404));
+    world.api.end_watches(NODES);
+    world.wait(60).await;
+    assert_eq!(world.nodes(), ["a", "b"], "nodes do not disappear because of a wrong answer");
+    assert!(!world.cache.is_synced());
+    assert!(world.list_error().expect("an error").contains("does not serve"));
+    world.api.recover();
+    world.wait(20).await;
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_watch_that_is_silent_is_given_up_after_half_a_minute() {
+    let world = World::watching().await;
+    world.wait(5).await;
+    world.api.fail_always(Method::GET, NODES, Fault::Hang);
+    // The server ends the watch that is open; the next one hangs.
+    world.wait(25).await;
+    world.api.recover();
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(35).await;
+    assert_eq!(world.nodes(), ["a", "b", "c"]);
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_list_that_is_older_than_what_was_shown_is_not_believed() {
+    let world = World::watching().await;
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(0).await;
+    let seen = world.cache.lock().history(Node::KIND).seen();
+    world.api.go_back_to(1);
+    world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
+    world.api.end_watches(NODES);
+    world.wait(60).await;
+    assert!(!world.cache.is_synced());
+    assert!(world.list_error().expect("an error").contains("an old state"));
+    world.wait(120).await;
+    assert!(world.cache.is_synced(), "a restore from a backup, if it lasts");
+    assert!(world.cache.lock().history(Node::KIND).seen() < seen);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_new_leader_waits_until_it_knows_what_the_one_before_has_done() {
+    let world = World::watching().await;
+    world.wait(1).await;
+    // Nothing tells the watch of the change.
+    world.api.put_silently(&format!("{NODES}/c"), node("c", "4"));
+    world.lead(1);
+    assert!(!world.cache.is_synced());
+    world.wait(0).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.nodes(), ["a", "b", "c"]);
+    assert_eq!(world.requests(), ["stream", "resume", "page", "resume", "resume"]);
+    world.lead(2);
+    assert!(!world.cache.is_synced(), "in every term");
+    world.wait(0).await;
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_list_that_begins_in_a_term_is_enough_for_it() {
+    let mut world = World::new();
+    world.api.serve(NODES);
+    world.lead(1);
+    world.start();
+    world.wait(0).await;
+    assert!(world.cache.is_synced());
+    assert_eq!(world.requests(), ["stream", "resume"]);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_list_removes_what_is_gone() {
     let world = World::watching().await;
     world.api.end_watches(NODES);
@@ -148,7 +252,7 @@ async fn a_list_removes_what_is_gone() {
     assert!(world.cache.is_synced());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_expired_watch_lists_again_and_nothing_is_decided_meanwhile() {
     let world = World::watching().await;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -159,34 +263,34 @@ async fn an_expired_watch_lists_again_and_nothing_is_decided_meanwhile() {
     assert!(!world.cache.is_synced(), "other kinds may know more than this one");
     world.wait(5).await;
     assert!(world.cache.is_synced());
-    assert_eq!(world.requests(), ["stream", "stream", "stream"]);
+    assert_eq!(world.requests(), ["stream", "resume", "stream", "stream", "resume"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_watch_that_cannot_be_resumed_lists_again() {
     let world = World::watching().await;
     world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
     world.api.end_watches(NODES);
-    world.wait(0).await;
+    world.wait(1).await;
     assert!(!world.cache.is_synced());
     world.wait(2).await;
     assert!(world.cache.is_synced());
-    assert_eq!(world.requests(), ["stream", "resume", "stream"]);
+    assert_eq!(world.requests(), ["stream", "resume", "resume", "stream", "resume"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_watch_that_ends_is_resumed_and_stays_synced() {
     let world = World::watching().await;
     world.api.end_watches(NODES);
     world.wait(1).await;
-    assert_eq!(world.requests(), ["stream", "resume"]);
+    assert_eq!(world.requests(), ["stream", "resume", "resume"]);
     assert!(world.cache.is_synced());
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
     world.wait(0).await;
     assert_eq!(world.nodes(), ["a", "b", "c"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_reason_why_a_kind_is_not_listed_is_kept() {
     for code in [403, 500] {
         let mut world = World::new();
@@ -203,7 +307,7 @@ async fn the_reason_why_a_kind_is_not_listed_is_kept() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_busy_server_is_not_reported_as_an_error() {
     let mut world = World::new();
     world.api.serve(NODES);
@@ -215,7 +319,7 @@ async fn a_busy_server_is_not_reported_as_an_error() {
     assert!(world.cache.is_synced());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_object_that_cannot_be_read_is_skipped_and_counted() {
     let mut world = World::new();
     world.api.serve(NODES);
@@ -234,23 +338,23 @@ async fn an_object_that_cannot_be_read_is_skipped_and_counted() {
     assert_eq!(world.count(&world.metrics.malformed_objects), 3);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_watch_that_panics_lists_again_and_nothing_is_decided_meanwhile() {
     let world = World::watching().await;
     world.api.fail(Method::GET, NODES, [Fault::Panic]);
     world.api.end_watches(NODES);
-    world.wait(0).await;
+    world.wait(1).await;
     assert!(!world.cache.is_synced());
     world.api.remove(&format!("{NODES}/a"));
     world.wait(1).await;
     assert!(world.cache.is_synced());
     assert_eq!(world.nodes(), ["b"]);
-    assert_eq!(world.requests(), ["stream", "resume", "stream"]);
+    assert_eq!(world.requests(), ["stream", "resume", "resume", "stream", "resume"]);
     let failures = world.metrics.task_failures.get_or_create(&Task { task: "watch" }).get();
     assert_eq!(failures, 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_optional_kind_without_permission_stops_no_cycle() {
     const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
     let world = World::new();
@@ -268,8 +372,8 @@ async fn an_optional_kind_without_permission_stops_no_cycle() {
     world.api.put(&format!("{CLAIMS}/c"), claim);
     world.api.fail_always(Method::GET, CLAIMS, Fault::Status(403));
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
-    let handler = WatchHandler { cache: Arc::clone(&cache), metrics };
-    handler.open::<ResourceClaim>(&world.api.client(), &mut tasks);
+    let handler = Handler { cache: Arc::clone(&cache), metrics, clock: Clock::system() };
+    follow::spawn::<ResourceClaim>(&world.source(), &handler, &mut tasks);
     world.wait(1).await;
     assert!(cache.is_synced(), "it counts as not served");
     assert_eq!(cache.lock().store.resource_claims.iter().count(), 0);

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::run::metrics::{Task, WriteKind};
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_that_is_answered_stays_in_flight_until_the_watch_shows_it() {
     let world = World::new();
     assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding"]));
@@ -18,7 +18,7 @@ async fn a_binding_that_is_answered_stays_in_flight_until_the_watch_shows_it() {
     assert_eq!(event.body["regarding"]["uid"], "u");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_whose_answer_was_lost_is_found_by_reading_the_pod() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Lost]);
@@ -32,7 +32,7 @@ async fn a_binding_whose_answer_was_lost_is_found_by_reading_the_pod() {
     );
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_that_was_done_before_the_server_failed_for_good_is_found() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Lost]);
@@ -42,7 +42,7 @@ async fn a_binding_that_was_done_before_the_server_failed_for_good_is_found() {
     assert_eq!((seen.n_placed, seen.node.as_deref()), (1, Some("n")));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_pod_bound_by_another_scheduler_is_stored_as_read() {
     let world = World::new();
     world.api.put(POD, pod("u", Some("m")));
@@ -50,7 +50,7 @@ async fn a_pod_bound_by_another_scheduler_is_stored_as_read() {
     assert_eq!(world.outcome(&bind_to("n")).await, expected);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_replaced_pod_is_not_mistaken_for_the_old_one() {
     // The new pod is on the very node, so only its uid says that the binding was not ours.
     for node in [None, Some("n")] {
@@ -63,7 +63,7 @@ async fn a_replaced_pod_is_not_mistaken_for_the_old_one() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_pod_that_is_gone_is_forgotten() {
     let world = World::new();
     world.api.remove(POD);
@@ -72,7 +72,7 @@ async fn a_pod_that_is_gone_is_forgotten() {
     assert_eq!(world.n_writes(Write::Bind, "gone"), 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
     for code in [400, 403, 410, 422] {
         let world = World::new();
@@ -95,7 +95,7 @@ async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_success_resets_the_back_off() {
     let world = World::new();
     let rejected = || world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
@@ -112,7 +112,7 @@ async fn a_success_resets_the_back_off() {
     assert!(!world.seen().in_flight, "it is the first one again: 1 s");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_back_off_has_an_upper_bound() {
     let world = World::new();
     world.api.fail_always(Method::POST, "/binding", Fault::Status(403));
@@ -123,7 +123,7 @@ async fn the_back_off_has_an_upper_bound() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
@@ -133,7 +133,7 @@ async fn the_back_off_of_a_pod_that_is_gone_is_forgotten() {
     assert!(world.effects.back_off.lock().expect("no panic").is_empty());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn retry_after_is_respected() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::RetryAfter(429, 7)]);
@@ -143,7 +143,7 @@ async fn retry_after_is_respected() {
     assert!((7.0..7.5).contains(&took), "{took}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_is_retried_through_an_outage() {
     let faults = [Fault::Status(500), Fault::Hang, Fault::Status(503), Fault::Status(429)];
     let world = World::new();
@@ -151,7 +151,7 @@ async fn a_binding_is_retried_through_an_outage() {
     assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding"; 5]));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_without_answer_is_dropped_when_the_pod_still_waits() {
     for fault in [Fault::Hang, Fault::Status(500)] {
         let world = World::new();
@@ -165,7 +165,7 @@ async fn a_binding_without_answer_is_dropped_when_the_pod_still_waits() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_is_dropped_when_the_pod_cannot_be_read_either() {
     let world = World::new();
     world.api.fail_always(Method::POST, "/binding", Fault::Status(409));
@@ -174,7 +174,7 @@ async fn a_binding_is_dropped_when_the_pod_cannot_be_read_either() {
     assert_eq!(world.outcome(&bind_to("n")).await, expected);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_panic_affects_one_write_and_its_decision_backs_off() {
     let (plain, with_claim) = (bind_to("n"), bind_with(Some("v")));
     for (decision, fails_at, task) in

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_event_is_retried_only_after_server_errors() {
     for (faults, result, n_sent) in [
         (vec![], "done", 1),

@@ -15,7 +15,7 @@ fn evict() -> Decision {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_victim_is_marked_and_then_deleted() {
     let world = World::with_running_pod();
     let seen = world.outcome(&evict()).await;
@@ -30,7 +30,7 @@ async fn a_victim_is_marked_and_then_deleted() {
     assert_eq!(world.api.object(POD), None);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_victim_that_is_gone_is_forgotten() {
     let world = World::with_running_pod();
     world.api.remove(POD);
@@ -38,7 +38,7 @@ async fn a_victim_that_is_gone_is_forgotten() {
     assert_eq!(world.outcome(&evict()).await, expected);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_victim_that_was_replaced_is_not_deleted() {
     let world = World::with_running_pod();
     world.api.put(POD, pod("another", Some("m")));
@@ -47,7 +47,7 @@ async fn a_victim_that_was_replaced_is_not_deleted() {
     assert!(world.api.object(POD).is_some());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_victim_replaced_between_mark_and_deletion_is_not_deleted() {
     let world = World::with_running_pod();
     world.api.fail(Method::DELETE, POD, [Fault::Status(409)]);
@@ -56,7 +56,7 @@ async fn a_victim_replaced_between_mark_and_deletion_is_not_deleted() {
     assert!(!seen.in_flight);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_rejected_eviction_is_reported_and_waits() {
     for (method, requests) in
         [(Method::PATCH, &["PATCH status"][..]), (Method::DELETE, &["PATCH status", "DELETE a"])]
@@ -75,7 +75,7 @@ async fn a_rejected_eviction_is_reported_and_waits() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_eviction_is_retried_through_an_outage() {
     let world = World::with_running_pod();
     world.api.fail(Method::PATCH, POD, [Fault::Status(503), Fault::Hang]);
@@ -86,7 +86,7 @@ async fn an_eviction_is_retried_through_an_outage() {
     assert!(seen.in_flight);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_deletion_whose_answer_was_lost_is_found_by_reading_the_pod() {
     let world = World::with_running_pod();
     world.api.fail(Method::DELETE, POD, [Fault::Lost]);
@@ -95,7 +95,7 @@ async fn a_deletion_whose_answer_was_lost_is_found_by_reading_the_pod() {
     assert_eq!(world.outcome(&evict()).await, expected);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn an_eviction_without_answer_is_dropped() {
     let world = World::with_running_pod();
     world.api.fail_always(Method::DELETE, POD, Fault::Status(500));

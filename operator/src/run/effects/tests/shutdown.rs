@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn unsent_writes_are_removed_when_the_lease_is_lost() {
     let world = World::new();
     world.stop.cancel();
@@ -20,7 +20,7 @@ async fn unsent_writes_are_removed_when_the_lease_is_lost() {
     assert_eq!(world.metrics.effects_queued.get(), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn draining_waits_for_a_binding_that_waits_for_its_volumes() {
     let world = World::with_claim(&json!(null));
     world.decide(&bind_with(None));
@@ -32,7 +32,7 @@ async fn draining_waits_for_a_binding_that_waits_for_its_volumes() {
     assert_eq!(world.metrics.effects_in_flight.get(), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn draining_does_not_wait_for_a_back_off() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
@@ -43,7 +43,7 @@ async fn draining_does_not_wait_for_a_back_off() {
     assert!(world.seen().in_flight);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
     let world = World::with_claim(&json!(null));
     world.decide(&bind_with(None));

@@ -15,7 +15,7 @@ fn with_group(world: &World) -> Target {
     Target::Group(kube_batch_api::crd::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     let world = World::new();
     let target = with_group(&world);
@@ -33,7 +33,7 @@ async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     assert_eq!(world.n_writes(Write::GroupStatus, "done"), 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_status_that_is_not_written_has_no_event() {
     let expected = [
         (Fault::Status(404), "gone", 1),
@@ -57,7 +57,7 @@ async fn a_status_that_is_not_written_has_no_event() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_status_is_retried_through_an_outage() {
     let world = World::new();
     let target = with_group(&world);
@@ -70,7 +70,7 @@ async fn a_status_is_retried_through_an_outage() {
     assert_eq!(seen.events, ["Unschedulable"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_deferred_status_write_starts_a_cycle() {
     let world = World::new();
     let target = with_group(&world);
@@ -83,7 +83,7 @@ async fn a_deferred_status_write_starts_a_cycle() {
     assert!(world.cache.lock().version > before);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_status_of_a_pod_that_no_longer_waits_is_not_written() {
     let patch = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}});
     let target = Target::Pod(pod_ref());

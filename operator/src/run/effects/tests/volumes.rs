@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn the_node_of_a_claim_is_set_before_the_pod_is_bound() {
     let world = World::with_claim(&json!(null));
     world.decide(&bind_with(None));
@@ -15,7 +15,7 @@ async fn the_node_of_a_claim_is_set_before_the_pod_is_bound() {
     assert_eq!(world.seen(), bound(&["PATCH c", "POST binding"]));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_volume_is_reserved_for_its_claim() {
     let ours = json!({"namespace": "ns", "name": "c", "uid": "c-uid"});
     let by_name = json!({"namespace": "ns", "name": "c"});
@@ -37,7 +37,7 @@ async fn a_volume_is_reserved_for_its_claim() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn volumes_that_are_not_available_are_reported_and_the_decision_waits() {
     let other = json!({"namespace": "ns", "name": "d", "uid": "other"});
     let (put, get) =
@@ -60,7 +60,7 @@ async fn volumes_that_are_not_available_are_reported_and_the_decision_waits() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_claim_that_rejects_the_node_or_is_unknown_is_reported() {
     let world = World::with_claim(&json!(null));
     world.api.fail(Method::PATCH, CLAIM, [Fault::Status(403)]);
@@ -72,7 +72,7 @@ async fn a_claim_that_rejects_the_node_or_is_unknown_is_reported() {
     assert_eq!(events, ["claim ns/c: injected", "claim ns/c: it does not exist"]);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_claim_that_is_not_bound_in_time_is_reported() {
     let world = World::with_claim(&json!(null));
     world.decide(&bind_with(None));

@@ -1,0 +1,397 @@
+//! How one kind is followed: a complete list, then watches that continue where the one before ended.
+//!
+//! - A list is read at the most recent version. An API server that lags behind could answer from its
+//!   cache with a state in which nodes are free that are not.
+//! - A watch ends by itself after [`WATCH_SECONDS`] and is continued; one that is silent for longer is
+//!   given up. So a dead connection is noticed within that time, whatever keeps it open.
+//! - When this replica begins to lead, what is known may be older than what the leader before it has
+//!   done. So each kind asks for the current version, and no cycle runs before all have reached it.
+
+use std::{collections::BTreeSet, hash::Hasher, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures::{Stream, TryStreamExt};
+use kube::{
+    Api, Client,
+    api::{ListParams, WatchParams},
+    core::{WatchEvent, watch::Bookmark},
+};
+use kube_batch_cache::history::Version;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use super::{
+    failure::{Failed, Failure, Phase},
+    handler::Handler,
+    kinds::{OPTIONAL_KINDS, Watched, is_core},
+};
+use crate::run::{
+    guard::Guarded,
+    lease::{self, Terms, term_changed},
+    metrics::Kind,
+    permission::missing_rule,
+    supervisor::Supervisor,
+};
+
+/// After how many seconds the API server ends a watch. New pods are bound within 45 s although all
+/// connections are dead: this time, and some for a new connection, a new list and a cycle. Fifteen
+/// requests in this time are no load for an API server.
+const WATCH_SECONDS: u32 = 25;
+/// The same for the watch of a replica that begins to lead. Two seconds before its end the API server
+/// sends the version that the watch has reached, which it otherwise does once a minute.
+const CATCH_UP_SECONDS: u32 = 4;
+/// How much longer than it should last a watch may be silent.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long the API server may take to begin an answer, and to go on with a list.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// After how many seconds the API server ends a list that it streams, even if it is not complete.
+const STREAM_SECONDS: u32 = 290;
+/// Objects in one answer, if the API server does not stream lists.
+const PAGE: u32 = 500;
+/// How often a kind is asked for that the API server does not serve.
+const ABSENT_PERIOD: Duration = Duration::from_secs(5);
+/// The shortest time from one watch to the next.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+/// The shortest pause after a failure, doubled with each in a row.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause. Fifteen watches that retry every ten seconds are no load for an API server,
+/// and scheduling resumes soon after an outage; client-go waits up to thirty.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After how many lists in a row that are older than what was known they are believed: versions go back
+/// when the API server's database is restored from a backup. With the pauses between them this takes about two minutes.
+const MAX_OLD_LISTS: u32 = 10;
+
+/// Where watches get their objects.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) client: Client,
+    pub(crate) terms: Terms,
+    /// For the pauses, which differ so that not all watches retry at once.
+    pub(crate) seed: u64,
+}
+
+/// Follows a kind for ever.
+pub(super) fn spawn<K: Watched>(source: &Source, handler: &Handler, tasks: &mut Supervisor) {
+    let (source, handler) = (source.clone(), handler.clone());
+    // Restarted: it lists again, as after any gap, and no cycle runs until it has.
+    tasks.spawn_restarted("watch", move || Follower::<K>::new(&source, handler.clone()).run());
+}
+
+struct Follower<K: Watched> {
+    api: Api<Guarded<K>>,
+    handler: Handler,
+    terms: Terms,
+    /// Whether the API server can stream a list.
+    streams: bool,
+    /// Whether a complete list was received, so that a watch can continue.
+    is_listed: bool,
+    /// The term for which the cache is known to have reached the API server's version.
+    confirmed: Option<u64>,
+    /// Whether the API server did not serve the kind when it was asked last.
+    is_absent: bool,
+    /// Whether it did not permit the watch when it was asked last.
+    is_forbidden: bool,
+    /// Lists in a row that were older than what was known.
+    n_old_lists: u32,
+    pauses: ExponentialBuilder,
+    next_pauses: ExponentialBackoff,
+}
+
+impl<K: Watched> Follower<K> {
+    fn new(source: &Source, handler: Handler) -> Self {
+        let pauses = pauses(source.seed, K::KIND);
+        Self {
+            api: Api::all(source.client.clone()),
+            handler,
+            terms: source.terms.clone(),
+            streams: true,
+            is_listed: false,
+            confirmed: None,
+            is_absent: false,
+            is_forbidden: false,
+            n_old_lists: 0,
+            pauses,
+            next_pauses: pauses.build(),
+        }
+    }
+
+    async fn run(mut self) {
+        let _stale = StaleOnDrop { handler: self.handler.clone(), kind: K::KIND };
+        loop {
+            let term = lease::number(&self.terms);
+            match self.step(term).await {
+                Ok(()) => self.next_pauses = self.pauses.build(),
+                Err(failed) => {
+                    let kind = Kind { kind: K::KIND };
+                    self.handler.metrics.watch_failures.get_or_create(&kind).inc();
+                    let pause = self.react(failed, term);
+                    // A new leader does not wait for what may be different by now.
+                    let mut terms = self.terms.clone();
+                    let _ = timeout(pause, term_changed(&mut terms, term)).await;
+                }
+            }
+        }
+    }
+
+    /// Does what comes next: a list, or a watch until it ends or the term does.
+    async fn step(&mut self, term: Option<u64>) -> Result<(), Failed> {
+        if !self.is_listed {
+            if self.streams {
+                self.stream_list().await?;
+            } else {
+                self.page_list().await?;
+            }
+            self.confirm(term);
+            return Ok(());
+        }
+        if term.is_some() && self.confirmed != term {
+            return self.catch_up(term).await;
+        }
+        let mut terms = self.terms.clone();
+        tokio::select! {
+            biased;
+            () = term_changed(&mut terms, term) => Ok(()),
+            ended = self.watch(WATCH_SECONDS, None) => ended,
+        }
+    }
+
+    /// Receives a list as a stream of events.
+    async fn stream_list(&mut self) -> Result<(), Failed> {
+        let params = WatchParams { timeout: Some(STREAM_SECONDS), ..WatchParams::default() };
+        let params = params.initial_events();
+        let request = self.api.watch(&params, "");
+        let events = within(ANSWER_TIMEOUT, Phase::Stream, request).await?;
+        let mut events = std::pin::pin!(events);
+        self.begin_list();
+        let mut listed = BTreeSet::new();
+        loop {
+            let Some(event) = next(ANSWER_TIMEOUT, Phase::Stream, &mut events).await? else {
+                return Err(Failed::Incomplete);
+            };
+            match event {
+                WatchEvent::Added(object) => self.handler.listed(&object, &mut listed),
+                WatchEvent::Bookmark(bookmark) if ends_list(&bookmark) => {
+                    return self.end_list(&bookmark.metadata.resource_version, listed);
+                }
+                WatchEvent::Error(status) => return Err(Failed::Status(Phase::Stream, status)),
+                // Not before the list is complete.
+                WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+            }
+        }
+    }
+
+    /// Receives a list page by page.
+    async fn page_list(&mut self) -> Result<(), Failed> {
+        let mut params = ListParams::default().limit(PAGE);
+        let mut listed = BTreeSet::new();
+        loop {
+            let page = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&params)).await?;
+            if params.continue_token.is_none() {
+                self.begin_list();
+            }
+            page.items.iter().for_each(|object| self.handler.listed(object, &mut listed));
+            let meta = page.metadata;
+            match meta.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => {
+                    return self.end_list(meta.resource_version.as_deref().unwrap_or(""), listed);
+                }
+            }
+        }
+    }
+
+    fn begin_list(&self) {
+        self.handler.heard::<K>();
+        self.handler.cache.set_unsynced(K::KIND);
+    }
+
+    fn end_list(&mut self, version: &str, listed: BTreeSet<K::Key>) -> Result<(), Failed> {
+        let version = Version::parse(version).ok_or(Failed::NoVersion)?;
+        let seen = self.handler.seen::<K>();
+        if version < seen && self.n_old_lists < MAX_OLD_LISTS {
+            self.n_old_lists += 1;
+            return Err(Failed::Old { version, seen });
+        }
+        if version < seen {
+            warn!(kind = K::KIND, %version, %seen, "the API server's versions went back");
+            self.handler.cache.lock().forget_history(K::KIND);
+        }
+        self.n_old_lists = 0;
+        self.handler.end_of_list::<K>(version, listed);
+        self.is_listed = true;
+        let was_absent = std::mem::take(&mut self.is_absent);
+        if std::mem::take(&mut self.is_forbidden) {
+            info!(kind = K::KIND, "the API server permits to watch this kind now");
+        } else if was_absent {
+            info!(kind = K::KIND, "the API server serves this kind now");
+        }
+        Ok(())
+    }
+
+    /// Records that the list is complete, and was begun in this term.
+    fn confirm(&mut self, term: Option<u64>) {
+        self.confirmed = term;
+        self.handler.cache.set_synced(K::KIND, term);
+    }
+
+    /// Waits until the cache has what the API server had when this term began.
+    async fn catch_up(&mut self, term: Option<u64>) -> Result<(), Failed> {
+        let newest = ListParams::default().limit(1);
+        let newest = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&newest)).await?;
+        let newest = newest.metadata.resource_version.as_deref().and_then(Version::parse);
+        let newest = newest.ok_or(Failed::NoVersion)?;
+        if self.handler.seen::<K>() < newest {
+            self.watch(CATCH_UP_SECONDS, Some(newest)).await?;
+        }
+        if self.handler.seen::<K>() >= newest {
+            self.confirm(term);
+        } else {
+            debug!(kind = K::KIND, %newest, "the watch has not reached this version, listing again");
+            self.is_listed = false;
+        }
+        Ok(())
+    }
+
+    /// Handles events until the watch ends or has reached a version.
+    async fn watch(&mut self, seconds: u32, until: Option<Version>) -> Result<(), Failed> {
+        let started = Instant::now();
+        let from = self.handler.seen::<K>().to_string();
+        let params = WatchParams { timeout: Some(seconds), ..WatchParams::default() };
+        let request = self.api.watch(&params, &from);
+        let events = within(ANSWER_TIMEOUT, Phase::Watch, request).await?;
+        let mut events = std::pin::pin!(events);
+        let silence = Duration::from_secs(seconds.into()) + GRACE;
+        self.handler.heard::<K>();
+        while let Some(event) = next(silence, Phase::Watch, &mut events).await? {
+            self.handler.heard::<K>();
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.handler.shown(&object);
+                }
+                WatchEvent::Deleted(object) => {
+                    self.handler.deleted::<K>(kube::Resource::meta(&object));
+                }
+                WatchEvent::Bookmark(bookmark) => {
+                    let version = Version::parse(&bookmark.metadata.resource_version);
+                    self.handler.reached::<K>(version.ok_or(Failed::NoVersion)?);
+                }
+                WatchEvent::Error(status) => return Err(Failed::Status(Phase::Watch, status)),
+            }
+            if until.is_some_and(|until| self.handler.seen::<K>() >= until) {
+                return Ok(());
+            }
+        }
+        if until.is_none() {
+            tokio::time::sleep_until(started + SHORTEST_WATCH).await;
+        }
+        Ok(())
+    }
+
+    /// Does what a failure calls for, and returns how long to wait before the next step.
+    fn react(&mut self, failed: Failed, term: Option<u64>) -> Duration {
+        let kind = K::KIND;
+        let cache = &self.handler.cache;
+        match Failure::of(failed) {
+            Failure::Absent if is_core::<K>() => {
+                let error = "the API server does not serve this kind, which every one should";
+                warn!(kind, error, "cannot watch, retrying");
+                cache.set_list_error(kind, error.to_owned());
+            }
+            Failure::Absent => {
+                if !std::mem::replace(&mut self.is_absent, true) && !self.is_forbidden {
+                    info!(kind, "the API server does not serve this kind yet");
+                }
+                return self.count_as_empty(term);
+            }
+            Failure::CannotStream => {
+                debug!(kind, "the API server does not stream lists, paging through them");
+                self.streams = false;
+                return Duration::ZERO;
+            }
+            Failure::Expired => {
+                debug!(kind, "the resource version of the watch is too old, listing again");
+                cache.set_unsynced(kind);
+                self.is_listed = false;
+            }
+            Failure::Busy => debug!(kind, "the API server is busy, retrying"),
+            Failure::Forbidden(reason) => {
+                if !std::mem::replace(&mut self.is_forbidden, true) {
+                    let rule = missing_rule(&reason);
+                    warn!(
+                        kind,
+                        reason, rule, "missing permission; add the rule to the role kube-batch"
+                    );
+                }
+                if OPTIONAL_KINDS.contains(&kind) {
+                    return self.count_as_empty(term);
+                }
+                cache.set_list_error(kind, reason);
+            }
+            Failure::Other(error) => {
+                warn!(kind, error, "cannot watch, retrying");
+                cache.set_list_error(kind, error);
+            }
+        }
+        self.next_pauses.next().unwrap_or(LONGEST_PAUSE)
+    }
+
+    /// A kind that is not served has no objects.
+    fn count_as_empty(&mut self, term: Option<u64>) -> Duration {
+        self.is_listed = false;
+        self.handler.heard::<K>();
+        self.handler.remove_others::<K>(&BTreeSet::new());
+        self.confirm(term);
+        ABSENT_PERIOD
+    }
+}
+
+/// The answer to a request, if it begins in time.
+async fn within<T>(
+    limit: Duration,
+    phase: Phase,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Failed> {
+    match timeout(limit, request).await {
+        Ok(answer) => answer.map_err(|error| Failed::of(phase, error)),
+        Err(_) => Err(Failed::Silent(limit)),
+    }
+}
+
+/// The next event, if it comes in time; `None` at the end.
+async fn next<T>(
+    limit: Duration,
+    phase: Phase,
+    events: &mut (impl Stream<Item = kube::Result<T>> + Unpin),
+) -> Result<Option<T>, Failed> {
+    within(limit, phase, events.try_next()).await
+}
+
+/// Whether this is the end of a list that is streamed.
+fn ends_list(bookmark: &Bookmark) -> bool {
+    bookmark.metadata.annotations.contains_key("k8s.io/initial-events-end")
+}
+
+/// Pauses after failures in a row.
+fn pauses(seed: u64, kind: &str) -> ExponentialBuilder {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write_u64(seed);
+    hasher.write(kind.as_bytes());
+    ExponentialBuilder::new()
+        .with_min_delay(FIRST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .without_max_times()
+        .with_jitter()
+        .with_jitter_seed(hasher.finish())
+}
+
+/// Marks a kind as not listed when its watch is gone, however it ended.
+struct StaleOnDrop {
+    handler: Handler,
+    kind: &'static str,
+}
+
+impl Drop for StaleOnDrop {
+    fn drop(&mut self) {
+        self.handler.cache.set_unsynced(self.kind);
+    }
+}

@@ -1,0 +1,134 @@
+//! What lists and watches show, stored in the scheduler cache.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube_batch_cache::{history::Version, store::Change};
+use tracing::warn;
+
+use super::kinds::{Watched, key};
+use crate::run::{
+    clock::Clock,
+    guard::Guarded,
+    metrics::{Kind, Metrics},
+    scheduler_cache::SchedulerCache,
+};
+
+/// How many objects are looked at before the lock of the cache is released for others.
+const N_AT_ONCE: usize = 2000;
+
+/// Stores objects in the scheduler cache. Those that are older than what is known are not stored, see
+/// [`kube_batch_cache::history`].
+#[derive(Clone)]
+pub(crate) struct Handler {
+    pub(crate) cache: Arc<SchedulerCache>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+}
+
+impl Handler {
+    /// The version up to which everything of a kind is known.
+    pub(super) fn seen<K: Watched>(&self) -> Version {
+        self.cache.lock().history(K::KIND).seen()
+    }
+
+    /// Records that a watch is alive.
+    pub(super) fn heard<K: Watched>(&self) {
+        let labels = Kind { kind: K::KIND };
+        let now = self.clock.now().as_second();
+        self.metrics.watch_last_message.get_or_create(&labels).set(now);
+    }
+
+    /// An object of a list that is being received; its key is added to `listed`.
+    pub(super) fn listed<K: Watched>(&self, object: &Guarded<K>, listed: &mut BTreeSet<K::Key>) {
+        self.count::<K>();
+        listed.insert(K::key(object.meta()));
+        if self.cache.lock().history(K::KIND).listed(object.meta()) {
+            self.apply(object);
+        }
+    }
+
+    /// The end of a list: removes what is not in it.
+    pub(super) fn end_of_list<K: Watched>(&self, version: Version, mut listed: BTreeSet<K::Key>) {
+        {
+            let mut state = self.cache.lock();
+            let history = state.history(K::KIND);
+            listed.extend(history.newer_than(version).map(|key| K::key(&meta_of(key))));
+            history.end_of_list(version, |key| listed.contains(&K::key(&meta_of(key))));
+        }
+        self.remove_others::<K>(&listed);
+    }
+
+    /// Removes all objects of a kind except these.
+    pub(super) fn remove_others<K: Watched>(&self, listed: &BTreeSet<K::Key>) {
+        let mut after = None;
+        loop {
+            let mut state = self.cache.lock();
+            let store = &mut state.store;
+            let (has_removed, last) = K::retain_some(store, after.as_ref(), N_AT_ONCE, listed);
+            if has_removed {
+                self.cache.record_change(&mut state, Change::Facts);
+            }
+            match last {
+                Some(last) => after = Some(last),
+                None => return,
+            }
+        }
+    }
+
+    /// An object that was added or changed.
+    pub(super) fn shown<K: Watched>(&self, object: &Guarded<K>) {
+        self.count::<K>();
+        if self.cache.lock().history(K::KIND).shown(object.meta()) {
+            self.apply(object);
+        }
+    }
+
+    /// An object that was deleted.
+    pub(super) fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
+        self.count::<K>();
+        let mut state = self.cache.lock();
+        if state.history(K::KIND).deleted(meta) && K::forget(&mut state.store, &K::key(meta)) {
+            self.cache.record_change(&mut state, Change::Facts);
+        }
+    }
+
+    /// Nothing else has changed up to this version.
+    pub(super) fn reached<K: Watched>(&self, version: Version) {
+        self.cache.lock().history(K::KIND).reached(version);
+    }
+
+    fn count<K: Watched>(&self) {
+        self.metrics.watch_events.get_or_create(&Kind { kind: K::KIND }).inc();
+    }
+
+    fn apply<K: Watched>(&self, object: &Guarded<K>) {
+        let read = match &object.0 {
+            Ok(object) => {
+                let mut state = self.cache.lock();
+                object
+                    .apply(&mut state)
+                    .map(|change| self.cache.record_change(&mut state, change))
+                    .map_err(|error| error.to_string())
+            }
+            Err(broken) => {
+                let meta = &broken.metadata;
+                Err(format!("{} {}: {}", K::kind(&()), key(meta), broken.error))
+            }
+        };
+        if let Err(problem) = read {
+            self.metrics.malformed_objects.get_or_create(&Kind { kind: K::KIND }).inc();
+            warn!(problem, "skipped an object that cannot be read");
+        }
+    }
+}
+
+/// Metadata with this name.
+fn meta_of(key: &kube_batch_api::name::ObjectKey) -> ObjectMeta {
+    ObjectMeta {
+        namespace: Some(key.namespace.to_string()),
+        name: Some(key.name.to_string()),
+        ..ObjectMeta::default()
+    }
+}
