@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube_batch_api::{
     decision::{ClaimChoice, Decision, PodRef},
     facts::pod::TaskFacts,
@@ -39,14 +39,33 @@ pub enum InFlight {
     },
 }
 
-/// Decisions in flight, by pod uid.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Assumed {
-    by_uid: BTreeMap<Name, Entry>,
+/// Identifies a decision: a later one about the same pod has another id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecisionId(u64);
+
+impl std::fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// Decisions in flight, by pod uid.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    by_uid: BTreeMap<Name, Entry>,
+    n_decisions: u64,
+}
+
+/// Equal if the same decisions are in flight, whatever their ids.
+impl PartialEq for Assumed {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+#[derive(Clone, Debug)]
 struct Entry {
+    id: DecisionId,
     pod: ObjectKey,
     in_flight: InFlight,
     since: Timestamp,
@@ -87,6 +106,25 @@ impl Assumed {
         self.by_uid.remove(uid);
     }
 
+    /// Removes a decision about a pod, but not a later one; returns whether it was in flight.
+    pub fn forget_decision(&mut self, uid: &Name, id: DecisionId) -> bool {
+        let is_in_flight = self.id(uid) == Some(id);
+        if is_in_flight {
+            self.forget(uid);
+        }
+        is_in_flight
+    }
+
+    /// The id of the decision in flight for a pod.
+    pub fn id(&self, uid: &Name) -> Option<DecisionId> {
+        self.by_uid.get(uid).map(|entry| entry.id)
+    }
+
+    /// Removes all decisions. Their ids are not used again.
+    pub fn clear(&mut self) {
+        self.by_uid.clear();
+    }
+
     /// The decision in flight for a pod.
     pub fn get(&self, uid: &Name) -> Option<&InFlight> {
         self.by_uid.get(uid).map(|entry| &entry.in_flight)
@@ -94,12 +132,14 @@ impl Assumed {
 
     /// Records the decision in flight for a pod, and its time.
     pub fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
-        self.by_uid.insert(pod.uid, Entry { pod: pod.key, in_flight, since });
+        let id = DecisionId(self.n_decisions);
+        self.n_decisions += 1;
+        self.by_uid.insert(pod.uid, Entry { id, pod: pod.key, in_flight, since });
     }
 
     /// Pods in order of their uid, with the decision in flight and its time.
     pub fn iter(&self) -> impl Iterator<Item = (PodRef, &InFlight, Timestamp)> {
-        self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since })| {
+        self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since, .. })| {
             (PodRef { uid: uid.clone(), key: pod.clone() }, in_flight, *since)
         })
     }
@@ -129,35 +169,28 @@ impl Assumed {
 
     /// Removes decisions that the facts confirm or contradict.
     pub fn settle(&mut self, store: &Store) {
-        self.by_uid.retain(|uid, Entry { pod, in_flight, .. }| {
-            let known = store.pods.get(pod).filter(|facts| facts.uid == *uid);
-            let Some(facts) = known else { return false };
-            let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
-            match in_flight {
-                InFlight::Bind { node, claims } => {
-                    waits || claims.iter().any(|choice| !is_settled(store, choice, node))
-                }
-                InFlight::Nominate { node } => waits && facts.nominated_node.as_ref() != Some(node),
-                InFlight::Evict => matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
-            }
-        });
+        self.by_uid.retain(|uid, entry| !entry.is_settled(uid, store));
     }
 
-    /// Removes decisions older than `after`, and returns the uids of those that are sent by themselves: a
-    /// nomination may never show, because another component has nominated the pod.
-    pub fn expire(&mut self, now: Timestamp, after: SignedDuration) -> Vec<Name> {
-        // If the clock was set back, an entry would live longer by that time.
-        self.by_uid.values_mut().for_each(|entry| entry.since = entry.since.min(now));
-        let late = |since: Timestamp| now.duration_since(since) > after;
-        let mut expired = Vec::new();
-        self.by_uid.retain(|uid, entry| {
-            let is_late = late(entry.since);
-            if is_late && !matches!(entry.in_flight, InFlight::Nominate { .. }) {
-                expired.push(uid.clone());
+    /// Whether the facts confirm or contradict a decision, or it is not in flight.
+    pub fn is_settled(&self, uid: &Name, id: DecisionId, store: &Store) -> bool {
+        let entry = self.by_uid.get(uid).filter(|entry| entry.id == id);
+        entry.is_none_or(|entry| entry.is_settled(uid, store))
+    }
+}
+
+impl Entry {
+    fn is_settled(&self, uid: &Name, store: &Store) -> bool {
+        let known = store.pods.get(&self.pod).filter(|facts| facts.uid == *uid);
+        let Some(facts) = known else { return true };
+        let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
+        match &self.in_flight {
+            InFlight::Bind { node, claims } => {
+                !waits && claims.iter().all(|choice| is_settled(store, choice, node))
             }
-            !is_late
-        });
-        expired
+            InFlight::Nominate { node } => !waits || facts.nominated_node.as_ref() == Some(node),
+            InFlight::Evict => !matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
+        }
     }
 }
 
@@ -261,15 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn decisions_expire_in_time_when_the_clock_is_set_back() {
-        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
-        let mut assumed = recorded(&[bind]);
-        let after = SignedDuration::from_secs(30);
-        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
-        assert!(assumed.expire(at(-3600), after).is_empty());
-        assert!(assumed.expire(at(-3570), after).is_empty());
-        assert_eq!(assumed.expire(at(-3569), after), [pod().uid]);
-        assert!(assumed.is_empty());
+    fn a_later_decision_is_not_removed_with_an_earlier_one() {
+        let mut assumed = recorded(&[nominate("n")]);
+        let first = assumed.id(&pod().uid).expect("a decision");
+        assumed.clear();
+        assumed.note(&nominate("m"), Timestamp::UNIX_EPOCH);
+        assert!(!assumed.forget_decision(&pod().uid, first));
+        let second = assumed.id(&pod().uid).expect("a decision");
+        assert!(assumed.forget_decision(&pod().uid, second) && assumed.is_empty());
     }
 
     #[test]

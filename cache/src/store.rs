@@ -80,13 +80,17 @@ impl Fact for TaskFacts {
 
 impl Fact for GroupFacts {
     fn decides_like(&self, other: &Self) -> bool {
-        *self == Self { status: self.status.clone(), ..other.clone() }
+        let Self { status, resource_version, .. } = self;
+        let (status, resource_version) = (status.clone(), resource_version.clone());
+        *self == Self { status, resource_version, ..other.clone() }
     }
 }
 
 impl Fact for QueueFacts {
     fn decides_like(&self, other: &Self) -> bool {
-        *self == Self { status: self.status.clone(), ..other.clone() }
+        let Self { status, resource_version, .. } = self;
+        let (status, resource_version) = (status.clone(), resource_version.clone());
+        *self == Self { status, resource_version, ..other.clone() }
     }
 }
 

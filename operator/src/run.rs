@@ -36,8 +36,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
-use kube::{Client, runtime::events::Reporter};
+use anyhow::{Context as _, bail};
+use kube::Client;
 use kube_batch_api::name::Name;
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
@@ -60,7 +60,7 @@ use self::{
     cycle::Scheduler,
     cycle_log::QueueLog,
     decision_writer::DecisionWriter,
-    effects::Effects,
+    effects::{Effects, context::Context, events::Reporter},
     health::Health,
     http::Answers,
     lease::{Election, Elector, Terms, term_changed},
@@ -107,10 +107,8 @@ struct Shared {
     metrics: Arc<Metrics>,
     cache: Arc<SchedulerCache>,
     health: Arc<Health>,
-    effects: Arc<Effects>,
     /// Who this process is, in the lease, in events and in transition ids.
     identity: String,
-    max_job_metrics: usize,
     clock: Clock,
 }
 
@@ -123,8 +121,7 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     };
     let Clients { steady, writes } = Clients::new(args).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
-    let store = Store::new(registry.metadata_prefixes());
-    let shared = Shared::new(args, store, writes.clone(), metrics);
+    let shared = Shared::new(args, Store::new(registry.metadata_prefixes()), metrics);
     let cache = Arc::clone(&shared.cache);
     tasks.spawn_restarted("sweep", move || Arc::clone(&cache).sweep_forever());
     if let Some(listener) = listener {
@@ -139,13 +136,13 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     let election = Election::start(elector, &mut tasks);
     election.tried().await;
     start_watches(args, &shared, &election, steady, &mut tasks);
-    start_writers(args, &shared, &election, &mut tasks);
+    let effects = shared.effects(args, writes.clone(), election.terms());
+    start_writers(&effects, &shared, &election, &mut tasks);
     if args.create_default_queue {
         start_default_queue(args, &shared, &election, writes, &mut tasks);
     }
-    let (options, period) = (snapshot_options(args), args.schedule_period);
-    let scheduler = shared.scheduler(options, period, conf, election.terms(), audit);
-    let ended = run_until_stopped(scheduler, &shared.effects, &mut tasks).await;
+    let scheduler = shared.scheduler(args, Arc::clone(&effects), conf, election.terms(), audit);
+    let ended = run_until_stopped(scheduler, &effects, &mut tasks).await;
     election.end().await;
     tasks.shutdown().await;
     ended?;
@@ -154,52 +151,52 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
 }
 
 impl Shared {
-    fn new(args: &RunArgs, store: Store, writes: Client, metrics: Arc<Metrics>) -> Self {
-        let identity = identity();
-        let cache = Arc::new(SchedulerCache::new(
-            store,
-            &watch::kinds(args.priority_class),
-            Arc::clone(&metrics),
-        ));
-        let reporter =
-            Reporter { controller: args.scheduler_name.clone(), instance: Some(identity.clone()) };
-        let effects = Effects::new(writes, reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        let max_job_metrics = args.max_job_metrics;
-        let clock = Clock::system();
-        Self { metrics, cache, health: Arc::default(), effects, identity, max_job_metrics, clock }
+    fn new(args: &RunArgs, store: Store, metrics: Arc<Metrics>) -> Self {
+        let kinds = watch::kinds(args.priority_class);
+        let cache = Arc::new(SchedulerCache::new(store, &kinds, Arc::clone(&metrics)));
+        let (identity, clock) = (identity(), Clock::system());
+        Self { metrics, cache, health: Arc::default(), identity, clock }
+    }
+
+    fn effects(&self, args: &RunArgs, client: Client, terms: Terms) -> Arc<Effects> {
+        let context = Context {
+            client,
+            cache: Arc::clone(&self.cache),
+            metrics: Arc::clone(&self.metrics),
+            terms,
+            clock: self.clock.clone(),
+        };
+        let (controller, instance) = (args.scheduler_name.clone(), self.identity.clone());
+        Effects::new(context, Reporter { controller, instance }, args.max_concurrent_writes)
     }
 
     fn scheduler(
         &self,
-        options: SnapshotOptions,
-        period: Duration,
+        args: &RunArgs,
+        effects: Arc<Effects>,
         conf: channel::Receiver<Arc<Conf>>,
         terms: Terms,
         audit: AuditLog,
     ) -> Scheduler {
-        let (cache, effects) = (Arc::clone(&self.cache), Arc::clone(&self.effects));
-        let (metrics, identity) = (Arc::clone(&self.metrics), self.identity.clone());
+        let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
         Scheduler {
-            decisions: DecisionWriter::new(
-                Arc::clone(&cache),
-                Arc::clone(&effects),
-                Arc::clone(&metrics),
-            ),
-            statuses: StatusWriter::new(cache, Arc::clone(&effects), metrics),
+            decisions: DecisionWriter::new(Arc::clone(&effects)),
+            statuses: StatusWriter::new(Arc::clone(&effects)),
             audit,
             queues: QueueLog::default(),
-            identity,
+            identity: self.identity.clone(),
             n_cycles: 0,
-            report: ReportMetrics::new(Arc::clone(&self.metrics), self.max_job_metrics),
+            report: ReportMetrics::new(Arc::clone(&metrics), args.max_job_metrics),
             effects,
-            cache: Arc::clone(&self.cache),
-            metrics: Arc::clone(&self.metrics),
+            cache,
+            metrics,
             health: Arc::clone(&self.health),
-            options,
+            options: snapshot_options(args),
             conf,
             terms,
             term: None,
-            period,
+            period: args.schedule_period,
+            clock: self.clock.clone(),
         }
     }
 }
@@ -251,12 +248,17 @@ fn follow_conf(
     conf
 }
 
-fn start_writers(args: &RunArgs, shared: &Shared, election: &Election, tasks: &mut Supervisor) {
-    let (effects, metrics) = (Arc::clone(&shared.effects), Arc::clone(&shared.metrics));
-    let (terms, n_workers) = (election.terms(), args.max_concurrent_writes);
-    // Restarted: what is queued is kept, and what was in flight is settled by the watch or expires.
+fn start_writers(
+    effects: &Arc<Effects>,
+    shared: &Shared,
+    election: &Election,
+    tasks: &mut Supervisor,
+) {
+    let (effects, metrics) = (Arc::clone(effects), Arc::clone(&shared.metrics));
+    let terms = election.terms();
+    // Restarted: what is queued is kept.
     tasks.spawn_restarted("writers", move || {
-        write_while_leading(Arc::clone(&effects), terms.clone(), n_workers, Arc::clone(&metrics))
+        write_while_leading(Arc::clone(&effects), terms.clone(), Arc::clone(&metrics))
     });
 }
 
@@ -325,12 +327,7 @@ async fn run_until_stopped(
 }
 
 /// Runs the workers while this replica leads, and no longer. Returns if a worker does.
-async fn write_while_leading(
-    effects: Arc<Effects>,
-    mut terms: Terms,
-    n_workers: usize,
-    metrics: Arc<Metrics>,
-) {
+async fn write_while_leading(effects: Arc<Effects>, mut terms: Terms, metrics: Arc<Metrics>) {
     loop {
         let Some(term) = lease::number(&terms) else {
             term_changed(&mut terms, None).await;
@@ -338,7 +335,7 @@ async fn write_while_leading(
         };
         metrics.leader.set(1);
         let stop = CancellationToken::new();
-        let mut workers: JoinSet<()> = effects.start(n_workers, &stop);
+        let mut workers: JoinSet<()> = effects.start(&stop);
         let is_worker_lost = tokio::select! {
             () = term_changed(&mut terms, Some(term)) => false,
             _ = workers.join_next() => true,
@@ -381,52 +378,38 @@ fn seed(identity: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use kube_batch_api::{decision::PodRef, name::ObjectKey};
     use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
     use super::*;
-    use crate::run::{fake_api::FakeApi, lease::Term};
+    use crate::{
+        args::{Cli, Command},
+        run::{fake_api::FakeApi, lease::Term},
+    };
 
-    /// A scheduler whose lists are never complete, so that it waits.
-    fn waiting(
-        conf: channel::Receiver<Arc<Conf>>,
-        terms: Terms,
-    ) -> (Scheduler, Arc<Effects>, Supervisor) {
-        let metrics = Arc::new(Metrics::new());
-        let cache =
-            Arc::new(SchedulerCache::new(Store::default(), &["nodes"], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let client = FakeApi::default().client();
-        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        let shared = Shared {
-            metrics: Arc::clone(&metrics),
-            cache,
-            health: Arc::default(),
-            effects: Arc::clone(&effects),
-            max_job_metrics: 100,
-            identity: "me".to_owned(),
+    /// The effects of a replica, and a server for them.
+    fn effects(metrics: &Arc<Metrics>, terms: Terms) -> (Arc<Effects>, FakeApi) {
+        let api = FakeApi::default();
+        let context = Context {
+            client: api.client(),
+            cache: Arc::new(SchedulerCache::new(Store::default(), &["nodes"], Arc::clone(metrics))),
+            metrics: Arc::clone(metrics),
+            terms,
             clock: Clock::system(),
         };
-        let options = SnapshotOptions {
-            scheduler_name: "kube-batch".into(),
-            default_queue: "default".into(),
-            priority_class: true,
-        };
-        let scheduler =
-            shared.scheduler(options, Duration::from_secs(1), conf, terms, AuditLog::default());
-        (scheduler, effects, Supervisor::new(metrics))
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: "me".to_owned() };
+        (Effects::new(context, reporter, 2), api)
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn writes_are_sent_only_while_this_replica_leads() {
         let metrics = Arc::new(Metrics::new());
-        let api = FakeApi::default();
-        let cache = Arc::new(SchedulerCache::new(Store::default(), &[], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let effects = Effects::new(api.client(), reporter, cache, Arc::clone(&metrics));
         let terms = channel::Sender::new(None);
+        let (effects, api) = effects(&metrics, terms.subscribe());
         let (writes, receiver) = (Arc::clone(&effects), terms.subscribe());
-        tokio::spawn(write_while_leading(writes, receiver, 2, Arc::clone(&metrics)));
+        let writing = write_while_leading(writes, receiver, Arc::clone(&metrics));
+        tokio::task::spawn_local(writing);
         let event = || Event {
             regarding: Regarding::Pod(PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") }),
             type_: EventType::Normal,
@@ -442,8 +425,8 @@ mod tests {
             assert_eq!(metrics.leader.get(), i64::from(is_leader));
             n_sent.push(api.sent().len());
         }
-        // The first event waits for the first term; the third may be sent before the term ends.
-        assert_eq!((n_sent[0], n_sent[1]), (0, 2));
+        // The first two wait for the first term; the third is removed with the end of it.
+        assert_eq!(n_sent, [0, 2, 2, 3]);
         effects.enqueue_event(event());
         terms.send_replace(None);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -453,7 +436,15 @@ mod tests {
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_required_task_that_ends_ends_the_process_with_an_error() {
         let (confs, terms) = (channel::Sender::default(), channel::Sender::new(None));
-        let (scheduler, effects, mut tasks) = waiting(confs.subscribe(), terms.subscribe());
+        let metrics = Arc::new(Metrics::new());
+        let (effects, _) = effects(&metrics, terms.subscribe());
+        let command = Cli::try_parse_from(["kube-batch", "run"]).expect("the defaults").command;
+        let Command::Run(args) = command else { panic!("not the command run") };
+        let shared = Shared::new(&args, Store::default(), Arc::clone(&metrics));
+        let (conf, terms) = (confs.subscribe(), terms.subscribe());
+        let audit = AuditLog::default();
+        let scheduler = shared.scheduler(&args, Arc::clone(&effects), conf, terms, audit);
+        let mut tasks = Supervisor::new(metrics);
         tasks.spawn_required("http", tokio::time::sleep(Duration::from_secs(60)));
         let started = tokio::time::Instant::now();
         let ended = run_until_stopped(scheduler, &effects, &mut tasks).await;

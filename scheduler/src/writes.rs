@@ -54,6 +54,15 @@ pub enum DecisionWrite {
     },
 }
 
+impl DecisionWrite {
+    /// The pod that is decided about.
+    pub const fn pod(&self) -> &PodRef {
+        match self {
+            Self::Bind { pod, .. } | Self::Evict { pod, .. } => pod,
+        }
+    }
+}
+
 /// The next status of an object; it differs from the stored one.
 #[derive(Clone, Debug)]
 pub enum StatusWrite {
@@ -169,6 +178,17 @@ pub enum Regarding {
     Group(Arc<GroupFacts>),
     /// A queue.
     Queue(Arc<QueueFacts>),
+}
+
+impl Regarding {
+    /// Its namespace; empty for a queue.
+    pub fn namespace(&self) -> Name {
+        match self {
+            Self::Pod(pod) => pod.key.namespace.clone(),
+            Self::Group(group) => group.key.namespace.clone(),
+            Self::Queue(_) => Name::default(),
+        }
+    }
 }
 
 impl fmt::Display for Regarding {

@@ -36,6 +36,9 @@ pub struct GroupFacts {
     /// The labels and annotations that plugins read.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub metadata: Arc<Metadata>,
+    /// The version in which its status was stored; a write of the status says that it follows on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<Name>,
     /// The status as stored.
     pub status: PodGroupStatus,
 }
@@ -67,6 +70,7 @@ impl GroupFacts {
             queue: non_empty(&spec.queue),
             priority_class: non_empty(&spec.priority_class_name),
             metadata: Arc::new(prefixes.select(meta)),
+            resource_version: meta.resource_version.as_deref().map(Name::from),
             status: status.cloned().unwrap_or_default(),
             key,
         })

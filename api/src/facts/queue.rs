@@ -27,6 +27,9 @@ pub struct QueueFacts {
     pub weight: u32,
     /// Hard limits by resource.
     pub capability: ResourceList,
+    /// The version in which its status was stored; a write of the status says that it follows on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<Name>,
     /// The status as stored.
     pub status: QueueStatus,
 }
@@ -56,6 +59,7 @@ impl QueueFacts {
             created: created(meta),
             weight,
             capability,
+            resource_version: meta.resource_version.as_deref().map(Name::from),
             status: status.cloned().unwrap_or_default(),
             name: key.name,
         })

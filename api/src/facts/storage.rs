@@ -155,6 +155,11 @@ impl VolumeFacts {
 }
 
 impl ClaimFacts {
+    /// Whether it has its volume.
+    pub fn is_bound(&self) -> bool {
+        self.bind_completed && self.volume.is_some()
+    }
+
     /// Reads a PersistentVolumeClaim.
     ///
     /// # Errors

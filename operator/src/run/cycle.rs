@@ -4,23 +4,20 @@
 //! runs. It runs outside the async threads, over a snapshot of its own; the cache is locked only
 //! while the snapshot is taken.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
-use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{cluster::Cluster, decision::Decision, reason::Ignored};
 use kube_batch_cache::snapshot::{Snapshot, SnapshotOptions, take_snapshot};
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::conf::Conf;
-use tokio::{sync::watch, task::JoinError};
+use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, trace, warn};
+use tracing::{debug, error, info, trace};
 
 use super::{
     audit_log::AuditLog,
+    clock::Clock,
     cycle_log::{QueueLog, decided, log_cycle},
     decision_writer::DecisionWriter,
     effects::Effects,
@@ -32,8 +29,6 @@ use super::{
     status_writer::StatusWriter,
 };
 
-/// A decision without an answer expires after this time: longer than retries and back-off last.
-const ANSWER_DEADLINE: SignedDuration = SignedDuration::from_secs(120);
 /// The pause after a cycle, as a multiple of its duration: while changes keep coming, cycles take one
 /// ninth of a core and leave the rest to the answers of the API server.
 const REST_FACTOR: u32 = 8;
@@ -69,6 +64,7 @@ pub(crate) struct Scheduler {
     /// Number of cycles that were dispatched.
     pub(crate) n_cycles: u64,
     pub(crate) effects: Arc<Effects>,
+    pub(crate) clock: Clock,
     /// The term that was begun last.
     pub(crate) term: Option<u64>,
 }
@@ -173,12 +169,7 @@ impl Scheduler {
 
     fn is_due(&self, last: Option<LastCycle>) -> bool {
         let mut state = self.cache.lock();
-        let n_expired = state.settle(Timestamp::now(), ANSWER_DEADLINE, &self.metrics);
-        if n_expired > 0 {
-            warn!(n_expired, "decisions expired without an answer");
-            self.metrics.decisions_expired.inc_by(n_expired as u64);
-            return true;
-        }
+        state.settle(&self.metrics);
         let Some(last) = last.filter(|last| last.version == state.version) else { return true };
         let has_statuses =
             state.has_confirmed || self.statuses.due().is_some_and(|due| due <= Instant::now());
@@ -214,7 +205,7 @@ impl Scheduler {
         self.decisions.write(&finished.cycle.decisions);
         self.decisions.report_ignored(&finished.ignored);
         self.statuses.write(&finished.cycle, &id, started);
-        self.report.record(&finished.cycle, Timestamp::now());
+        self.report.record(&finished.cycle, self.clock.now());
         self.metrics.observe_phase("dispatch", started.elapsed());
     }
 
@@ -223,7 +214,7 @@ impl Scheduler {
         let decisions = &finished.cycle.decisions;
         self.queues.log(&finished.cycle);
         let decided = decided(&finished.cycle, &self.cache.lock().store);
-        self.audit.write(Timestamp::now(), id, &decided);
+        self.audit.write(self.clock.now(), id, &decided);
         log_cycle(&finished.cycle, &decided);
         let count = |is_counted: fn(&Decision) -> bool| {
             decisions.iter().filter(|decision| is_counted(decision)).count()
@@ -272,8 +263,7 @@ impl Inputs {
 }
 
 /// How long to wait before checking again whether a cycle is due, if nothing changes: until a status
-/// that was put off is due and a cycle may write it. Bounded, as confirmed and expired decisions
-/// wake nothing.
+/// that was put off is due and a cycle may write it. Bounded, as confirmed decisions wake nothing.
 fn pause(
     now: Instant,
     period: Duration,

@@ -2,52 +2,49 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use jiff::Timestamp;
 use kube_batch_api::{decision::Decision, reason::Ignored};
 use kube_batch_scheduler::writes::{DecisionWrite, decision_writes, ignored_event};
 use tracing::warn;
 
-use super::{effects::Effects, metrics::Metrics, scheduler_cache::SchedulerCache};
+use super::effects::{Effects, context::Context};
 
 /// Sends decisions, and reports what a cycle ignored.
 pub(crate) struct DecisionWriter {
-    cache: Arc<SchedulerCache>,
     effects: Arc<Effects>,
-    metrics: Arc<Metrics>,
     /// Ignored objects that were reported.
     reported: BTreeSet<String>,
 }
 
 impl DecisionWriter {
-    pub(crate) const fn new(
-        cache: Arc<SchedulerCache>,
-        effects: Arc<Effects>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self { cache, effects, metrics, reported: BTreeSet::new() }
+    pub(crate) const fn new(effects: Arc<Effects>) -> Self {
+        Self { effects, reported: BTreeSet::new() }
     }
 
     /// Records each decision in the cache, then enqueues it.
     pub(crate) fn write(&self, decisions: &[Decision]) {
+        let Context { cache, metrics, clock, .. } = &self.effects.context;
         let writes = {
-            let mut state = self.cache.lock();
-            let now = Timestamp::now();
+            let mut state = cache.lock();
+            let now = clock.now();
             decisions.iter().for_each(|decision| state.assumed.note(decision, now));
-            decision_writes(decisions, &state.store)
+            let writes = decision_writes(decisions, &state.store).into_iter();
+            let with_id = writes.map(|write| (state.assumed.id(&write.pod().uid), write));
+            with_id.collect::<Vec<_>>()
         };
         let mut preemptors = BTreeSet::new();
         let mut n_victims = 0;
-        for write in writes {
+        for (id, write) in writes {
             if let DecisionWrite::Evict { by, events, .. } = &write {
                 preemptors.insert(by.clone());
                 n_victims += 1;
                 events.iter().for_each(|event| self.effects.enqueue_event(event.clone()));
             }
-            self.effects.enqueue_decision(write);
+            let id = id.expect("it was noted");
+            self.effects.enqueue_decision(id, write);
         }
         if n_victims > 0 {
-            self.metrics.preemption_victims.set(n_victims);
-            self.metrics.preemption_attempts.inc_by(preemptors.len() as i64);
+            metrics.preemption_victims.set(n_victims);
+            metrics.preemption_attempts.inc_by(preemptors.len() as i64);
         }
     }
 
@@ -56,7 +53,7 @@ impl DecisionWriter {
         let now: BTreeSet<String> = ignored.iter().map(ToString::to_string).collect();
         for ignored in ignored.iter().filter(|one| !self.reported.contains(&one.to_string())) {
             warn!(object = %ignored, "ignored one of two objects with the same name");
-            let event = ignored_event(ignored, &self.cache.lock().store);
+            let event = ignored_event(ignored, &self.effects.context.cache.lock().store);
             event.into_iter().for_each(|event| self.effects.enqueue_event(event));
         }
         self.reported = now;
@@ -65,7 +62,6 @@ impl DecisionWriter {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::events::Reporter;
     use kube_batch_api::{
         crd::ApiVersion,
         decision::{EvictReason, PodRef},
@@ -73,16 +69,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::run::fake_api::FakeApi;
+    use crate::run::effects::test_effects::TestEffects;
 
     /// A writer whose writes stay in the queue, as there are no workers.
     fn writer() -> DecisionWriter {
-        let metrics = Arc::new(Metrics::new());
-        let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let client = FakeApi::default().client();
-        let effects = Effects::new(client, reporter, Arc::clone(&cache), Arc::clone(&metrics));
-        DecisionWriter::new(cache, effects, metrics)
+        DecisionWriter::new(TestEffects::idle().effects)
     }
 
     fn pod(name: &str) -> PodRef {
@@ -106,14 +97,18 @@ mod tests {
         let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
         writer.write(&[bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")]);
-        assert_eq!(writer.cache.lock().assumed.len(), 5);
+        assert_eq!(writer.effects.context.cache.lock().assumed.len(), 5);
         assert!(writer.effects.has_pending_decisions());
         // A binding, three evictions, and an event of each eviction.
-        assert_eq!(writer.metrics.effects_queued.get(), 7);
-        assert_eq!(writer.metrics.preemption_victims.get(), 3);
-        assert_eq!(writer.metrics.preemption_attempts.get(), 2);
+        assert_eq!(writer.effects.context.metrics.effects_queued.get(), 7);
+        assert_eq!(writer.effects.context.metrics.preemption_victims.get(), 3);
+        assert_eq!(writer.effects.context.metrics.preemption_attempts.get(), 2);
         writer.write(&[]);
-        assert_eq!(writer.metrics.preemption_victims.get(), 3, "of the last cycle with victims");
+        assert_eq!(
+            writer.effects.context.metrics.preemption_victims.get(),
+            3,
+            "of the last cycle with victims"
+        );
     }
 
     #[tokio::test(flavor = "local")]
@@ -121,6 +116,8 @@ mod tests {
         let mut writer = writer();
         let queue = json_queue();
         writer
+            .effects
+            .context
             .cache
             .lock()
             .store
@@ -129,7 +126,7 @@ mod tests {
         let ignored = [Ignored::DuplicateQueue("q".into())];
         for (ignored, n_events) in [(&ignored[..], 1), (&ignored, 1), (&[], 1), (&ignored, 2)] {
             writer.report_ignored(ignored);
-            assert_eq!(writer.metrics.effects_queued.get(), n_events);
+            assert_eq!(writer.effects.context.metrics.effects_queued.get(), n_events);
         }
     }
 

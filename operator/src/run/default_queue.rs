@@ -27,6 +27,8 @@ use super::{
 const PERIOD: Duration = Duration::from_millis(100);
 /// Pause while the API server does not serve the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
+/// Pause after the API server did not answer.
+const FAILED_PERIOD: Duration = Duration::from_secs(1);
 /// Pause after the API server rejected the queue.
 const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 
@@ -52,7 +54,7 @@ pub(crate) async fn provide(
         if cache.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
-        match create(&client, &name, &metrics).await {
+        match create(&client, &name, &terms, &metrics).await {
             Ok(()) => {
                 info!(queue = name, "created the default queue");
                 return;
@@ -63,9 +65,11 @@ pub(crate) async fn provide(
                 debug!("the API server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
-            Err(WriteError::Unanswered(why)) => {
+            Err(WriteError::Passing { why, .. }) => {
                 warn!(queue = name, why, "cannot create the default queue, retrying");
+                tokio::time::sleep(FAILED_PERIOD).await;
             }
+            Err(WriteError::NotLeading) => tokio::time::sleep(PERIOD).await,
             Err(WriteError::Rejected(why) | WriteError::Forbidden(why)) => {
                 warn!(queue = name, why, "the API server rejected the default queue");
                 tokio::time::sleep(REJECTED_PERIOD).await;
@@ -75,7 +79,12 @@ pub(crate) async fn provide(
 }
 
 /// Creates the queue, of the first kind that the API server serves.
-async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), WriteError> {
+async fn create(
+    client: &Client,
+    name: &str,
+    terms: &Terms,
+    metrics: &Metrics,
+) -> Result<(), WriteError> {
     let data = json!({"spec": QueueSpec { weight: 1, ..QueueSpec::default() }});
     for resource in
         [ApiResource::erase::<v1alpha2::Queue>(&()), ApiResource::erase::<v1alpha1::Queue>(&())]
@@ -83,7 +92,8 @@ async fn create(client: &Client, name: &str, metrics: &Metrics) -> Result<(), Wr
         let queues: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         let queue = DynamicObject::new(name, &resource).data(data.clone());
         let params = PostParams::default();
-        match call(metrics, Write::Queue, || queues.create(&params, &queue)).await {
+        let request = queues.create(&params, &queue);
+        match call(terms, metrics, Write::Queue, request).await {
             Err(WriteError::NotFound) => {}
             created => return created.map(drop),
         }
@@ -177,7 +187,7 @@ mod tests {
     async fn a_failure_is_retried_and_a_conflict_is_not() {
         for (faults, seconds, n_sent) in [
             (vec![Fault::Status(409)], 0, 1),
-            (vec![Fault::Lost], 5, 2),
+            (vec![Fault::Lost], 6, 2),
             (vec![Fault::Status(403)], 30, 2),
             (vec![Fault::Status(404), Fault::Status(404)], 5, 3),
         ] {

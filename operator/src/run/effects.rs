@@ -1,14 +1,17 @@
-//! The queue of writes to the API server (bindings, evictions, statuses and events), and the workers
-//! that send them.
+//! The writes to the API server (bindings, evictions, statuses and events), and the workers that send
+//! them.
 //!
-//! Workers send decisions first, then statuses, then events. Where a response contains the object, it
-//! is stored in the scheduler cache. The next cycle does not wait for them. A *decision* is a binding or an
-//! eviction; the cache *assumes* it, as kube-scheduler does, until the watch confirms it or it fails.
+//! Each class of writes has workers of its own. A write that fails goes back to its [`lane`] until it is
+//! due again, so no worker waits. Where a response contains the object, it is stored in the scheduler
+//! cache. The next cycle does not wait for them. A *decision* is a binding or an eviction; the cache
+//! *assumes* it, as kube-scheduler does, until the watch or a read of the pod shows what became of it.
 
+mod attempts;
 mod back_off;
 pub(crate) mod call;
-mod context;
+pub(crate) mod context;
 pub(crate) mod events;
+mod lane;
 pub(crate) mod patch;
 mod pods;
 pub(crate) mod queue;
@@ -20,92 +23,112 @@ mod tests;
 mod volumes;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use jiff::Timestamp;
-use kube::{Client, runtime::events::Reporter};
-use kube_batch_api::{
-    decision::{ClaimChoice, PodRef},
-    name::Name,
-};
+use kube::{Api, api::PostParams};
+use kube_batch_api::{decision::PodRef, name::Name};
+use kube_batch_cache::assumed::DecisionId;
 use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
 use serde_json::Value;
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
-};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::{
     back_off::BackOff,
-    call::{WriteError, call},
+    call::{WriteError, count},
     context::Context,
-    pods::Settled,
-    queue::{Failed, PendingWrite, StatusWrite, Target, WriteQueue},
+    events::Reporter,
+    lane::{Sign, Ticket},
+    pods::Found,
+    queue::{Class, EventWrite, Job, StatusWrite, Step, Taken, Target, Timer, WriteQueue},
 };
 use super::{
-    metrics::{Ended, Metrics, Write},
-    scheduler_cache::SchedulerCache,
+    metrics::{Ended, Write},
     supervisor::{Panicked, contain},
 };
 
+/// How long claims may take to be bound. Kubernetes waits ten minutes; here the pod is decided again,
+/// with the same node for volumes being provisioned.
+const CLAIMS_TIMEOUT: Duration = Duration::from_secs(100);
+/// How long the watch may take to show a decision that was answered, before the pod is read.
+const SHOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause before a write is tried again for which this replica had no time left to lead.
+const NOT_LEADING_PAUSE: Duration = Duration::from_millis(100);
+
 /// Queue and workers for writes to the API server.
 pub(crate) struct Effects {
-    context: Context,
+    pub(crate) context: Context,
     reporter: Reporter,
+    n_workers: usize,
     queue: Mutex<WriteQueue>,
-    /// One permit for each queued write.
-    waiting: Semaphore,
+    /// Notified when a worker of a class may have something to do, in the order of [`Class::ALL`].
+    work: [Notify; 4],
+    /// Notified when the next timer may be another one.
+    timers: Notify,
     /// Notified when no write is queued or in flight.
     idle: Notify,
     back_off: Mutex<BackOff>,
+    n_events: AtomicU64,
+}
+
+/// What a step of a decision has led to.
+enum Outcome {
+    /// The next step.
+    GoOn(Step),
+    /// The API server did what was decided.
+    Done,
+    /// It did not, for this reason.
+    Rejected(String),
+    /// The cache has the pod as it is now, whatever became of the decision.
+    Known,
 }
 
 impl Effects {
-    pub(crate) fn new(
-        client: Client,
-        reporter: Reporter,
-        cache: Arc<SchedulerCache>,
-        metrics: Arc<Metrics>,
-    ) -> Arc<Self> {
+    /// A queue for at most this many decisions in flight.
+    pub(crate) fn new(context: Context, reporter: Reporter, n_workers: usize) -> Arc<Self> {
         Arc::new(Self {
-            context: Context { client, cache, metrics },
+            context,
             reporter,
-            queue: Mutex::default(),
-            waiting: Semaphore::new(0),
+            n_workers,
+            queue: Mutex::new(WriteQueue::new(n_workers)),
+            work: Default::default(),
+            timers: Notify::new(),
             idle: Notify::new(),
             back_off: Mutex::default(),
+            n_events: AtomicU64::new(0),
         })
     }
 
-    /// Starts `n_workers` workers. They end when the token `stop` is cancelled, which aborts calls in
-    /// progress. Bindings that wait for volumes have tasks of their own: these end too, but are not
-    /// joined.
-    pub(crate) fn start(
-        self: &Arc<Self>,
-        n_workers: usize,
-        stop: &CancellationToken,
-    ) -> JoinSet<()> {
+    /// Starts the workers. They end when the token `stop` is cancelled, which aborts calls in progress.
+    pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) -> JoinSet<()> {
         let mut workers = JoinSet::new();
-        for _ in 0..n_workers {
-            let (effects, stop) = (Arc::clone(self), stop.clone());
-            workers.spawn(async move {
-                let _ = stop.run_until_cancelled(effects.work(&stop)).await;
-            });
+        for class in Class::ALL {
+            for _ in 0..class.limit(self.n_workers) {
+                let (effects, stop) = (Arc::clone(self), stop.clone());
+                workers.spawn_local(async move {
+                    let _ = stop.run_until_cancelled(effects.send_all(class)).await;
+                });
+            }
         }
+        let (effects, stop) = (Arc::clone(self), stop.clone());
+        workers.spawn_local(async move {
+            let _ = stop.run_until_cancelled(effects.keep_time()).await;
+        });
         workers
     }
 
-    /// Enqueues a decision.
-    pub(crate) fn enqueue_decision(&self, decision: DecisionWrite) {
-        self.with_queue(|queue| queue.push_decision(decision));
-        self.waiting.add_permits(1);
+    /// Enqueues a decision, which the cache assumes under this id.
+    pub(crate) fn enqueue_decision(&self, id: DecisionId, decision: DecisionWrite) {
+        self.with_queue(|queue| queue.push_decision(id, decision));
     }
 
-    /// Returns whether a decision is still queued.
+    /// Returns whether a decision waits for a worker.
     pub(crate) fn has_pending_decisions(&self) -> bool {
         self.with_queue(|queue| queue.has_pending_decisions())
     }
@@ -113,10 +136,7 @@ impl Effects {
     /// Enqueues a patch of a status, and the events to send once the status is written. Replaces
     /// a queued patch of the same object, together with its events, which are then outdated too.
     pub(crate) fn enqueue_status(&self, target: Target, patch: Value, events: Vec<Event>) {
-        let write = StatusWrite { patch, events };
-        if self.with_queue(|queue| queue.push_status(target, write)) {
-            self.waiting.add_permits(1);
-        }
+        self.with_queue(|queue| queue.push_status(target, patch, events));
     }
 
     /// Returns whether a status write of the object is in flight, and if so records that another write
@@ -127,16 +147,14 @@ impl Effects {
 
     /// Enqueues an event.
     pub(crate) fn enqueue_event(&self, event: Event) {
-        if self.with_queue(|queue| queue.push_event(event)) {
-            self.waiting.add_permits(1);
-        } else {
+        if !self.with_queue(|queue| queue.push_event(event)) {
             self.context.metrics.events_dropped.inc();
         }
     }
 
     /// Waits until all writes are finished, or until `timeout` elapses. Returns `false` on timeout.
     ///
-    /// This includes bindings that wait for their volumes, but not the back-off of rejected decisions.
+    /// This includes bindings that wait for their claims, but not the back-off of rejected decisions.
     pub(crate) async fn drain(&self, timeout: Duration) -> bool {
         let idle = async {
             loop {
@@ -153,11 +171,10 @@ impl Effects {
     /// Removes all queued writes, because another replica is the leader now.
     pub(crate) fn clear(&self) {
         self.with_queue(WriteQueue::clear);
-        self.waiting.forget_permits(usize::MAX);
     }
 
     /// Runs `change` with the queue locked, then updates the metrics of the queue and notifies those who
-    /// wait until it is idle.
+    /// may go on.
     fn with_queue<T>(&self, change: impl FnOnce(&mut WriteQueue) -> T) -> T {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut queue);
@@ -165,74 +182,188 @@ impl Effects {
         let metrics = &self.context.metrics;
         metrics.effects_queued.set(count(queue.len()));
         metrics.effects_in_flight.set(count(queue.n_in_flight()));
+        metrics.bindings_waiting_for_claims.set(count(queue.n_parked()));
+        for class in Class::ALL.into_iter().filter(|class| queue.may_pop(*class)) {
+            self.work[class as usize].notify_one();
+        }
         if queue.is_idle() {
             self.idle.notify_waiters();
         }
         result
     }
 
-    async fn work(self: &Arc<Self>, stop: &CancellationToken) {
+    /// Sends the writes of a class, one after the other.
+    async fn send_all(self: &Arc<Self>, class: Class) {
         loop {
-            let permit = self.waiting.acquire().await.expect("the semaphore is never closed");
-            permit.forget();
-            let Some((write, in_flight)) = self.take() else { continue };
-            if write.waits_for_volumes() {
-                // Provisioning can take long: no worker waits for it.
-                let (effects, stop) = (Arc::clone(self), stop.clone());
-                tokio::spawn(async move {
-                    let _in_flight = in_flight;
-                    let _ =
-                        stop.run_until_cancelled(effects.send_contained("volumes", write)).await;
-                });
-            } else {
-                self.send_contained("write", write).await;
+            let (ticket, taken) = self.next(class).await;
+            let in_flight = InFlight::new(self, class, ticket, &taken);
+            match taken {
+                Taken::Decision(job) => self.send_step(in_flight, job).await,
+                Taken::Status(target, write) => self.send_status(in_flight, target, write).await,
+                Taken::Event(write) => self.send_event(in_flight, write).await,
             }
         }
     }
 
-    /// Takes the next write; it is in flight until the guard is dropped.
-    fn take(self: &Arc<Self>) -> Option<(PendingWrite, InFlight)> {
-        let write = self.with_queue(WriteQueue::pop)?;
-        Some((write, InFlight(Arc::clone(self))))
+    /// The next write of a class, once there is one.
+    async fn next(&self, class: Class) -> (Ticket, Taken) {
+        loop {
+            let now = Instant::now();
+            if let Some(taken) = self.with_queue(|queue| queue.pop(class, now)) {
+                return taken;
+            }
+            // Other classes may be notified here, but not this one: nothing of it can be sent now.
+            let due = self.with_queue(|queue| queue.next_due(class));
+            tokio::select! {
+                biased;
+                () = self.work[class as usize].notified() => {}
+                () = sleep_until(due) => {}
+            }
+        }
     }
 
-    /// Sends a write. If sending panics, only this write is affected: its decision is treated as
+    /// Sends one step of a decision. If that panics, only this decision is affected: it counts as
     /// rejected, and the pod is not scheduled again until its back-off ends.
-    async fn send_contained(self: &Arc<Self>, task: &'static str, write: PendingWrite) {
-        let pod = write.decided_pod().map(|(pod, failed)| (pod.clone(), failed));
-        let sent = contain(task, &self.context.metrics, self.send(write)).await;
-        if let (Err(Panicked), Some((pod, failed))) = (sent, pod) {
-            self.reject(&pod, failed, "internal error, see the log of the scheduler");
-        }
-    }
-
-    /// Sends a write and handles the response.
-    async fn send(self: &Arc<Self>, write: PendingWrite) {
-        match write {
-            PendingWrite::Decision(DecisionWrite::Bind { pod, node, claims, event }) => {
-                let settled = self.bind(&pod, &node, &claims).await;
-                if let Settled::Done = settled {
-                    self.record_binding(&pod);
-                    self.enqueue_event(event);
+    async fn send_step(&self, in_flight: InFlight<'_>, job: Job) {
+        let sent = Instant::now();
+        let answer = contain("write", &self.context.metrics, self.step(&job)).await;
+        let sign = match &answer {
+            Ok(Err(WriteError::Passing { is_general: false, .. })) => Sign::Failing,
+            Ok(Err(WriteError::Passing { .. } | WriteError::NotLeading)) | Err(Panicked) => {
+                Sign::None
+            }
+            Ok(_) => Sign::Alive,
+        };
+        let (ticket, is_latest) = in_flight.finish(sign);
+        let outcome = match answer {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => match outcome_of(&job, error) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    if is_latest {
+                        self.try_again(ticket, job, &error, sent);
+                    }
+                    return;
                 }
-                self.settle(&pod, Failed::Binding, settled);
+            },
+            Err(Panicked) => {
+                Outcome::Rejected("internal error, see the log of the scheduler".to_owned())
             }
-            PendingWrite::Decision(DecisionWrite::Evict { pod, message, .. }) => {
-                let settled = pods::evict(&self.context, &pod, &message).await;
-                self.settle(&pod, Failed::Eviction, settled);
+        };
+        self.go_on(job, outcome, is_latest);
+    }
+
+    /// Makes the calls of one step.
+    async fn step(&self, job: &Job) -> Result<Outcome, WriteError> {
+        let context = &self.context;
+        match (&job.step, &job.write) {
+            (Step::Claim(n), DecisionWrite::Bind { node, claims, .. }) => {
+                volumes::bind_claim(context, node, &claims[*n]).await?;
+                let is_last = n + 1 == claims.len();
+                Ok(Outcome::GoOn(if is_last { Step::WaitForClaims } else { Step::Claim(n + 1) }))
             }
-            PendingWrite::Status(target, write) => {
-                let _writing = Writing { effects: self, target: &target };
-                self.send_status(&target, write).await;
+            (Step::Bind, DecisionWrite::Bind { pod, node, .. }) => {
+                pods::bind(context, pod, node).await.map(|()| Outcome::Done)
             }
-            PendingWrite::Event(event) => self.send_event(&event).await,
+            (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {
+                pods::mark_as_victim(context, pod, message).await?;
+                Ok(Outcome::GoOn(Step::Delete))
+            }
+            (Step::Delete, DecisionWrite::Evict { pod, .. }) => {
+                pods::delete(context, pod).await.map(|()| Outcome::Done)
+            }
+            (Step::Read(error), write) => {
+                let found = pods::read(context, job.pod()).await?;
+                Ok(match (write, error) {
+                    (DecisionWrite::Bind { node, .. }, _)
+                        if found == Found::Bound(node.clone()) =>
+                    {
+                        Outcome::Done
+                    }
+                    (_, Some(why)) if found != Found::Leaves => Outcome::Rejected(why.clone()),
+                    _ => Outcome::Known,
+                })
+            }
+            (Step::Confirm, _) => pods::read(context, job.pod()).await.map(|_| Outcome::Known),
+            (step, write) => unreachable!("{step:?} of {write:?}"),
         }
     }
 
-    async fn bind(&self, pod: &PodRef, node: &Name, claims: &[ClaimChoice]) -> Settled {
-        match volumes::bind_claims(&self.context, node, claims).await {
-            Ok(()) => pods::bind(&self.context, pod, node).await,
-            Err(why) => Settled::Rejected(why),
+    /// Goes on with a decision after a step.
+    fn go_on(&self, mut job: Job, outcome: Outcome, is_latest: bool) {
+        let pod = job.pod().clone();
+        match outcome {
+            Outcome::GoOn(step) if is_latest => {
+                job.step = step;
+                self.take_step(job);
+            }
+            Outcome::GoOn(_) => {}
+            Outcome::Done => {
+                self.reset_back_off(&pod);
+                if let DecisionWrite::Bind { event, .. } = &job.write {
+                    self.record_binding(&pod);
+                    self.enqueue_event(event.clone());
+                }
+                if is_latest {
+                    let due = Instant::now() + SHOWN_TIMEOUT;
+                    self.set_timer(due, Timer::ShouldBeShown(Box::new(job)));
+                }
+            }
+            Outcome::Known => {
+                self.context.cache.drop_decision(&pod, job.id);
+            }
+            Outcome::Rejected(why) => {
+                warn!(%pod.key, why, "cannot bind or evict the pod");
+                self.reject(&job, &why);
+            }
+        }
+    }
+
+    /// Enqueues the next step of a decision, or lets it wait for its claims.
+    fn take_step(&self, mut job: Job) {
+        if let (Step::WaitForClaims, DecisionWrite::Bind { pod, claims, .. }) =
+            (&job.step, &job.write)
+        {
+            let is_bound = {
+                let mut state = self.context.cache.lock();
+                let is_bound = volumes::are_bound(&state, claims);
+                if !is_bound {
+                    state.await_claims(&pod.uid, claims);
+                }
+                is_bound
+            };
+            if is_bound {
+                job.step = Step::Bind;
+            } else {
+                let timer = Timer::ClaimsOverdue(pod.uid.clone(), job.id);
+                self.set_timer(Instant::now() + CLAIMS_TIMEOUT, timer);
+            }
+        }
+        self.with_queue(|queue| queue.go_on(job));
+    }
+
+    /// Tries a step again later that may succeed then; if it was tried for long enough, the pod is read.
+    fn try_again(&self, ticket: Ticket, mut job: Job, error: &WriteError, sent: Instant) {
+        let now = Instant::now();
+        let due = match (error, &job.step) {
+            (WriteError::Passing { .. }, Step::Read(_) | Step::Confirm) => {
+                Some(now + job.attempts.next_pause())
+            }
+            (WriteError::Passing { retry_after, .. }, _) => {
+                job.attempts.failed(sent, now, *retry_after)
+            }
+            _ => Some(now + NOT_LEADING_PAUSE),
+        };
+        if let Some(due) = due {
+            self.with_queue(|queue| queue.retry_decision(ticket, job, due));
+            return;
+        }
+        count(&self.context.metrics, write_of(&job.step), "failed");
+        let why = text_of(&job, error);
+        debug!(%job.id, why, "no answer, reading the pod");
+        match job.step {
+            Step::Claim(_) => self.go_on(job, Outcome::Rejected(why), true),
+            _ => self.go_on(job, Outcome::GoOn(Step::Read(Some(why))), true),
         }
     }
 
@@ -242,69 +373,102 @@ impl Effects {
         metrics.pods_placed.inc();
         metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
         if let Some(created) = created {
-            let waited = Timestamp::now().duration_since(created);
+            let waited = self.context.clock.now().duration_since(created);
             metrics.task_latency.observe(waited.as_secs_f64().max(0.0) * 1e6);
-        }
-    }
-
-    /// Handles the outcome of a decision. The cache assumes a successful decision until the watch
-    /// confirms it.
-    fn settle(self: &Arc<Self>, pod: &PodRef, failed: Failed, settled: Settled) {
-        match settled {
-            Settled::Done => self.reset_back_off(pod),
-            Settled::NotDone => {
-                self.context.cache.drop_decision(pod);
-            }
-            Settled::Rejected(why) => {
-                warn!(%pod.key, why, "cannot bind or evict the pod");
-                self.reject(pod, failed, &why);
-            }
-            Settled::Forbidden(why) => {
-                debug!(%pod.key, why, "cannot bind or evict the pod");
-                self.reject(pod, failed, &why);
-            }
         }
     }
 
     /// Reports a rejected decision. The cache keeps assuming it until its back-off ends, so that the
     /// scheduler does not repeat it at once.
-    fn reject(self: &Arc<Self>, pod: &PodRef, failed: Failed, why: &str) {
+    fn reject(&self, job: &Job, why: &str) {
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
-        self.enqueue_event(Event {
-            regarding: Regarding::Pod(pod.clone()),
-            type_: EventType::Warning,
-            reason: failed.reason(),
-            action: failed.action(),
-            message: why.to_owned(),
-        });
+        let (reason, action) = match &job.write {
+            DecisionWrite::Bind { .. } => ("FailedScheduling", "Scheduling"),
+            DecisionWrite::Evict { .. } => ("FailedEviction", "Evicting"),
+        };
+        let pod = job.pod().clone();
+        let regarding = Regarding::Pod(pod.clone());
+        let (type_, message) = (EventType::Warning, why.to_owned());
+        self.enqueue_event(Event { regarding, type_, reason, action, message });
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
-        let (effects, pod) = (Arc::clone(self), pod.clone());
-        tokio::spawn(async move {
-            let metrics = Arc::clone(&effects.context.metrics);
-            let end_back_off = async {
-                tokio::time::sleep(back_off).await;
-                if !effects.context.cache.drop_decision(&pod) {
-                    effects.reset_back_off(&pod);
-                }
-            };
-            // A panic is already logged and counted.
-            let _ = contain("back-off", &metrics, end_back_off).await;
-        });
+        self.set_timer(Instant::now() + back_off, Timer::BackOffEnds(pod, job.id));
     }
 
     fn reset_back_off(&self, pod: &PodRef) {
         self.back_off.lock().unwrap_or_else(PoisonError::into_inner).reset(&pod.uid);
     }
 
-    async fn send_status(&self, target: &Target, write: StatusWrite) {
+    fn set_timer(&self, due: Instant, timer: Timer) {
+        self.with_queue(|queue| queue.set_timer(due, timer));
+        self.timers.notify_one();
+    }
+
+    /// Does what is due, and goes on with bindings whose claims are bound.
+    async fn keep_time(&self) {
+        loop {
+            let now = Instant::now();
+            while let Some(timer) = self.with_queue(|queue| queue.expired_timer(now)) {
+                // A panic is already logged and counted.
+                let expire = async { self.expire(timer) };
+                let _ = contain("timers", &self.context.metrics, expire).await;
+            }
+            let bound = self.context.cache.take_bound();
+            bound.iter().for_each(|uid| self.claim_is_bound(uid));
+            let due = self.with_queue(|queue| queue.next_timer());
+            tokio::select! {
+                biased;
+                () = self.timers.notified() => {}
+                () = self.context.cache.claims_bound() => {}
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    fn expire(&self, timer: Timer) {
+        let cache = &self.context.cache;
+        match timer {
+            Timer::BackOffEnds(pod, id) => {
+                if !cache.drop_decision(&pod, id) {
+                    self.reset_back_off(&pod);
+                }
+            }
+            Timer::ShouldBeShown(job) => {
+                let is_shown = cache.lock().is_shown(&job.pod().uid, job.id);
+                if !is_shown {
+                    self.context.metrics.decisions_unconfirmed.inc();
+                    self.with_queue(|queue| queue.push_read(job.id, job.write));
+                }
+            }
+            Timer::ClaimsOverdue(uid, id) => {
+                if let Some(job) = self.with_queue(|queue| queue.unpark(&uid, Some(id))) {
+                    let seconds = CLAIMS_TIMEOUT.as_secs();
+                    let why = format!("its claims were not bound within {seconds} s");
+                    self.go_on(job, Outcome::Rejected(why), true);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a binding one of whose claims is bound now, if all are.
+    fn claim_is_bound(&self, uid: &Name) {
+        if let Some(job) = self.with_queue(|queue| queue.unpark(uid, None)) {
+            self.take_step(job);
+        }
+    }
+
+    async fn send_status(&self, in_flight: InFlight<'_>, target: Target, mut write: StatusWrite) {
         // The pod no longer waits: its status must not get an outdated reason.
-        if let Target::Pod(pod) = target
+        if let Target::Pod(pod) = &target
             && self.context.cache.lock().waiting(pod).is_none()
         {
             return;
         }
-        match status::patch(&self.context, target, &write.patch).await {
+        let sent = Instant::now();
+        let metrics = &self.context.metrics;
+        let patched = status::patch(&self.context, &target, &write.patch);
+        let Ok(answer) = contain("write", metrics, patched).await else { return };
+        match answer {
             Ok(()) => {
                 write.events.into_iter().for_each(|event| self.enqueue_event(event));
             }
@@ -312,42 +476,174 @@ impl Effects {
             Err(error @ WriteError::Forbidden(_)) => {
                 debug!(%target, %error, "cannot write the status");
             }
-            Err(error) => warn!(%target, %error, "cannot write the status"),
+            Err(WriteError::Conflict(why)) => {
+                debug!(%target, why, "the status was written by others, reading it");
+                let read = contain("write", metrics, status::read(&self.context, &target));
+                let _ = read.await;
+                self.defer_if_writing(&target);
+            }
+            Err(WriteError::NotLeading) => {
+                let (ticket, _) = in_flight.finish(Sign::None);
+                let due = Instant::now() + NOT_LEADING_PAUSE;
+                self.with_queue(|queue| queue.retry_status(ticket, target, write, due));
+            }
+            Err(WriteError::Passing { why, retry_after, is_general }) => {
+                let sign = if is_general { Sign::None } else { Sign::Failing };
+                let (ticket, _) = in_flight.finish(sign);
+                match write.attempts.failed(sent, Instant::now(), retry_after) {
+                    Some(due) => {
+                        self.with_queue(|queue| queue.retry_status(ticket, target, write, due));
+                    }
+                    None => {
+                        count(metrics, status::write_of(&target), "failed");
+                        warn!(%target, why, "cannot write the status");
+                    }
+                }
+            }
+            Err(error @ WriteError::Rejected(_)) => {
+                warn!(%target, %error, "cannot write the status");
+            }
         }
     }
 
-    async fn send_event(&self, event: &Event) {
-        let Context { client, metrics, .. } = &self.context;
-        let publish = || events::publish(client, &self.reporter, event);
-        match call(metrics, Write::Event, publish).await {
+    async fn send_event(&self, in_flight: InFlight<'_>, mut write: Box<EventWrite>) {
+        let Context { client, metrics, clock, .. } = &self.context;
+        let number = self.n_events.fetch_add(1, Ordering::Relaxed);
+        let event = events::object(&self.reporter, &write.event, clock.now(), number);
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let api = Api::namespaced(client.clone(), namespace);
+        let (sent, params) = (Instant::now(), PostParams::default());
+        let sending = self.context.call(Write::Event, api.create(&params, &event));
+        let Ok(answer) = contain("write", metrics, sending).await else { return };
+        match answer {
             // The namespace no longer exists, or another event has the same name.
-            Ok(()) | Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
-            Err(error) => debug!(reason = event.reason, %error, "cannot send an event"),
+            Ok(_) | Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
+            Err(WriteError::Passing { why, retry_after, is_general }) => {
+                let sign = if is_general { Sign::None } else { Sign::Failing };
+                let (ticket, _) = in_flight.finish(sign);
+                match write.attempts.failed(sent, Instant::now(), retry_after) {
+                    Some(due) => self.with_queue(|queue| queue.retry_event(ticket, write, due)),
+                    None => {
+                        count(metrics, Write::Event, "failed");
+                        debug!(reason = write.event.reason, why, "cannot send an event");
+                    }
+                }
+            }
+            Err(WriteError::NotLeading) => {
+                let (ticket, _) = in_flight.finish(Sign::None);
+                let due = Instant::now() + NOT_LEADING_PAUSE;
+                self.with_queue(|queue| queue.retry_event(ticket, write, due));
+            }
+            Err(error @ (WriteError::Rejected(_) | WriteError::Forbidden(_))) => {
+                debug!(reason = write.event.reason, %error, "cannot send an event");
+            }
         }
     }
 }
 
-/// A guard for a write in flight. Dropping it marks the write as finished, whether it succeeded or
-/// not.
-struct InFlight(Arc<Effects>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.with_queue(WriteQueue::finish);
+/// What an error means for a decision, unless the step is to be tried again.
+fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
+    match (&error, &job.step) {
+        (WriteError::Passing { .. } | WriteError::NotLeading, _) => Err(error),
+        // A conflict may be with our own write whose answer was lost.
+        (
+            WriteError::NotFound | WriteError::Conflict(_),
+            Step::Bind | Step::Mark | Step::Delete,
+        ) => {
+            debug!(%job.id, %error, "the write failed, reading the pod");
+            Ok(Outcome::GoOn(Step::Read(None)))
+        }
+        (
+            WriteError::NotFound
+            | WriteError::Conflict(_)
+            | WriteError::Rejected(_)
+            | WriteError::Forbidden(_),
+            _,
+        ) => Ok(Outcome::Rejected(text_of(job, &error))),
     }
 }
 
-/// A guard for a status write in flight.
-struct Writing<'e> {
-    effects: &'e Effects,
-    target: &'e Target,
+/// The text of the event about a decision that failed.
+fn text_of(job: &Job, error: &WriteError) -> String {
+    match (&job.step, &job.write) {
+        (Step::Claim(_), _) => error.to_string(),
+        (_, DecisionWrite::Bind { node, .. }) => format!("cannot bind to {node}: {error}"),
+        (_, DecisionWrite::Evict { .. }) => format!("cannot evict: {error}"),
+    }
 }
 
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        // Another write of this status was wanted meanwhile.
-        if self.effects.with_queue(|queue| queue.answered(self.target)) {
+/// The kind of write, as it is counted.
+const fn write_of(step: &Step) -> Write {
+    match step {
+        Step::Claim(_) | Step::WaitForClaims => Write::Volume,
+        Step::Bind | Step::Read(_) | Step::Confirm => Write::Bind,
+        Step::Mark | Step::Delete => Write::Evict,
+    }
+}
+
+/// Sleeps until a time, or for ever.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A guard for a write in flight. Dropping it marks the write as finished, however it ended.
+struct InFlight<'e> {
+    effects: &'e Effects,
+    class: Class,
+    ticket: Option<Ticket>,
+    of: Of,
+}
+
+/// What is in flight.
+enum Of {
+    Decision(PodRef),
+    Status(Target),
+    Event,
+}
+
+impl<'e> InFlight<'e> {
+    fn new(effects: &'e Effects, class: Class, ticket: Ticket, taken: &Taken) -> Self {
+        let of = match taken {
+            Taken::Decision(job) => Of::Decision(job.pod().clone()),
+            Taken::Status(target, _) => Of::Status(target.clone()),
+            Taken::Event(_) => Of::Event,
+        };
+        Self { effects, class, ticket: Some(ticket), of }
+    }
+
+    /// Ends it; the write may be tried again with the ticket. Also returns whether there is no newer
+    /// decision about the same pod.
+    fn finish(mut self, sign: Sign) -> (Ticket, bool) {
+        let ticket = self.ticket.take().expect("it is finished once");
+        let is_latest = self.end(&ticket, sign);
+        (ticket, is_latest)
+    }
+
+    fn end(&self, ticket: &Ticket, sign: Sign) -> bool {
+        let now = Instant::now();
+        let (is_latest, is_wanted) = self.effects.with_queue(|queue| {
+            queue.finish(self.class, ticket, sign, now);
+            match &self.of {
+                Of::Decision(pod) => (queue.sent(pod), false),
+                // Another write of this status may have been wanted meanwhile.
+                Of::Status(target) => (true, queue.answered(target)),
+                Of::Event => (true, false),
+            }
+        });
+        if is_wanted {
             self.effects.context.cache.wake();
+        }
+        is_latest
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.end(&ticket, Sign::Alive);
         }
     }
 }

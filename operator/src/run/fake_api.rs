@@ -248,7 +248,7 @@ impl Model {
         let Sent { method, path, query, body } = sent;
         match method.as_str() {
             "GET" if query.contains("watch=true") => self.watch(path, query),
-            "GET" if self.served.contains(path) => self.list(path),
+            "GET" if self.served.contains(path) => self.list(path, query),
             "GET" => self.objects.get(path).map_or_else(not_found, |object| ok(object.clone())),
             "POST" => match path.strip_suffix("/binding") {
                 Some(pod) => self.bind(pod, body),
@@ -285,14 +285,22 @@ impl Model {
         self.history.push((self.version, list, event));
     }
 
+    /// The objects of a list, of one namespace or of all.
     fn listed(&self, list: &str) -> Vec<Value> {
-        let objects = self.objects.iter().filter(|(path, _)| list_of(path) == list);
+        let is_in = |path: &str| {
+            list_of(path) == list || path.rsplit_once('/').is_some_and(|(parent, _)| parent == list)
+        };
+        let objects = self.objects.iter().filter(|(path, _)| is_in(path));
         objects.map(|(_, object)| object.clone()).collect()
     }
 
-    fn list(&self, path: &str) -> Answer {
+    fn list(&self, path: &str, query: &str) -> Answer {
         let metadata = json!({"resourceVersion": self.version.to_string()});
-        ok(json!({"metadata": metadata, "items": self.listed(path)}))
+        let mut items = self.listed(path);
+        if let Some((_, name)) = query.split_once("fieldSelector=metadata.name%3D") {
+            items.retain(|object| object["metadata"]["name"] == name);
+        }
+        ok(json!({"metadata": metadata, "items": items}))
     }
 
     fn watch(&mut self, path: &str, query: &str) -> Answer {
@@ -359,9 +367,14 @@ impl Model {
 
     fn patch(&mut self, path: &str, patch: &Value) -> Answer {
         let Some(mut object) = self.objects.get(path).cloned() else { return not_found() };
-        let wanted = &patch["metadata"]["uid"];
-        if wanted.is_string() && *wanted != object["metadata"]["uid"] {
-            return failure(409, "the UID in the precondition differs", 0);
+        for (field, problem) in [
+            ("uid", "the UID in the precondition differs"),
+            ("resourceVersion", "the object has been modified"),
+        ] {
+            let wanted = &patch["metadata"][field];
+            if wanted.is_string() && *wanted != object["metadata"][field] {
+                return failure(409, problem, 0);
+            }
         }
         merge(&mut object, patch);
         ok(self.store(path, object))

@@ -2,8 +2,10 @@
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 /// When the running cycle started, if one is running.
 #[derive(Debug, Default)]

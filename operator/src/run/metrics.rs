@@ -159,12 +159,13 @@ pub(crate) struct Metrics {
     pub(crate) malformed_objects: Family<Kind, Counter>,
     pub(crate) effects_queued: Gauge,
     pub(crate) effects_in_flight: Gauge,
+    pub(crate) bindings_waiting_for_claims: Gauge,
     pub(crate) events_dropped: Counter,
     pub(crate) writes: Family<Written, Counter>,
     pub(crate) write_retries: Family<WriteKind, Counter>,
     pub(crate) write_latency: Histograms<WriteKind>,
     pub(crate) pods_placed: Counter,
-    pub(crate) decisions_expired: Counter,
+    pub(crate) decisions_unconfirmed: Counter,
     pub(crate) leader: Gauge,
     pub(crate) config_valid: Gauge,
     pub(crate) config_reloads: Family<Ended, Counter>,
@@ -206,12 +207,13 @@ impl Metrics {
             malformed_objects: Family::default(),
             effects_queued: Gauge::default(),
             effects_in_flight: Gauge::default(),
+            bindings_waiting_for_claims: Gauge::default(),
             events_dropped: Counter::default(),
             writes: Family::default(),
             write_retries: Family::default(),
             write_latency: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             pods_placed: Counter::default(),
-            decisions_expired: Counter::default(),
+            decisions_unconfirmed: Counter::default(),
             leader: Gauge::default(),
             config_valid: Gauge::default(),
             config_reloads: Family::default(),
@@ -256,12 +258,13 @@ impl Metrics {
             "watch_failures", "Failures of a watch, which is retried automatically", watch_failures;
             "malformed_objects", "Malformed objects that were skipped", malformed_objects;
             "effects_queued", "Writes that wait to be sent", effects_queued;
-            "effects_in_flight", "Writes in flight, including bindings that wait for their volumes", effects_in_flight;
+            "effects_in_flight", "Writes in flight, including bindings that wait for their claims", effects_in_flight;
+            "bindings_waiting_for_claims", "Bindings that wait until their claims are bound", bindings_waiting_for_claims;
             "events_dropped", "Events that were dropped because too many waited", events_dropped;
             "writes", "Writes by result: done, gone, conflict, refused, forbidden, failed", writes;
             "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
-            "decisions_expired", "Decisions that expired without an answer", decisions_expired;
+            "decisions_unconfirmed", "Answered decisions that the watch did not show within 30 s, so that the pod was read", decisions_unconfirmed;
             "leader", "1 if this replica is the leader, otherwise 0", leader;
             "config_valid", "1 if the current configuration file is in use, 0 if it was rejected", config_valid;
             "config_reloads", "Reloads of the configuration file by result: done, refused", config_reloads;
@@ -399,12 +402,13 @@ mod tests {
             malformed_objects,
             effects_queued: _,
             effects_in_flight: _,
+            bindings_waiting_for_claims: _,
             events_dropped: _,
             writes,
             write_retries,
             write_latency,
             pods_placed: _,
-            decisions_expired: _,
+            decisions_unconfirmed: _,
             leader: _,
             config_valid: _,
             config_reloads,

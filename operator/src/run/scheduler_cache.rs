@@ -6,23 +6,23 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube_batch_api::{
-    decision::PodRef,
+    decision::{ClaimChoice, PodRef},
     facts::{FactError, pod::TaskFacts},
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::{
-    assumed::Assumed,
+    assumed::{Assumed, DecisionId},
     history::History,
     store::{Change, Store},
 };
 use kube_batch_scheduler::writes;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::metrics::{Kind, Metrics};
 
@@ -34,6 +34,8 @@ pub(crate) struct SchedulerCache {
     state: Mutex<CacheState>,
     /// Notified when something changed that a decision can depend on.
     changed: Notify,
+    /// Notified when a claim is bound that a binding waits for.
+    claims_bound: Arc<Notify>,
     metrics: Arc<Metrics>,
 }
 
@@ -56,6 +58,11 @@ pub(crate) struct CacheState {
     confirmed: BTreeMap<&'static str, u64>,
     /// Bindings that the API server accepted and the watch has not shown yet, and since when.
     answered: BTreeMap<Name, Instant>,
+    /// The uids of pods whose binding waits for a claim.
+    awaited: BTreeMap<ObjectKey, BTreeSet<Name>>,
+    /// Those of them one of whose claims was bound.
+    bound: BTreeSet<Name>,
+    claims_bound: Arc<Notify>,
 }
 
 impl SchedulerCache {
@@ -64,6 +71,7 @@ impl SchedulerCache {
         for kind in kinds {
             metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
         }
+        let claims_bound = Arc::new(Notify::new());
         let state = CacheState {
             store,
             assumed: Assumed::default(),
@@ -74,8 +82,11 @@ impl SchedulerCache {
             term: 0,
             confirmed: kinds.iter().map(|kind| (*kind, 0)).collect(),
             answered: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            bound: BTreeSet::new(),
+            claims_bound: Arc::clone(&claims_bound),
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), metrics }
+        Self { state: Mutex::new(state), changed: Notify::new(), claims_bound, metrics }
     }
 
     /// Locks the state. Never held across an `await`.
@@ -131,7 +142,10 @@ impl SchedulerCache {
     pub(crate) fn begin_term(&self, number: u64) {
         let mut state = self.lock();
         state.term = number;
-        state.assumed = Assumed::default();
+        state.assumed.clear();
+        state.answered.clear();
+        state.awaited.clear();
+        state.bound.clear();
         self.record_change(&mut state, Change::Facts);
     }
 
@@ -172,12 +186,23 @@ impl SchedulerCache {
         }
     }
 
-    /// Drops the decision about a pod, so that the facts alone count; returns whether the pod is
-    /// still known.
-    pub(crate) fn drop_decision(&self, pod: &PodRef) -> bool {
+    /// Waits until a claim is bound that a binding waits for.
+    pub(crate) async fn claims_bound(&self) {
+        self.claims_bound.notified().await;
+    }
+
+    /// Takes the pods whose binding waited for a claim that is bound now.
+    pub(crate) fn take_bound(&self) -> BTreeSet<Name> {
+        std::mem::take(&mut self.lock().bound)
+    }
+
+    /// Drops a decision about a pod, but not a later one, so that the facts alone count; returns whether
+    /// the pod is still known.
+    pub(crate) fn drop_decision(&self, pod: &PodRef, id: DecisionId) -> bool {
         let mut state = self.lock();
-        state.assumed.forget(&pod.uid);
-        self.record_change(&mut state, Change::Facts);
+        if state.assumed.forget_decision(&pod.uid, id) {
+            self.record_change(&mut state, Change::Facts);
+        }
         state.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
     }
 }
@@ -210,29 +235,54 @@ impl CacheState {
         Ok(change)
     }
 
+    /// Stores the facts of a claim.
+    pub(crate) fn apply_claim(
+        &mut self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Change, FactError> {
+        let change = self.store.apply_claim(claim)?;
+        if self.awaited.is_empty() {
+            return Ok(change);
+        }
+        let meta = &claim.metadata;
+        let text = |text: &Option<String>| text.as_deref().map(Name::from).unwrap_or_default();
+        let key = ObjectKey { namespace: text(&meta.namespace), name: text(&meta.name) };
+        if self.store.claims.get(&key).is_some_and(|facts| facts.is_bound())
+            && let Some(pods) = self.awaited.remove(&key)
+        {
+            self.bound.extend(pods);
+            self.claims_bound.notify_one();
+        }
+        Ok(change)
+    }
+
+    /// Records that the binding of the pod with this uid waits for claims.
+    pub(crate) fn await_claims(&mut self, uid: &Name, claims: &[ClaimChoice]) {
+        for choice in claims {
+            self.awaited.entry(choice.claim.clone()).or_default().insert(uid.clone());
+        }
+    }
+
+    /// Whether the facts show what became of a decision about the pod with this uid.
+    pub(crate) fn is_shown(&self, uid: &Name, id: DecisionId) -> bool {
+        self.assumed.is_settled(uid, id, &self.store)
+    }
+
     /// The facts of a pod, if it is still the same pod and waits for a node.
     pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
         writes::waiting(&self.store, &self.assumed, pod)
     }
 
-    /// Removes decisions that the facts confirm, and those without an answer for longer than
-    /// `after`; returns how many the latter are.
-    pub(crate) fn settle(
-        &mut self,
-        now: Timestamp,
-        after: jiff::SignedDuration,
-        metrics: &Metrics,
-    ) -> usize {
+    /// Removes decisions that the facts confirm.
+    pub(crate) fn settle(&mut self, metrics: &Metrics) {
         self.assumed.settle(&self.store);
-        let expired: BTreeSet<Name> = self.assumed.expire(now, after).into_iter().collect();
         let assumed = &self.assumed;
         self.answered.retain(|uid, since| {
             let waits = assumed.get(uid).is_some();
-            if !waits && !expired.contains(uid) {
+            if !waits {
                 metrics.watch_lag.observe(since.elapsed().as_secs_f64());
             }
             waits
         });
-        expired.len()
     }
 }

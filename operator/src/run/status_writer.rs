@@ -1,39 +1,33 @@
 //! Statuses that follow from a cycle. One is written only if it differs from what is stored.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef};
+use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef, name::Name};
 use kube_batch_framework::report::Cycle;
 use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, status_writes};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::{
     cycle_log::log_group,
-    effects::{Effects, patch, queue::Target},
-    metrics::{Ended, Metrics},
-    scheduler_cache::SchedulerCache,
+    effects::{Effects, context::Context, patch, queue::Target},
+    metrics::Ended,
     throttle::Throttle,
 };
 
 /// Writes the statuses of pods, PodGroups and queues.
 pub(crate) struct StatusWriter {
-    cache: Arc<SchedulerCache>,
     effects: Arc<Effects>,
-    metrics: Arc<Metrics>,
     throttle: Throttle<Target>,
     /// When the next write that was put off is due.
     due: Option<Instant>,
 }
 
 impl StatusWriter {
-    pub(crate) fn new(
-        cache: Arc<SchedulerCache>,
-        effects: Arc<Effects>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self { cache, effects, metrics, throttle: Throttle::default(), due: None }
+    pub(crate) fn new(effects: Arc<Effects>) -> Self {
+        Self { effects, throttle: Throttle::default(), due: None }
     }
 
     /// When a write that was put off is due.
@@ -53,8 +47,9 @@ impl StatusWriter {
     pub(crate) fn write(&mut self, cycle: &Cycle, cycle_id: &str, now: Instant) {
         self.due = None;
         let writes = {
-            let state = self.cache.lock();
-            status_writes(cycle, &state.store, &state.assumed, cycle_id, Timestamp::now())
+            let Context { cache, clock, .. } = &self.effects.context;
+            let state = cache.lock();
+            status_writes(cycle, &state.store, &state.assumed, cycle_id, clock.now())
         };
         for write in writes {
             self.enqueue(write, now);
@@ -71,13 +66,15 @@ impl StatusWriter {
                 let target = Target::Group(group.version, group.key.clone());
                 if self.admit(target.clone(), urgency, now) {
                     log_group(&group, &next);
-                    self.enqueue_difference(target, &group.status, &next, events);
+                    let version = group.resource_version.as_ref();
+                    self.enqueue_difference(target, version, &group.status, &next, events);
                 }
             }
             StatusWrite::Queue { queue, next, urgency } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
                 if self.admit(target.clone(), urgency, now) {
-                    self.enqueue_difference(target, &queue.status, &next, Vec::new());
+                    let version = queue.resource_version.as_ref();
+                    self.enqueue_difference(target, version, &queue.status, &next, Vec::new());
                 }
             }
         }
@@ -107,10 +104,12 @@ impl StatusWriter {
         if let Some(waits) = waits
             && self.admit(target.clone(), waits.urgency, now)
         {
-            let transition = (waits.urgency == Urgency::State).then(Timestamp::now);
+            let transition =
+                (waits.urgency == Urgency::State).then(|| self.effects.context.clock.now());
             let condition = condition(&waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
-            self.metrics.schedule_attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
+            let attempts = &self.effects.context.metrics.schedule_attempts;
+            attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
             events.extend(waits.event);
         }
         if !status.is_empty() {
@@ -122,6 +121,7 @@ impl StatusWriter {
     fn enqueue_difference(
         &self,
         target: Target,
+        version: Option<&Name>,
         stored: &impl Serialize,
         next: &impl Serialize,
         events: Vec<Event>,
@@ -130,7 +130,13 @@ impl StatusWriter {
         // What is read as 0 may be absent. A 0 is written, so that `kubectl get` prints it.
         stored.as_object_mut().expect("a struct is an object").retain(|_, value| *value != 0);
         if let Some(difference) = patch::merge(&stored, &json_of(next)) {
-            self.effects.enqueue_status(target, json!({"status": difference}), events);
+            // With the version it is a conflict if others have written meanwhile, and nothing of theirs
+            // is lost.
+            let mut patch = json!({"status": difference});
+            if let Some(version) = version {
+                patch["metadata"] = json!({"resourceVersion": &**version});
+            }
+            self.effects.enqueue_status(target, patch, events);
         }
     }
 

@@ -5,12 +5,10 @@
 //! change of numbers some time after the last write. That a gang lacks pods is written only if it
 //! still does after a second: controllers create the pods of a Job one by one.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
 use kube_batch_scheduler::writes::Urgency;
+use tokio::time::Instant;
 
 /// The longest of these times.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -11,8 +11,8 @@ mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use self::kinds::{KINDS, Visit, Watched, visit_all};
-pub(crate) use self::{follow::Source, handler::Handler};
+use self::kinds::{KINDS, Visit, visit_all};
+pub(crate) use self::{follow::Source, handler::Handler, kinds::Watched};
 use super::supervisor::Supervisor;
 
 /// Whether a kind is watched; PriorityClasses only where they rank jobs.

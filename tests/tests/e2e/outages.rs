@@ -160,10 +160,16 @@ fn expired_watches_list_again() {
     bed.kubectl(["delete", "node", "node-00003"]).expect("deleted");
     create_gangs(&bed, &["new"]);
     thread::sleep(Duration::from_secs(3));
-    // The API server no longer has these changes: a watch cannot resume.
-    proxy.rule(|request| {
-        let resumes = request.uri.query().is_some_and(|query| !query.contains("sendInitialEvents"));
-        if request.is_watch() && resumes { Handling::Respond(410) } else { Handling::Forward }
+    // The API server no longer has these changes: a watch cannot continue without a new list.
+    let mut listed = BTreeSet::new();
+    proxy.rule(move |request| {
+        let path = request.uri.path().to_owned();
+        let lists = request.uri.query().is_some_and(|query| query.contains("sendInitialEvents"));
+        if lists {
+            listed.insert(path.clone());
+        }
+        let is_refused = request.is_watch() && !listed.contains(&path);
+        if is_refused { Handling::Respond(410) } else { Handling::Forward }
     });
     bed.wait_until_running("new", 10);
     bed.eventually("the snapshot has no deleted nodes", || {

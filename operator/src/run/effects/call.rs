@@ -1,12 +1,14 @@
-//! One call to the API server, with retries.
+//! One call to the API server: how long it may take, and what an error means.
 
 use std::time::Duration;
 
+use kube::core::Status;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::run::{
     error,
+    lease::Terms,
     metrics::{Metrics, Write, WriteKind, Written},
     permission::missing_rule,
 };
@@ -14,12 +16,6 @@ use crate::run::{
 /// How long one answer may take. client-go's default is longer; here a lease is 15 s, and an answer
 /// that takes longer than this counts as lost.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call is retried.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The first pause between attempts, doubled with each one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, unless the server asks for a longer one.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +28,17 @@ pub(crate) enum WriteError {
     Rejected(String),
     /// RBAC does not permit it, which is logged once for each kind of write.
     Forbidden(String),
-    /// No answer, or only errors that pass, until the retries ended.
-    Unanswered(String),
+    /// No answer, or an error that may pass. The API server may have done what was asked all the same.
+    Passing {
+        why: String,
+        /// The pause that the API server asks for.
+        retry_after: Duration,
+        /// Whether the cause has nothing to do with the object: the connection broke, or the API server as
+        /// a whole had no time.
+        is_general: bool,
+    },
+    /// It was not sent, because this replica does not lead any more.
+    NotLeading,
 }
 
 impl WriteError {
@@ -44,7 +49,7 @@ impl WriteError {
             Self::Conflict(_) => "conflict",
             Self::Rejected(_) => "refused",
             Self::Forbidden(_) => "forbidden",
-            Self::Unanswered(_) => "failed",
+            Self::Passing { .. } | Self::NotLeading => "failed",
         }
     }
 }
@@ -56,127 +61,163 @@ impl std::fmt::Display for WriteError {
             Self::Conflict(why)
             | Self::Rejected(why)
             | Self::Forbidden(why)
-            | Self::Unanswered(why) => f.write_str(why),
+            | Self::Passing { why, .. } => f.write_str(why),
+            Self::NotLeading => f.write_str("this replica does not lead any more"),
         }
     }
 }
 
-/// What to do about an error.
-#[derive(Debug, PartialEq, Eq)]
-enum Reaction {
-    Fail(WriteError),
-    /// Retry, at the earliest after this pause; and why.
-    Retry(Duration, String),
-}
-
-fn reaction(error: &kube::Error) -> Reaction {
-    let kube::Error::Api(status) = error else {
-        return Reaction::Retry(Duration::ZERO, error::chain(error));
-    };
-    let message = || status.message.clone();
-    match status.code {
-        403 if missing_rule(&status.message).is_some() => {
-            Reaction::Fail(WriteError::Forbidden(message()))
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            let why = error::chain(&error);
+            return Self::Passing { why, retry_after: Duration::ZERO, is_general: true };
+        };
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let Status { code, message, .. } = *status;
+        match code {
+            403 if missing_rule(&message).is_some() => Self::Forbidden(message),
+            404 => Self::NotFound,
+            409 => Self::Conflict(message),
+            429 | 500..=599 => Self::Passing {
+                why: message,
+                retry_after: Duration::from_secs(seconds.into()),
+                is_general: code == 429,
+            },
+            _ => Self::Rejected(message),
         }
-        404 => Reaction::Fail(WriteError::NotFound),
-        409 => Reaction::Fail(WriteError::Conflict(message())),
-        429 | 500..=599 => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Reaction::Retry(Duration::from_secs(seconds.into()), message())
-        }
-        _ => Reaction::Fail(WriteError::Rejected(message())),
     }
 }
 
-/// Makes a call, and retries it while an error may pass.
+impl WriteError {
+    /// The same error, about this object.
+    pub(super) fn about(self, object: &str) -> Self {
+        let with = |why| format!("{object}: {why}");
+        match self {
+            Self::NotFound => Self::Rejected(with(self.to_string())),
+            Self::Conflict(why) => Self::Conflict(with(why)),
+            Self::Rejected(why) => Self::Rejected(with(why)),
+            Self::Forbidden(why) => Self::Forbidden(with(why)),
+            Self::Passing { why, retry_after, is_general } => {
+                Self::Passing { why: with(why), retry_after, is_general }
+            }
+            Self::NotLeading => Self::NotLeading,
+        }
+    }
+
+    fn unanswered(why: String) -> Self {
+        Self::Passing { why, retry_after: Duration::ZERO, is_general: false }
+    }
+}
+
+/// Makes a call once, if this replica leads. The call ends before the term does.
 ///
 /// # Errors
 ///
-/// [`WriteError`]. After `Unanswered`, and after `Conflict` or `NotFound` of a call that was retried,
-/// the API server may have done what was asked all the same.
-pub(crate) async fn call<T, F: Future<Output = kube::Result<T>>>(
+/// [`WriteError`].
+pub(crate) async fn call<T>(
+    terms: &Terms,
     metrics: &Metrics,
     write: Write,
-    mut send: impl FnMut() -> F,
+    request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, WriteError> {
-    let started = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    let answer = loop {
-        let sent = Instant::now();
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, send()).await;
-        let (retry_after, why) = match answer {
-            Ok(Ok(answer)) => {
-                let latency = metrics.write_latency.get_or_create(&WriteKind { write });
-                latency.observe(sent.elapsed().as_secs_f64());
-                break Ok(answer);
-            }
-            Ok(Err(error)) => match reaction(&error) {
-                Reaction::Fail(error) => break Err(error),
-                Reaction::Retry(retry_after, why) => (retry_after, why),
-            },
-            Err(_) => (Duration::ZERO, format!("no answer for {ANSWER_TIMEOUT:?}")),
-        };
-        if started.elapsed() + pause > RETRY_TIMEOUT {
-            break Err(WriteError::Unanswered(why));
+    let time_left = terms.borrow().map_or(Duration::ZERO, |term| term.time_left());
+    if time_left.is_zero() {
+        return Err(WriteError::NotLeading);
+    }
+    let sent = Instant::now();
+    let limit = time_left.min(ANSWER_TIMEOUT);
+    let answer = answer_within(limit, request).await;
+    match &answer {
+        Ok(_) => {
+            let latency = metrics.write_latency.get_or_create(&WriteKind { write });
+            latency.observe(sent.elapsed().as_secs_f64());
+            count(metrics, write, "done");
         }
-        debug!(?write, why, "retrying");
-        metrics.write_retries.get_or_create(&WriteKind { write }).inc();
-        tokio::time::sleep(pause.max(retry_after.min(RETRY_TIMEOUT))).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    };
-    let result = answer.as_ref().err().map_or("done", WriteError::result);
-    let n_before = metrics.writes.get_or_create(&Written { write, result }).inc();
-    if let Err(WriteError::Forbidden(reason)) = &answer
-        && n_before == 0
-    {
-        let rule = missing_rule(reason);
-        warn!(?write, reason, rule, "missing permission; add the rule to the role kube-batch");
+        Err(WriteError::Passing { why, .. }) => {
+            debug!(?write, why, "the call failed");
+            metrics.write_retries.get_or_create(&WriteKind { write }).inc();
+        }
+        Err(error) => {
+            let n_before = count(metrics, write, error.result());
+            if let WriteError::Forbidden(reason) = error
+                && n_before == 0
+            {
+                let rule = missing_rule(reason);
+                warn!(
+                    ?write,
+                    reason, rule, "missing permission; add the rule to the role kube-batch"
+                );
+            }
+        }
     }
     answer
 }
 
+/// The answer to a request, if it comes in time.
+///
+/// # Errors
+///
+/// [`WriteError`].
+pub(super) async fn answer_within<T>(
+    limit: Duration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, WriteError> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(answer) => answer.map_err(WriteError::from),
+        Err(_) => Err(WriteError::unanswered(format!("no answer for {limit:.1?}"))),
+    }
+}
+
+/// Counts a write by its result; returns how many there were before.
+pub(super) fn count(metrics: &Metrics, write: Write, result: &'static str) -> u64 {
+    metrics.writes.get_or_create(&Written { write, result }).inc()
+}
+
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use tokio::sync::watch;
 
     use super::*;
+    use crate::run::lease::Term;
 
     fn error(code: u16) -> kube::Error {
         kube::Error::Api(Box::new(Status { code, message: "why".into(), ..Status::default() }))
     }
 
     #[test]
-    fn only_errors_that_may_pass_are_retried() {
-        assert_eq!(reaction(&error(404)), Reaction::Fail(WriteError::NotFound));
-        assert_eq!(reaction(&error(409)), Reaction::Fail(WriteError::Conflict("why".into())));
-        for code in [400, 403, 422] {
-            let refused = Reaction::Fail(WriteError::Rejected("why".into()));
-            assert_eq!(reaction(&error(code)), refused);
+    fn each_error_has_its_meaning() {
+        assert_eq!(WriteError::from(error(404)), WriteError::NotFound);
+        assert_eq!(WriteError::from(error(409)), WriteError::Conflict("why".into()));
+        for code in [400, 403, 410, 422] {
+            assert_eq!(WriteError::from(error(code)), WriteError::Rejected("why".into()));
         }
         for code in [429, 500, 503, 504] {
-            assert_eq!(reaction(&error(code)), Reaction::Retry(Duration::ZERO, "why".into()));
+            let is_general = code == 429;
+            let expected =
+                WriteError::Passing { why: "why".into(), retry_after: Duration::ZERO, is_general };
+            assert_eq!(WriteError::from(error(code)), expected);
         }
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
-    async fn a_call_is_retried_until_it_is_answered() {
-        let metrics = Metrics::new();
-        let mut n_sent = 0;
-        let answer = call(&metrics, Write::Bind, || {
-            n_sent += 1;
-            let failed = n_sent < 4;
-            async move { if failed { Err(error(500)) } else { Ok(7) } }
-        });
-        assert_eq!(answer.await, Ok(7));
-        assert_eq!(n_sent, 4);
-    }
-
-    #[tokio::test(flavor = "local", start_paused = true)]
-    async fn retries_end() {
-        let metrics = Metrics::new();
-        let started = Instant::now();
-        let answer = call::<(), _>(&metrics, Write::Bind, std::future::pending);
-        assert_eq!(answer.await, Err(WriteError::Unanswered("no answer for 5s".into())));
-        assert!(started.elapsed() < RETRY_TIMEOUT + ANSWER_TIMEOUT);
+    async fn a_call_ends_before_the_term_does() {
+        let (metrics, started) = (Metrics::new(), Instant::now());
+        let term = |seconds| {
+            let valid_until = Some(started + Duration::from_secs(seconds));
+            watch::Sender::new(Some(Term { number: 1, valid_until })).subscribe()
+        };
+        let hang = || std::future::pending::<kube::Result<()>>();
+        for (seconds, took) in [(60, 5), (7, 2)] {
+            let before = Instant::now();
+            let answer = call(&term(seconds), &metrics, Write::Bind, hang()).await;
+            let error = WriteError::unanswered(format!("no answer for {took}.0s"));
+            assert_eq!((answer, before.elapsed().as_secs()), (Err(error), took));
+        }
+        let over = call(&term(7), &metrics, Write::Bind, hang()).await;
+        assert_eq!(over, Err(WriteError::NotLeading));
+        let standby = watch::Sender::new(None).subscribe();
+        let never = call(&standby, &metrics, Write::Bind, hang()).await;
+        assert_eq!(never, Err(WriteError::NotLeading));
     }
 }

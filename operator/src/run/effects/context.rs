@@ -2,26 +2,74 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube_batch_api::facts::FactError;
-use kube_batch_cache::store::{Change, Store};
+use kube_batch_api::decision::PodRef;
+use kube_batch_cache::store::Change;
 
-use crate::run::{metrics::Metrics, scheduler_cache::SchedulerCache};
+use super::call::{ANSWER_TIMEOUT, WriteError, answer_within, call};
+use crate::run::{
+    clock::Clock,
+    lease::Terms,
+    metrics::{Metrics, Write},
+    scheduler_cache::SchedulerCache,
+    watch::Watched,
+};
 
 /// A client, where answers are stored, and where writes are counted.
-pub(super) struct Context {
-    pub(super) client: Client,
-    pub(super) cache: Arc<SchedulerCache>,
-    pub(super) metrics: Arc<Metrics>,
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) cache: Arc<SchedulerCache>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) terms: Terms,
+    pub(crate) clock: Clock,
 }
 
 impl Context {
-    /// Stores an object that the API server answered with. One that cannot be read is left to the
-    /// watch, which counts it.
-    pub(super) fn store(&self, apply: impl FnOnce(&mut Store) -> Result<Change, FactError>) {
+    /// Makes a call once, if this replica leads.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`].
+    pub(super) async fn call<T>(
+        &self,
+        write: Write,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        call(&self.terms, &self.metrics, write, request).await
+    }
+
+    /// Reads something, whether this replica leads or not.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`].
+    pub(super) async fn read<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        answer_within(ANSWER_TIMEOUT, request).await
+    }
+
+    /// Stores an object that the API server answered with, unless the watch has shown a later version of
+    /// it. One that cannot be read is left to the watch, which counts it.
+    pub(super) fn store<K: Watched>(&self, object: &K) {
         let mut state = self.cache.lock();
-        if let Ok(change) = apply(&mut state.store) {
+        if state.history(K::KIND).answered(object.meta())
+            && let Ok(change) = object.apply(&mut state)
+        {
             self.cache.record_change(&mut state, change);
+        }
+    }
+
+    /// Removes a pod that the API server no longer has.
+    pub(super) fn remove_pod(&self, pod: &PodRef) {
+        let mut state = self.cache.lock();
+        state.history(Pod::KIND).gone(&pod.key, &pod.uid);
+        let known = state.store.pods.get(&pod.key);
+        if known.is_some_and(|facts| facts.uid == pod.uid) {
+            state.store.pods.delete(&pod.key);
+            self.cache.record_change(&mut state, Change::Facts);
         }
     }
 }

@@ -1,42 +1,67 @@
 //! Events: sent once when something happens, not while it stays so.
 //!
-//! An event is made only when something changes, and not again at once when only numbers in its
-//! text change. So there is nothing to aggregate, and kube's own aggregation, which keeps the first
-//! text of a series, is not used.
+//! An event is made only when something changes, and not again when only numbers in its text change. So
+//! there is nothing to aggregate, and kube's own aggregation, which keeps the first text of a series,
+//! is not used.
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{
-    Client,
-    runtime::events::{Event as KubeEvent, EventType as KubeEventType, Recorder, Reporter},
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube_batch_api::crd::ApiVersion;
 use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
 /// Longest text of an event, in bytes; the API server rejects longer ones.
 const MAX_TEXT_BYTES: usize = 1024;
+/// Longest part of an event's name that is the name of its object; with the time it is a valid name.
+const MAX_NAME_BYTES: usize = 200;
+/// The namespace of events about objects without one.
+const DEFAULT_NAMESPACE: &str = "default";
 
-/// Sends an event to the API server.
-pub(crate) async fn publish(
-    client: &Client,
-    reporter: &Reporter,
-    event: &Event,
-) -> kube::Result<()> {
-    let regarding = reference(&event.regarding);
-    let event = KubeEvent {
-        type_: match event.type_ {
-            EventType::Normal => KubeEventType::Normal,
-            EventType::Warning => KubeEventType::Warning,
-        },
-        reason: event.reason.to_owned(),
-        note: Some(cut(&event.message).to_owned()),
-        action: event.action.to_owned(),
-        secondary: None,
-    };
-    Recorder::new(client.clone(), reporter.clone()).publish(&event, &regarding).await
+/// Who reports an event.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter {
+    /// The name of the scheduler.
+    pub(crate) controller: String,
+    /// The identity of this process.
+    pub(crate) instance: String,
 }
 
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_TEXT_BYTES);
+/// An event as the API server stores it. `number` makes its name different from that of another event
+/// about the same object at the same time.
+pub(crate) fn object(reporter: &Reporter, event: &Event, now: Timestamp, number: u64) -> KubeEvent {
+    let regarding = reference(&event.regarding);
+    let name = regarding.name.as_deref().unwrap_or_default();
+    let name = cut(name, MAX_NAME_BYTES).trim_end_matches('.');
+    let type_ = match event.type_ {
+        EventType::Normal => "Normal",
+        EventType::Warning => "Warning",
+    };
+    KubeEvent {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}{number:x}", now.as_nanosecond())),
+            namespace: Some(namespace(&regarding).to_owned()),
+            ..ObjectMeta::default()
+        },
+        action: Some(event.action.to_owned()),
+        event_time: Some(MicroTime(now)),
+        note: Some(cut(&event.message, MAX_TEXT_BYTES).to_owned()),
+        reason: Some(event.reason.to_owned()),
+        regarding: Some(regarding),
+        reporting_controller: Some(reporter.controller.clone()),
+        reporting_instance: Some(reporter.instance.clone()),
+        type_: Some(type_.to_owned()),
+        ..KubeEvent::default()
+    }
+}
+
+fn namespace(regarding: &ObjectReference) -> &str {
+    regarding.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+}
+
+fn cut(text: &str, n_bytes: usize) -> &str {
+    let mut end = text.len().min(n_bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -73,14 +98,41 @@ fn custom(version: ApiVersion, kind: &str, name: &str, uid: &str) -> ObjectRefer
 
 #[cfg(test)]
 mod tests {
+    use kube_batch_api::{
+        decision::PodRef,
+        name::{ObjectKey, is_dns_subdomain},
+    };
+
     use super::*;
 
     #[test]
     fn long_texts_are_cut_between_letters() {
-        assert_eq!(cut("short"), "short");
+        assert_eq!(cut("short", MAX_TEXT_BYTES), "short");
         let long = "ä".repeat(1000);
-        assert_eq!(cut(&long).len(), MAX_TEXT_BYTES);
+        assert_eq!(cut(&long, MAX_TEXT_BYTES).len(), MAX_TEXT_BYTES);
         let odd = format!("x{long}");
-        assert_eq!(cut(&odd).len(), MAX_TEXT_BYTES - 1);
+        assert_eq!(cut(&odd, MAX_TEXT_BYTES).len(), MAX_TEXT_BYTES - 1);
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_valid_and_used_once() {
+        let reporter = Reporter { controller: "c".to_owned(), instance: "i".to_owned() };
+        let name = |pod: &str, number| {
+            let pod = PodRef { uid: "u".into(), key: ObjectKey::new("ns", pod) };
+            let event = Event {
+                regarding: Regarding::Pod(pod),
+                type_: EventType::Normal,
+                reason: "Reason",
+                action: "Acting",
+                message: "text".to_owned(),
+            };
+            let event = object(&reporter, &event, Timestamp::now(), number);
+            event.metadata.name.expect("a name")
+        };
+        let long = format!("{}.{}", "a".repeat(199), "b".repeat(53));
+        for pod in ["a", &long] {
+            assert!(is_dns_subdomain(&name(pod, u64::MAX)), "{pod}");
+            assert_ne!(name(pod, 1), name(pod, 2));
+        }
     }
 }

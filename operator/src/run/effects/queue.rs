@@ -1,21 +1,29 @@
-//! Which write is sent next: bindings and evictions, then statuses, then events.
+//! What is to be written: decisions, claims of decisions, statuses and events, each in a lane of its
+//! own, and what happens later.
 //!
+//! There is at most one decision for each pod: a newer one replaces an older one that is not being sent.
 //! Status writes of one object are coalesced: the latest replaces one that waits, and none is sent
 //! while an earlier one is in flight, as its answer may make the next one needless. An event about
 //! a status is kept with it, so it is sent only if the status is written.
+//!
+//! There are no calls and no clock in here: every time is an argument.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 use kube_batch_api::{
     crd::ApiVersion,
     decision::PodRef,
     name::{Name, ObjectKey},
 };
+use kube_batch_cache::assumed::DecisionId;
 use kube_batch_scheduler::writes::{DecisionWrite, Event};
 use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    attempts::Attempts,
+    lane::{Lane, Sign, Ticket},
+};
 
 /// An object with a status.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +31,16 @@ pub(crate) enum Target {
     Pod(PodRef),
     Group(ApiVersion, ObjectKey),
     Queue(ApiVersion, Name),
+}
+
+impl Target {
+    fn namespace(&self) -> Name {
+        match self {
+            Self::Pod(pod) => pod.key.namespace.clone(),
+            Self::Group(_, key) => key.namespace.clone(),
+            Self::Queue(..) => Name::default(),
+        }
+    }
 }
 
 impl fmt::Display for Target {
@@ -35,6 +53,82 @@ impl fmt::Display for Target {
     }
 }
 
+/// A class of writes, which has workers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Class {
+    /// Bindings and evictions.
+    Decision,
+    /// Volumes and claims of bindings.
+    Volume,
+    Status,
+    Event,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 4] = [Self::Decision, Self::Volume, Self::Status, Self::Event];
+
+    /// How many writes of the class are in flight at most, if `n` decisions are.
+    pub(crate) const fn limit(self, n: usize) -> usize {
+        let share = match self {
+            Self::Decision => n,
+            Self::Status => n / 2,
+            Self::Volume | Self::Event => n / 4,
+        };
+        if share == 0 { 1 } else { share }
+    }
+}
+
+/// What a decision does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Gets the volume of its claim with this number, or names the node for its provisioner.
+    Claim(usize),
+    /// Waits until its claims are bound.
+    WaitForClaims,
+    Bind,
+    /// Writes why the victim is evicted.
+    Mark,
+    Delete,
+    /// Reads what became of the pod, because an answer was lost or said something else; with the error
+    /// of a write that may not have been done.
+    Read(Option<String>),
+    /// Reads the pod because the watch does not show a decision that was answered.
+    Confirm,
+}
+
+/// A decision on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) id: DecisionId,
+    pub(crate) write: DecisionWrite,
+    pub(crate) step: Step,
+    pub(crate) attempts: Attempts,
+}
+
+impl Job {
+    fn new(id: DecisionId, write: DecisionWrite) -> Self {
+        let step = match &write {
+            DecisionWrite::Bind { claims, .. } if claims.is_empty() => Step::Bind,
+            DecisionWrite::Bind { .. } => Step::Claim(0),
+            DecisionWrite::Evict { .. } => Step::Mark,
+        };
+        Self { id, write, step, attempts: Attempts::default() }
+    }
+
+    pub(crate) const fn pod(&self) -> &PodRef {
+        self.write.pod()
+    }
+
+    const fn class(&self) -> Class {
+        match self.step {
+            Step::Claim(_) | Step::WaitForClaims => Class::Volume,
+            Step::Bind | Step::Mark | Step::Delete | Step::Read(_) | Step::Confirm => {
+                Class::Decision
+            }
+        }
+    }
+}
+
 /// A status to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusWrite {
@@ -42,53 +136,43 @@ pub(crate) struct StatusWrite {
     pub(crate) patch: Value,
     /// The events to send once it is written.
     pub(crate) events: Vec<Event>,
+    pub(crate) attempts: Attempts,
 }
 
-/// A write that waits to be sent.
+/// An event to be sent.
 #[derive(Clone, Debug)]
-pub(crate) enum PendingWrite {
-    Decision(DecisionWrite),
+pub(crate) struct EventWrite {
+    pub(crate) event: Event,
+    pub(crate) attempts: Attempts,
+}
+
+/// What waits in a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Key {
+    /// The decision about the pod with this uid.
+    Pod(Name),
+    Status(Target),
+    /// An event, by number.
+    Event(u64),
+}
+
+/// A write that was taken.
+#[derive(Clone, Debug)]
+pub(crate) enum Taken {
+    Decision(Job),
     Status(Target, StatusWrite),
-    Event(Box<Event>),
+    Event(Box<EventWrite>),
 }
 
-/// What has failed if a decision is not sent, as its event names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
-    Binding,
-    Eviction,
-}
-
-impl Failed {
-    pub(crate) const fn reason(self) -> &'static str {
-        match self {
-            Self::Binding => "FailedScheduling",
-            Self::Eviction => "FailedEviction",
-        }
-    }
-
-    pub(crate) const fn action(self) -> &'static str {
-        match self {
-            Self::Binding => "Scheduling",
-            Self::Eviction => "Evicting",
-        }
-    }
-}
-
-impl PendingWrite {
-    /// The pod of a decision, and what has failed if it is not sent.
-    pub(crate) const fn decided_pod(&self) -> Option<(&PodRef, Failed)> {
-        match self {
-            Self::Decision(DecisionWrite::Bind { pod, .. }) => Some((pod, Failed::Binding)),
-            Self::Decision(DecisionWrite::Evict { pod, .. }) => Some((pod, Failed::Eviction)),
-            Self::Status(..) | Self::Event(_) => None,
-        }
-    }
-
-    /// Whether claims are to be bound before the pod is.
-    pub(crate) const fn waits_for_volumes(&self) -> bool {
-        matches!(self, Self::Decision(DecisionWrite::Bind { claims, .. }) if !claims.is_empty())
-    }
+/// Something that happens later.
+#[derive(Clone, Debug)]
+pub(crate) enum Timer {
+    /// The back-off of a decision ends that the API server rejected.
+    BackOffEnds(PodRef, DecisionId),
+    /// The watch should have shown a decision by now.
+    ShouldBeShown(Box<Job>),
+    /// The claims of a binding should have been bound by now.
+    ClaimsOverdue(Name, DecisionId),
 }
 
 /// Whether a cycle wanted to write a status while an earlier write of it was in flight.
@@ -103,41 +187,99 @@ enum Wanted {
 const MAX_EVENTS: usize = 10_000;
 
 /// Writes that wait, and how many are in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteQueue {
-    decisions: VecDeque<DecisionWrite>,
-    status_order: VecDeque<Target>,
+    /// In the order of [`Class::ALL`].
+    lanes: [Lane<Key>; 4],
+    /// Decisions that are not being sent, by the pod's uid.
+    jobs: BTreeMap<Name, Job>,
+    /// Newer decisions for pods whose decision is being sent.
+    sending: BTreeMap<Name, Option<Job>>,
+    /// Bindings that wait until their claims are bound.
+    parked: BTreeMap<Name, Job>,
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
     writing: BTreeMap<Target, Wanted>,
-    events: VecDeque<Box<Event>>,
-    /// Number of writes that were taken and are not finished.
-    n_in_flight: usize,
+    waiting_events: BTreeMap<u64, Box<EventWrite>>,
+    next_event: u64,
+    timers: BTreeMap<(Instant, u64), Timer>,
+    next_timer: u64,
 }
 
 impl WriteQueue {
-    pub(crate) fn push_decision(&mut self, decision: DecisionWrite) {
-        self.decisions.push_back(decision);
-    }
-
-    pub(crate) fn has_pending_decisions(&self) -> bool {
-        !self.decisions.is_empty()
-    }
-
-    /// Adds a status write, in place of one that waits; returns whether there is one more now.
-    pub(crate) fn push_status(&mut self, target: Target, write: StatusWrite) -> bool {
-        if self.status.insert(target.clone(), write).is_some() {
-            return false;
+    /// A queue with this many decisions in flight at most.
+    pub(crate) fn new(n_workers: usize) -> Self {
+        Self {
+            lanes: Class::ALL.map(|class| Lane::new(class.limit(n_workers))),
+            jobs: BTreeMap::new(),
+            sending: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            status: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            waiting_events: BTreeMap::new(),
+            next_event: 0,
+            timers: BTreeMap::new(),
+            next_timer: 0,
         }
-        self.status_order.push_back(target);
-        true
+    }
+
+    /// Adds a decision, in place of an earlier one for the same pod. One that is being sent is answered
+    /// first.
+    pub(crate) fn push_decision(&mut self, id: DecisionId, write: DecisionWrite) {
+        self.push_job(Job::new(id, write));
+    }
+
+    /// Adds the reading of a pod whose decision the watch does not show.
+    pub(crate) fn push_read(&mut self, id: DecisionId, write: DecisionWrite) {
+        self.push_job(Job { step: Step::Confirm, ..Job::new(id, write) });
+    }
+
+    fn push_job(&mut self, job: Job) {
+        let uid = job.pod().uid.clone();
+        self.parked.remove(&uid);
+        if let Some(next) = self.sending.get_mut(&uid) {
+            *next = Some(job);
+            return;
+        }
+        let (class, namespace) = (job.class(), job.pod().key.namespace.clone());
+        // Where the older one waits the newer one is found; it may wait in another lane too.
+        let old = self.jobs.insert(uid.clone(), job);
+        if old.is_none_or(|old| old.class() != class) {
+            self.lane_mut(class).push(&namespace, Key::Pod(uid));
+        }
+    }
+
+    const fn lane(&self, class: Class) -> &Lane<Key> {
+        &self.lanes[class as usize]
+    }
+
+    const fn lane_mut(&mut self, class: Class) -> &mut Lane<Key> {
+        &mut self.lanes[class as usize]
+    }
+
+    /// Whether decisions wait to be sent.
+    pub(crate) fn has_pending_decisions(&self) -> bool {
+        self.has_ready(Class::Decision)
+    }
+
+    /// Adds a status write, in place of one that waits.
+    pub(crate) fn push_status(&mut self, target: Target, patch: Value, events: Vec<Event>) {
+        let write = StatusWrite { patch, events, attempts: Attempts::default() };
+        if self.status.insert(target.clone(), write).is_none() {
+            self.lane_mut(Class::Status).push(&target.namespace(), Key::Status(target));
+        }
     }
 
     /// Adds an event; returns whether there was room for it.
     pub(crate) fn push_event(&mut self, event: Event) -> bool {
-        let has_room = self.events.len() < MAX_EVENTS;
+        let has_room = self.waiting_events.len() < MAX_EVENTS;
         if has_room {
-            self.events.push_back(Box::new(event));
+            let number = self.next_event;
+            self.next_event += 1;
+            let namespace = event.regarding.namespace();
+            let write = EventWrite { event, attempts: Attempts::default() };
+            self.waiting_events.insert(number, Box::new(write));
+            self.lane_mut(Class::Event).push(&namespace, Key::Event(number));
         }
         has_room
     }
@@ -150,29 +292,117 @@ impl WriteQueue {
         true
     }
 
-    /// Takes the next write, which is in flight until [`Self::finish`]. For a status write
-    /// [`Self::answered`] is called before that.
-    pub(crate) fn pop(&mut self) -> Option<PendingWrite> {
-        let write = self.next()?;
-        self.n_in_flight += 1;
-        Some(write)
+    /// Takes the next write of a class, which is in flight until [`Self::finish`].
+    pub(crate) fn pop(&mut self, class: Class, now: Instant) -> Option<(Ticket, Taken)> {
+        self.lane_mut(class).advance(now);
+        if self.is_held_up(class) {
+            return None;
+        }
+        loop {
+            let (ticket, key) = self.lane_mut(class).pop(now)?;
+            match self.take(class, key) {
+                Some(taken) => return Some((ticket, taken)),
+                // It was replaced by one that waits elsewhere.
+                None => self.finish(class, &ticket, Sign::None, now),
+            }
+        }
     }
 
-    fn next(&mut self) -> Option<PendingWrite> {
-        if let Some(decision) = self.decisions.pop_front() {
-            return Some(PendingWrite::Decision(decision));
-        }
-        if let Some(target) = self.status_order.pop_front() {
-            let write = self.status.remove(&target).expect("what is in the order is there");
-            self.writing.insert(target.clone(), Wanted::Nothing);
-            return Some(PendingWrite::Status(target, write));
-        }
-        self.events.pop_front().map(PendingWrite::Event)
+    /// While decisions wait for a worker, the API server is left to them, but for one other write.
+    fn is_held_up(&self, class: Class) -> bool {
+        let has_others = match class {
+            Class::Decision | Class::Volume => false,
+            Class::Status => self.has_ready(Class::Decision),
+            Class::Event => self.has_ready(Class::Decision) || self.has_ready(Class::Status),
+        };
+        has_others && self.lane(class).n_in_flight() > 0
     }
 
-    /// Records that a write that was taken is answered or abandoned.
-    pub(crate) const fn finish(&mut self) {
-        self.n_in_flight -= 1;
+    /// Whether [`Self::pop`] would return a write of the class.
+    pub(crate) fn may_pop(&self, class: Class) -> bool {
+        self.lane(class).may_pop() && !self.is_held_up(class)
+    }
+
+    fn take(&mut self, class: Class, key: Key) -> Option<Taken> {
+        match key {
+            Key::Pod(uid) => {
+                let job = self.jobs.remove(&uid)?;
+                if job.class() != class {
+                    self.jobs.insert(uid, job);
+                    return None;
+                }
+                self.sending.insert(uid, None);
+                Some(Taken::Decision(job))
+            }
+            Key::Status(target) => {
+                let write = self.status.remove(&target)?;
+                self.writing.insert(target.clone(), Wanted::Nothing);
+                Some(Taken::Status(target, write))
+            }
+            Key::Event(number) => self.waiting_events.remove(&number).map(Taken::Event),
+        }
+    }
+
+    /// Records that a write that was taken was attempted.
+    pub(crate) fn finish(&mut self, class: Class, ticket: &Ticket, sign: Sign, now: Instant) {
+        self.lane_mut(class).finish(ticket, sign, now);
+    }
+
+    /// Records that a decision is no longer being sent; returns whether it is still the latest one. Then
+    /// the caller goes on with it. If not, the newer one is sent next.
+    pub(crate) fn sent(&mut self, pod: &PodRef) -> bool {
+        match self.sending.remove(&pod.uid).flatten() {
+            Some(newer) => {
+                self.push_job(newer);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Goes on with a decision at its next step.
+    pub(crate) fn go_on(&mut self, job: Job) {
+        let uid = job.pod().uid.clone();
+        if job.step == Step::WaitForClaims {
+            self.parked.insert(uid, job);
+        } else {
+            self.push_job(job);
+        }
+    }
+
+    /// Tries a step of a decision again later.
+    pub(crate) fn retry_decision(&mut self, ticket: Ticket, job: Job, due: Instant) {
+        let (class, uid) = (job.class(), job.pod().uid.clone());
+        self.jobs.insert(uid.clone(), job);
+        self.lane_mut(class).retry(ticket, Key::Pod(uid), due);
+    }
+
+    /// Tries a status write again later, unless there is a newer one.
+    pub(crate) fn retry_status(
+        &mut self,
+        ticket: Ticket,
+        target: Target,
+        write: StatusWrite,
+        due: Instant,
+    ) {
+        if !self.status.contains_key(&target) {
+            self.status.insert(target.clone(), write);
+            self.lane_mut(Class::Status).retry(ticket, Key::Status(target), due);
+        }
+    }
+
+    /// Tries to send an event again later.
+    pub(crate) fn retry_event(&mut self, ticket: Ticket, write: Box<EventWrite>, due: Instant) {
+        let number = self.next_event;
+        self.next_event += 1;
+        self.waiting_events.insert(number, write);
+        self.lane_mut(Class::Event).retry(ticket, Key::Event(number), due);
+    }
+
+    /// Takes a binding that waits for its claims; with an id only this one.
+    pub(crate) fn unpark(&mut self, uid: &Name, id: Option<DecisionId>) -> Option<Job> {
+        let is_it = |job: &Job| id.is_none_or(|id| job.id == id);
+        self.parked.get(uid).is_some_and(is_it).then(|| self.parked.remove(uid)).flatten()
     }
 
     /// Records that a status write was answered; returns whether another was wanted meanwhile.
@@ -180,110 +410,269 @@ impl WriteQueue {
         self.writing.remove(target) == Some(Wanted::Another)
     }
 
-    /// Number of writes that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.decisions.len() + self.status.len() + self.events.len()
+    /// Lets something happen later.
+    pub(crate) fn set_timer(&mut self, due: Instant, timer: Timer) {
+        self.timers.insert((due, self.next_timer), timer);
+        self.next_timer += 1;
     }
 
-    /// Number of writes that were taken and are not finished.
-    pub(crate) const fn n_in_flight(&self) -> usize {
-        self.n_in_flight
+    /// Takes something that is to happen now.
+    pub(crate) fn expired_timer(&mut self, now: Instant) -> Option<Timer> {
+        let first = self.timers.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// When something is to happen next.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// When a write of a class may become ready that is not now.
+    pub(crate) fn next_due(&self, class: Class) -> Option<Instant> {
+        self.lane(class).next_due()
+    }
+
+    /// Whether a write of a class waits for a worker.
+    fn has_ready(&self, class: Class) -> bool {
+        self.lane(class).has_ready()
+    }
+
+    /// Number of writes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.iter().map(Lane::len).sum()
+    }
+
+    /// Number of writes that were taken and are not finished, and of bindings that wait for their claims.
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.lanes.iter().map(Lane::n_in_flight).sum::<usize>() + self.parked.len()
+    }
+
+    /// Number of bindings that wait for their claims.
+    pub(crate) fn n_parked(&self) -> usize {
+        self.parked.len()
     }
 
     /// Whether nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.len() == 0 && self.n_in_flight == 0
+        self.len() == 0 && self.n_in_flight() == 0
     }
 
     /// Removes everything that was not taken.
     pub(crate) fn clear(&mut self) {
-        let writing = std::mem::take(&mut self.writing);
-        *self = Self { writing, n_in_flight: self.n_in_flight, ..Self::default() };
+        self.lanes.iter_mut().for_each(Lane::clear);
+        self.jobs.clear();
+        self.sending.values_mut().for_each(|next| *next = None);
+        self.parked.clear();
+        self.status.clear();
+        self.waiting_events.clear();
+        self.timers.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::decision::Decision;
-    use kube_batch_cache::store::Store;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use kube_batch_api::decision::{ClaimChoice, Decision};
+    use kube_batch_cache::{assumed::Assumed, store::Store};
     use kube_batch_scheduler::writes::{EventType, Regarding, decision_writes};
     use serde_json::json;
 
     use super::*;
 
+    struct World {
+        queue: WriteQueue,
+        assumed: Assumed,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (queue, assumed) = (WriteQueue::new(4), Assumed::default());
+            Self { queue, assumed, now: Instant::now() }
+        }
+
+        /// Decides to bind a pod, with a claim if `claim` is set.
+        fn bind(&mut self, name: &str, node: &str, claim: Option<&str>) -> DecisionId {
+            let claims = claim.map(|claim| {
+                vec![ClaimChoice { claim: ObjectKey::new("ns", claim), volume: None }]
+            });
+            let claims = claims.unwrap_or_default();
+            let bind = Decision::Bind { pod: pod(name), node: node.into(), claims };
+            self.assumed.note(&bind, Timestamp::UNIX_EPOCH);
+            let id = self.assumed.id(&name.into()).expect("it was noted");
+            let write = decision_writes(&[bind], &Store::default()).remove(0);
+            self.queue.push_decision(id, write);
+            id
+        }
+
+        fn status(&mut self, name: &str, n: u32) {
+            self.queue.push_status(target(name), json!(n), vec![event(n)]);
+        }
+
+        fn pop(&mut self, class: Class) -> Option<(Ticket, Taken)> {
+            self.queue.pop(class, self.now)
+        }
+
+        /// Takes a decision, whose step is this.
+        fn pop_job(&mut self, class: Class) -> Option<(Ticket, Job)> {
+            let (ticket, taken) = self.pop(class)?;
+            let Taken::Decision(job) = taken else { panic!("{taken:?}") };
+            Some((ticket, job))
+        }
+
+        fn finish(&mut self, class: Class, ticket: &Ticket) {
+            self.queue.finish(class, ticket, Sign::Alive, self.now);
+        }
+    }
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { uid: name.into(), key: ObjectKey::new("ns", name) }
+    }
+
     fn target(name: &str) -> Target {
         Target::Queue(ApiVersion::V1Alpha2, name.into())
     }
 
-    fn write(n: u32) -> StatusWrite {
-        let pod = PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") };
-        let event = Event {
-            regarding: Regarding::Pod(pod),
+    fn event(n: u32) -> Event {
+        Event {
+            regarding: Regarding::Pod(pod("a")),
             type_: EventType::Normal,
             reason: "Reason",
             action: "Acting",
             message: n.to_string(),
-        };
-        StatusWrite { patch: json!(n), events: vec![event] }
-    }
-
-    fn bind(name: &str) -> DecisionWrite {
-        let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        let bind = Decision::Bind { pod, node: "n".into(), claims: vec![] };
-        decision_writes(&[bind], &Store::default()).remove(0)
-    }
-
-    #[test]
-    fn bindings_go_first() {
-        let mut queue = WriteQueue::default();
-        queue.push_status(target("q"), write(1));
-        queue.push_decision(bind("a"));
-        assert!(matches!(queue.pop(), Some(PendingWrite::Decision(_))));
-        assert!(matches!(queue.pop(), Some(PendingWrite::Status(..))));
-        assert!(queue.pop().is_none());
-    }
-
-    #[test]
-    fn events_without_room_are_dropped() {
-        let mut queue = WriteQueue::default();
-        let event = || write(1).events.remove(0);
-        for _ in 0..MAX_EVENTS {
-            assert!(queue.push_event(event()));
         }
-        assert!(!queue.push_event(event()));
-        assert_eq!(queue.len(), MAX_EVENTS);
-        queue.pop();
-        assert!(queue.push_event(event()));
+    }
+
+    #[test]
+    fn while_decisions_wait_there_is_one_status_at_a_time() {
+        let mut world = World::new();
+        for name in ["a", "b", "c"] {
+            world.status(name, 1);
+        }
+        for name in ["1", "2", "3", "4", "5"] {
+            world.bind(name, "n", None);
+        }
+        assert!(world.pop(Class::Status).is_some());
+        assert!(world.pop(Class::Status).is_none() && !world.queue.may_pop(Class::Status));
+        let taken: Vec<_> = std::iter::from_fn(|| world.pop(Class::Decision)).collect();
+        assert_eq!(taken.len(), 3, "a namespace never has all workers");
+        world.finish(Class::Decision, &taken[0].0);
+        world.finish(Class::Decision, &taken[1].0);
+        while world.pop(Class::Decision).is_some() {}
+        assert!(!world.queue.has_pending_decisions());
+        assert!(world.pop(Class::Status).is_some());
     }
 
     #[test]
     fn the_latest_status_wins() {
-        let mut queue = WriteQueue::default();
-        assert!(queue.push_status(target("q"), write(1)));
-        assert!(!queue.push_status(target("q"), write(2)));
-        assert!(queue.push_status(target("r"), write(3)));
-        assert_eq!(queue.len(), 2);
-        let Some(PendingWrite::Status(taken, write)) = queue.pop() else { panic!("a status") };
-        assert_eq!((taken, write.patch), (target("q"), json!(2)));
-        assert!(queue.events.is_empty(), "the event waits with its status");
-        assert_eq!(write.events.into_iter().map(|event| event.message).collect::<Vec<_>>(), ["2"]);
-        assert!(queue.defer_if_writing(&target("q")));
-        assert!(!queue.defer_if_writing(&target("r")));
-        assert!(queue.answered(&target("q")), "another was wanted");
-        assert!(!queue.defer_if_writing(&target("q")));
+        let mut world = World::new();
+        for (name, n) in [("q", 1), ("q", 2), ("r", 3)] {
+            world.status(name, n);
+        }
+        assert_eq!(world.queue.len(), 2);
+        let Some((ticket, Taken::Status(taken, write))) = world.pop(Class::Status) else {
+            panic!("a status")
+        };
+        assert_eq!((taken, &write.patch), (target("q"), &json!(2)));
+        assert_eq!(write.events.iter().map(|event| &*event.message).collect::<Vec<_>>(), ["2"]);
+        assert!(world.pop(Class::Event).is_none(), "the event waits with its status");
+        assert!(world.queue.defer_if_writing(&target("q")));
+        assert!(!world.queue.defer_if_writing(&target("r")));
+        world.finish(Class::Status, &ticket);
+        assert!(world.queue.answered(&target("q")), "another was wanted");
+        assert!(!world.queue.defer_if_writing(&target("q")));
+        // A newer one is not replaced by an older one that is tried again.
+        world.status("q", 4);
+        let due = world.now + Duration::from_secs(1);
+        world.queue.retry_status(ticket, target("q"), write, due);
+        assert_eq!(world.queue.next_due(Class::Status), None);
+        assert_eq!(world.queue.len(), 2);
     }
 
     #[test]
-    fn a_write_in_flight_stays_when_the_queue_is_cleared() {
-        let mut queue = WriteQueue::default();
-        queue.push_status(target("q"), write(1));
-        queue.pop();
-        queue.push_decision(bind("a"));
-        queue.clear();
-        assert_eq!(queue.len(), 0);
-        assert!(queue.defer_if_writing(&target("q")));
-        assert!(!queue.is_idle());
-        queue.finish();
-        assert!(queue.is_idle());
+    fn a_newer_decision_replaces_one_that_waits() {
+        let mut world = World::new();
+        world.bind("a", "n", None);
+        let second = world.bind("a", "m", None);
+        let (ticket, job) = world.pop_job(Class::Decision).expect("a decision");
+        assert_eq!(job.id, second);
+        assert!(world.pop(Class::Decision).is_none());
+        // One that is being sent is answered first.
+        let third = world.bind("a", "o", Some("c"));
+        assert!(world.pop(Class::Volume).is_none());
+        world.finish(Class::Decision, &ticket);
+        assert!(!world.queue.sent(&pod("a")), "it is not the latest");
+        let (_, job) = world.pop_job(Class::Volume).expect("a decision");
+        assert_eq!((job.id, job.step), (third, Step::Claim(0)));
+    }
+
+    #[test]
+    fn a_newer_decision_replaces_one_that_waits_in_another_lane() {
+        let mut world = World::new();
+        world.bind("a", "n", Some("c"));
+        let second = world.bind("a", "m", None);
+        assert!(world.pop(Class::Volume).is_none());
+        assert_eq!(world.pop_job(Class::Decision).expect("a decision").1.id, second);
+        assert_eq!((world.queue.len(), world.queue.n_in_flight()), (0, 1));
+    }
+
+    #[test]
+    fn a_binding_waits_for_its_claims_until_they_are_bound_or_a_newer_one_replaces_it() {
+        let mut world = World::new();
+        let first = world.bind("a", "n", Some("c"));
+        let (ticket, job) = world.pop_job(Class::Volume).expect("a decision");
+        world.finish(Class::Volume, &ticket);
+        assert!(world.queue.sent(&pod("a")));
+        world.queue.go_on(Job { step: Step::WaitForClaims, ..job });
+        assert!(!world.queue.is_idle() && world.queue.n_parked() == 1);
+        world.bind("a", "m", None);
+        assert_eq!(world.queue.n_parked(), 0);
+        assert!(world.queue.unpark(&"a".into(), Some(first)).is_none());
+    }
+
+    #[test]
+    fn events_without_room_are_dropped() {
+        let mut world = World::new();
+        for n in 0..MAX_EVENTS {
+            assert!(world.queue.push_event(event(n as u32)));
+        }
+        assert!(!world.queue.push_event(event(0)));
+        assert_eq!(world.queue.len(), MAX_EVENTS);
+        world.pop(Class::Event);
+        assert!(world.queue.push_event(event(0)));
+    }
+
+    #[test]
+    fn what_is_in_flight_stays_when_the_queue_is_cleared() {
+        let mut world = World::new();
+        world.status("q", 1);
+        let (ticket, _) = world.pop(Class::Status).expect("a status");
+        let id = world.bind("a", "n", None);
+        world.queue.set_timer(world.now, Timer::ClaimsOverdue("a".into(), id));
+        world.queue.clear();
+        assert_eq!(world.queue.len(), 0);
+        assert_eq!(world.queue.next_timer(), None);
+        assert!(world.queue.defer_if_writing(&target("q")));
+        assert!(!world.queue.is_idle());
+        world.finish(Class::Status, &ticket);
+        assert!(world.queue.is_idle());
+    }
+
+    #[test]
+    fn timers_expire_in_the_order_of_their_times() {
+        let mut world = World::new();
+        let (a, b) = (world.bind("a", "n", None), world.bind("b", "n", None));
+        let at = |millis| world.now + Duration::from_millis(millis);
+        world.queue.set_timer(at(20), Timer::BackOffEnds(pod("a"), a));
+        world.queue.set_timer(at(10), Timer::BackOffEnds(pod("b"), b));
+        assert_eq!(world.queue.next_timer(), Some(at(10)));
+        assert!(world.queue.expired_timer(at(9)).is_none());
+        let mut expired = || match world.queue.expired_timer(at(20)) {
+            Some(Timer::BackOffEnds(pod, _)) => pod.uid.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([expired(), expired()], ["b", "a"]);
     }
 }

@@ -5,18 +5,19 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE},
 };
 use k8s_openapi::api::core::v1::Pod;
-use kube_batch_api::{crd::v1alpha2, facts::pod::FIELD_MANAGER, name::ObjectKey};
-use serde::de::DeserializeOwned;
+use kube::core::ObjectList;
+use kube_batch_api::{
+    crd::{ApiVersion, v1alpha1, v1alpha2},
+    facts::pod::FIELD_MANAGER,
+    name::{Name, ObjectKey},
+};
 use serde_json::Value;
 
-use super::{
-    call::{WriteError, call},
-    context::Context,
-    queue::Target,
-};
-use crate::run::metrics::Write;
+use super::{call::WriteError, context::Context, queue::Target};
+use crate::run::{metrics::Write, watch::Watched};
 
-/// Sets what is named, removes what is null.
+/// Sets what is named, removes what is null. Conditions are replaced as a whole, so the patch contains
+/// the version that it was made for: conditions of other writers are not lost.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Merges conditions by type, where a merge patch would replace them all.
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
@@ -25,53 +26,93 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 ///
 /// # Errors
 ///
-/// [`WriteError`]; after `Unanswered` the status may have been written all the same.
+/// [`WriteError`].
 pub(super) async fn patch(
     context: &Context,
     target: &Target,
     patch: &Value,
 ) -> Result<(), WriteError> {
+    let (list, name) = path_of(target);
+    let (write, path) = (write_of(target), format!("{list}/{name}"));
     match target {
-        Target::Pod(pod) => {
-            let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
-            let answer = send(context, Write::PodStatus, &path, STRATEGIC_MERGE_PATCH, patch);
-            answer.await.map(|pod: Pod| context.store(|store| store.apply_pod(&pod)))
+        Target::Pod(_) => send::<Pod>(context, write, &path, STRATEGIC_MERGE_PATCH, patch).await,
+        Target::Group(ApiVersion::V1Alpha1, _) => {
+            send::<v1alpha1::PodGroup>(context, write, &path, MERGE_PATCH, patch).await
         }
-        Target::Group(version, ObjectKey { namespace, name }) => {
-            let path = format!("/apis/{version}/namespaces/{namespace}/podgroups/{name}");
-            let answer = send(context, Write::GroupStatus, &path, MERGE_PATCH, patch);
-            // The two API groups are field for field the same.
-            answer.await.map(|group: v1alpha2::PodGroup| {
-                let (meta, status) = (&group.metadata, group.status.as_ref());
-                context.store(|store| store.apply_group(*version, meta, &group.spec, status));
-            })
+        Target::Group(ApiVersion::V1Alpha2, _) => {
+            send::<v1alpha2::PodGroup>(context, write, &path, MERGE_PATCH, patch).await
         }
-        Target::Queue(version, name) => {
-            let path = format!("/apis/{version}/queues/{name}");
-            let answer = send(context, Write::QueueStatus, &path, MERGE_PATCH, patch);
-            answer.await.map(|queue: v1alpha2::Queue| {
-                let (meta, status) = (&queue.metadata, queue.status.as_ref());
-                context.store(|store| store.apply_queue(*version, meta, &queue.spec, status));
-            })
+        Target::Queue(ApiVersion::V1Alpha1, _) => {
+            send::<v1alpha1::Queue>(context, write, &path, MERGE_PATCH, patch).await
+        }
+        Target::Queue(ApiVersion::V1Alpha2, _) => {
+            send::<v1alpha2::Queue>(context, write, &path, MERGE_PATCH, patch).await
         }
     }
 }
 
-async fn send<T: DeserializeOwned>(
+/// Reads an object at the most recent version and stores what it is now.
+///
+/// # Errors
+///
+/// [`WriteError`].
+pub(super) async fn read(context: &Context, target: &Target) -> Result<(), WriteError> {
+    match target {
+        Target::Pod(_) => get::<Pod>(context, target).await,
+        Target::Group(ApiVersion::V1Alpha1, _) => get::<v1alpha1::PodGroup>(context, target).await,
+        Target::Group(ApiVersion::V1Alpha2, _) => get::<v1alpha2::PodGroup>(context, target).await,
+        Target::Queue(ApiVersion::V1Alpha1, _) => get::<v1alpha1::Queue>(context, target).await,
+        Target::Queue(ApiVersion::V1Alpha2, _) => get::<v1alpha2::Queue>(context, target).await,
+    }
+}
+
+/// The kind of write, as it is counted.
+pub(super) const fn write_of(target: &Target) -> Write {
+    match target {
+        Target::Pod(_) => Write::PodStatus,
+        Target::Group(..) => Write::GroupStatus,
+        Target::Queue(..) => Write::QueueStatus,
+    }
+}
+
+/// The path of the list that an object is in, and its name.
+fn path_of(target: &Target) -> (String, &Name) {
+    match target {
+        Target::Pod(pod) => {
+            (format!("/api/v1/namespaces/{}/pods", pod.key.namespace), &pod.key.name)
+        }
+        Target::Group(version, ObjectKey { namespace, name }) => {
+            (format!("/apis/{version}/namespaces/{namespace}/podgroups"), name)
+        }
+        Target::Queue(version, name) => (format!("/apis/{version}/queues"), name),
+    }
+}
+
+async fn send<K: Watched>(
     context: &Context,
     write: Write,
     path: &str,
     content_type: &'static str,
     patch: &Value,
-) -> Result<T, WriteError> {
+) -> Result<(), WriteError> {
     let body = serde_json::to_vec(patch).expect("a value is JSON");
-    let answer = call(&context.metrics, write, || {
-        let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
-            .header(CONTENT_TYPE, content_type)
-            .header(ACCEPT, "application/json")
-            .body(body.clone())
-            .expect("a path of names is a URI");
-        context.client.request(request)
-    });
-    answer.await
+    let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
+        .header(CONTENT_TYPE, content_type)
+        .header(ACCEPT, "application/json")
+        .body(body)
+        .expect("a path of names is a URI");
+    let object: K = context.call(write, context.client.request(request)).await?;
+    context.store(&object);
+    Ok(())
+}
+
+async fn get<K: Watched>(context: &Context, target: &Target) -> Result<(), WriteError> {
+    let (list, name) = path_of(target);
+    // As a list of one: the role permits to list these kinds, as watches need it.
+    let request = Request::get(format!("{list}?fieldSelector=metadata.name%3D{name}"))
+        .body(Vec::new())
+        .expect("a path of names is a URI");
+    let found: ObjectList<K> = context.read(context.client.request(request)).await?;
+    found.items.iter().for_each(|object| context.store(object));
+    Ok(())
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use kube::runtime::events::Reporter;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::Effects;
-use crate::run::{fake_api::FakeApi, metrics::Metrics, scheduler_cache::SchedulerCache};
+use super::{Effects, context::Context, events::Reporter};
+use crate::run::{
+    clock::Clock, fake_api::FakeApi, lease::Term, metrics::Metrics, scheduler_cache::SchedulerCache,
+};
 
-/// Running workers, and what they use.
+/// Workers, and what they use.
 pub(crate) struct TestEffects {
     pub(crate) api: FakeApi,
     pub(crate) cache: Arc<SchedulerCache>,
@@ -22,14 +23,27 @@ pub(crate) struct TestEffects {
 }
 
 impl TestEffects {
+    /// With workers that run.
     pub(crate) fn start() -> Self {
+        let mut effects = Self::idle();
+        effects.workers = effects.effects.start(&effects.stop);
+        effects
+    }
+
+    /// Without workers, so that writes stay in the queue.
+    pub(crate) fn idle() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let cache = Arc::new(SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics)));
-        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: None };
-        let effects =
-            Effects::new(api.client(), reporter, Arc::clone(&cache), Arc::clone(&metrics));
+        let context = Context {
+            client: api.client(),
+            cache: Arc::clone(&cache),
+            metrics: Arc::clone(&metrics),
+            terms: watch::Sender::new(Some(Term::FOREVER)).subscribe(),
+            clock: Clock::system(),
+        };
+        let reporter = Reporter { controller: "kube-batch".to_owned(), instance: "me".to_owned() };
+        let effects = Effects::new(context, reporter, 4);
         let stop = CancellationToken::new();
-        let workers = effects.start(2, &stop);
-        Self { api, cache, metrics, effects, stop, workers }
+        Self { api, cache, metrics, effects, stop, workers: JoinSet::new() }
     }
 }

@@ -10,14 +10,19 @@ mod statuses;
 mod volumes;
 
 use http::Method;
-use kube_batch_api::{decision::Decision, name::ObjectKey};
+use jiff::Timestamp;
+use kube_batch_api::{
+    decision::{ClaimChoice, Decision},
+    name::ObjectKey,
+};
 use kube_batch_scheduler::writes::decision_writes;
 use serde_json::json;
 
 use super::{test_effects::TestEffects, *};
 use crate::run::{
     fake_api::{FakeApi, Fault},
-    metrics::Written,
+    metrics::{Metrics, Written},
+    scheduler_cache::SchedulerCache,
 };
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
@@ -83,14 +88,17 @@ impl World {
     /// The watch shows the claim.
     fn cache_claim(&self, is_bound: bool) {
         let claim = serde_json::from_value(claim(is_bound)).expect("a claim");
-        self.cache.lock().store.apply_claim(&claim).expect("facts");
+        self.cache.lock().apply_claim(&claim).expect("facts");
     }
 
     /// Records a decision and sends it.
     fn decide(&self, decision: &Decision) {
-        self.cache.lock().assumed.note(decision, Timestamp::now());
-        let writes = decision_writes(std::slice::from_ref(decision), &self.cache.lock().store);
-        writes.into_iter().for_each(|write| self.effects.enqueue_decision(write));
+        let mut state = self.cache.lock();
+        state.assumed.note(decision, Timestamp::now());
+        for write in decision_writes(std::slice::from_ref(decision), &state.store) {
+            let id = state.assumed.id(&write.pod().uid).expect("it was noted");
+            self.effects.enqueue_decision(id, write);
+        }
     }
 
     /// Waits until everything is sent and answered.

@@ -17,6 +17,7 @@ use super::*;
 use crate::run::{
     effects::test_effects::TestEffects,
     fake_api::{FakeApi, Fault},
+    scheduler_cache::SchedulerCache,
 };
 
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
@@ -35,8 +36,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let TestEffects { api, cache, metrics, effects, workers, .. } = TestEffects::start();
-        let writer = StatusWriter::new(Arc::clone(&cache), Arc::clone(&effects), metrics);
+        let TestEffects { api, cache, effects, workers, .. } = TestEffects::start();
+        let writer = StatusWriter::new(Arc::clone(&effects));
         let world = Self { api, cache, effects, writer, start: Instant::now(), _workers: workers };
         world.store_objects();
         world

@@ -37,7 +37,7 @@ pub(super) fn is_core<K: Watched>() -> bool {
 }
 
 /// A kind of object that is watched.
-pub(super) trait Watched:
+pub(crate) trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
     /// Its key in the store.
@@ -123,7 +123,7 @@ watched! {
     PersistentVolume as "persistentvolumes": volumes[Name = name],
         |volume, state| state.store.apply_volume(volume);
     PersistentVolumeClaim as "persistentvolumeclaims": claims[ObjectKey = key],
-        |claim, state| state.store.apply_claim(claim);
+        |claim, state| state.apply_claim(claim);
     PodDisruptionBudget as "poddisruptionbudgets.policy": budgets[ObjectKey = key],
         |budget, state| state.store.apply_budget(budget);
     PriorityClass as "priorityclasses.scheduling.k8s.io": priority_classes[Name = name],

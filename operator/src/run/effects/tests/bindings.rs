@@ -1,5 +1,6 @@
 //! Bindings: what follows each answer, and how long a rejected binding waits.
 
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use tokio::time::Instant;
 
 use super::*;
@@ -152,47 +153,121 @@ async fn a_binding_is_retried_through_an_outage() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_binding_without_answer_is_dropped_when_the_pod_still_waits() {
-    for fault in [Fault::Hang, Fault::Status(500)] {
+async fn a_binding_without_answer_backs_off_when_the_pod_still_waits() {
+    for (fault, why) in [(Fault::Hang, "no answer for 5.0s"), (Fault::Status(500), "injected")] {
         let world = World::new();
         world.api.fail_always(Method::POST, "/binding", fault.clone());
         let started = Instant::now();
         let seen = world.outcome(&bind_to("n")).await;
         assert_eq!(seen.requests.last().map(String::as_str), Some("GET a"), "{fault:?}");
-        assert!(!seen.in_flight && seen.n_placed == 0, "{fault:?}: it is decided again");
+        assert!(seen.in_flight && seen.n_placed == 0, "{fault:?}");
+        assert_eq!(seen.events, ["FailedScheduling"], "{fault:?}");
+        let note = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+        assert_eq!(*note, format!("cannot bind to n: {why}"));
         assert!(started.elapsed() < Duration::from_secs(26), "{fault:?}");
         assert_eq!(world.n_writes(Write::Bind, "failed"), 1);
+        tokio::time::sleep(Duration::from_millis(1010)).await;
+        assert!(!world.seen().in_flight, "{fault:?}: it is decided again");
     }
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_binding_is_dropped_when_the_pod_cannot_be_read_either() {
+async fn a_binding_is_assumed_until_the_pod_can_be_read() {
     let world = World::new();
-    world.api.fail_always(Method::POST, "/binding", Fault::Status(409));
+    world.api.fail(Method::POST, "/binding", [Fault::Lost]);
     world.api.fail_always(Method::GET, POD, Fault::Hang);
-    let expected = seen(&["POST binding", "GET a"], &[], None);
-    assert_eq!(world.outcome(&bind_to("n")).await, expected);
+    world.decide(&bind_to("n"));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(world.seen().in_flight, "nobody knows yet, so the place is kept");
+    world.api.recover();
+    world.settle().await;
+    let seen = world.seen();
+    assert_eq!((seen.node.as_deref(), seen.n_placed), (Some("n"), 1));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_binding_that_the_watch_does_not_show_is_read() {
+    let world = World::new();
+    assert_eq!(world.outcome(&bind_to("n")).await, bound(&["POST binding"]));
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(world.seen().requests.len(), 1);
+    world.api.fail(Method::GET, POD, [Fault::Status(503)]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let seen = world.seen();
+    assert_eq!(seen.requests, ["POST binding", "GET a", "GET a"]);
+    assert_eq!((seen.node.as_deref(), seen.in_flight, seen.n_placed), (Some("n"), false, 1));
+    assert_eq!(seen.events, ["Scheduled"], "once");
+    assert_eq!(world.metrics.decisions_unconfirmed.get(), 1);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_late_answer_does_not_restore_a_deleted_pod() {
+    let world = World::new();
+    let mut answer = pod("u", None);
+    answer["metadata"]["resourceVersion"] = json!("5");
+    let answer: Pod = serde_json::from_value(answer).expect("a pod");
+    let mut deleted = answer.metadata.clone();
+    deleted.resource_version = Some("7".to_owned());
+    {
+        let mut state = world.cache.lock();
+        assert!(state.history("pods").deleted(&deleted));
+        state.store.pods.delete(&pod_ref().key);
+    }
+    world.effects.context.store(&answer);
+    assert!(!world.seen().is_known);
+    let next = Pod {
+        metadata: ObjectMeta { resource_version: Some("8".to_owned()), ..deleted },
+        ..answer
+    };
+    world.effects.context.store(&next);
+    assert!(world.seen().is_known, "the next pod of that name");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_later_decision_is_not_affected_by_the_back_off_of_an_earlier_one() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.outcome(&bind_to("n")).await;
+    // The first one was dropped for another reason meanwhile.
+    world.outcome(&bind_to("m")).await;
+    tokio::time::sleep(Duration::from_millis(1010)).await;
+    assert!(world.seen().in_flight, "the second one is in flight");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_panic_affects_one_write_and_its_decision_backs_off() {
-    let (plain, with_claim) = (bind_to("n"), bind_with(Some("v")));
-    for (decision, fails_at, task) in
-        [(plain, "/binding", "write"), (with_claim, VOLUME, "volumes")]
+    for (decision, method, fails_at) in
+        [(bind_to("n"), Method::POST, "/binding"), (bind_with(Some("v")), Method::GET, VOLUME)]
     {
         let world = World::with_claim(&json!(null));
-        let method = if task == "write" { Method::POST } else { Method::GET };
         world.api.fail(method, fails_at, [Fault::Panic]);
         let outcome = world.outcome(&decision).await;
         assert_eq!(
             (outcome.in_flight, &*outcome.events),
             (true, &["FailedScheduling".to_owned()][..])
         );
-        assert_eq!(world.metrics.task_failures.get_or_create(&Task { task }).get(), 1);
+        assert_eq!(world.metrics.task_failures.get_or_create(&Task { task: "write" }).get(), 1);
         tokio::time::sleep(Duration::from_millis(1010)).await;
         assert!(!world.seen().in_flight, "it may be decided again");
         let n_before = world.seen().n_placed;
         world.outcome(&bind_to("n")).await;
         assert_eq!(world.seen().n_placed, n_before + 1, "the workers go on");
     }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_namespace_without_answers_does_not_hold_up_others() {
+    let world = World::new();
+    world.api.fail_always(Method::POST, "/namespaces/dead/", Fault::Hang);
+    for n in 0..40 {
+        let pod = PodRef { uid: format!("d{n}").as_str().into(), key: ObjectKey::new("dead", "p") };
+        world.decide(&Decision::Bind { pod, node: "n".into(), claims: vec![] });
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let started = Instant::now();
+    world.decide(&bind_to("n"));
+    while world.seen().n_placed == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 }

@@ -96,10 +96,13 @@ async fn a_deletion_whose_answer_was_lost_is_found_by_reading_the_pod() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn an_eviction_without_answer_is_dropped() {
+async fn an_eviction_without_answer_backs_off() {
     let world = World::with_running_pod();
     world.api.fail_always(Method::DELETE, POD, Fault::Status(500));
     let seen = world.outcome(&evict()).await;
     assert_eq!(seen.requests.last().map(String::as_str), Some("GET a"));
-    assert_eq!((seen.in_flight, seen.node.as_deref()), (false, Some("n")));
+    assert_eq!((seen.in_flight, seen.node.as_deref()), (true, Some("n")));
+    assert_eq!(seen.events, ["FailedEviction"]);
+    tokio::time::sleep(Duration::from_millis(1010)).await;
+    assert!(!world.seen().in_flight);
 }

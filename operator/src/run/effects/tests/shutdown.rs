@@ -1,5 +1,6 @@
 //! Shutdown: draining the queue, and losing the lease.
 
+use kube_batch_api::crd::ApiVersion;
 use tokio::time::Instant;
 
 use super::*;
@@ -49,8 +50,29 @@ async fn volumes_are_not_waited_for_when_the_lease_is_lost() {
     world.decide(&bind_with(None));
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.stop.cancel();
+    world.effects.clear();
     world.settle().await;
     world.cache_claim(true);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.seen().requests, ["PATCH c"], "another replica decides now");
+}
+
+/// Workers that have nothing to do must not keep the only thread busy.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn workers_that_cannot_send_wait() {
+    let world = World::new();
+    world.api.fail_always(Method::POST, "", Fault::Hang);
+    world.api.fail_always(Method::PATCH, "", Fault::Hang);
+    for n in 0..20 {
+        let pod = PodRef { uid: format!("{n}").as_str().into(), key: ObjectKey::new("ns", "p") };
+        world.decide(&Decision::Bind { pod, node: "n".into(), claims: vec![] });
+        let target =
+            Target::Group(ApiVersion::V1Alpha2, ObjectKey::new("ns", format!("{n}").as_str()));
+        world.effects.enqueue_status(target, json!({}), vec![]);
+        world.effects.enqueue_event(event());
+    }
+    // Time is paused: it passes only when no task has anything to do.
+    tokio::time::timeout(Duration::from_secs(100), std::future::pending::<()>())
+        .await
+        .expect_err("");
 }
