@@ -7,6 +7,7 @@ mod completions;
 mod conf;
 mod exit;
 mod load;
+pub mod replica;
 mod run;
 mod simulate;
 mod table;

@@ -9,21 +9,21 @@ use jiff::Timestamp;
 
 /// A source of the time of day, which a simulation replaces.
 #[derive(Clone)]
-pub(crate) struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
     /// The clock of this machine.
-    pub(crate) fn system() -> Self {
+    pub fn system() -> Self {
         Self::new(Timestamp::now)
     }
 
     /// A clock that shows what a function returns.
-    pub(crate) fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
     /// The time of day.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         (self.0)()
     }
 }

@@ -4,9 +4,10 @@
 //! runs. It runs outside the async threads, over a snapshot of its own; the cache is locked only
 //! while the snapshot is taken.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::bail;
+use futures::future::LocalBoxFuture;
 use kube_batch_api::{cluster::Cluster, decision::Decision, reason::Ignored};
 use kube_batch_cache::snapshot::{Snapshot, SnapshotOptions, take_snapshot};
 use kube_batch_framework::{candidates::Search, report::Cycle};
@@ -44,6 +45,16 @@ const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
 /// The process ends after this many abandoned cycles in a row.
 const MAX_ABANDONED: u32 = 3;
 
+/// Where cycles run.
+#[derive(Clone)]
+pub(crate) enum CycleRunner {
+    /// On a thread of their own, as calls to the API server go on meanwhile.
+    Thread,
+    /// On the thread of everything else; their decisions are known after the future that this makes. For
+    /// simulations.
+    Inline(Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>),
+}
+
 /// Runs cycles while this replica leads.
 pub(crate) struct Scheduler {
     pub(crate) cache: Arc<SchedulerCache>,
@@ -65,6 +76,7 @@ pub(crate) struct Scheduler {
     pub(crate) n_cycles: u64,
     pub(crate) effects: Arc<Effects>,
     pub(crate) clock: Clock,
+    pub(crate) runner: CycleRunner,
     /// The term that was begun last.
     pub(crate) term: Option<u64>,
 }
@@ -180,7 +192,7 @@ impl Scheduler {
         if self.effects.has_pending_decisions() { BUSY_STATUS_REST } else { STATUS_REST }
     }
 
-    /// Runs one cycle on a thread of its own.
+    /// Runs one cycle.
     async fn decide(&self) -> Result<Finished, JoinError> {
         let inputs = Inputs {
             cache: Arc::clone(&self.cache),
@@ -188,7 +200,14 @@ impl Scheduler {
             options: self.options.clone(),
             conf: Arc::clone(&self.conf.borrow()),
         };
-        tokio::task::spawn_blocking(move || inputs.decide()).await
+        match &self.runner {
+            CycleRunner::Thread => tokio::task::spawn_blocking(move || inputs.decide()).await,
+            CycleRunner::Inline(end) => {
+                let finished = inputs.decide();
+                end().await;
+                Ok(finished)
+            }
+        }
     }
 
     /// Enqueues what a cycle decided, and the statuses that follow from it.

@@ -40,10 +40,13 @@ async fn a_volume_is_reserved_for_its_claim() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn volumes_that_are_not_available_are_reported_and_the_decision_waits() {
     let other = json!({"namespace": "ns", "name": "d", "uid": "other"});
+    // Reserved by an administrator: the claim need not exist yet.
+    let other_name = json!({"namespace": "ns", "name": "d"});
     let (put, get) =
         (Some((Method::PUT, Fault::Status(409))), Some((Method::GET, Fault::Status(404))));
     for (claim_ref, fault, requests, event) in [
         (other, None, &["GET v"][..], "claim ns/c: volume v belongs to another claim"),
+        (other_name, None, &["GET v"], "claim ns/c: volume v belongs to another claim"),
         (json!(null), put, &["GET v", "PUT v"], "claim ns/c: volume v: injected"),
         (json!(null), get, &["GET v"], "claim ns/c: volume v: it does not exist any more"),
     ] {

@@ -1,0 +1,112 @@
+//! A replica of the scheduler without a process around it, for programs that simulate several of them.
+//!
+//! It is the code of `kube-batch run` from the API server's answers on; time, chance and the connection
+//! are those of the simulation. It has to run on a [`LocalSet`](tokio::task::LocalSet).
+
+use std::{rc::Rc, sync::Arc};
+
+use anyhow::{Context, anyhow};
+use clap::Parser;
+use futures::future::LocalBoxFuture;
+use kube::Client;
+use kube_batch_cache::{assumed::Assumed, store::Store};
+use kube_batch_scheduler::{
+    conf::{self, Conf},
+    registry::Registry,
+};
+use tokio::sync::watch;
+
+pub use crate::run::clock::Clock;
+use crate::{
+    args::{Cli, Command, RunArgs},
+    run::{
+        audit_log::AuditLog, cycle::CycleRunner, metrics::Metrics, replica, replica::Environment,
+        scheduler_cache::SchedulerCache, supervisor::Supervisor,
+    },
+};
+
+/// What a replica takes from a simulation.
+pub struct Surroundings {
+    /// The API server.
+    pub client: Client,
+    /// The name of this process in the lease, in events and in transition ids; unique.
+    pub identity: String,
+    /// The time of day.
+    pub clock: Clock,
+    /// A cycle takes no time by itself; its decisions are known after this.
+    pub end_of_cycle: Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>,
+}
+
+/// A replica that does not run yet.
+pub struct Replica {
+    args: Box<RunArgs>,
+    conf: Arc<Conf>,
+    replica: replica::Replica,
+}
+
+impl Replica {
+    /// A replica with the flags of `kube-batch run` and a configuration.
+    ///
+    /// # Errors
+    ///
+    /// If a flag or the configuration is not valid.
+    pub fn new(
+        flags: &[&str],
+        conf: &str,
+        registry: &Registry,
+        surroundings: Surroundings,
+    ) -> anyhow::Result<Self> {
+        let arguments = ["kube-batch", "run"].iter().chain(flags);
+        let Command::Run(args) = Cli::try_parse_from(arguments).context("flags")?.command else {
+            return Err(anyhow!("the flags name another command"));
+        };
+        let read = conf::parse(conf, registry).map_err(|problems| anyhow!("{problems:?}"))?;
+        let Surroundings { client, identity, clock, end_of_cycle } = surroundings;
+        let (steady, cycles) = (client.clone(), CycleRunner::Inline(end_of_cycle));
+        let environment = Environment { steady, writes: client, identity, clock, cycles };
+        let metrics = Arc::new(Metrics::new());
+        let replica = replica::Replica::new(&args, registry, environment, metrics);
+        Ok(Self { args, conf: Arc::new(read.conf), replica })
+    }
+
+    /// A view of what the replica knows, which stays valid while it runs.
+    pub fn view(&self) -> View {
+        View { cache: Arc::clone(&self.replica.cache), metrics: Arc::clone(&self.replica.metrics) }
+    }
+
+    /// Runs until `stop` completes, and then sends what was decided and releases the lease.
+    ///
+    /// # Errors
+    ///
+    /// If the scheduling loop or a required background task ends by itself.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let tasks = Supervisor::new(Arc::clone(&self.replica.metrics));
+        let conf = watch::Sender::new(self.conf);
+        self.replica.run(&self.args, conf.subscribe(), AuditLog::default(), tasks, stop).await
+    }
+}
+
+/// What a replica knows.
+#[derive(Clone)]
+pub struct View {
+    cache: Arc<SchedulerCache>,
+    metrics: Arc<Metrics>,
+}
+
+impl View {
+    /// Looks at the facts and the decisions in flight.
+    pub fn with<T>(&self, look: impl FnOnce(&Store, &Assumed) -> T) -> T {
+        let state = self.cache.lock();
+        look(&state.store, &state.assumed)
+    }
+
+    /// Whether every kind has a complete list.
+    pub fn is_synced(&self) -> bool {
+        self.cache.is_synced()
+    }
+
+    /// The metrics, as they are served.
+    pub fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+}
