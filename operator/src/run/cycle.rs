@@ -23,11 +23,11 @@ use super::{
     decision_writer::DecisionWriter,
     effects::Effects,
     health::Health,
-    lease::{self, Terms, term_changed},
     metrics::{Ended, Metrics},
     report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
     status_writer::StatusWriter,
+    term::Terms,
 };
 
 /// The pause after a cycle, as a multiple of its duration: while changes keep coming, cycles take one
@@ -154,9 +154,12 @@ impl Scheduler {
     /// changed since the last cycle.
     async fn wait(&mut self, last: Option<LastCycle>) {
         loop {
-            let term = lease::number(&self.terms);
+            let term = self.terms.number();
             let Some(number) = term else {
-                term_changed(&mut self.terms, None).await;
+                if self.term.take().is_some() {
+                    self.cache.end_term();
+                }
+                self.terms.changed_from(None).await;
                 continue;
             };
             if self.term != term {
@@ -174,7 +177,7 @@ impl Scheduler {
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
                 Ok(()) = self.conf.changed() => self.cache.wake(),
-                () = term_changed(&mut self.terms, term) => {}
+                () = self.terms.changed_from(term) => {}
             }
         }
     }
@@ -214,7 +217,7 @@ impl Scheduler {
     fn dispatch(&mut self, finished: &Finished) {
         // What was decided in another term must not be written, even if this replica leads again: the
         // one that led meanwhile may have decided otherwise.
-        if lease::number(&self.terms) != self.term {
+        if self.terms.number() != self.term {
             return;
         }
         let started = Instant::now();

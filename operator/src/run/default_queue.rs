@@ -18,9 +18,9 @@ use tracing::{debug, info, warn};
 
 use super::{
     effects::call::{WriteError, call},
-    lease::Terms,
     metrics::{Metrics, Write},
     scheduler_cache::SchedulerCache,
+    term::Terms,
 };
 
 /// How often the cache is checked until all lists are complete.
@@ -41,11 +41,11 @@ pub(crate) async fn provide(
     name: String,
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
-    mut terms: Terms,
+    terms: Terms,
 ) {
     loop {
-        if terms.wait_for(Option::is_some).await.map(drop).is_err() {
-            return;
+        if terms.number().is_none() {
+            terms.changed_from(None).await;
         }
         if !cache.is_synced() {
             tokio::time::sleep(PERIOD).await;
@@ -104,12 +104,12 @@ async fn create(
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use tokio::{sync::watch, task::JoinHandle, time::Instant};
+    use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;
     use crate::run::{
         fake_api::{FakeApi, Fault},
-        lease::Term,
+        term::Term,
     };
 
     const OLDER: &str = "/apis/scheduling.incubator.k8s.io/v1alpha1/queues";
@@ -118,7 +118,7 @@ mod tests {
     struct World {
         api: FakeApi,
         cache: Arc<SchedulerCache>,
-        terms: watch::Sender<Option<Term>>,
+        terms: Terms,
         task: JoinHandle<()>,
     }
 
@@ -127,8 +127,8 @@ mod tests {
             let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
             let cache =
                 Arc::new(SchedulerCache::new(Default::default(), kinds, Arc::clone(&metrics)));
-            let terms = watch::Sender::new(Some(Term::FOREVER));
-            let (shared, receiver) = (Arc::clone(&cache), terms.subscribe());
+            let terms = Terms::new(Some(Term::FOREVER));
+            let (shared, receiver) = (Arc::clone(&cache), terms.clone());
             let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
             Self { api, cache, terms, task: tokio::spawn(task) }
         }
@@ -160,12 +160,12 @@ mod tests {
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn nothing_is_created_before_this_replica_leads_and_every_list_is_complete() {
         let world = World::new(&["nodes"]);
-        world.terms.send_replace(None);
+        world.terms.set(None);
         tokio::time::sleep(Duration::from_secs(10)).await;
         world.cache.set_synced("nodes", Some(1));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(world.api.sent().is_empty());
-        world.terms.send_replace(Some(Term::FOREVER));
+        world.terms.set(Some(Term::FOREVER));
         assert_eq!(world.done().await, (0, vec![NEWER.to_owned()]));
     }
 

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,6 +25,7 @@ use super::{
     error,
     metrics::{Metrics, Write, Written},
     supervisor::Supervisor,
+    term::{Term, Terms},
 };
 use crate::args::RunArgs;
 
@@ -45,47 +46,9 @@ const N_ATTEMPTS: u32 = 3;
 /// Why a lease is lost when no request failed.
 const NO_ANSWER: &str = "no answer within the renew deadline";
 
-/// A time in which this replica leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Term {
-    /// Counts the terms of this process, from 1: two that follow on each other are told apart by it.
-    pub(crate) number: u64,
-    /// Nothing may be written from then on, unless the lease is renewed before; `None` without leader
-    /// election.
-    pub(crate) valid_until: Option<Instant>,
-}
-
-impl Term {
-    /// The only term without leader election.
-    pub(crate) const FOREVER: Self = Self { number: 1, valid_until: None };
-
-    /// How long this replica may still write; zero if the term is over.
-    pub(crate) fn time_left(&self) -> Duration {
-        let until = |until: Instant| until.saturating_duration_since(Instant::now());
-        self.valid_until.map_or(Duration::MAX, until)
-    }
-}
-
-/// The term of this replica, now and later; `None` while it does not lead.
-pub(crate) type Terms = watch::Receiver<Option<Term>>;
-
-/// Number of the current term; `None` while this replica does not lead.
-pub(crate) fn number(terms: &Terms) -> Option<u64> {
-    terms.borrow().map(|term| term.number)
-}
-
-/// Waits until this replica leads in another term than `known`, or no longer leads.
-pub(crate) async fn term_changed(terms: &mut Terms, known: Option<u64>) {
-    let is_other = |term: &Option<Term>| term.map(|term| term.number) != known;
-    if terms.wait_for(is_other).await.is_err() {
-        // The elector has ended, and so will the process.
-        std::future::pending::<()>().await;
-    }
-}
-
 /// This replica's part in the election. Without leader election it always leads.
 pub(crate) struct Election {
-    terms: watch::Sender<Option<Term>>,
+    terms: Terms,
     /// Cancelled when the first attempt to take the lease was answered.
     tried: CancellationToken,
     stop: CancellationToken,
@@ -96,7 +59,7 @@ pub(crate) struct Election {
 impl Election {
     /// Starts the election with this candidate; without one, there is no leader election.
     pub(crate) fn start(elector: Option<Elector>, tasks: &mut Supervisor) -> Self {
-        let terms = watch::Sender::new(elector.is_none().then_some(Term::FOREVER));
+        let terms = Terms::new(elector.is_none().then_some(Term::FOREVER));
         let (stop, returned) = (CancellationToken::new(), CancellationToken::new());
         let election = Self { terms, tried: CancellationToken::new(), stop, returned };
         match elector {
@@ -133,7 +96,7 @@ impl Election {
 
     /// The terms of this replica, now and later.
     pub(crate) fn terms(&self) -> Terms {
-        self.terms.subscribe()
+        self.terms.clone()
     }
 
     /// Ends this replica's part, and releases the lock if it is held.
@@ -187,12 +150,7 @@ impl Elector {
 
     /// Takes the lock when it may and keeps it, and sends the term to `terms`. When `stop` is cancelled,
     /// releases the lock and returns.
-    async fn run(
-        mut self,
-        terms: watch::Sender<Option<Term>>,
-        tried: CancellationToken,
-        stop: CancellationToken,
-    ) {
+    async fn run(mut self, terms: Terms, tried: CancellationToken, stop: CancellationToken) {
         let terms = Leadership(terms);
         let mut number = 0;
         while stop.run_until_cancelled(self.acquire(&tried)).await.is_some() {
@@ -339,21 +297,19 @@ enum Attempt {
 }
 
 /// The term of this replica; none any more when the elector is gone, however it ended.
-struct Leadership(watch::Sender<Option<Term>>);
+struct Leadership(Terms);
 
 impl Leadership {
     fn begin(&self, term: Term) {
-        self.0.send_replace(Some(term));
+        self.0.set(Some(term));
     }
 
     fn extend(&self, valid_until: Option<Instant>) {
-        self.0.send_modify(|term| {
-            *term = term.map(|Term { number, .. }| Term { number, valid_until });
-        });
+        self.0.extend(valid_until);
     }
 
     fn end(&self) {
-        self.0.send_replace(None);
+        self.0.set(None);
     }
 }
 
@@ -389,26 +345,26 @@ mod tests {
 
     impl Candidate {
         fn start(api: &FakeApi) -> Self {
-            let (terms, metrics) = (watch::Sender::new(None), Arc::new(Metrics::new()));
+            let (terms, metrics) = (Terms::default(), Arc::new(Metrics::new()));
             let elector = elector(api, &metrics);
-            let (receiver, stop) = (terms.subscribe(), CancellationToken::new());
+            let (receiver, stop) = (terms.clone(), CancellationToken::new());
             let tried = CancellationToken::new();
             let task = tokio::task::spawn_local(elector.run(terms, tried, stop.clone()));
             Self { terms: receiver, stop, task, metrics }
         }
 
         fn leads(&self) -> bool {
-            self.terms.borrow().is_some()
+            self.terms.current().is_some()
         }
 
         /// Waits until it leads or no longer does, and returns how many seconds that took.
         async fn until(&mut self, leads: bool) -> f64 {
             let started = Instant::now();
-            let changed = self.terms.wait_for(|term| term.is_some() == leads);
-            tokio::time::timeout(Duration::from_secs(120), changed)
-                .await
-                .expect("it happens within two minutes")
-                .expect("the candidate runs");
+            while self.leads() != leads {
+                let changed = self.terms.changed_from(self.terms.number());
+                let changed = tokio::time::timeout(Duration::from_secs(120), changed);
+                changed.await.expect("it happens within two minutes");
+            }
             started.elapsed().as_secs_f64()
         }
 
@@ -450,7 +406,7 @@ mod tests {
         assert!((30..=31).contains(&n_writes), "created, then renewed every 2 s: {n_writes}");
         let terms = candidate.terms.clone();
         candidate.stop().await;
-        assert_eq!(*terms.borrow(), None);
+        assert_eq!(terms.current(), None);
         assert_eq!(holder(&api), "");
     }
 
@@ -523,7 +479,7 @@ mod tests {
         candidate.until(true).await;
         api.fail(Method::PUT, PATH, [Fault::Status(500), Fault::Status(429), Fault::Status(503)]);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(number(&candidate.terms), Some(1));
+        assert_eq!(candidate.terms.number(), Some(1));
         assert_eq!(candidate.n_writes("failed"), 3);
     }
 
@@ -534,7 +490,7 @@ mod tests {
         candidate.until(true).await;
         api.fail(Method::PUT, PATH, [Fault::Status(409), Fault::Status(409)]);
         tokio::time::sleep(Duration::from_secs(30)).await;
-        assert_eq!(number(&candidate.terms), Some(1));
+        assert_eq!(candidate.terms.number(), Some(1));
         assert_eq!(candidate.n_writes("conflict"), 2);
     }
 
@@ -543,11 +499,11 @@ mod tests {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
-        let term = candidate.terms.borrow().expect("a term");
+        let term = candidate.terms.current().expect("a term");
         assert_eq!(term.time_left(), Duration::from_secs(10));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(term.time_left(), Duration::ZERO, "as it was then");
-        let term = candidate.terms.borrow().expect("the same term, renewed");
+        let term = candidate.terms.current().expect("the same term, renewed");
         assert!(term.number == 1 && term.time_left() >= Duration::from_secs(8));
         assert_eq!(Term::FOREVER.time_left(), Duration::MAX);
     }
@@ -558,7 +514,7 @@ mod tests {
         let mut candidate = Candidate::start(&api);
         for number in 1..4 {
             candidate.until(true).await;
-            assert_eq!(super::number(&candidate.terms), Some(number));
+            assert_eq!(candidate.terms.number(), Some(number));
             api.put(PATH, held_by("other", 1));
             candidate.until(false).await;
             api.put(PATH, held_by("", 1));
@@ -612,15 +568,15 @@ mod tests {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
         let election = Election::start(Some(elector(&api, &metrics)), &mut tasks);
-        let mut terms = election.terms();
-        terms.wait_for(Option::is_some).await.expect("the election goes on");
+        let terms = election.terms();
+        terms.changed_from(None).await;
         election.end().await;
-        assert_eq!(*terms.borrow(), None);
+        assert_eq!(terms.current(), None);
         assert_eq!(holder(&api), "");
         let failed = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await;
         assert!(failed.is_err(), "nothing has failed");
         let without = Election::start(None, &mut tasks);
-        assert_eq!(*without.terms().borrow(), Some(Term::FOREVER));
+        assert_eq!(without.terms().current(), Some(Term::FOREVER));
         without.end().await;
     }
 
@@ -632,7 +588,7 @@ mod tests {
         api.fail(Method::PUT, PATH, [Fault::Panic]);
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");
-        assert_eq!(*election.terms().borrow(), None);
+        assert_eq!(election.terms().current(), None);
         election.end().await;
     }
 }

@@ -27,12 +27,13 @@ use super::{
     default_queue,
     effects::{Effects, context::Context, events::Reporter},
     health::Health,
-    lease::{self, Election, Elector, Terms, term_changed},
+    lease::{Election, Elector},
     metrics::Metrics,
     report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
     status_writer::StatusWriter,
     supervisor::Supervisor,
+    term::Terms,
     watch::{self as watches, Handler, Source},
 };
 use crate::args::RunArgs;
@@ -231,10 +232,10 @@ async fn run_until_stopped(
 }
 
 /// Runs the workers while this replica leads, and no longer. Returns if a worker does.
-async fn write_while_leading(effects: Arc<Effects>, mut terms: Terms, metrics: Arc<Metrics>) {
+async fn write_while_leading(effects: Arc<Effects>, terms: Terms, metrics: Arc<Metrics>) {
     loop {
-        let Some(term) = lease::number(&terms) else {
-            term_changed(&mut terms, None).await;
+        let Some(term) = terms.number() else {
+            terms.changed_from(None).await;
             continue;
         };
         metrics.leader.set(1);
@@ -242,7 +243,7 @@ async fn write_while_leading(effects: Arc<Effects>, mut terms: Terms, metrics: A
         let mut workers: JoinSet<()> = effects.start(&stop);
         let is_worker_lost = tokio::select! {
             biased;
-            () = term_changed(&mut terms, Some(term)) => false,
+            () = terms.changed_from(Some(term)) => false,
             _ = workers.join_next() => true,
         };
         stop.cancel();
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
     use crate::{
         args::{Cli, Command},
-        run::{fake_api::FakeApi, lease::Term},
+        run::{fake_api::FakeApi, term::Term},
     };
 
     /// The effects of a replica, and a server for them.
@@ -291,9 +292,9 @@ mod tests {
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn writes_are_sent_only_while_this_replica_leads() {
         let metrics = Arc::new(Metrics::new());
-        let terms = watch::Sender::new(None);
-        let (effects, api) = effects(&metrics, terms.subscribe());
-        let (writes, receiver) = (Arc::clone(&effects), terms.subscribe());
+        let terms = Terms::default();
+        let (effects, api) = effects(&metrics, terms.clone());
+        let (writes, receiver) = (Arc::clone(&effects), terms.clone());
         let writing = write_while_leading(writes, receiver, Arc::clone(&metrics));
         tokio::task::spawn_local(writing);
         let event = || Event {
@@ -306,7 +307,7 @@ mod tests {
         let mut n_sent = Vec::new();
         for is_leader in [false, true, false, true] {
             effects.enqueue_event(event());
-            terms.send_replace(is_leader.then_some(Term::FOREVER));
+            terms.set(is_leader.then_some(Term::FOREVER));
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert_eq!(metrics.leader.get(), i64::from(is_leader));
             n_sent.push(api.sent().len());
@@ -314,16 +315,16 @@ mod tests {
         // The first two wait for the first term; the third is removed with the end of it.
         assert_eq!(n_sent, [0, 2, 2, 3]);
         effects.enqueue_event(event());
-        terms.send_replace(None);
+        terms.set(None);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(effects.drain(Duration::ZERO).await, "nothing is left to the next term");
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_required_task_that_ends_ends_the_process_with_an_error() {
-        let (confs, terms) = (watch::Sender::default(), watch::Sender::new(None));
+        let (confs, terms) = (watch::Sender::default(), Terms::default());
         let metrics = Arc::new(Metrics::new());
-        let (effects, _) = effects(&metrics, terms.subscribe());
+        let (effects, _) = effects(&metrics, terms.clone());
         let command = Cli::try_parse_from(["kube-batch", "run"]).expect("the defaults").command;
         let Command::Run(args) = command else { panic!("not the command run") };
         let (clock, client) = (Clock::system(), effects.context.client.clone());
@@ -331,7 +332,7 @@ mod tests {
         let environment = Environment { steady, writes: client, identity, clock, cycles };
         let registry = Registry::builtin();
         let replica = Replica::new(&args, &registry, environment, Arc::clone(&metrics));
-        let (conf, terms) = (confs.subscribe(), terms.subscribe());
+        let (conf, terms) = (confs.subscribe(), terms.clone());
         let scheduler = replica.scheduler(&args, &effects, terms, conf, AuditLog::default());
         let mut tasks = Supervisor::new(metrics);
         tasks.spawn_required("http", tokio::time::sleep(Duration::from_secs(60)));

@@ -142,11 +142,13 @@ impl SchedulerCache {
     pub(crate) fn begin_term(&self, number: u64) {
         let mut state = self.lock();
         state.term = number;
-        state.assumed.clear();
-        state.answered.clear();
-        state.awaited.clear();
-        state.bound.clear();
+        state.forget_decisions();
         self.record_change(&mut state, Change::Facts);
+    }
+
+    /// Ends the term: what this replica had decided is up to the next leader.
+    pub(crate) fn end_term(&self) {
+        self.lock().forget_decisions();
     }
 
     /// Records why a kind has no complete list yet.
@@ -261,6 +263,13 @@ impl CacheState {
         for choice in claims {
             self.awaited.entry(choice.claim.clone()).or_default().insert(uid.clone());
         }
+    }
+
+    fn forget_decisions(&mut self) {
+        self.assumed.clear();
+        self.answered.clear();
+        self.awaited.clear();
+        self.bound.clear();
     }
 
     /// Whether the facts show what became of a decision about the pod with this uid.

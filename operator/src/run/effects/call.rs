@@ -8,9 +8,9 @@ use tracing::{debug, warn};
 
 use crate::run::{
     error,
-    lease::Terms,
     metrics::{Metrics, Write, WriteKind, Written},
     permission::missing_rule,
+    term::Terms,
 };
 
 /// How long one answer may take. client-go's default is longer; here a lease is 15 s, and an answer
@@ -121,7 +121,7 @@ pub(crate) async fn call<T>(
     write: Write,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, WriteError> {
-    let time_left = terms.borrow().map_or(Duration::ZERO, |term| term.time_left());
+    let time_left = terms.time_left();
     if time_left.is_zero() {
         return Err(WriteError::NotLeading);
     }
@@ -176,10 +176,8 @@ pub(super) fn count(metrics: &Metrics, write: Write, result: &'static str) -> u6
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::watch;
-
     use super::*;
-    use crate::run::lease::Term;
+    use crate::run::term::Term;
 
     fn error(code: u16) -> kube::Error {
         kube::Error::Api(Box::new(Status { code, message: "why".into(), ..Status::default() }))
@@ -205,7 +203,7 @@ mod tests {
         let (metrics, started) = (Metrics::new(), Instant::now());
         let term = |seconds| {
             let valid_until = Some(started + Duration::from_secs(seconds));
-            watch::Sender::new(Some(Term { number: 1, valid_until })).subscribe()
+            Terms::new(Some(Term { number: 1, valid_until }))
         };
         let hang = || std::future::pending::<kube::Result<()>>();
         for (seconds, took) in [(60, 5), (7, 2)] {
@@ -216,7 +214,7 @@ mod tests {
         }
         let over = call(&term(7), &metrics, Write::Bind, hang()).await;
         assert_eq!(over, Err(WriteError::NotLeading));
-        let standby = watch::Sender::new(None).subscribe();
+        let standby = Terms::default();
         let never = call(&standby, &metrics, Write::Bind, hang()).await;
         assert_eq!(never, Err(WriteError::NotLeading));
     }

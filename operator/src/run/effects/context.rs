@@ -10,9 +10,9 @@ use kube_batch_cache::store::Change;
 use super::call::{ANSWER_TIMEOUT, WriteError, answer_within, call};
 use crate::run::{
     clock::Clock,
-    lease::Terms,
     metrics::{Metrics, Write},
     scheduler_cache::SchedulerCache,
+    term::Terms,
     watch::Watched,
 };
 

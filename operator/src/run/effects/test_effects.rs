@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Effects, context::Context, events::Reporter};
 use crate::run::{
-    clock::Clock, fake_api::FakeApi, lease::Term, metrics::Metrics, scheduler_cache::SchedulerCache,
+    clock::Clock,
+    fake_api::FakeApi,
+    metrics::Metrics,
+    scheduler_cache::SchedulerCache,
+    term::{Term, Terms},
 };
 
 /// Workers, and what they use.
@@ -38,7 +42,7 @@ impl TestEffects {
             client: api.client(),
             cache: Arc::clone(&cache),
             metrics: Arc::clone(&metrics),
-            terms: watch::Sender::new(Some(Term::FOREVER)).subscribe(),
+            terms: Terms::new(Some(Term::FOREVER)),
             clock: Clock::system(),
         };
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: "me".to_owned() };

@@ -26,11 +26,7 @@ use super::{
     kinds::{OPTIONAL_KINDS, Watched, is_core},
 };
 use crate::run::{
-    guard::Guarded,
-    lease::{self, Terms, term_changed},
-    metrics::Kind,
-    permission::missing_rule,
-    supervisor::Supervisor,
+    guard::Guarded, metrics::Kind, permission::missing_rule, supervisor::Supervisor, term::Terms,
 };
 
 /// After how many seconds the API server ends a watch. New pods are bound within 45 s although all
@@ -118,7 +114,7 @@ impl<K: Watched> Follower<K> {
     async fn run(mut self) {
         let _stale = StaleOnDrop { handler: self.handler.clone(), kind: K::KIND };
         loop {
-            let term = lease::number(&self.terms);
+            let term = self.terms.number();
             match self.step(term).await {
                 Ok(()) => self.next_pauses = self.pauses.build(),
                 Err(failed) => {
@@ -126,8 +122,7 @@ impl<K: Watched> Follower<K> {
                     self.handler.metrics.watch_failures.get_or_create(&kind).inc();
                     let pause = self.react(failed, term);
                     // A new leader does not wait for what may be different by now.
-                    let mut terms = self.terms.clone();
-                    let _ = timeout(pause, term_changed(&mut terms, term)).await;
+                    let _ = timeout(pause, self.terms.changed_from(term)).await;
                 }
             }
         }
@@ -147,10 +142,10 @@ impl<K: Watched> Follower<K> {
         if term.is_some() && self.confirmed != term {
             return self.catch_up(term).await;
         }
-        let mut terms = self.terms.clone();
+        let terms = self.terms.clone();
         tokio::select! {
             biased;
-            () = term_changed(&mut terms, term) => Ok(()),
+            () = terms.changed_from(term) => Ok(()),
             ended = self.watch(WATCH_SECONDS, None) => ended,
         }
     }

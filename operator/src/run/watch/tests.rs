@@ -8,15 +8,14 @@ use kube_batch_api::crd::v1alpha2;
 use kube_batch_cache::store::Store;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
-use tokio::sync::watch as channel;
 
 use super::*;
 use crate::run::{
     clock::Clock,
     fake_api::{FakeApi, Fault, Sent},
-    lease::{Term, Terms},
     metrics::{Kind, Metrics, Task},
     scheduler_cache::SchedulerCache,
+    term::{Term, Terms},
 };
 
 const NODES: &str = "/api/v1/nodes";
@@ -28,7 +27,7 @@ struct World {
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     tasks: Supervisor,
-    terms: channel::Sender<Option<Term>>,
+    terms: Terms,
 }
 
 fn node(name: &str, cpu: &str) -> Value {
@@ -48,7 +47,7 @@ impl World {
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
         }
-        Self { api, cache, metrics, tasks, terms: channel::Sender::new(None) }
+        Self { api, cache, metrics, tasks, terms: Terms::default() }
     }
 
     fn handler(&self) -> Handler {
@@ -57,14 +56,13 @@ impl World {
     }
 
     fn source(&self) -> Source {
-        let terms: Terms = self.terms.subscribe();
-        Source { client: self.api.client(), terms, seed: 0 }
+        Source { client: self.api.client(), terms: self.terms.clone(), seed: 0 }
     }
 
     /// This replica leads, in its first term or in a later one.
     fn lead(&self, number: u64) {
         self.cache.begin_term(number);
-        self.terms.send_replace(Some(Term { number, ..Term::FOREVER }));
+        self.terms.set(Some(Term { number, ..Term::FOREVER }));
     }
 
     /// The same with a server that serves nodes, and a watch that has begun.
