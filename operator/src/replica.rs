@@ -3,7 +3,7 @@
 //! It is the code of `kube-batch run` from the API server's answers on; time, chance and the connection
 //! are those of the simulation. It has to run on a [`LocalSet`](tokio::task::LocalSet).
 
-use std::{rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use clap::Parser;
@@ -100,9 +100,9 @@ impl View {
         look(&state.store, &state.assumed)
     }
 
-    /// Whether every kind has a complete list.
-    pub fn is_synced(&self) -> bool {
-        self.cache.is_synced()
+    /// Kinds without a complete list, with the last error of their watch.
+    pub fn unsynced(&self) -> BTreeMap<&'static str, Option<String>> {
+        self.cache.unsynced()
     }
 
     /// The metrics, as they are served.

@@ -28,6 +28,7 @@ mod report_metrics;
 pub(crate) mod scheduler_cache;
 mod status_writer;
 pub(crate) mod supervisor;
+mod term;
 mod throttle;
 pub(crate) mod watch;
 

@@ -51,6 +51,13 @@ enum Command {
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         args: Vec<String>,
     },
+    /// Simulate replicas of the scheduler against a model of the API server, with faults; see --help.
+    #[command(disable_help_flag = true)]
+    SimulateOperator {
+        /// Flags of the simulation.
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        args: Vec<String>,
+    },
     /// Build the servers of the test bed, and Helm, and print the directory of the servers, for
     /// KUBEBUILDER_ASSETS.
     Envtest,
@@ -66,6 +73,7 @@ fn main() -> anyhow::Result<()> {
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),
         Command::BenchCluster { args } => test::bench("cluster", &args),
+        Command::SimulateOperator { args } => test::simulate_operator(&args),
         Command::Envtest => envtest::run(),
         Command::Up(args) => up::run(&args),
     }

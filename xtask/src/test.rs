@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use cargo_metadata::MetadataCommand;
 use kube_batch_tests::build;
 
-/// Runs unit, property, documentation, case and simulation tests.
+/// Runs unit, property, documentation, case and simulation tests, and simulates the operator.
 pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
     let seeds = seeds.to_string();
     // One selection of packages, so that nothing is built twice; without benchmarks.
@@ -15,7 +15,18 @@ pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
         &[("KUBE_BATCH_SEEDS", &seeds)],
     )?;
     cargo(&["test", "--workspace", "--doc"], &[])?;
+    simulate_operator(&["--steps".to_owned(), SIMULATED_STEPS.to_owned()])?;
     test_out_of_tree_plugin()
+}
+
+/// Steps of the operator's simulation among the tests: a minute or two.
+const SIMULATED_STEPS: &str = "1000000";
+
+/// Simulates the operator.
+pub(crate) fn simulate_operator(arguments: &[String]) -> anyhow::Result<()> {
+    let mut args = vec!["run", "--quiet", "--package", "kube-batch-operator-sim", "--"];
+    args.extend(arguments.iter().map(String::as_str));
+    cargo(&args, &[])
 }
 
 /// The profile of the workspace, so that its dependencies are not built once more.

@@ -17,7 +17,7 @@ use kube_batch_tests::build::root;
 use crate::{chart, codegen, monitoring};
 
 /// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
@@ -57,6 +57,16 @@ const EDGES: [(&str, &[&str]); 13] = [
             "kube-batch-scheduler",
             "kube-batch-sim",
             "kube-batch-yaml",
+        ],
+    ),
+    (
+        "kube-batch-operator-sim",
+        &[
+            "kube-batch",
+            "kube-batch-api",
+            "kube-batch-cache",
+            "kube-batch-framework",
+            "kube-batch-scheduler",
         ],
     ),
     ("kube-batch-testbed", &[]),

@@ -1,0 +1,148 @@
+//! What must hold when everything has been calm for a while.
+
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube_batch::Registry;
+use kube_batch_api::{
+    crd::{ApiVersion::V1Alpha2, v1alpha2},
+    decision::Decision,
+};
+use kube_batch_cache::{
+    assumed::Assumed,
+    snapshot::{SnapshotOptions, take_snapshot},
+    store::Store,
+};
+use kube_batch_framework::candidates::Search;
+use kube_batch_scheduler::conf;
+use serde_json::Value;
+use tokio::time::Duration;
+
+use crate::{
+    network::Shared,
+    replicas::Process,
+    server::{GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES, Server},
+    world::World,
+};
+
+/// Checks everything, and records the first rule that is broken.
+pub(crate) fn at_the_end(
+    shared: &Shared,
+    processes: &[Process],
+    quiet: Duration,
+    registry: &Registry,
+) {
+    let mut world = shared.lock();
+    let truth = store_of(&world.server, registry);
+    let problem = leader(&world, processes)
+        .or_else(|| writes(&world, quiet))
+        .or_else(|| caches(&truth, processes))
+        .or_else(|| decisions(&truth, registry))
+        .or_else(|| half_started(&world));
+    if let Some(problem) = problem {
+        world.break_rule(problem);
+    }
+}
+
+/// One of the processes leads.
+fn leader(world: &World, processes: &[Process]) -> Option<String> {
+    let holder = world.holder();
+    let holds = |process: &Process| world.identity(process.number) == holder;
+    (!processes.iter().any(holds)).then(|| format!("{holder:?} holds the lease in the end"))
+}
+
+/// Nothing is written any more.
+fn writes(world: &World, quiet: Duration) -> Option<String> {
+    let (at, what) = world.last_write.as_ref()?;
+    (at.elapsed() < quiet).then(|| format!("{what}, {:?} before the end", at.elapsed()))
+}
+
+/// The caches have what the server has.
+fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
+    processes.iter().find_map(|process| {
+        if let Some((kind, why)) = process.view.unsynced().first_key_value() {
+            return Some(format!("process {} has no list of {kind}: {why:?}", process.number));
+        }
+        process.view.with(|store, assumed| {
+            let tables = [
+                ("nodes", store.nodes == truth.nodes),
+                ("pods", store.pods == truth.pods),
+                ("groups", store.groups == truth.groups),
+                ("queues", store.queues == truth.queues),
+                ("namespaces", store.namespaces == truth.namespaces),
+                ("priority classes", store.priority_classes == truth.priority_classes),
+            ];
+            let wrong = tables.iter().find(|(_, is_equal)| !is_equal);
+            let number = process.number;
+            let in_flight = assumed.iter().next();
+            wrong
+                .map(|(table, _)| {
+                    format!("the {table} of process {number} differ from the server's")
+                })
+                .or_else(|| {
+                    // Nominations stay as long as they are renewed.
+                    let is_sent = |in_flight: &kube_batch_cache::assumed::InFlight| {
+                        !matches!(in_flight, kube_batch_cache::assumed::InFlight::Nominate { .. })
+                    };
+                    let (pod, in_flight, _) =
+                        in_flight.filter(|(_, in_flight, _)| is_sent(in_flight))?;
+                    Some(format!("process {number} still assumes {in_flight:?} of {}", pod.key))
+                })
+        })
+    })
+}
+
+/// A cycle over what the server has decides nothing: everything that fits runs, and queues have their
+/// shares.
+fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
+    let options = SnapshotOptions {
+        scheduler_name: "kube-batch".into(),
+        default_queue: "default".into(),
+        priority_class: true,
+    };
+    let snapshot = take_snapshot(truth, &Assumed::default(), &options);
+    let text = include_str!("../../examples/scheduler.yaml");
+    let conf = conf::parse(text, registry).expect("a configuration").conf;
+    let cycle = conf.run_cycle(snapshot.cluster, Search::Index, &mut |_| {});
+    let is_write =
+        |decision: &&Decision| matches!(decision, Decision::Bind { .. } | Decision::Evict { .. });
+    let decision = cycle.decisions.iter().find(is_write)?;
+    Some(format!("in the end it could still be decided: {decision:?}"))
+}
+
+/// No gang runs in part, unless users have taken away a part of it.
+fn half_started(world: &World) -> Option<String> {
+    world.server.all(GROUPS).find_map(|(key, group)| {
+        if world.is_disturbed(&key.1) {
+            return None;
+        }
+        let min = group["spec"]["minMember"].as_u64().unwrap_or(0);
+        let runs = |pod: &Value| {
+            let annotation = &pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"];
+            *annotation == *key.1 && pod["spec"]["nodeName"].is_string()
+        };
+        let n_running = world.server.all(PODS).filter(|(_, pod)| runs(pod)).count() as u64;
+        (0 < n_running && n_running < min)
+            .then(|| format!("{n_running} pods of {} run, it needs {min}", key.1))
+    })
+}
+
+/// What a scheduler would know that has listed everything.
+fn store_of(server: &Server, registry: &Registry) -> Store {
+    fn read<T: DeserializeOwned>(server: &Server, kind: Kind) -> impl Iterator<Item = T> {
+        let objects = server.all(kind).map(|(_, object)| (**object).clone());
+        objects.map(|object| k8s_openapi::serde_json::from_value(object).expect("an object"))
+    }
+    let mut store = Store::new(registry.metadata_prefixes());
+    read(server, NODES).for_each(|node| drop(store.apply_node(&node)));
+    read(server, PODS).for_each(|pod| drop(store.apply_pod(&pod)));
+    read(server, NAMESPACES).for_each(|namespace| drop(store.apply_namespace(&namespace)));
+    read(server, PRIORITY_CLASSES).for_each(|class| drop(store.apply_priority_class(&class)));
+    for group in read::<v1alpha2::PodGroup>(server, GROUPS) {
+        let (meta, status) = (&group.metadata, group.status.as_ref());
+        drop(store.apply_group(V1Alpha2, meta, &group.spec, status));
+    }
+    for queue in read::<v1alpha2::Queue>(server, QUEUES) {
+        let (meta, status) = (&queue.metadata, queue.status.as_ref());
+        drop(store.apply_queue(V1Alpha2, meta, &queue.spec, status));
+    }
+    store
+}

@@ -1,0 +1,334 @@
+//! The connections between replicas and the server, which delay, lose, repeat and break.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use futures::stream;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    server::{Answer, Kind, Path, failure, not_found},
+    traffic::{Faults, Sent},
+    world::World,
+};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// The world, as those share it that live in it.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    world: Arc<Mutex<World>>,
+    /// Notified of every change in the server.
+    changed: Arc<Notify>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    ArrivesTwice,
+    LosesRequest,
+    LosesAnswer,
+    ResetBefore,
+    ResetAfter,
+    Fails(u16),
+}
+
+/// The usual time on the way, in milliseconds.
+const USUAL_DELAY_MS: u64 = 20;
+
+impl Shared {
+    pub(crate) fn new(world: World) -> Self {
+        Self { world: Arc::new(Mutex::new(world)), changed: Arc::new(Notify::new()) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the episode has lasted.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.lock().elapsed()
+    }
+
+    /// Lets watches look for changes.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// A client of the server for the process with this number.
+    pub(crate) fn client(&self, process: usize) -> Client {
+        let shared = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let shared = shared.clone();
+            async move { shared.respond(process, request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn respond(
+        self,
+        process: usize,
+        request: Request<kube::client::Body>,
+    ) -> Result<Response<Body>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let sent = Sent {
+            process,
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        };
+        if sent.query.contains("watch=true") {
+            return self.watch(sent).await;
+        }
+        let (answers, answer) = oneshot::channel();
+        // A request that was sent may arrive even if nobody waits for its answer any more.
+        tokio::spawn(async move {
+            if let Some(answer) = self.carry(sent).await {
+                let _ = answers.send(answer);
+            }
+        });
+        let (code, body) = match answer.await {
+            Ok(answer) => answer?,
+            Err(_) => std::future::pending().await,
+        };
+        let body = http_body_util::Full::from(body.to_string()).map_err(|never| match never {});
+        Ok(Response::builder().status(code).body(body.boxed_unsync())?)
+    }
+
+    /// Carries a request to the server and its answer back; `None` if one of them is lost.
+    async fn carry(self, sent: Sent) -> Option<Result<Answer, io::Error>> {
+        let (fate, there, back) = {
+            let mut world = self.lock();
+            world.step();
+            world.check_sent(&sent);
+            let faults = world.faults(sent.process);
+            let fate = fate(&faults, &mut world.rng);
+            let longest = USUAL_DELAY_MS + faults.delay_ms;
+            let there = Duration::from_millis(world.rng.u64(1..=longest));
+            (fate, there, Duration::from_millis(world.rng.u64(1..=longest)))
+        };
+        sleep(there).await;
+        if self.lock().faults(sent.process).is_silent {
+            return None;
+        }
+        let answer = match fate {
+            Fate::LosesRequest => return None,
+            Fate::ResetBefore => return Some(Err(reset())),
+            Fate::Fails(code) => failure(code, "injected"),
+            Fate::Arrives | Fate::ArrivesTwice | Fate::LosesAnswer | Fate::ResetAfter => {
+                let mut world = self.lock();
+                let answer = world.request(&sent);
+                if fate == Fate::ArrivesTwice { world.request(&sent) } else { answer }
+            }
+        };
+        self.notify();
+        if fate == Fate::ResetAfter {
+            return Some(Err(reset()));
+        }
+        sleep(back).await;
+        let is_lost = fate == Fate::LosesAnswer || self.lock().faults(sent.process).is_silent;
+        (!is_lost).then_some(Ok(answer))
+    }
+
+    async fn watch(self, sent: Sent) -> Result<Response<Body>, BoxError> {
+        let delay = {
+            let mut world = self.lock();
+            world.step();
+            let longest = USUAL_DELAY_MS + world.faults(sent.process).delay_ms;
+            Duration::from_millis(world.rng.u64(1..=longest))
+        };
+        sleep(delay).await;
+        let opened = {
+            let mut world = self.lock();
+            let faults = world.faults(sent.process);
+            if faults.is_silent || world.rng.f64() < faults.loses_request {
+                None
+            } else if world.rng.f64() < faults.resets {
+                return Err(reset().into());
+            } else if world.rng.f64() < faults.fails {
+                Some(Err(failure(503, "injected")))
+            } else {
+                Some(Watch::open(&self, &world, &sent))
+            }
+        };
+        match opened {
+            None => std::future::pending().await,
+            Some(Err((code, body))) => {
+                let body = http_body_util::Full::from(body.to_string()).map_err(|n| match n {});
+                Ok(Response::builder().status(code).body(body.boxed_unsync())?)
+            }
+            Some(Ok(watch)) => {
+                let frames = stream::unfold(watch, |mut watch| async move {
+                    let line = watch.next().await?;
+                    Some((line.map(Frame::data), watch))
+                });
+                let body = StreamBody::new(frames).boxed_unsync();
+                Ok(Response::builder().status(200).body(body)?)
+            }
+        }
+    }
+}
+
+fn fate(faults: &Faults, rng: &mut Rng) -> Fate {
+    let mut draw = rng.f64();
+    let mut is = |probability: f64| {
+        draw -= probability;
+        draw < 0.0
+    };
+    if is(faults.loses_request) {
+        Fate::LosesRequest
+    } else if is(faults.loses_answer) {
+        Fate::LosesAnswer
+    } else if is(faults.resets / 2.0) {
+        Fate::ResetBefore
+    } else if is(faults.resets / 2.0) {
+        Fate::ResetAfter
+    } else if is(faults.repeats) {
+        Fate::ArrivesTwice
+    } else if is(faults.fails) {
+        Fate::Fails([429, 500, 503, 504][rng.usize(0..4)])
+    } else {
+        Fate::Arrives
+    }
+}
+
+fn reset() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset")
+}
+
+/// An open watch.
+struct Watch {
+    shared: Shared,
+    process: usize,
+    kind: Kind,
+    /// Lines to be sent before changes.
+    first: std::vec::IntoIter<Bytes>,
+    /// The next change.
+    position: usize,
+    /// How often the connections of the process had been reset when it was opened.
+    n_resets: u64,
+    /// When the server sends a bookmark, once.
+    bookmark: Option<Instant>,
+    end: Instant,
+}
+
+impl Watch {
+    fn open(shared: &Shared, world: &World, sent: &Sent) -> Result<Self, Answer> {
+        let Some(path) = Path::parse(&sent.path) else { return Err(not_found()) };
+        let kind = path.kind;
+        if world.server.absent.contains(&kind) {
+            return Err(not_found());
+        }
+        let number = |name: &str| -> Option<u64> {
+            let mut pairs = sent.query.split('&');
+            pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        let lists = sent.query.contains("sendInitialEvents=true");
+        let version = world.server.version();
+        let from = if lists { version } else { number("resourceVersion").unwrap_or(0) };
+        let Some(position) = world.server.changes(kind, from) else {
+            return Err(failure(410, "too old resource version"));
+        };
+        let mut first = if lists { world.server.listed(kind) } else { Vec::new() };
+        if lists {
+            first.push(bookmark(version, &json!({"k8s.io/initial-events-end": "true"})));
+        }
+        let seconds = number("timeoutSeconds").unwrap_or(300);
+        let now = Instant::now();
+        Ok(Self {
+            shared: shared.clone(),
+            process: sent.process,
+            kind,
+            first: first.into_iter(),
+            position,
+            n_resets: world.n_resets(sent.process),
+            bookmark: Some(now + Duration::from_secs(seconds.saturating_sub(2))),
+            end: now + Duration::from_secs(seconds),
+        })
+    }
+
+    /// The next line; `None` at the end.
+    async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
+        loop {
+            let changed = Arc::clone(&self.shared.changed);
+            let notified = changed.notified();
+            match self.look() {
+                Look::Broken => return Some(Err(reset())),
+                Look::Ended => return None,
+                // Packets are dropped: this connection never carries anything again.
+                Look::Silent => std::future::pending::<()>().await,
+                Look::Line(line, delay) => {
+                    sleep(delay).await;
+                    self.shared.lock().step();
+                    return Some(Ok(line));
+                }
+                Look::Nothing => {}
+            }
+            let until = self.bookmark.unwrap_or(self.end);
+            if timeout_at(until, notified).await.is_err() {
+                self.bookmark.take()?;
+                let version = self.shared.lock().server.version();
+                return Some(Ok(bookmark(version, &json!({}))));
+            }
+        }
+    }
+
+    /// What there is to send.
+    fn look(&mut self) -> Look {
+        let mut world = self.shared.lock();
+        let faults = world.faults(self.process);
+        if world.n_resets(self.process) != self.n_resets {
+            return Look::Broken;
+        }
+        if faults.is_silent {
+            return Look::Silent;
+        }
+        if let Some(line) = self.first.next() {
+            // Lists are not slowed down by the delay of each object.
+            return Look::Line(line, Duration::ZERO);
+        }
+        if self.position < world.server.n_forgotten(self.kind) {
+            // It was too slow: the server ends it.
+            return Look::Ended;
+        }
+        let Some(change) = world.server.change(self.kind, self.position) else {
+            return Look::Nothing;
+        };
+        let line = change.line.clone();
+        self.position += 1;
+        let delay = world.rng.u64(1..=USUAL_DELAY_MS + faults.watch_delay_ms);
+        Look::Line(line, Duration::from_millis(delay))
+    }
+}
+
+/// What a watch has to send.
+enum Look {
+    Line(Bytes, Duration),
+    Nothing,
+    Silent,
+    Broken,
+    Ended,
+}
+
+fn bookmark(version: u64, annotations: &Value) -> Bytes {
+    let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+    let object = json!({"apiVersion": "v1", "kind": "Any", "metadata": metadata});
+    Bytes::from(format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n"))
+}

@@ -1,0 +1,179 @@
+//! What users, nodes and faults do in an episode: drawn from a seed before it begins, so that a part of
+//! it can be left out when a failure is made smaller.
+
+use fastrand::Rng;
+use tokio::time::Duration;
+
+use crate::traffic::Faults;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// A user creates a gang of `n` pods that need `min` of them.
+    CreateGang {
+        queue: usize,
+        n: u32,
+        min: u32,
+        cpu: u32,
+        priority: usize,
+    },
+    /// A user creates a pod without a group.
+    CreatePod {
+        cpu: u32,
+    },
+    /// A user creates a pod with a claim whose volume is provisioned when the pod has a node.
+    CreatePodWithClaim {
+        cpu: u32,
+    },
+    /// A user deletes a pod. Which one is an index into all pods.
+    DeletePod(usize),
+    /// A user deletes a group and its pods.
+    DeleteGang(usize),
+    /// A user changes the minimum of a group.
+    ChangeMinimum(usize, u32),
+    /// An administrator changes the weight of a queue.
+    ChangeWeight(usize, u32),
+    /// A pod ends.
+    FinishPod(usize),
+    /// A controller creates the pods that a gang lacks.
+    RefillGang(usize),
+    AddNode {
+        cpu: u32,
+    },
+    DeleteNode(usize),
+    Cordon(usize),
+    Uncordon(usize),
+    /// A node gets another capacity.
+    ResizeNode(usize, u32),
+    /// Another scheduler runs a pod on a node.
+    ForeignPod(usize, u32),
+    /// A tenant creates something hostile.
+    Hostile(Hostility),
+    /// A replica's connections have faults for some time, in milliseconds.
+    Faults {
+        replica: usize,
+        faults: Faults,
+        millis: u64,
+    },
+    /// The connections of a replica break.
+    Reset(usize),
+    /// A replica is stopped as by SIGSTOP, for some time in milliseconds.
+    Freeze {
+        replica: usize,
+        millis: u64,
+    },
+    /// A replica is killed, and another process takes its place.
+    Kill(usize),
+    /// A replica is asked to end, and another process takes its place.
+    Terminate(usize),
+    /// The time of day of a replica is set forward or back, in seconds.
+    SetClock {
+        replica: usize,
+        seconds: i64,
+    },
+    /// The server forgets old changes.
+    Compact,
+}
+
+/// What a tenant creates to hurt others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hostility {
+    /// A pod with many names of resources.
+    ManyResources,
+    /// A pod with a name of a group that is none.
+    BadAnnotation,
+    /// A pod that another component has nominated.
+    ForeignNomination(usize),
+    /// A group that nobody can start.
+    HugeMinimum,
+}
+
+/// Actions with the time before each.
+pub(crate) type Script = Vec<(Duration, Action)>;
+
+/// The number of replicas.
+pub(crate) const N_REPLICAS: usize = 2;
+
+/// Draws a script of `n` actions.
+pub(crate) fn draw(rng: &mut Rng, n: usize) -> Script {
+    // Some episodes are quiet, some are not.
+    let pace = [300, 2_000, 8_000][rng.usize(0..3)];
+    let share_of_faults = [0, 10, 30, 50][rng.usize(0..4)];
+    (0..n)
+        .map(|_| {
+            let pause = Duration::from_millis(rng.u64(0..pace));
+            let is_fault = rng.u32(0..100) < share_of_faults;
+            (pause, if is_fault { fault(rng) } else { change(rng) })
+        })
+        .collect()
+}
+
+fn change(rng: &mut Rng) -> Action {
+    let any = rng.usize(0..1_000);
+    match rng.u32(0..100) {
+        0..24 => {
+            let n = rng.u32(1..7);
+            let min = if rng.u32(0..4) == 0 { rng.u32(0..=n) } else { n };
+            let (queue, cpu, priority) = (rng.usize(0..3), rng.u32(1..4), rng.usize(0..3));
+            Action::CreateGang { queue, n, min, cpu, priority }
+        }
+        24..29 => Action::CreatePod { cpu: rng.u32(0..3) },
+        29..32 => Action::CreatePodWithClaim { cpu: rng.u32(0..3) },
+        32..40 => Action::DeletePod(any),
+        40..50 => Action::DeleteGang(any),
+        50..55 => Action::ChangeMinimum(any, rng.u32(0..8)),
+        55..58 => Action::ChangeWeight(any, rng.u32(1..5)),
+        58..70 => Action::FinishPod(any),
+        70..77 => Action::RefillGang(any),
+        77..81 => Action::AddNode { cpu: rng.u32(2..9) },
+        81..84 => Action::DeleteNode(any),
+        84..87 => Action::Cordon(any),
+        87..91 => Action::Uncordon(any),
+        91..93 => Action::ResizeNode(any, rng.u32(1..9)),
+        93..96 => Action::ForeignPod(any, rng.u32(1..3)),
+        _ => Action::Hostile(match rng.u32(0..4) {
+            0 => Hostility::ManyResources,
+            1 => Hostility::BadAnnotation,
+            2 => Hostility::ForeignNomination(any),
+            _ => Hostility::HugeMinimum,
+        }),
+    }
+}
+
+fn fault(rng: &mut Rng) -> Action {
+    let replica = rng.usize(0..N_REPLICAS);
+    match rng.u32(0..20) {
+        0..10 => {
+            let millis = rng.u64(500..60_000);
+            Action::Faults { replica, faults: faults(rng), millis }
+        }
+        10..13 => Action::Reset(replica),
+        13..15 => Action::Freeze { replica, millis: rng.u64(100..40_000) },
+        15..17 => Action::Kill(replica),
+        17 => Action::Terminate(replica),
+        18 => Action::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
+        _ => Action::Compact,
+    }
+}
+
+fn faults(rng: &mut Rng) -> Faults {
+    let none = Faults::default();
+    match rng.u32(0..7) {
+        0 => Faults { is_silent: true, ..none },
+        1 => Faults { loses_request: 0.2, loses_answer: 0.2, ..none },
+        2 => Faults { resets: 0.3, ..none },
+        3 => Faults { fails: 0.5, ..none },
+        4 => Faults { delay_ms: 4_000, repeats: 0.1, ..none },
+        5 => Faults { watch_delay_ms: 2_000, ..none },
+        _ => Faults {
+            loses_request: 0.05,
+            loses_answer: 0.05,
+            resets: 0.05,
+            fails: 0.1,
+            repeats: 0.05,
+            delay_ms: 500,
+            watch_delay_ms: 500,
+            is_silent: false,
+        },
+    }
+}

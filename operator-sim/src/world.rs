@@ -1,0 +1,381 @@
+//! The world of an episode: the server, the processes, what the cluster's own controllers do, and the
+//! rules that must hold at every step.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    server::{Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, Server, not_found},
+    traffic::{Faults, Sent},
+};
+
+/// How many lines of the trace are kept.
+const N_LINES: usize = 400;
+/// For how long after a change of a node by others a binding may find it fuller than the scheduler knew:
+/// longer than watches are delayed and decisions wait to be sent.
+const STALE: Duration = Duration::from_secs(180);
+
+/// A process of the scheduler. One that is killed is not started again: another takes its place.
+#[derive(Debug)]
+struct Process {
+    identity: String,
+    faults: Faults,
+    n_resets: u64,
+}
+
+/// What a controller does later.
+#[derive(Clone, Debug)]
+pub(crate) enum Chore {
+    /// The kubelet starts the containers of a pod.
+    Start(Key, Value),
+    /// The kubelet has stopped the containers of a pod.
+    Stop(Key, Value),
+    /// The garbage collector deletes the pods of a node that is deleted.
+    Collect(String),
+    /// The volume controller binds a claim.
+    BindClaim(Key),
+}
+
+/// Everything but the processes themselves.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) rng: Rng,
+    processes: Vec<Process>,
+    chores: BTreeMap<(Instant, u64), Chore>,
+    n_chores: u64,
+    n_steps: u64,
+    start: Instant,
+    /// When the capacity of a node was last changed by others, or what they run on it.
+    disturbed: BTreeMap<String, Instant>,
+    /// Groups that users have taken something from.
+    disturbed_groups: BTreeSet<String>,
+    /// Nodes of pods that processes have bound, by uid.
+    bound: BTreeMap<String, String>,
+    /// When a process last wrote anything but its lease.
+    pub(crate) last_write: Option<(Instant, String)>,
+    pub(crate) n_bindings: u64,
+    pub(crate) n_evictions: u64,
+    /// The last holder of the lease.
+    last_holder: String,
+    /// The first rule that was broken.
+    broken: Option<String>,
+    lines: VecDeque<String>,
+    hash: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            server: Server::default(),
+            rng: Rng::with_seed(seed),
+            processes: Vec::new(),
+            chores: BTreeMap::new(),
+            n_chores: 0,
+            n_steps: 0,
+            start: Instant::now(),
+            disturbed: BTreeMap::new(),
+            disturbed_groups: BTreeSet::new(),
+            bound: BTreeMap::new(),
+            last_write: None,
+            n_bindings: 0,
+            n_evictions: 0,
+            last_holder: String::new(),
+            broken: None,
+            lines: VecDeque::new(),
+            hash: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    /// Adds a process; returns its number.
+    pub(crate) fn add_process(&mut self, identity: &str) -> usize {
+        let faults = Faults::default();
+        self.processes.push(Process { identity: identity.to_owned(), faults, n_resets: 0 });
+        self.processes.len() - 1
+    }
+
+    pub(crate) fn faults(&self, process: usize) -> Faults {
+        self.processes[process].faults
+    }
+
+    pub(crate) fn set_faults(&mut self, process: usize, faults: Faults) {
+        self.processes[process].faults = faults;
+    }
+
+    pub(crate) fn n_resets(&self, process: usize) -> u64 {
+        self.processes[process].n_resets
+    }
+
+    /// Breaks the connections of a process.
+    pub(crate) fn reset(&mut self, process: usize) {
+        self.processes[process].n_resets += 1;
+    }
+
+    pub(crate) fn step(&mut self) {
+        self.n_steps += 1;
+    }
+
+    pub(crate) const fn n_steps(&self) -> u64 {
+        self.n_steps
+    }
+
+    /// Records what happens, for the trace of a failure and to compare two runs.
+    pub(crate) fn log(&mut self, text: &str) {
+        let line = format!("{:10.3} {text}", self.start.elapsed().as_secs_f64());
+        for byte in line.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        if self.lines.len() == N_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+
+    /// A number that is different if anything in the trace is.
+    pub(crate) const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The last lines of the trace.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+
+    pub(crate) fn break_rule(&mut self, what: String) {
+        self.log(&format!("BROKEN: {what}"));
+        self.broken.get_or_insert(what);
+    }
+
+    /// The first rule that was broken.
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// A request leaves a process: it must lead if it writes.
+    pub(crate) fn check_sent(&mut self, sent: &Sent) {
+        let Some(path) = Path::parse(&sent.path) else { return };
+        if sent.method == "GET" || path.kind == LEASES {
+            return;
+        }
+        let identity = self.processes[sent.process].identity.clone();
+        let holder = self.holder();
+        if holder != identity {
+            let what = format!(
+                "{identity} sends {} {} while {holder:?} holds the lease",
+                sent.method, sent.path
+            );
+            self.break_rule(what);
+        }
+    }
+
+    /// The identity in the lease; empty if nobody holds it.
+    pub(crate) fn holder(&self) -> String {
+        let lease = self.server.all(LEASES).next().map(|(_, lease)| lease);
+        let holder = lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        holder.unwrap_or_default().to_owned()
+    }
+
+    /// A request arrives at the server.
+    pub(crate) fn request(&mut self, sent: &Sent) -> Answer {
+        let Some(path) = Path::parse(&sent.path) else { return not_found() };
+        let key = path.key();
+        let before = (path.kind == PODS).then(|| self.server.get(PODS, &key).cloned()).flatten();
+        let answer = self.server.answer(&sent.method, &path, &sent.query, &sent.body);
+        if sent.method == "GET" {
+            return answer;
+        }
+        let who = self.processes[sent.process].identity.clone();
+        if path.kind != LEASES {
+            self.log(&format!("{who} {} {} -> {}", sent.method, sent.path, answer.0));
+            self.last_write = Some((Instant::now(), format!("{} {}", sent.method, sent.path)));
+        } else if answer.0 < 300 {
+            let renewed = answer.1["spec"]["holderIdentity"].as_str().unwrap_or_default();
+            let renewed = renewed.to_owned();
+            if renewed != self.last_holder {
+                self.log(&format!("the lease is {renewed:?}'s"));
+                self.last_holder = renewed;
+            }
+        }
+        let selected = &answer.1["metadata"]["annotations"]["volume.kubernetes.io/selected-node"];
+        if path.kind == CLAIMS && selected.is_string() && answer.1["spec"]["volumeName"].is_null() {
+            self.later(300, 6_000, Chore::BindClaim(key.clone()));
+        }
+        if path.kind == PODS && answer.0 < 300 {
+            match (sent.method.as_str(), path.subresource) {
+                ("POST", "binding") => self.check_binding(&key, &sent.body),
+                ("DELETE", _) => {
+                    self.n_evictions += 1;
+                    if let Some(pod) = before {
+                        self.stops(&key, &pod["metadata"]["uid"]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    fn check_binding(&mut self, key: &Key, binding: &Value) {
+        self.n_bindings += 1;
+        let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+        let uid = binding["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        if let Some(other) = self.bound.insert(uid, node.clone()) {
+            self.break_rule(format!("pod {}/{} is bound to {node} and to {other}", key.0, key.1));
+        }
+        let disturbed = self.disturbed.get(&node).is_some_and(|since| since.elapsed() < STALE);
+        if let Some(object) = self.server.get(NODES, &(String::new(), node.clone()))
+            && !disturbed
+        {
+            for resource in ["cpu", "pods"] {
+                let allocatable = number(&object["status"]["allocatable"][resource]);
+                let used = self.used(&node, resource);
+                if used > allocatable {
+                    let what =
+                        format!("{resource} of {node}: {used} of {allocatable} used after {key:?}");
+                    self.break_rule(what);
+                    break;
+                }
+            }
+        }
+        let pod = self.server.get(PODS, key).expect("it was bound");
+        let uid = pod["metadata"]["uid"].clone();
+        self.later(200, 2_000, Chore::Start(key.clone(), uid));
+    }
+
+    /// What pods use on a node.
+    fn used(&self, node: &str, resource: &str) -> u64 {
+        let is_there = |pod: &&Value| {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            pod["spec"]["nodeName"] == node && !matches!(phase, "Succeeded" | "Failed")
+        };
+        let pods = self.server.all(PODS).map(|(_, pod)| &**pod).filter(is_there);
+        pods.map(|pod| requested(pod, resource)).sum()
+    }
+
+    /// Others have changed what a node has, or what they use of it.
+    pub(crate) fn disturb(&mut self, node: &str) {
+        self.disturbed.insert(node.to_owned(), Instant::now());
+    }
+
+    /// Users have taken a part of a group away, or changed what it needs.
+    pub(crate) fn disturb_group(&mut self, group: &str) {
+        self.disturbed_groups.insert(group.to_owned());
+    }
+
+    /// The same for the group of a pod.
+    pub(crate) fn disturb_group_of(&mut self, pod: &Key) {
+        let Some(pod) = self.server.get(PODS, pod) else { return };
+        let annotation = &pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"];
+        if let Some(group) = annotation.as_str() {
+            let group = group.to_owned();
+            self.disturb_group(&group);
+        }
+    }
+
+    pub(crate) fn is_disturbed(&self, group: &str) -> bool {
+        self.disturbed_groups.contains(group)
+    }
+
+    pub(crate) fn identity(&self, process: usize) -> &str {
+        &self.processes[process].identity
+    }
+
+    /// How long the episode has lasted.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A pod is being deleted: its kubelet stops it later.
+    pub(crate) fn stops(&mut self, key: &Key, uid: &Value) {
+        if self.server.get(PODS, key).is_some_and(|pod| pod["metadata"]["uid"] == *uid) {
+            self.later(100, 3_000, Chore::Stop(key.clone(), uid.clone()));
+        }
+    }
+
+    /// Lets a controller do something after a time between these, in milliseconds.
+    pub(crate) fn later(&mut self, from: u64, to: u64, chore: Chore) {
+        let after = Duration::from_millis(self.rng.u64(from..=to));
+        self.chores.insert((Instant::now() + after, self.n_chores), chore);
+        self.n_chores += 1;
+    }
+
+    /// When the next chore is due.
+    pub(crate) fn next_chore(&self) -> Option<Instant> {
+        self.chores.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Does the chores that are due; returns whether there were any.
+    pub(crate) fn do_chores(&mut self) -> bool {
+        let mut n_done = 0;
+        while let Some(entry) = self.chores.first_entry().filter(|e| e.key().0 <= Instant::now()) {
+            let chore = entry.remove();
+            n_done += 1;
+            self.do_chore(chore);
+        }
+        n_done > 0
+    }
+
+    fn do_chore(&mut self, chore: Chore) {
+        self.step();
+        match chore {
+            Chore::Start(key, uid) => {
+                let Some(pod) = self.server.get(PODS, &key) else { return };
+                let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+                let starts = pod["metadata"]["uid"] == uid && pod["status"]["phase"] == "Pending";
+                if starts && self.server.get(NODES, &(String::new(), node)).is_some() {
+                    self.log(&format!("{}/{} runs", key.0, key.1));
+                    self.server
+                        .change_object(PODS, &key, |pod| pod["status"]["phase"] = json!("Running"));
+                }
+            }
+            Chore::Stop(key, uid) => {
+                let is_it = |pod: &Value| {
+                    pod["metadata"]["uid"] == uid
+                        && pod["metadata"]["deletionTimestamp"].is_string()
+                };
+                if self.server.get(PODS, &key).is_some_and(|pod| is_it(pod)) {
+                    self.log(&format!("{}/{} has stopped", key.0, key.1));
+                    self.server.remove(PODS, &key);
+                }
+            }
+            Chore::Collect(node) => {
+                if self.server.get(NODES, &(String::new(), node.clone())).is_some() {
+                    return;
+                }
+                let is_there = |pod: &Value| pod["spec"]["nodeName"] == *node;
+                let pods = self.server.all(PODS).filter(|(_, pod)| is_there(pod));
+                let keys: Vec<Key> = pods.map(|(key, _)| key.clone()).collect();
+                for key in keys {
+                    self.log(&format!("{}/{} is collected", key.0, key.1));
+                    self.disturb_group_of(&key);
+                    self.server.remove(PODS, &key);
+                }
+            }
+            Chore::BindClaim(key) => {
+                self.log(&format!("claim {}/{} is bound", key.0, key.1));
+                self.server.change_object(CLAIMS, &key, |claim| {
+                    claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] =
+                        json!("yes");
+                    claim["spec"]["volumeName"] = json!(format!("volume-of-{}", key.1));
+                });
+            }
+        }
+    }
+}
+
+/// What a pod requests, in whole units.
+pub(crate) fn requested(pod: &Value, resource: &str) -> u64 {
+    if resource == "pods" {
+        return 1;
+    }
+    let containers = pod["spec"]["containers"].as_array();
+    let amounts = containers.into_iter().flatten();
+    amounts.map(|container| number(&container["resources"]["requests"][resource])).sum()
+}
+
+fn number(amount: &Value) -> u64 {
+    amount.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
