@@ -20,6 +20,15 @@ use tracing::info;
 use super::error;
 use crate::args::RunArgs;
 
+/// How long a connection may be silent before the kernel probes whether its peer is there, and the time
+/// between probes.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Probes without an answer after which a connection is closed.
+const KEEP_ALIVE_RETRIES: u32 = 3;
+/// How long what was sent may remain without acknowledgement before a connection is closed. Without this
+/// the kernel tries for a quarter of an hour.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an HTTP/2 connection with pending calls may be silent before it is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the answer to a ping may take before the HTTP/2 connection is closed. A call on it has
@@ -50,35 +59,52 @@ impl Clients {
             scheduler_name = args.scheduler_name,
             "starting kube-batch"
         );
-        // Only kube's own client supports a proxy.
-        let writes = match &config.proxy_url {
-            Some(_) => Client::try_from(config.clone()).map_err(Into::into),
-            None => http2(&config),
+        let clients = match &config.proxy_url {
+            // Only kube's own client supports a proxy.
+            Some(_) => Client::try_from(config).map(|client| (client.clone(), client))?,
+            None => (client(&config, Protocol::Http1)?, client(&config, Protocol::Http2)?),
         };
-        let writes = writes.context("cannot make a client")?;
-        Ok(Self { steady: Client::try_from(config).context("cannot make a client")?, writes })
+        let (steady, writes) = clients;
+        Ok(Self { steady, writes })
     }
 }
 
-/// A client that uses HTTP/2 if the API server supports it, and HTTP/1.1 if not.
-fn http2(config: &Config) -> anyhow::Result<Client> {
+/// Which version of HTTP a client uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 if the API server supports it, and HTTP/1.1 if not.
+    Http2,
+}
+
+fn client(config: &Config, protocol: Protocol) -> anyhow::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(config.connect_timeout);
+    tcp.set_keepalive(Some(KEEP_ALIVE_INTERVAL));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEP_ALIVE_RETRIES));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
     let mut tls = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+        .with_tls_config(config.rustls_client_config().context("cannot make a client")?)
         .https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().context("tls-server-name")?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
+    let connector = match protocol {
+        Protocol::Http1 => tls.enable_http1().wrap_connector(tcp),
+        Protocol::Http2 => tls.enable_all_versions().wrap_connector(tcp),
+    };
     let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build(tls.enable_all_versions().wrap_connector(tcp));
+        .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
