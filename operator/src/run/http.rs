@@ -281,7 +281,8 @@ mod tests {
         let address = |n: usize| IpAddr::from([10, 0, 0, u8::try_from(n).expect("a byte")]);
         let mut connected = Vec::new();
         for n in 0..MAX_CONNECTIONS / MAX_CONNECTIONS_OF_EACH {
-            let own = (0..MAX_CONNECTIONS_OF_EACH).map(|_| peers.connect(address(n)).expect("room"));
+            let own =
+                (0..MAX_CONNECTIONS_OF_EACH).map(|_| peers.connect(address(n)).expect("room"));
             connected.extend(own);
             assert!(peers.connect(address(n)).is_none());
         }
