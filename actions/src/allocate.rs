@@ -2,7 +2,7 @@
 //!
 //! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by
 //! job order. An overused queue gets no turn. A turn is one statement: a gang that cannot start
-//! leaves no trace. The lending pass then gives turns to the overused queues, on the idle resources
+//! leaves no trace. Incomplete gangs get turns before all others. The lending pass then gives turns to the overused queues, on the idle resources
 //! that are not reserved: those that the other queues are entitled to and could use stay idle.
 //!
 //! Upstream: `actions/allocate/allocate.go`, which keeps the resources of a gang that is not ready,
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::column::{ClassIdx, JobIdx, NodeIdx};
+use kube_batch_api::column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx};
 use kube_batch_framework::{
     cycle::Action,
     failure::Failure,
@@ -46,9 +46,11 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = WaitingByJob::new();
-        let mut turns = Turns::new(session, |job| {
-            session.has_waiting_tasks(job) || session.has_nominations(job)
+        let mut first = first_turns(session);
+        first.run_unless_overused(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::All)
         });
+        let mut turns = Turns::new(session, |job| has_work(session, job));
         let overused = turns.run_unless_overused(session, |session, job| {
             turn(session, job, &mut waiting, &mut Budget::All)
         });
@@ -62,10 +64,37 @@ impl Action for Allocate {
             reservations: Reservations::of(session),
             idle: session.cluster().total_idle(),
         };
+        first_turns(session).run(session, |session, job| {
+            turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
+        });
         turns.run(session, |session, job| {
             turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
         });
     }
+}
+
+fn has_work(session: &Session, job: JobIdx) -> bool {
+    session.has_waiting_tasks(job) || session.has_nominations(job)
+}
+
+/// Turns of incomplete gangs, and of the jobs of their queues that go before them: so a gang is completed
+/// before a job of any queue gets the room that it needs.
+// Parity: new, see docs/parity.md#g1.
+fn first_turns(session: &Session) -> Turns {
+    let cluster = session.cluster();
+    let is_incomplete = |job: JobIdx| {
+        cluster.jobs.incomplete_for[job].is_some() && !session.plugins().job_ready(job)
+    };
+    let order = |l: &JobIdx, r: &JobIdx| session.plugins().job_order(*l, *r);
+    let last = |jobs: &Vec<JobIdx>| {
+        let incomplete = jobs.iter().copied().filter(|job| is_incomplete(*job));
+        incomplete.filter(|job| has_work(session, *job)).max_by(order)
+    };
+    let last: Column<QueueIdx, Option<JobIdx>> = cluster.queues.jobs.values().map(last).collect();
+    Turns::new(session, |job| {
+        let last = cluster.jobs.queue[job].and_then(|queue| last[queue]);
+        last.is_some_and(|last| order(&job, &last).is_le()) && has_work(session, job)
+    })
 }
 
 /// One turn of a job: one statement. Returns whether the job may have another turn.

@@ -4,7 +4,7 @@
 //! are shared and never change; ledgers and counts are derived from the placements of tasks, and only
 //! [`Cluster::set_placement`] changes them.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -149,6 +149,10 @@ pub struct Jobs {
     pub warnings: Column<JobIdx, Vec<JobWarning>>,
     /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
     pub counts: Column<JobIdx, StatusCounts>,
+    /// For how long it has been incomplete: some of its tasks run, and fewer than its minimum do.
+    /// `None` if it is not.
+    // Parity: new, see docs/parity.md#g1.
+    pub incomplete_for: Column<JobIdx, Option<Duration>>,
 }
 
 /// Tasks with adjacent rows.

@@ -36,7 +36,7 @@ pub enum Decision {
         /// The volumes chosen for its claims that were not bound yet.
         claims: Vec<ClaimChoice>,
     },
-    /// Delete a running pod, so that another gets its resources.
+    /// Delete a running pod, so that others get its resources.
     Evict {
         /// The victim.
         pod: PodRef,
@@ -44,7 +44,7 @@ pub enum Decision {
         node: Name,
         /// Why.
         reason: EvictReason,
-        /// The job that gets the resources.
+        /// The job that gets the resources; the job of the pod itself for [`EvictReason::StaleGang`].
         by: JobKey,
         /// The queue of that job.
         queue: Name,
@@ -83,17 +83,20 @@ pub enum EvictReason {
     Preempt,
     /// For a queue that has less than it deserves.
     Reclaim,
+    /// Its job has had fewer than its minimum for too long.
+    StaleGang,
 }
 
 impl EvictReason {
     /// All, in order.
-    pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
+    pub const ALL: [Self; 3] = [Self::Preempt, Self::Reclaim, Self::StaleGang];
 
-    /// The name of the action that evicts for this reason.
+    /// The name of the action that evicts for this reason; `stale-gang` if that is no action.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Preempt => "preempt",
             Self::Reclaim => "reclaim",
+            Self::StaleGang => "stale-gang",
         }
     }
 }

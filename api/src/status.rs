@@ -84,10 +84,9 @@ impl TaskStatus {
         match self {
             Self::Pending => matches!(next, Self::Allocated | Self::Pipelined),
             Self::Allocated => matches!(next, Self::Binding),
-            Self::Running => matches!(next, Self::Releasing),
+            Self::Bound | Self::Running => matches!(next, Self::Releasing),
             Self::Pipelined
             | Self::Binding
-            | Self::Bound
             | Self::Releasing
             | Self::Succeeded
             | Self::Failed

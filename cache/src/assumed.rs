@@ -37,6 +37,21 @@ pub enum InFlight {
         /// The node.
         node: Name,
     },
+    /// The API server rejected its binding, and its back-off has ended: it waits, and its place is kept
+    /// while its gang is incomplete.
+    Rejected {
+        /// The node it was to be bound to.
+        node: Name,
+    },
+}
+
+/// What a pod does after the API server rejected its binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRejection {
+    /// It waits for the end of its back-off, or to be bound again.
+    Waits,
+    /// It is being bound again, and there is no answer yet.
+    Retries,
 }
 
 /// Identifies a decision: a later one about the same pod has another id.
@@ -69,6 +84,7 @@ struct Entry {
     pod: ObjectKey,
     in_flight: InFlight,
     since: Timestamp,
+    after_rejection: Option<AfterRejection>,
 }
 
 impl Assumed {
@@ -96,7 +112,7 @@ impl Assumed {
     /// Whether nothing but a nomination is in flight for the pod.
     fn can_be_nominated(&self, pod: &PodRef) -> bool {
         match self.get(&pod.uid) {
-            None | Some(InFlight::Nominate { .. }) => true,
+            None | Some(InFlight::Nominate { .. } | InFlight::Rejected { .. }) => true,
             Some(InFlight::Bind { .. } | InFlight::Evict) => false,
         }
     }
@@ -104,6 +120,59 @@ impl Assumed {
     /// Removes the decision about a pod: it failed, or the pod is deleted.
     pub fn forget(&mut self, uid: &Name) {
         self.by_uid.remove(uid);
+    }
+
+    /// Records from now on what changes, for [`Self::copy_changes`].
+    pub fn record_changes(&mut self) {
+        self.changes = Changes::recorded(self.by_uid.keys().cloned());
+    }
+
+    /// Copies at most `n` changes to decisions that have all earlier ones, and returns their number. If
+    /// it is less than `n`, both are the same.
+    pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
+        let Self { by_uid, changes, n_decisions } = self;
+        to.n_decisions = *n_decisions;
+        changes.take(n, |uid| match by_uid.get(&uid) {
+            Some(entry) => drop(to.by_uid.insert(uid, entry.clone())),
+            None => drop(to.by_uid.remove(&uid)),
+        })
+    }
+
+    /// Records that the API server rejected a binding. It stays in flight until its back-off ends.
+    pub fn reject(&mut self, uid: &Name, id: DecisionId) {
+        self.set_after_rejection(uid, id, Some(AfterRejection::Waits));
+    }
+
+    /// Records that the API server accepted a binding.
+    pub fn accept(&mut self, uid: &Name, id: DecisionId) {
+        self.set_after_rejection(uid, id, None);
+    }
+
+    fn set_after_rejection(&mut self, uid: &Name, id: DecisionId, to: Option<AfterRejection>) {
+        if let Some(entry) = self.by_uid.get_mut(uid).filter(|entry| entry.id == id) {
+            entry.after_rejection = to;
+            self.changes.add(uid);
+        }
+    }
+
+    /// Ends the back-off of a rejected decision, unless there is a later one: a binding leaves its place
+    /// behind, anything else is removed. Returns whether it was in flight.
+    pub fn end_back_off(&mut self, uid: &Name, id: DecisionId) -> bool {
+        let Some(entry) = self.by_uid.get_mut(uid).filter(|entry| entry.id == id) else {
+            return false;
+        };
+        if let InFlight::Bind { node, .. } = &entry.in_flight {
+            entry.in_flight = InFlight::Rejected { node: node.clone() };
+            self.changes.add(uid);
+        } else {
+            self.forget(uid);
+        }
+        true
+    }
+
+    /// What a pod does after the API server rejected its binding; `None` if it did not.
+    pub fn after_rejection(&self, uid: &Name) -> Option<AfterRejection> {
+        self.by_uid.get(uid)?.after_rejection
     }
 
     /// Removes a decision about a pod, but not a later one; returns whether it was in flight.
@@ -134,7 +203,15 @@ impl Assumed {
     pub fn insert(&mut self, pod: PodRef, in_flight: InFlight, since: Timestamp) {
         let id = DecisionId(self.n_decisions);
         self.n_decisions += 1;
-        self.by_uid.insert(pod.uid, Entry { id, pod: pod.key, in_flight, since });
+        let rejected = self.after_rejection(&pod.uid);
+        let after_rejection = rejected.and(match in_flight {
+            InFlight::Bind { .. } => Some(AfterRejection::Retries),
+            InFlight::Nominate { .. } | InFlight::Rejected { .. } => Some(AfterRejection::Waits),
+            InFlight::Evict => None,
+        });
+        let entry = Entry { id, pod: pod.key, in_flight, since, after_rejection };
+        self.changes.add(&pod.uid);
+        self.by_uid.insert(pod.uid, entry);
     }
 
     /// Pods in order of their uid, with the decision in flight and its time.
@@ -188,6 +265,7 @@ impl Entry {
             InFlight::Bind { node, claims } => {
                 !waits && claims.iter().all(|choice| is_settled(store, choice, node))
             }
+            InFlight::Rejected { .. } => !waits,
             InFlight::Nominate { node } => !waits || facts.nominated_node.as_ref() == Some(node),
             InFlight::Evict => !matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
         }
@@ -302,6 +380,28 @@ mod tests {
         assert!(!assumed.forget_decision(&pod().uid, first));
         let second = assumed.id(&pod().uid).expect("a decision");
         assert!(assumed.forget_decision(&pod().uid, second) && assumed.is_empty());
+    }
+
+    #[test]
+    fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
+        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
+        let uid = pod().uid;
+        let mut assumed = recorded(&[bind.clone()]);
+        let first = assumed.id(&uid).expect("a decision");
+        assumed.reject(&uid, first);
+        assert_eq!(assumed.after_rejection(&uid), Some(AfterRejection::Waits));
+        assert!(matches!(assumed.get(&uid), Some(InFlight::Bind { .. })), "its back-off");
+        assert!(assumed.end_back_off(&uid, first));
+        assumed.settle(&store(None));
+        assert_eq!(assumed.get(&uid), Some(&InFlight::Rejected { node: "n".into() }));
+        assumed.note(&bind, Timestamp::UNIX_EPOCH);
+        assert_eq!(assumed.after_rejection(&uid), Some(AfterRejection::Retries));
+        assert!(!assumed.end_back_off(&uid, first), "there is a later decision");
+        let second = assumed.id(&uid).expect("a decision");
+        assumed.accept(&uid, second);
+        assert_eq!(assumed.after_rejection(&uid), None);
+        assumed.note(&Decision::Withdraw { pod: pod() }, Timestamp::UNIX_EPOCH);
+        assert_eq!(assumed.len(), 1, "a binding is not withdrawn");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod assumed;
+mod changes;
 pub mod history;
+pub mod incomplete;
+pub mod mirror;
 pub mod snapshot;
 pub mod store;

@@ -24,12 +24,12 @@ use kube_batch_api::{
     status::Placement,
 };
 
-pub use self::options::SnapshotOptions;
 use self::{
     jobs::sort_into_jobs,
     rows::Rows,
     storage::{resource_claims_of, storage_of},
 };
+pub use self::{options::SnapshotOptions, rows::RejectedTask};
 use crate::{
     assumed::Assumed,
     store::{Store, Table},
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub cluster: Cluster,
     /// Objects that are ignored, and why.
     pub ignored: Vec<Ignored>,
+    /// The waiting tasks whose bindings the API server rejected.
+    pub rejected: Vec<RejectedTask>,
 }
 
 /// Takes the snapshot of one cycle.
@@ -54,7 +56,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
     let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
     let queues = queues_of(queues, &dimensions);
-    let Rows { classifier, tasks, jobs, queues, .. } =
+    let Rows { classifier, tasks, jobs, queues, rejected, .. } =
         Rows::new(store, members, &dimensions, &nodes, queues, assumed, options);
     let mut cluster = Cluster {
         classes: classifier.classes,
@@ -68,7 +70,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
         resource_claims: Arc::new(resource_claims_of(store)),
     };
     charge(&mut cluster);
-    Snapshot { cluster, ignored }
+    Snapshot { cluster, ignored, rejected }
 }
 
 /// Adds every task to the ledgers according to its placement.
@@ -84,7 +86,7 @@ fn charge(cluster: &mut Cluster) {
 
 /// One object for each name, in order of the names: the newer API group wins.
 // Parity: differs, see docs/parity.md#j2.
-fn newest<K: Ord, F>(
+fn newest<K: Ord + Clone, F>(
     table: &Table<(K, ApiVersion), F>,
     mut duplicate: impl FnMut(&K),
 ) -> Vec<(&K, &Arc<F>)> {

@@ -9,6 +9,7 @@ use crate::{
     policy::Policy,
     report::{self, Cycle, Opening},
     session::Session,
+    stale_gangs,
 };
 
 /// A step of a cycle: it reads the session and changes it through statements.
@@ -43,6 +44,8 @@ pub fn run_cycle(
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
     }
+    stale_gangs::evict_one(&mut session);
+    debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
     nominations::settle(&mut session);
     let cycle = report::close(session, opening);
     reached(Milestone::Closed);

@@ -18,5 +18,6 @@ pub mod reservations;
 pub mod session;
 pub mod session_cache;
 pub mod spec;
+mod stale_gangs;
 pub mod statement;
 mod tournament;

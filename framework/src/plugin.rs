@@ -21,7 +21,7 @@
 //! A *statement* is a transaction: a list of tentative placements and evictions that is committed or
 //! rolled back as a whole.
 
-use std::{cmp::Ordering, ops};
+use std::{cmp::Ordering, ops, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -422,6 +422,12 @@ pub trait Plugin: Send {
         0
     }
 
+    /// How long an incomplete job may still keep what its running tasks hold: zero if it is to give
+    /// that back. `None` if the job is not incomplete, or has no such limit.
+    fn stale_after(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Duration> {
+        None
+    }
+
     // Nodes.
 
     /// Whether a resource does not count, neither for nodes nor for shares. The answer depends on the
@@ -509,6 +515,11 @@ pub trait Plugin: Send {
     }
 
     // Victims.
+
+    /// Whether the task must not be evicted even where no other task is to get its place.
+    fn is_protected(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
+        false
+    }
 
     /// Whether the victim may be evicted for a task of the same queue.
     fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {

@@ -1,6 +1,6 @@
 //! The plugins of a cycle in their tiers, and how the answers of several plugins are combined.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -251,6 +251,12 @@ impl Plugins<'_> {
         plugins.map(|plugin| plugin.tasks_missing(self.cluster, job)).max().unwrap_or(0)
     }
 
+    /// The shortest answer.
+    pub fn stale_after(self, job: JobIdx) -> Option<Duration> {
+        let plugins = self.policy.enabled(ExtensionPoint::JobReady);
+        plugins.filter_map(|plugin| plugin.stale_after(self.cluster, job)).min()
+    }
+
     /// Every plugin must agree. Returns the first error.
     pub fn class_admitted(self, class: ClassIdx) -> Result<(), Inadmissible> {
         self.policy
@@ -317,6 +323,11 @@ impl Plugins<'_> {
     pub fn reclaimable(self, proposal: &Proposal<'_>) -> bool {
         let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
         unanimous(plugins.map(|plugin| plugin.reclaimable(self.cluster, proposal))) == Vote::Permit
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn is_protected(self, task: TaskIdx) -> bool {
+        self.policy.all().any(|plugin| plugin.is_protected(self.cluster, task))
     }
 
     /// One plugin suffices. Cannot be disabled.

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{moves::Move, plugin::QueueShares, session::Session};
+use crate::{moves::Move, plugin::QueueShares, session::Session, stale_gangs};
 
 mod message;
 
@@ -35,6 +36,8 @@ pub struct Cycle {
     pub queues: Vec<QueueReport>,
     /// The allocatable resources of all nodes, as Kubernetes quantities.
     pub total: BTreeMap<String, String>,
+    /// When another cycle is due even if nothing changes: an incomplete gang may be stale then.
+    pub next_due: Option<Duration>,
 }
 
 /// The phase of a PodGroup.
@@ -207,7 +210,8 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
         })
         .collect();
     let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
-    Cycle { jobs, queues, total, decisions: session.decisions }
+    let next_due = stale_gangs::next_due(&session);
+    Cycle { jobs, queues, total, next_due, decisions: session.decisions }
 }
 
 /// Whether the minimum of a job, and at least one task, have a place.

@@ -7,7 +7,7 @@ use kube_batch_api::{
     decision::Decision,
 };
 use kube_batch_cache::{
-    assumed::Assumed,
+    assumed::{Assumed, InFlight},
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
@@ -72,18 +72,16 @@ fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
             ];
             let wrong = tables.iter().find(|(_, is_equal)| !is_equal);
             let number = process.number;
-            let in_flight = assumed.iter().next();
+            let sent = assumed.iter().find(|(_, in_flight, _)| {
+                // The others are places that pods keep while they wait.
+                matches!(in_flight, InFlight::Bind { .. } | InFlight::Evict)
+            });
             wrong
                 .map(|(table, _)| {
                     format!("the {table} of process {number} differ from the server's")
                 })
                 .or_else(|| {
-                    // Nominations stay as long as they are renewed.
-                    let is_sent = |in_flight: &kube_batch_cache::assumed::InFlight| {
-                        !matches!(in_flight, kube_batch_cache::assumed::InFlight::Nominate { .. })
-                    };
-                    let (pod, in_flight, _) =
-                        in_flight.filter(|(_, in_flight, _)| is_sent(in_flight))?;
+                    let (pod, in_flight, _) = sent?;
                     Some(format!("process {number} still assumes {in_flight:?} of {}", pod.key))
                 })
         })
@@ -108,20 +106,21 @@ fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
     Some(format!("in the end it could still be decided: {decision:?}"))
 }
 
-/// No gang runs in part, unless users have taken away a part of it.
+/// No gang runs in part, unless it lacks pods.
 fn half_started(world: &World) -> Option<String> {
     world.server.all(GROUPS).find_map(|(key, group)| {
-        if world.is_disturbed(&key.1) {
-            return None;
-        }
         let min = group["spec"]["minMember"].as_u64().unwrap_or(0);
-        let runs = |pod: &Value| {
-            let annotation = &pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"];
-            *annotation == *key.1 && pod["spec"]["nodeName"].is_string()
+        let members = || {
+            let annotation = "scheduling.k8s.io/group-name";
+            let pods = world.server.all(PODS).map(|(_, pod)| &**pod);
+            pods.filter(move |pod| pod["metadata"]["annotations"][annotation] == *key.1)
+                .filter(|pod| pod["status"]["phase"] != "Failed")
         };
-        let n_running = world.server.all(PODS).filter(|(_, pod)| runs(pod)).count() as u64;
-        (0 < n_running && n_running < min)
-            .then(|| format!("{n_running} pods of {} run, it needs {min}", key.1))
+        let has_node = |pod: &&Value| pod["spec"]["nodeName"].is_string();
+        let n_started = members().filter(has_node).count() as u64;
+        let runs = |pod: &Value| has_node(&pod) && pod["status"]["phase"] != "Succeeded";
+        (n_started < min && min <= members().count() as u64 && members().any(runs))
+            .then(|| format!("{n_started} pods of {} have started, it needs {min}", key.1))
     })
 }
 

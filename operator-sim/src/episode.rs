@@ -243,128 +243,162 @@ impl Episode {
     /// What users and administrators do.
     fn change(&mut self, action: Action) {
         self.n_created += 1;
-        let n_created = self.n_created;
         let mut world = self.shared.lock();
-        let key = |name: String| (NAMESPACE.to_owned(), name);
         match action {
-            Action::CreateGang { queue, n, min, cpu, priority } => {
-                let name = format!("gang-{n_created}");
-                let queue = ["default", "one", "two"][queue];
-                let mut spec = json!({"minMember": min, "queue": queue});
-                if let Some(class) = [None, Some("low"), Some("high")][priority] {
-                    spec["priorityClassName"] = json!(class);
-                }
-                let group = json!({"metadata": {"annotations": {"n": n.to_string(), "cpu": cpu.to_string()}}, "spec": spec});
-                world.server.put(GROUPS, &key(name.clone()), group);
-                for n in 0..n {
-                    world.server.put(PODS, &key(format!("{name}-{n}")), pod(Some(&name), cpu));
-                }
-            }
-            Action::CreatePod { cpu } => {
-                world.server.put(PODS, &key(format!("pod-{n_created}")), pod(None, cpu));
-            }
-            Action::CreatePodWithClaim { cpu } => {
-                let name = format!("claim-{n_created}");
-                let claim = json!({
-                    "metadata": {"annotations": {}},
-                    "spec": {
-                        "storageClassName": "slow", "accessModes": ["ReadWriteOnce"],
-                        "resources": {"requests": {"storage": "1Gi"}},
-                    },
-                    "status": {"phase": "Pending"},
-                });
-                world.server.put(CLAIMS, &key(name.clone()), claim);
-                let mut pod = pod(None, cpu);
-                pod["spec"]["volumes"] =
-                    json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
-                world.server.put(PODS, &key(format!("pod-{n_created}")), pod);
-            }
-            Action::DeletePod(n) => {
-                if let Some(key) = nth(&world, PODS, n) {
-                    world.disturb_group_of(&key);
-                    delete_pod(&mut world, &key);
-                }
-            }
-            Action::DeleteGang(n) => {
-                if let Some(key) = nth(&world, GROUPS, n) {
-                    for pod in members(&world, &key.1) {
-                        delete_pod(&mut world, &pod);
-                    }
-                    world.server.remove(GROUPS, &key);
-                }
-            }
-            Action::ChangeMinimum(n, min) => {
-                if let Some(key) = nth(&world, GROUPS, n) {
-                    world.disturb_group(&key.1);
-                    world.server.change_object(GROUPS, &key, |group| {
-                        group["spec"]["minMember"] = json!(min);
-                    });
-                }
-            }
-            Action::ChangeWeight(n, weight) => {
-                if let Some(key) = nth(&world, QUEUES, n) {
-                    world.server.change_object(QUEUES, &key, |queue| {
-                        queue["spec"]["weight"] = json!(weight);
-                    });
-                }
-            }
-            Action::FinishPod(n) => {
-                if let Some(key) = nth(&world, PODS, n) {
-                    let runs = |pod: &Value| pod["status"]["phase"] == "Running";
-                    if world.server.get(PODS, &key).is_some_and(|pod| runs(pod)) {
-                        world.disturb_group_of(&key);
-                        world.server.change_object(PODS, &key, |pod| {
-                            pod["status"]["phase"] = json!("Succeeded");
-                        });
-                    }
-                }
-            }
-            Action::RefillGang(n) => {
-                if let Some(group) = nth(&world, GROUPS, n) {
-                    refill(&mut world, &group, n_created);
-                }
-            }
-            Action::AddNode { cpu } => {
-                let key = (String::new(), format!("node-{n_created}"));
-                world.server.put(NODES, &key, node(cpu));
-            }
-            Action::DeleteNode(n) => {
-                let n_nodes = world.server.all(NODES).count();
-                if let Some(key) = nth(&world, NODES, n).filter(|_| n_nodes > 1) {
-                    world.disturb(&key.1);
-                    world.server.remove(NODES, &key);
-                    world.later(2_000, 20_000, Chore::Collect(key.1));
-                }
-            }
-            Action::Cordon(n) | Action::Uncordon(n) => {
-                let is_cordon = matches!(action, Action::Cordon(_));
-                if let Some(key) = nth(&world, NODES, n) {
-                    world.server.change_object(NODES, &key, |node| {
-                        node["spec"]["unschedulable"] = json!(is_cordon);
-                    });
-                }
-            }
-            Action::ResizeNode(n, cpu) => {
-                if let Some(key) = nth(&world, NODES, n) {
-                    world.disturb(&key.1);
-                    world.server.change_object(NODES, &key, |known| {
-                        known["status"]["allocatable"]["cpu"] = json!(cpu.to_string());
-                    });
-                }
-            }
-            Action::ForeignPod(n, cpu) => {
-                if let Some(node) = nth(&world, NODES, n) {
-                    world.disturb(&node.1);
-                    let mut foreign = pod(None, cpu);
-                    foreign["spec"]["schedulerName"] = json!("default-scheduler");
-                    foreign["spec"]["nodeName"] = json!(node.1);
-                    foreign["status"]["phase"] = json!("Running");
-                    world.server.put(PODS, &key(format!("foreign-{n_created}")), foreign);
-                }
-            }
-            Action::Hostile(hostility) => hostile(&mut world, hostility, n_created),
-            other => unreachable!("{other:?} is no change"),
+            Action::CreateGang { .. }
+            | Action::CreatePod { .. }
+            | Action::CreatePodWithClaim { .. }
+            | Action::RefillGang(_) => create(&mut world, action, self.n_created),
+            Action::AddNode { .. }
+            | Action::DeleteNode(_)
+            | Action::Cordon(_)
+            | Action::Uncordon(_)
+            | Action::ResizeNode(..)
+            | Action::ForeignPod(..) => change_nodes(&mut world, action, self.n_created),
+            Action::Hostile(hostility) => hostile(&mut world, hostility, self.n_created),
+            _ => change_jobs(&mut world, action),
         }
+    }
+}
+
+/// The key of an object in the namespace of all.
+fn key(name: String) -> Key {
+    (NAMESPACE.to_owned(), name)
+}
+
+/// Creates jobs, or pods of one.
+fn create(world: &mut World, action: Action, n_created: usize) {
+    match action {
+        Action::CreateGang { queue, n, min, cpu, priority } => {
+            let name = format!("gang-{n_created}");
+            let queue = ["default", "one", "two"][queue];
+            let mut spec = json!({"minMember": min, "queue": queue});
+            if let Some(class) = [None, Some("low"), Some("high")][priority] {
+                spec["priorityClassName"] = json!(class);
+            }
+            let annotations = json!({"n": n.to_string(), "cpu": cpu.to_string()});
+            let group = json!({"metadata": {"annotations": annotations}, "spec": spec});
+            world.server.put(GROUPS, &key(name.clone()), group);
+            for n in 0..n {
+                world.server.put(PODS, &key(format!("{name}-{n}")), pod(Some(&name), cpu));
+            }
+        }
+        Action::CreatePod { cpu } => {
+            world.server.put(PODS, &key(format!("pod-{n_created}")), pod(None, cpu));
+        }
+        Action::CreatePodWithClaim { cpu } => {
+            let name = format!("claim-{n_created}");
+            world.server.put(CLAIMS, &key(name.clone()), claim());
+            let mut pod = pod(None, cpu);
+            pod["spec"]["volumes"] =
+                json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
+            world.server.put(PODS, &key(format!("pod-{n_created}")), pod);
+        }
+        Action::RefillGang(n) => {
+            if let Some(group) = nth(world, GROUPS, n) {
+                refill(world, &group, n_created);
+            }
+        }
+        other => unreachable!("{other:?} creates nothing"),
+    }
+}
+
+fn claim() -> Value {
+    json!({
+        "metadata": {"annotations": {}},
+        "spec": {
+            "storageClassName": "slow", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+/// Changes or deletes jobs, pods or queues.
+fn change_jobs(world: &mut World, action: Action) {
+    match action {
+        Action::DeletePod(n) => {
+            if let Some(key) = nth(world, PODS, n) {
+                delete_pod(world, &key);
+            }
+        }
+        Action::DeleteGang(n) => {
+            if let Some(key) = nth(world, GROUPS, n) {
+                for pod in members(world, &key.1) {
+                    delete_pod(world, &pod);
+                }
+                world.server.remove(GROUPS, &key);
+            }
+        }
+        Action::ChangeMinimum(n, min) => {
+            if let Some(key) = nth(world, GROUPS, n) {
+                world.server.change_object(GROUPS, &key, |group| {
+                    group["spec"]["minMember"] = json!(min);
+                });
+            }
+        }
+        Action::ChangeWeight(n, weight) => {
+            if let Some(key) = nth(world, QUEUES, n) {
+                world.server.change_object(QUEUES, &key, |queue| {
+                    queue["spec"]["weight"] = json!(weight);
+                });
+            }
+        }
+        Action::FinishPod(n) => {
+            let runs = |pod: &Value| pod["status"]["phase"] == "Running";
+            let running = nth(world, PODS, n)
+                .filter(|key| world.server.get(PODS, key).is_some_and(|pod| runs(pod)));
+            if let Some(key) = running {
+                world.server.change_object(PODS, &key, |pod| {
+                    pod["status"]["phase"] = json!("Succeeded");
+                });
+            }
+        }
+        other => unreachable!("{other:?} changes no job"),
+    }
+}
+
+fn change_nodes(world: &mut World, action: Action, n_created: usize) {
+    match action {
+        Action::AddNode { cpu } => {
+            let key = (String::new(), format!("node-{n_created}"));
+            world.server.put(NODES, &key, node(cpu));
+        }
+        Action::DeleteNode(n) => {
+            let n_nodes = world.server.all(NODES).count();
+            if let Some(key) = nth(world, NODES, n).filter(|_| n_nodes > 1) {
+                world.disturb(&key.1);
+                world.server.remove(NODES, &key);
+                world.later(2_000, 20_000, Chore::Collect(key.1));
+            }
+        }
+        Action::Cordon(n) | Action::Uncordon(n) => {
+            let is_cordon = matches!(action, Action::Cordon(_));
+            if let Some(key) = nth(world, NODES, n) {
+                world.server.change_object(NODES, &key, |node| {
+                    node["spec"]["unschedulable"] = json!(is_cordon);
+                });
+            }
+        }
+        Action::ResizeNode(n, cpu) => {
+            if let Some(key) = nth(world, NODES, n) {
+                world.disturb(&key.1);
+                world.server.change_object(NODES, &key, |known| {
+                    known["status"]["allocatable"]["cpu"] = json!(cpu.to_string());
+                });
+            }
+        }
+        Action::ForeignPod(n, cpu) => {
+            if let Some(node) = nth(world, NODES, n) {
+                world.disturb(&node.1);
+                let mut foreign = pod(None, cpu);
+                foreign["spec"]["schedulerName"] = json!("default-scheduler");
+                foreign["spec"]["nodeName"] = json!(node.1);
+                foreign["status"]["phase"] = json!("Running");
+                world.server.put(PODS, &key(format!("foreign-{n_created}")), foreign);
+            }
+        }
+        other => unreachable!("{other:?} changes no node"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The world of an episode: the server, the processes, what the cluster's own controllers do, and the
 //! rules that must hold at every step.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -51,8 +51,6 @@ pub(crate) struct World {
     start: Instant,
     /// When the capacity of a node was last changed by others, or what they run on it.
     disturbed: BTreeMap<String, Instant>,
-    /// Groups that users have taken something from.
-    disturbed_groups: BTreeSet<String>,
     /// Nodes of pods that processes have bound, by uid.
     bound: BTreeMap<String, String>,
     /// When a process last wrote anything but its lease.
@@ -78,7 +76,6 @@ impl World {
             n_steps: 0,
             start: Instant::now(),
             disturbed: BTreeMap::new(),
-            disturbed_groups: BTreeSet::new(),
             bound: BTreeMap::new(),
             last_write: None,
             n_bindings: 0,
@@ -260,25 +257,6 @@ impl World {
         self.disturbed.insert(node.to_owned(), Instant::now());
     }
 
-    /// Users have taken a part of a group away, or changed what it needs.
-    pub(crate) fn disturb_group(&mut self, group: &str) {
-        self.disturbed_groups.insert(group.to_owned());
-    }
-
-    /// The same for the group of a pod.
-    pub(crate) fn disturb_group_of(&mut self, pod: &Key) {
-        let Some(pod) = self.server.get(PODS, pod) else { return };
-        let annotation = &pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"];
-        if let Some(group) = annotation.as_str() {
-            let group = group.to_owned();
-            self.disturb_group(&group);
-        }
-    }
-
-    pub(crate) fn is_disturbed(&self, group: &str) -> bool {
-        self.disturbed_groups.contains(group)
-    }
-
     pub(crate) fn identity(&self, process: usize) -> &str {
         &self.processes[process].identity
     }
@@ -350,7 +328,6 @@ impl World {
                 let keys: Vec<Key> = pods.map(|(key, _)| key.clone()).collect();
                 for key in keys {
                     self.log(&format!("{}/{} is collected", key.0, key.1));
-                    self.disturb_group_of(&key);
                     self.server.remove(PODS, &key);
                 }
             }

@@ -42,6 +42,10 @@ impl Plugin for Conformance {
         Dependencies::NONE
     }
 
+    fn is_protected(&self, cluster: &Cluster, task: TaskIdx) -> bool {
+        is_protected(cluster, task)
+    }
+
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
     }
@@ -52,13 +56,12 @@ impl Plugin for Conformance {
 }
 
 fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Vote {
-    let facts = &cluster.tasks.facts[victim];
+    if is_protected(cluster, victim) { Vote::Reject } else { Vote::Permit }
+}
+
+fn is_protected(cluster: &Cluster, task: TaskIdx) -> bool {
+    let facts = &cluster.tasks.facts[task];
     let class = facts.priority_class.as_deref();
-    if class.is_some_and(|class| PROTECTED_CLASSES.contains(&class))
+    class.is_some_and(|class| PROTECTED_CLASSES.contains(&class))
         || &*facts.key.namespace == PROTECTED_NAMESPACE
-    {
-        Vote::Reject
-    } else {
-        Vote::Permit
-    }
 }

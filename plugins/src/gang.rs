@@ -2,13 +2,14 @@
 //!
 //! A job is valid if enough of its tasks could count toward the minimum, ready if enough do, and
 //! pipelined if enough will once the resources of pipelined tasks are released. Jobs that are not
-//! ready go before those that are. Of a job, at most the tasks above its minimum are evicted; a
+//! ready go before those that are, and of those the jobs go first some of whose tasks run. If such a
+//! job is not completed within a time, what runs of it is evicted. Of a job, at most the tasks above its minimum are evicted; a
 //! minimum of 0 or 1 protects nothing.
 //!
 //! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -16,22 +17,48 @@ use kube_batch_api::{
     reason::JobProblem,
 };
 use kube_batch_framework::{
+    arguments::{ArgumentKind, ArgumentSpec, Arguments},
     plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
 /// The plugin `gang`.
-#[derive(Debug, Default)]
-pub struct Gang;
+#[derive(Debug)]
+pub struct Gang {
+    /// How long a job may be incomplete; `None` for any time.
+    staleness_grace_period: Option<Duration>,
+}
+
+impl Default for Gang {
+    fn default() -> Self {
+        Self { staleness_grace_period: Some(STALENESS_GRACE_PERIOD) }
+    }
+}
+
+/// The default of the argument `gang.stalenessGracePeriod`.
+const STALENESS_GRACE_PERIOD: Duration = Duration::from_secs(300);
+
+const GRACE_PERIOD: ArgumentSpec = ArgumentSpec {
+    key: "gang.stalenessGracePeriod",
+    kind: ArgumentKind::Duration { default: STALENESS_GRACE_PERIOD },
+    about: "how long a gang may run with fewer than its minimum before its pods are evicted; 0 for any time",
+};
 
 /// How a configuration names the plugin.
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[],
+    arguments: &[GRACE_PERIOD],
     metadata_prefixes: &[],
-    new: |_| Box::new(Gang),
+    new: |arguments| Box::new(Gang::new(arguments)),
 };
+
+impl Gang {
+    fn new(arguments: &Arguments) -> Self {
+        let period = arguments.duration(&GRACE_PERIOD);
+        Self { staleness_grace_period: (!period.is_zero()).then_some(period) }
+    }
+}
 
 impl Plugin for Gang {
     fn name(&self) -> &'static str {
@@ -39,7 +66,13 @@ impl Plugin for Gang {
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
-        self.job_ready(cluster, l).cmp(&self.job_ready(cluster, r))
+        let rank = |job| match self.job_ready(cluster, job) {
+            // Its running tasks do no work until it is completed.
+            false if cluster.jobs.incomplete_for[job].is_some() => Rank::Incomplete,
+            false => Rank::Unready,
+            true => Rank::Ready,
+        };
+        rank(l).cmp(&rank(r))
     }
 
     fn order_scope(&self) -> OrderScope {
@@ -65,6 +98,11 @@ impl Plugin for Gang {
         cluster.jobs.min_available[job].saturating_sub(counts.ready() + counts.pipelined())
     }
 
+    fn stale_after(&self, cluster: &Cluster, job: JobIdx) -> Option<Duration> {
+        let incomplete_for = cluster.jobs.incomplete_for[job]?;
+        Some(self.staleness_grace_period?.saturating_sub(incomplete_for))
+    }
+
     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
         Dependencies::NONE
     }
@@ -80,6 +118,14 @@ impl Plugin for Gang {
     fn reports_unready_jobs(&self) -> bool {
         true
     }
+}
+
+/// The order of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Incomplete,
+    Unready,
+    Ready,
 }
 
 /// Whether the victim's job can lose one more task than it has lost already. A minimum protects only a

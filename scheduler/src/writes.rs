@@ -243,6 +243,9 @@ fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
     match reason {
         EvictReason::Preempt => format!("preempted for {by} of queue \"{queue}\""),
         EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
+        EvictReason::StaleGang => {
+            format!("{by} of queue \"{queue}\" has had fewer pods than its minimum for too long")
+        }
     }
 }
 

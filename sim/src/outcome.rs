@@ -124,9 +124,9 @@ pub struct EvictionOutcome {
     pub pod: String,
     /// The node it ran on.
     pub node: String,
-    /// `preempt` or `reclaim`.
+    /// `preempt`, `reclaim` or `stale-gang`.
     pub reason: String,
-    /// The group that gets the resources, `namespace/name`.
+    /// The group that gets the resources, `namespace/name`; of a stale gang, the gang itself.
     #[serde(rename = "for")]
     pub for_: String,
 }

@@ -38,7 +38,7 @@ impl Simulation {
     /// milestone.
     pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
         self.world.tick();
-        let snapshot = Arc::new(self.world.snapshot().cluster);
+        let snapshot = Arc::new(self.world.snapshot_of_cycle().cluster);
         let cluster = Cluster::clone(&snapshot);
         let dimensions = cluster.dimensions.clone();
         let cycle = self.conf.run_cycle(cluster, self.search, reached);

@@ -23,6 +23,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
+    incomplete::IncompleteJobs,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
@@ -135,6 +136,9 @@ pub struct World {
     pub waits: Vec<SignedDuration>,
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
+    incomplete: IncompleteJobs,
+    /// When the next gang becomes stale.
+    next_due: Option<Timestamp>,
 }
 
 impl World {
@@ -163,6 +167,8 @@ impl World {
             bound: BTreeMap::new(),
             waits: Vec::new(),
             group_of: BTreeMap::new(),
+            incomplete: IncompleteJobs::default(),
+            next_due: None,
         }
     }
 
@@ -202,10 +208,10 @@ impl World {
         skipped
     }
 
-    /// When the next pod or Job ends.
+    /// When the next pod or Job ends, or a gang becomes stale.
     fn next_end(&self) -> Option<Timestamp> {
         let ends = self.timers.values().filter_map(|(timer, since)| end_of(timer, *since));
-        ends.chain(self.controllers.next_deadline()).min()
+        ends.chain(self.controllers.next_deadline()).chain(self.next_due).min()
     }
 
     /// Changes the facts of a pod, if it exists.
@@ -289,6 +295,7 @@ impl World {
                 }
                 InFlight::Evict => facts.status = TaskStatus::Releasing,
                 InFlight::Nominate { node } => facts.nominated_node = Some(node.clone()),
+                InFlight::Rejected { .. } => {}
             });
         }
     }
@@ -360,11 +367,21 @@ impl World {
         take_snapshot(&self.store, &Assumed::default(), &self.options)
     }
 
+    /// Takes the snapshot of the next cycle, which also says for how long gangs have been incomplete.
+    pub fn snapshot_of_cycle(&mut self) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        let now = self.now.duration_since(Timestamp::UNIX_EPOCH);
+        self.incomplete.observe(&mut snapshot, now.unsigned_abs());
+        snapshot
+    }
+
     /// Applies the decisions of a cycle.
     pub fn apply_cycle(&mut self, cycle: &Cycle) {
         self.n_cycles += 1;
         self.age_pods();
         self.pipelined = nominated(cycle);
+        let now = self.now;
+        self.next_due = cycle.next_due.and_then(|after| now.checked_add(after).ok());
         let cycle_id = format!("cycle-{}", self.n_cycles);
         let none = Assumed::default();
         let decisions = decision_writes(&cycle.decisions, &self.store);

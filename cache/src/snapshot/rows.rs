@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use kube_batch_api::{
     cluster::{Jobs, Nodes, Queues, StatusCounts, TaskRange, Tasks},
-    column::{JobIdx, NodeIdx, QueueIdx},
+    column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{metadata::Metadata, pod::TaskFacts},
     name::{JobKey, Name},
     reason::JobProblem,
@@ -18,9 +18,20 @@ use super::{
     options::SnapshotOptions,
 };
 use crate::{
-    assumed::{Assumed, InFlight},
+    assumed::{AfterRejection, Assumed, InFlight},
     store::Store,
 };
+
+/// A waiting task whose binding the API server rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RejectedTask {
+    /// The task.
+    pub task: TaskIdx,
+    /// What its pod does now.
+    pub state: AfterRejection,
+    /// After its back-off, the node it was to be bound to, if that still exists.
+    pub kept: Option<NodeIdx>,
+}
 
 /// Jobs and tasks while they get their rows.
 pub(super) struct Rows<'a> {
@@ -31,6 +42,7 @@ pub(super) struct Rows<'a> {
     pub(super) tasks: Tasks,
     pub(super) jobs: Jobs,
     pub(super) queues: Queues,
+    pub(super) rejected: Vec<RejectedTask>,
 }
 
 impl<'a> Rows<'a> {
@@ -53,6 +65,7 @@ impl<'a> Rows<'a> {
             tasks: Tasks::default(),
             jobs: Jobs::default(),
             queues,
+            rejected: Vec::new(),
         };
         let no_group = Arc::default();
         for (key, job) in members.jobs {
@@ -89,6 +102,7 @@ impl<'a> Rows<'a> {
         self.jobs.problem.push(problem);
         self.jobs.warnings.push(job.warnings);
         self.jobs.counts.push(StatusCounts::default());
+        self.jobs.incomplete_for.push(None);
     }
 
     /// Decisions in flight override the facts.
@@ -98,17 +112,30 @@ impl<'a> Rows<'a> {
             Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
                 (TaskStatus::Binding, Some(node))
             }
-            Some(InFlight::Evict) if facts.status == TaskStatus::Running => {
+            Some(InFlight::Evict)
+                if matches!(facts.status, TaskStatus::Running | TaskStatus::Bound) =>
+            {
                 (TaskStatus::Releasing, facts.node.as_ref())
             }
             Some(_) | None => (facts.status, facts.node.as_ref()),
         };
         let nominated = match in_flight {
             Some(InFlight::Nominate { node }) => Some(node),
-            Some(InFlight::Bind { .. } | InFlight::Evict) | None => facts.nominated_node.as_ref(),
+            Some(InFlight::Bind { .. } | InFlight::Evict | InFlight::Rejected { .. }) | None => {
+                facts.nominated_node.as_ref()
+            }
         };
         let row = |node: &Name| self.node_rows.get(node).copied();
         let waits = status == TaskStatus::Pending;
+        if in_flight.is_some() && facts.status == TaskStatus::Pending {
+            self.rejected.extend(self.assumed.after_rejection(&facts.uid).map(|state| {
+                let kept = match in_flight {
+                    Some(InFlight::Rejected { node }) => row(node),
+                    _ => None,
+                };
+                RejectedTask { task: TaskIdx::new(self.tasks.facts.len()), state, kept }
+            }));
+        }
         let tasks = &mut self.tasks;
         tasks.job.push(job);
         tasks.class.push(self.classifier.class_of(facts, group));

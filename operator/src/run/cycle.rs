@@ -8,10 +8,17 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::bail;
 use futures::future::LocalBoxFuture;
-use kube_batch_api::{cluster::Cluster, decision::Decision, reason::Ignored};
-use kube_batch_cache::snapshot::{Snapshot, SnapshotOptions, take_snapshot};
+use kube_batch_api::{cluster::Cluster, decision::Decision, name::JobKey, reason::Ignored};
+use kube_batch_cache::{
+    incomplete::IncompleteJobs,
+    mirror::Mirror,
+    snapshot::{SnapshotOptions, take_snapshot},
+};
 use kube_batch_framework::{candidates::Search, report::Cycle};
-use kube_batch_scheduler::conf::Conf;
+use kube_batch_scheduler::{
+    conf::Conf,
+    writes::{DecisionWrite, Event, StatusWrite, decision_writes, ignored_event, status_writes},
+};
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, trace};
@@ -79,6 +86,10 @@ pub(crate) struct Scheduler {
     pub(crate) runner: CycleRunner,
     /// The term that was begun last.
     pub(crate) term: Option<u64>,
+    /// When the process started.
+    pub(crate) started: Instant,
+    /// The incomplete gangs of this term.
+    pub(crate) incomplete: Arc<Mutex<IncompleteJobs>>,
 }
 
 /// The last cycle.
@@ -87,6 +98,8 @@ struct LastCycle {
     /// The version of the cache that its snapshot was taken at.
     version: u64,
     ended: Instant,
+    /// When another one is due even if nothing changes.
+    next_due: Option<Instant>,
 }
 
 /// What a cycle needs, on its way to a thread of its own.
@@ -95,6 +108,11 @@ struct Inputs {
     metrics: Arc<Metrics>,
     options: SnapshotOptions,
     conf: Arc<Conf>,
+    incomplete: Arc<Mutex<IncompleteJobs>>,
+    /// The time since a fixed moment.
+    now: Duration,
+    clock: Clock,
+    cycle_id: String,
 }
 
 /// What a cycle decided and reported.
@@ -124,8 +142,10 @@ impl Scheduler {
             match result {
                 Ok(finished) => {
                     n_abandoned = 0;
-                    last = Some(LastCycle { version: finished.version, ended: Instant::now() });
-                    self.dispatch(&finished);
+                    let next_due = finished.cycle.next_due.map(|after| started + after);
+                    let (version, ended) = (finished.version, Instant::now());
+                    last = Some(LastCycle { version, ended, next_due });
+                    self.dispatch(finished).await;
                     self.metrics.cycles.get_or_create(&Ended { result: "done" }).inc();
                 }
                 Err(panic) => {
@@ -165,6 +185,8 @@ impl Scheduler {
             if self.term != term {
                 self.term = term;
                 self.cache.begin_term(number);
+                *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) =
+                    IncompleteJobs::default();
                 self.statuses.reset();
             }
             if self.cache.is_synced() && self.is_due(last) {
@@ -184,8 +206,11 @@ impl Scheduler {
 
     fn is_due(&self, last: Option<LastCycle>) -> bool {
         let mut state = self.cache.lock();
-        state.settle(&self.metrics);
+        state.settle_some();
         let Some(last) = last.filter(|last| last.version == state.version) else { return true };
+        if last.next_due.is_some_and(|due| due <= Instant::now()) {
+            return true;
+        }
         let has_statuses =
             state.has_confirmed || self.statuses.due().is_some_and(|due| due <= Instant::now());
         has_statuses && last.ended.elapsed() >= self.status_rest()
@@ -202,6 +227,10 @@ impl Scheduler {
             metrics: Arc::clone(&self.metrics),
             options: self.options.clone(),
             conf: Arc::clone(&self.conf.borrow()),
+            incomplete: Arc::clone(&self.incomplete),
+            now: self.started.elapsed(),
+            clock: self.clock.clone(),
+            cycle_id: self.cycle_id(),
         };
         match &self.runner {
             CycleRunner::Thread => tokio::task::spawn_blocking(move || inputs.decide()).await,
@@ -255,7 +284,14 @@ impl Scheduler {
 impl Inputs {
     fn decide(&self) -> Finished {
         let started = Instant::now();
-        let (snapshot, version) = self.take_snapshot();
+        let (mirror, version) = self.cache.mirror(|state| {
+            state.has_confirmed = false;
+            state.version
+        });
+        let mut snapshot = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
+        let mut incomplete = self.incomplete.lock().unwrap_or_else(PoisonError::into_inner);
+        incomplete.observe(&mut snapshot, self.now);
+        drop(incomplete);
         let folded = started.elapsed();
         self.metrics.observe_sizes(&snapshot.cluster);
         let cycle = self.run_cycle(snapshot.cluster);

@@ -301,7 +301,7 @@ impl Effects {
             Outcome::Done => {
                 self.reset_back_off(&pod);
                 if let DecisionWrite::Bind { event, .. } = &job.write {
-                    self.record_binding(&pod);
+                    self.record_binding(&pod, job.id);
                     self.enqueue_event(event.clone());
                 }
                 if is_latest {
@@ -367,8 +367,8 @@ impl Effects {
         }
     }
 
-    fn record_binding(&self, pod: &PodRef) {
-        let created = self.context.cache.record_binding(pod);
+    fn record_binding(&self, pod: &PodRef, id: DecisionId) {
+        let created = self.context.cache.record_binding(pod, id);
         let metrics = &self.context.metrics;
         metrics.pods_placed.inc();
         metrics.schedule_attempts.get_or_create(&Ended { result: "scheduled" }).inc();
@@ -388,6 +388,9 @@ impl Effects {
             DecisionWrite::Evict { .. } => ("FailedEviction", "Evicting"),
         };
         let pod = job.pod().clone();
+        if let DecisionWrite::Bind { .. } = &job.write {
+            self.context.cache.reject_binding(&pod, job.id);
+        }
         let regarding = Regarding::Pod(pod.clone());
         let (type_, message) = (EventType::Warning, why.to_owned());
         self.enqueue_event(Event { regarding, type_, reason, action, message });
@@ -429,7 +432,7 @@ impl Effects {
         let cache = &self.context.cache;
         match timer {
             Timer::BackOffEnds(pod, id) => {
-                if !cache.drop_decision(&pod, id) {
+                if !cache.end_back_off(&pod, id) {
                     self.reset_back_off(&pod);
                 }
             }

@@ -251,7 +251,7 @@ impl Metrics {
             "queue_weight", "Weight of a queue", queue_weight;
             "queue_unready_tasks", "Tasks that the jobs of a queue which are not ready lack to their minimums", queue_unready_tasks;
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
-            "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim", queue_evictions;
+            "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim, stale-gang", queue_evictions;
             "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
             "watch_last_message_timestamp_seconds", "When the API server last sent anything about a kind, in seconds since 1970", watch_last_message;
             "watch_events", "Watch events, including listed objects", watch_events;

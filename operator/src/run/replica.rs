@@ -173,6 +173,8 @@ impl Replica {
             conf,
             terms,
             term: None,
+            started: Instant::now(),
+            incomplete: Arc::default(),
             period: args.schedule_period,
             clock: self.environment.clock.clone(),
             runner: self.environment.cycles.clone(),

@@ -171,8 +171,9 @@ impl SchedulerCache {
 
     /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
     /// Returns when the pod was created, if it is still stored.
-    pub(crate) fn record_binding(&self, pod: &PodRef) -> Option<Timestamp> {
+    pub(crate) fn record_binding(&self, pod: &PodRef, id: DecisionId) -> Option<Timestamp> {
         let mut state = self.lock();
+        state.assumed.accept(&pod.uid, id);
         let facts = state.store.pods.get(&pod.key).map(Arc::clone);
         if facts.as_ref().is_none_or(|facts| facts.node.is_none()) {
             state.answered.insert(pod.uid.clone(), Instant::now());
@@ -205,11 +206,31 @@ impl SchedulerCache {
         if state.assumed.forget_decision(&pod.uid, id) {
             self.record_change(&mut state, Change::Facts);
         }
-        state.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
+        state.is_known(pod)
+    }
+
+    /// Records that the API server rejected a binding. A cycle runs: the gang may be incomplete now.
+    pub(crate) fn reject_binding(&self, pod: &PodRef, id: DecisionId) {
+        let mut state = self.lock();
+        state.assumed.reject(&pod.uid, id);
+        self.record_change(&mut state, Change::Facts);
+    }
+
+    /// Ends the back-off of a rejected decision; returns whether the pod is still known.
+    pub(crate) fn end_back_off(&self, pod: &PodRef, id: DecisionId) -> bool {
+        let mut state = self.lock();
+        if state.assumed.end_back_off(&pod.uid, id) {
+            self.record_change(&mut state, Change::Facts);
+        }
+        state.is_known(pod)
     }
 }
 
 impl CacheState {
+    fn is_known(&self, pod: &PodRef) -> bool {
+        self.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
+    }
+
     /// The versions of a kind.
     pub(crate) fn history(&mut self, kind: &'static str) -> &mut History {
         self.histories.entry(kind).or_default()

@@ -15,6 +15,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
 };
+use kube_batch_cache::assumed::InFlight;
 use kube_batch_scheduler::writes::decision_writes;
 use serde_json::json;
 
@@ -129,7 +130,10 @@ impl World {
                 .iter()
                 .map(|sent| sent.body["reason"].as_str().unwrap_or_default().to_owned())
                 .collect(),
-            in_flight: state.assumed.get(&pod_ref().uid).is_some(),
+            in_flight: matches!(
+                state.assumed.get(&pod_ref().uid),
+                Some(InFlight::Bind { .. } | InFlight::Evict)
+            ),
             node: facts.and_then(|facts| facts.node.as_ref().map(ToString::to_string)),
             is_known: facts.is_some(),
             n_placed: self.metrics.pods_placed.get(),

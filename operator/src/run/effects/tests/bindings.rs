@@ -88,6 +88,8 @@ async fn a_rejected_binding_is_reported_and_waits_before_it_is_decided_again() {
             assert!(world.seen().in_flight, "{code}: {back_off} s are not over");
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert!(!world.seen().in_flight, "{code}: {back_off} s are over");
+            let place = world.cache.lock().assumed.get(&pod_ref().uid).cloned();
+            assert_eq!(place, Some(InFlight::Rejected { node: "n".into() }), "{code}");
             assert!(world.cache.lock().version > version, "a cycle is woken");
         }
         let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
