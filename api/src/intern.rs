@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::shards::Shards;
+
 /// Identifies a value among those of one [`InternTable`]. It says nothing about order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InternId(u64);
@@ -60,20 +62,20 @@ impl<T: Eq + Hash> Hash for Interned<T> {
 /// one.
 #[derive(Debug)]
 pub struct InternTable<T> {
-    ids: HashMap<Arc<T>, InternId>,
+    ids: Shards<HashMap<Arc<T>, InternId>>,
     last: InternId,
 }
 
 impl<T> Default for InternTable<T> {
     fn default() -> Self {
-        Self { ids: HashMap::new(), last: InternId::default() }
+        Self { ids: Shards::default(), last: InternId::default() }
     }
 }
 
 impl<T: Eq + Hash> InternTable<T> {
     /// The value as this table stores it.
     pub fn intern(&mut self, value: T) -> Interned<T> {
-        match self.ids.get_key_value(&value) {
+        match self.ids.of(&value).get_key_value(&value) {
             Some((shared, id)) => Interned { id: *id, value: Arc::clone(shared) },
             None => self.insert(Arc::new(value)),
         }
@@ -81,7 +83,7 @@ impl<T: Eq + Hash> InternTable<T> {
 
     /// The same for a value that is shared already.
     pub fn intern_shared(&mut self, value: Arc<T>) -> Interned<T> {
-        match self.ids.get_key_value(&value) {
+        match self.ids.of(&value).get_key_value(&value) {
             Some((shared, id)) => Interned { id: *id, value: Arc::clone(shared) },
             None => self.insert(value),
         }
@@ -89,14 +91,23 @@ impl<T: Eq + Hash> InternTable<T> {
 
     fn insert(&mut self, value: Arc<T>) -> Interned<T> {
         self.last = InternId(self.last.0 + 1);
-        self.ids.insert(Arc::clone(&value), self.last);
+        self.ids.of(&value).insert(Arc::clone(&value), self.last);
         Interned { id: self.last, value }
     }
 
     /// Removes the values that are stored nowhere else.
     pub fn sweep(&mut self) {
-        self.ids.retain(|value, _| Arc::strong_count(value) > 1);
+        self.ids.all().for_each(sweep_shard);
     }
+
+    /// The same for a part of the table, another one with each call.
+    pub fn sweep_some(&mut self) {
+        sweep_shard(self.ids.next());
+    }
+}
+
+fn sweep_shard<T>(shard: &mut HashMap<Arc<T>, InternId>) {
+    shard.retain(|value, _| Arc::strong_count(value) > 1);
 }
 
 #[cfg(test)]

@@ -14,4 +14,5 @@ pub mod quantity;
 pub mod reason;
 pub mod resource;
 pub mod selector;
+mod shards;
 pub mod status;

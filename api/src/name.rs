@@ -4,6 +4,8 @@ use std::{borrow::Borrow, cmp::Ordering, collections::HashSet, fmt, ops::Deref, 
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::shards::Shards;
+
 /// A cheap-to-clone piece of text: an object's name, a label key, a uid.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -108,27 +110,33 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 
 /// Gives equal texts one allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Names(HashSet<Name>);
+pub struct Names(Shards<HashSet<Name>>);
 
 impl Names {
     /// The one [`Name`] of a text.
     pub fn intern(&mut self, text: &str) -> Name {
-        if let Some(name) = self.0.get(text) {
+        let shard = self.0.of(text);
+        if let Some(name) = shard.get(text) {
             return name.clone();
         }
         let name = Name::from(text);
-        self.0.insert(name.clone());
+        shard.insert(name.clone());
         name
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    pub(crate) fn len(&mut self) -> usize {
+        self.0.all().map(|shard| shard.len()).sum()
     }
 
     /// Frees the texts that nothing else uses any more.
     pub fn sweep(&mut self) {
-        self.0.retain(Name::is_shared);
+        self.0.all().for_each(|shard| shard.retain(Name::is_shared));
+    }
+
+    /// The same for a part of the texts, another one with each call.
+    pub fn sweep_some(&mut self) {
+        self.0.next().retain(Name::is_shared);
     }
 }
 

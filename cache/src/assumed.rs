@@ -3,7 +3,7 @@
 //! They are kept apart from the facts and combined with them in the snapshot, so that a pod update
 //! cannot erase a decision.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -14,7 +14,10 @@ use kube_batch_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Fact, Store};
+use crate::{
+    changes::Changes,
+    store::{Fact, Store},
+};
 
 /// Labels that the API server copies to a pod from the node to which it is bound.
 const COPIED_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
@@ -69,6 +72,7 @@ impl std::fmt::Display for DecisionId {
 pub struct Assumed {
     by_uid: BTreeMap<Name, Entry>,
     n_decisions: u64,
+    changes: Changes<Name>,
 }
 
 /// Equal if the same decisions are in flight, whatever their ids.
@@ -119,6 +123,7 @@ impl Assumed {
 
     /// Removes the decision about a pod: it failed, or the pod is deleted.
     pub fn forget(&mut self, uid: &Name) {
+        self.changes.add(uid);
         self.by_uid.remove(uid);
     }
 
@@ -191,7 +196,9 @@ impl Assumed {
 
     /// Removes all decisions. Their ids are not used again.
     pub fn clear(&mut self) {
-        self.by_uid.clear();
+        for uid in std::mem::take(&mut self.by_uid).keys() {
+            self.changes.add(uid);
+        }
     }
 
     /// The decision in flight for a pod.
@@ -246,7 +253,38 @@ impl Assumed {
 
     /// Removes decisions that the facts confirm or contradict.
     pub fn settle(&mut self, store: &Store) {
-        self.by_uid.retain(|uid, entry| !entry.is_settled(uid, store));
+        self.settle_some(store, None, usize::MAX);
+    }
+
+    /// Does so for the first `n` decisions after a uid, or from the start. Returns the uids of those that
+    /// are removed, and the uid after which to continue; `None` after the last one.
+    pub fn settle_some(
+        &mut self,
+        store: &Store,
+        after: Option<&Name>,
+        n: usize,
+    ) -> (Vec<Name>, Option<Name>) {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.by_uid.range::<Name, _>((start, Bound::Unbounded)).take(n);
+        let (mut settled, mut last, mut n_seen) = (Vec::new(), None, 0);
+        for (uid, entry) in range {
+            if entry.is_settled(uid, store) {
+                settled.push(uid.clone());
+            }
+            (last, n_seen) = (Some(uid), n_seen + 1);
+        }
+        let next = last.filter(|_| n_seen == n).cloned();
+        settled.iter().for_each(|uid| self.forget(uid));
+        (settled, next)
+    }
+
+    /// Removes the decision about a pod if the facts confirm or contradict it; returns whether it did.
+    pub fn settle_pod(&mut self, uid: &Name, store: &Store) -> bool {
+        let is_settled = self.by_uid.get(uid).is_some_and(|entry| entry.is_settled(uid, store));
+        if is_settled {
+            self.forget(uid);
+        }
+        is_settled
     }
 
     /// Whether the facts confirm or contradict a decision, or it is not in flight.

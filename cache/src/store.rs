@@ -35,6 +35,8 @@ use kube_batch_api::{
     selector::Labels,
 };
 
+use crate::changes::Changes;
+
 /// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
@@ -95,18 +97,26 @@ impl Fact for QueueFacts {
 }
 
 /// The facts of one kind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Table<K, F> {
     rows: BTreeMap<K, Arc<F>>,
+    changes: Changes<K>,
 }
 
 impl<K, F> Default for Table<K, F> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new() }
+        Self { rows: BTreeMap::new(), changes: Changes::default() }
     }
 }
 
-impl<K: Ord, F: Fact> Table<K, F> {
+/// Equal if the same facts are stored.
+impl<K: PartialEq, F: PartialEq> PartialEq for Table<K, F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rows == other.rows
+    }
+}
+
+impl<K: Ord + Clone, F: Fact> Table<K, F> {
     /// Stores the facts of an object, new or changed.
     pub fn apply(&mut self, key: K, facts: F) -> Change {
         let change = match self.rows.get(&key) {
@@ -119,15 +129,26 @@ impl<K: Ord, F: Fact> Table<K, F> {
     }
 }
 
-impl<K: Ord, F> Table<K, F> {
+impl<K: Ord + Clone, F> Table<K, F> {
     /// Stores facts that are already in an `Arc`.
     pub fn share(&mut self, key: K, facts: Arc<F>) {
+        self.changes.add(&key);
         self.rows.insert(key, facts);
     }
 
     /// Removes an object; returns whether it was known.
     pub fn delete(&mut self, key: &K) -> bool {
+        self.changes.add(key);
         self.rows.remove(key).is_some()
+    }
+
+    /// Copies at most `n` changes to a table that has all earlier ones, and returns their number.
+    pub(crate) fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
+        let Self { rows, changes } = self;
+        changes.take(n, |key| match rows.get(&key) {
+            Some(facts) => drop(to.rows.insert(key, Arc::clone(facts))),
+            None => drop(to.rows.remove(&key)),
+        })
     }
 
     /// Removes those of the first `n` objects after a key, or from the start, that are not to be kept. All
@@ -138,19 +159,26 @@ impl<K: Ord, F> Table<K, F> {
         after: Option<&K>,
         n: usize,
         keep: impl Fn(&K) -> bool,
-    ) -> (bool, Option<K>)
-    where
-        K: Clone,
-    {
+    ) -> (bool, Option<K>) {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range: Vec<&K> =
             self.rows.range((start, Bound::Unbounded)).map(|(key, _)| key).take(n).collect();
         let last = (range.len() == n).then(|| range.last().copied().cloned()).flatten();
         let absent: Vec<K> = range.into_iter().filter(|key| !keep(key)).cloned().collect();
         for key in &absent {
-            self.rows.remove(key);
+            self.delete(key);
         }
         (!absent.is_empty(), last)
+    }
+
+    fn record_changes(&mut self) {
+        self.changes = Changes::recorded(self.rows.keys().cloned());
+    }
+
+    fn absorb(&mut self, other: Self) {
+        for (key, facts) in other.rows {
+            self.share(key, facts);
+        }
     }
 
     /// The facts of an object.
@@ -358,18 +386,72 @@ impl Store {
             let (labels, template) = (facts.labels.share(), facts.template.share());
             self.restore_pod(Arc::unwrap_or_clone(facts), labels, template);
         }
-        self.nodes.rows.extend(nodes.rows);
-        self.namespaces.rows.extend(namespaces.rows);
-        self.groups.rows.extend(groups.rows);
-        self.queues.rows.extend(queues.rows);
-        self.priority_classes.rows.extend(priority_classes.rows);
-        self.budgets.rows.extend(budgets.rows);
-        self.volumes.rows.extend(volumes.rows);
-        self.claims.rows.extend(claims.rows);
-        self.storage_classes.rows.extend(storage_classes.rows);
-        self.csi_nodes.rows.extend(csi_nodes.rows);
-        self.csi_drivers.rows.extend(csi_drivers.rows);
-        self.resource_claims.rows.extend(resource_claims.rows);
+        self.nodes.absorb(nodes);
+        self.namespaces.absorb(namespaces);
+        self.groups.absorb(groups);
+        self.queues.absorb(queues);
+        self.priority_classes.absorb(priority_classes);
+        self.budgets.absorb(budgets);
+        self.volumes.absorb(volumes);
+        self.claims.absorb(claims);
+        self.storage_classes.absorb(storage_classes);
+        self.csi_nodes.absorb(csi_nodes);
+        self.csi_drivers.absorb(csi_drivers);
+        self.resource_claims.absorb(resource_claims);
+    }
+
+    /// Records from now on what changes, for [`Self::copy_changes`].
+    pub fn record_changes(&mut self) {
+        self.pods.record_changes();
+        self.nodes.record_changes();
+        self.namespaces.record_changes();
+        self.groups.record_changes();
+        self.queues.record_changes();
+        self.priority_classes.record_changes();
+        self.budgets.record_changes();
+        self.volumes.record_changes();
+        self.claims.record_changes();
+        self.storage_classes.record_changes();
+        self.csi_nodes.record_changes();
+        self.csi_drivers.record_changes();
+        self.resource_claims.record_changes();
+    }
+
+    /// Copies at most `n` changes to a store that has all earlier ones, and returns their number. If
+    /// it is less than `n`, both have the same facts.
+    pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
+        // Without `..`, so that the compiler reports a missing table.
+        let Self {
+            interner: _,
+            pods,
+            nodes,
+            namespaces,
+            groups,
+            queues,
+            priority_classes,
+            budgets,
+            volumes,
+            claims,
+            storage_classes,
+            csi_nodes,
+            csi_drivers,
+            resource_claims,
+        } = self;
+        let mut left = n;
+        left -= nodes.copy_changes(&mut to.nodes, left);
+        left -= namespaces.copy_changes(&mut to.namespaces, left);
+        left -= groups.copy_changes(&mut to.groups, left);
+        left -= queues.copy_changes(&mut to.queues, left);
+        left -= priority_classes.copy_changes(&mut to.priority_classes, left);
+        left -= budgets.copy_changes(&mut to.budgets, left);
+        left -= volumes.copy_changes(&mut to.volumes, left);
+        left -= claims.copy_changes(&mut to.claims, left);
+        left -= storage_classes.copy_changes(&mut to.storage_classes, left);
+        left -= csi_nodes.copy_changes(&mut to.csi_nodes, left);
+        left -= csi_drivers.copy_changes(&mut to.csi_drivers, left);
+        left -= resource_claims.copy_changes(&mut to.resource_claims, left);
+        left -= pods.copy_changes(&mut to.pods, left);
+        n - left
     }
 
     /// Number of objects of all kinds.
@@ -394,9 +476,10 @@ impl Store {
         self.len() == 0
     }
 
-    /// Frees labels and templates that no pod uses any more.
-    pub fn sweep(&mut self) {
-        self.interner.sweep();
+    /// Frees a part of the names, labels and templates that no pod uses any more, another one with each
+    /// call.
+    pub fn sweep_some(&mut self) {
+        self.interner.sweep_some();
     }
 }
 

@@ -119,6 +119,13 @@ impl Interner {
         self.labels.sweep();
         self.templates.sweep();
     }
+
+    /// The same for a part of them, another one with each call.
+    pub fn sweep_some(&mut self) {
+        self.names.sweep_some();
+        self.labels.sweep_some();
+        self.templates.sweep_some();
+    }
 }
 
 impl TaskFacts {

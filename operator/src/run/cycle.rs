@@ -1,10 +1,14 @@
 //! The scheduling loop: when a cycle runs, and what happens with its decisions.
 //!
 //! A cycle starts when something changed that a decision can depend on, and never while another
-//! runs. It runs outside the async threads, over a snapshot of its own; the cache is locked only
-//! while the snapshot is taken.
+//! runs. It runs outside the async threads, over a copy of the cache, which is locked only while some
+//! changes are copied.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::bail;
 use futures::future::LocalBoxFuture;
@@ -26,7 +30,7 @@ use tracing::{debug, error, info, trace};
 use super::{
     audit_log::AuditLog,
     clock::Clock,
-    cycle_log::{QueueLog, decided, log_cycle},
+    cycle_log::{QueueLog, decided, jobs_of, log_cycle},
     decision_writer::DecisionWriter,
     effects::Effects,
     health::Health,
@@ -79,7 +83,7 @@ pub(crate) struct Scheduler {
     pub(crate) queues: QueueLog,
     /// Who this process is, in the ids of cycles.
     pub(crate) identity: String,
-    /// Number of cycles that were dispatched.
+    /// Number of cycles that were started.
     pub(crate) n_cycles: u64,
     pub(crate) effects: Arc<Effects>,
     pub(crate) clock: Clock,
@@ -118,9 +122,19 @@ struct Inputs {
 /// What a cycle decided and reported.
 struct Finished {
     cycle: Cycle,
-    ignored: Vec<Ignored>,
+    writes: Writes,
     version: u64,
     duration: Duration,
+}
+
+/// What is to be written after a cycle, as the snapshot was.
+struct Writes {
+    /// The job of each decision, if its pod is stored.
+    jobs: Vec<Option<JobKey>>,
+    decisions: Vec<DecisionWrite>,
+    statuses: Vec<StatusWrite>,
+    /// Each with the event about it.
+    ignored: Vec<(Ignored, Option<Event>)>,
 }
 
 impl Scheduler {
@@ -135,6 +149,7 @@ impl Scheduler {
         let mut n_abandoned = 0;
         while stop.run_until_cancelled(self.wait(last)).await.is_some() {
             let started = Instant::now();
+            self.n_cycles += 1;
             self.health.set_cycle(Some(started));
             let result = self.decide().await;
             self.health.set_cycle(None);
@@ -243,36 +258,39 @@ impl Scheduler {
     }
 
     /// Enqueues what a cycle decided, and the statuses that follow from it.
-    fn dispatch(&mut self, finished: &Finished) {
+    async fn dispatch(&mut self, finished: Finished) {
         // What was decided in another term must not be written, even if this replica leads again: the
         // one that led meanwhile may have decided otherwise.
         if self.terms.number() != self.term {
             return;
         }
         let started = Instant::now();
-        self.n_cycles += 1;
-        let id = format!("{}-{}", self.identity, self.n_cycles);
-        self.log(&id, finished);
-        self.decisions.write(&finished.cycle.decisions);
-        self.decisions.report_ignored(&finished.ignored);
-        self.statuses.write(&finished.cycle, &id, started);
-        self.report.record(&finished.cycle, self.clock.now());
+        let Finished { cycle, writes, duration, .. } = finished;
+        self.log(&cycle, writes.jobs, duration);
+        self.decisions.write(&cycle.decisions, writes.decisions).await;
+        self.decisions.report_ignored(writes.ignored);
+        self.statuses.write(writes.statuses, started).await;
+        self.report.record(&cycle, self.clock.now());
         self.metrics.observe_phase("dispatch", started.elapsed());
     }
 
-    /// Logs what a cycle decided.
-    fn log(&mut self, id: &str, finished: &Finished) {
-        let decisions = &finished.cycle.decisions;
-        self.queues.log(&finished.cycle);
-        let decided = decided(&finished.cycle, &self.cache.lock().store);
-        self.audit.write(self.clock.now(), id, &decided);
-        log_cycle(&finished.cycle, &decided);
+    /// The id of the cycle at hand.
+    fn cycle_id(&self) -> String {
+        format!("{}-{}", self.identity, self.n_cycles)
+    }
+
+    /// Logs what a cycle decided, with the job of each decision.
+    fn log(&mut self, cycle: &Cycle, jobs: Vec<Option<JobKey>>, duration: Duration) {
+        let decisions = &cycle.decisions;
+        self.queues.log(cycle);
+        let decided = decided(cycle, jobs);
+        self.audit.write(self.clock.now(), &self.cycle_id(), &decided);
+        log_cycle(cycle, &decided);
         let count = |is_counted: fn(&Decision) -> bool| {
             decisions.iter().filter(|decision| is_counted(decision)).count()
         };
         let bindings = count(|decision| matches!(decision, Decision::Bind { .. }));
         let evictions = count(|decision| matches!(decision, Decision::Evict { .. }));
-        let duration = finished.duration;
         if decisions.is_empty() {
             debug!(?duration, "scheduling cycle finished without decisions");
         } else {
@@ -296,17 +314,26 @@ impl Inputs {
         self.metrics.observe_sizes(&snapshot.cluster);
         let cycle = self.run_cycle(snapshot.cluster);
         let duration = started.elapsed();
+        let writes = self.writes(&cycle, snapshot.ignored, &mirror);
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
         self.metrics.observe_phase("fold", folded);
         self.metrics.observe_phase("decide", duration - folded);
-        Finished { cycle, ignored: snapshot.ignored, version, duration }
+        Finished { cycle, writes, version, duration }
     }
 
-    /// The snapshot, and the version of the cache it was taken at.
-    fn take_snapshot(&self) -> (Snapshot, u64) {
-        let mut state = self.cache.lock();
-        state.has_confirmed = false;
-        (take_snapshot(&state.store, &state.assumed, &self.options), state.version)
+    /// What is to be written after a cycle.
+    fn writes(&self, cycle: &Cycle, ignored: Vec<Ignored>, mirror: &Mirror) -> Writes {
+        let Mirror { store, assumed } = mirror;
+        let with_event = |ignored: Ignored| {
+            let event = ignored_event(&ignored, store);
+            (ignored, event)
+        };
+        Writes {
+            jobs: jobs_of(&cycle.decisions, store),
+            decisions: decision_writes(&cycle.decisions, store),
+            statuses: status_writes(cycle, store, assumed, &self.cycle_id, self.clock.now()),
+            ignored: ignored.into_iter().map(with_event).collect(),
+        }
     }
 
     /// Runs the configured actions, and measures the plugins' and the actions' latency.

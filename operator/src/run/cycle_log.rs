@@ -20,15 +20,21 @@ pub(crate) struct Decided<'c> {
     pub(crate) queue: Option<&'c Name>,
 }
 
+/// The jobs that decisions are about, as far as their pods are stored.
+pub(crate) fn jobs_of(decisions: &[Decision], store: &Store) -> Vec<Option<JobKey>> {
+    let job_of =
+        |decision: &Decision| store.pods.get(&decision.pod().key).map(|facts| facts.job_key());
+    decisions.iter().map(job_of).collect()
+}
+
 /// The decisions of a cycle in order, each with its job.
-pub(crate) fn decided<'c>(cycle: &'c Cycle, store: &Store) -> Vec<Decided<'c>> {
+pub(crate) fn decided<'c>(cycle: &'c Cycle, jobs: Vec<Option<JobKey>>) -> Vec<Decided<'c>> {
     if cycle.decisions.is_empty() {
         return Vec::new();
     }
     let reports: BTreeMap<&JobKey, &JobReport> =
         cycle.jobs.iter().map(|report| (&report.key, report)).collect();
-    let decided = cycle.decisions.iter().map(|decision| {
-        let job = store.pods.get(&decision.pod().key).map(|facts| facts.job_key());
+    let decided = cycle.decisions.iter().zip(jobs).map(|(decision, job)| {
         let report = job.as_ref().and_then(|job| reports.get(job));
         Decided { decision, queue: report.and_then(|report| report.queue.as_ref()), job }
     });

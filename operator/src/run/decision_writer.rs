@@ -2,11 +2,18 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube_batch_api::{decision::Decision, reason::Ignored};
-use kube_batch_scheduler::writes::{DecisionWrite, decision_writes, ignored_event};
+use kube_batch_api::{
+    decision::{Decision, EvictReason},
+    name::JobKey,
+    reason::Ignored,
+};
+use kube_batch_scheduler::writes::{DecisionWrite, Event};
 use tracing::warn;
 
 use super::effects::{Effects, context::Context};
+
+/// How many decisions are recorded before the lock of the cache is released for others.
+const N_AT_ONCE: usize = 500;
 
 /// Sends decisions, and reports what a cycle ignored.
 pub(crate) struct DecisionWriter {
@@ -20,41 +27,65 @@ impl DecisionWriter {
         Self { effects, reported: BTreeSet::new() }
     }
 
-    /// Records each decision in the cache, then enqueues it.
-    pub(crate) fn write(&self, decisions: &[Decision]) {
-        let Context { cache, metrics, clock, .. } = &self.effects.context;
-        let writes = {
-            let mut state = cache.lock();
-            let now = clock.now();
-            decisions.iter().for_each(|decision| state.assumed.note(decision, now));
-            let writes = decision_writes(decisions, &state.store).into_iter();
-            let with_id = writes.map(|write| (state.assumed.id(&write.pod().uid), write));
-            with_id.collect::<Vec<_>>()
-        };
-        let mut preemptors = BTreeSet::new();
-        let mut n_victims = 0;
-        for (id, write) in writes {
-            if let DecisionWrite::Evict { by, events, .. } = &write {
-                preemptors.insert(by.clone());
-                n_victims += 1;
-                events.iter().for_each(|event| self.effects.enqueue_event(event.clone()));
+    /// Records the decisions of a cycle in the cache and enqueues what is sent of them, some at a time.
+    pub(crate) async fn write(&self, decisions: &[Decision], writes: Vec<DecisionWrite>) {
+        self.measure(&writes);
+        let mut writes = writes.into_iter().peekable();
+        for decisions in decisions.chunks(N_AT_ONCE) {
+            self.note(decisions);
+            for decision in decisions {
+                if let Some(write) = writes.next_if(|write| write.pod() == decision.pod()) {
+                    self.enqueue(write);
+                }
             }
-            let id = id.expect("it was noted");
-            self.effects.enqueue_decision(id, write);
+            tokio::task::yield_now().await;
         }
-        if n_victims > 0 {
-            metrics.preemption_victims.set(n_victims);
-            metrics.preemption_attempts.inc_by(preemptors.len() as i64);
+        debug_assert!(writes.next().is_none(), "writes are in the order of their decisions");
+    }
+
+    fn note(&self, decisions: &[Decision]) {
+        let Context { cache, clock, .. } = &self.effects.context;
+        let (mut state, now) = (cache.lock(), clock.now());
+        decisions.iter().for_each(|decision| state.assumed.note(decision, now));
+    }
+
+    fn enqueue(&self, write: DecisionWrite) {
+        if let DecisionWrite::Evict { events, .. } = &write {
+            events.iter().for_each(|event| self.effects.enqueue_event(event.clone()));
+        }
+        let id = self.effects.context.cache.lock().assumed.id(&write.pod().uid);
+        // It may have been forgotten at once, because its pod is gone.
+        if let Some(id) = id {
+            self.effects.enqueue_decision(id, write);
         }
     }
 
-    /// Reports objects that are ignored since this cycle.
-    pub(crate) fn report_ignored(&mut self, ignored: &[Ignored]) {
-        let now: BTreeSet<String> = ignored.iter().map(ToString::to_string).collect();
-        for ignored in ignored.iter().filter(|one| !self.reported.contains(&one.to_string())) {
-            warn!(object = %ignored, "ignored one of two objects with the same name");
-            let event = ignored_event(ignored, &self.effects.context.cache.lock().store);
-            event.into_iter().for_each(|event| self.effects.enqueue_event(event));
+    fn measure(&self, writes: &[DecisionWrite]) {
+        let preemptors: Vec<&JobKey> = writes
+            .iter()
+            .filter_map(|write| match write {
+                DecisionWrite::Evict { reason: EvictReason::StaleGang, .. }
+                | DecisionWrite::Bind { .. } => None,
+                DecisionWrite::Evict { by, .. } => Some(by),
+            })
+            .collect();
+        if preemptors.is_empty() {
+            return;
+        }
+        let metrics = &self.effects.context.metrics;
+        metrics.preemption_victims.set(preemptors.len() as i64);
+        let different: BTreeSet<&JobKey> = preemptors.into_iter().collect();
+        metrics.preemption_attempts.inc_by(different.len() as i64);
+    }
+
+    /// Reports objects that are ignored since this cycle, each with the event about it.
+    pub(crate) fn report_ignored(&mut self, ignored: Vec<(Ignored, Option<Event>)>) {
+        let now: BTreeSet<String> = ignored.iter().map(|(one, _)| one.to_string()).collect();
+        for (ignored, event) in ignored {
+            if !self.reported.contains(&ignored.to_string()) {
+                warn!(object = %ignored, "ignored one of two objects with the same name");
+                event.into_iter().for_each(|event| self.effects.enqueue_event(event));
+            }
         }
         self.reported = now;
     }
@@ -62,11 +93,10 @@ impl DecisionWriter {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{
-        crd::ApiVersion,
-        decision::{EvictReason, PodRef},
-        name::{JobKey, ObjectKey},
-    };
+    use kube_batch_api::{crd::ApiVersion, decision::PodRef, name::ObjectKey};
+
+    use kube_batch_cache::store::Store;
+    use kube_batch_scheduler::writes::{decision_writes, ignored_event};
 
     use super::*;
     use crate::run::effects::test_effects::TestEffects;
@@ -96,14 +126,15 @@ mod tests {
         let writer = writer();
         let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
-        writer.write(&[bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")]);
+        let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
+        writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
         assert_eq!(writer.effects.context.cache.lock().assumed.len(), 5);
         assert!(writer.effects.has_pending_decisions());
         // A binding, three evictions, and an event of each eviction.
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), 7);
         assert_eq!(writer.effects.context.metrics.preemption_victims.get(), 3);
         assert_eq!(writer.effects.context.metrics.preemption_attempts.get(), 2);
-        writer.write(&[]);
+        writer.write(&[], Vec::new()).await;
         assert_eq!(
             writer.effects.context.metrics.preemption_victims.get(),
             3,
@@ -114,17 +145,17 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn an_ignored_object_is_reported_once_while_it_is_ignored() {
         let mut writer = writer();
+        let mut store = Store::default();
         let queue = json_queue();
-        writer
-            .effects
-            .context
-            .cache
-            .lock()
-            .store
+        store
             .apply_queue(ApiVersion::V1Alpha1, &queue.metadata, &queue.spec, None)
             .expect("facts of a queue");
-        let ignored = [Ignored::DuplicateQueue("q".into())];
-        for (ignored, n_events) in [(&ignored[..], 1), (&ignored, 1), (&[], 1), (&ignored, 2)] {
+        let ignored = || {
+            let ignored = Ignored::DuplicateQueue("q".into());
+            let event = ignored_event(&ignored, &store);
+            vec![(ignored, event)]
+        };
+        for (ignored, n_events) in [(ignored(), 1), (ignored(), 1), (vec![], 1), (ignored(), 2)] {
             writer.report_ignored(ignored);
             assert_eq!(writer.effects.context.metrics.effects_queued.get(), n_events);
         }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use kube_batch_api::{
 use kube_batch_cache::{
     assumed::{Assumed, DecisionId},
     history::History,
+    mirror::Mirror,
     store::{Change, Store},
 };
 use kube_batch_scheduler::writes;
@@ -26,12 +27,19 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::metrics::{Kind, Metrics};
 
-/// How often names, labels and templates that no pod uses any more are freed.
-const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+/// How often a part of the names, labels and templates that no pod uses any more is freed: all of them
+/// once a minute.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// How many changes are copied, or decisions looked at, before the lock is released for others.
+const N_AT_ONCE: usize = 1000;
+/// How long the lock is left to others between two such steps.
+const BREATH: Duration = Duration::from_micros(100);
 
 /// Facts and decisions in flight, with a notification of changes.
 pub(crate) struct SchedulerCache {
     state: Mutex<CacheState>,
+    /// A copy of facts and decisions for those who read them for a long time.
+    mirror: Mutex<Mirror>,
     /// Notified when something changed that a decision can depend on.
     changed: Notify,
     /// Notified when a claim is bound that a binding waits for.
@@ -63,18 +71,24 @@ pub(crate) struct CacheState {
     /// Those of them one of whose claims was bound.
     bound: BTreeSet<Name>,
     claims_bound: Arc<Notify>,
+    /// The decision after which to look for those that are settled.
+    settled: Option<Name>,
+    metrics: Arc<Metrics>,
 }
 
 impl SchedulerCache {
     /// A cache that starts with `store` and waits for the lists of these kinds.
-    pub(crate) fn new(store: Store, kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(mut store: Store, kinds: &[&'static str], metrics: Arc<Metrics>) -> Self {
         for kind in kinds {
             metrics.watch_synced.get_or_create(&Kind { kind }).set(0);
         }
         let claims_bound = Arc::new(Notify::new());
+        let mut assumed = Assumed::default();
+        store.record_changes();
+        assumed.record_changes();
         let state = CacheState {
             store,
-            assumed: Assumed::default(),
+            assumed,
             version: 0,
             has_confirmed: false,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
@@ -85,14 +99,38 @@ impl SchedulerCache {
             awaited: BTreeMap::new(),
             bound: BTreeSet::new(),
             claims_bound: Arc::clone(&claims_bound),
+            settled: None,
+            metrics: Arc::clone(&metrics),
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), claims_bound, metrics }
+        let (state, mirror) = (Mutex::new(state), Mutex::default());
+        Self { state, mirror, changed: Notify::new(), claims_bound, metrics }
     }
 
     /// Locks the state. Never held across an `await`.
     pub(crate) fn lock(&self) -> MutexGuard<'_, CacheState> {
         // A panic leaves one fact unstored at worst, as facts are replaced whole.
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the copy of facts and decisions, which is equal to them at the moment that `at` sees. It takes
+    /// long at first, and not for async threads.
+    pub(crate) fn mirror<T>(
+        &self,
+        at: impl FnOnce(&mut CacheState) -> T,
+    ) -> (MutexGuard<'_, Mirror>, T) {
+        let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut state = self.lock();
+            let CacheState { store, assumed, .. } = &mut *state;
+            if mirror.follow(store, assumed, N_AT_ONCE) {
+                let seen = at(&mut state);
+                drop(state);
+                return (mirror, seen);
+            }
+            drop(state);
+            // Those who wait for the lock would not get it if it were taken again at once.
+            std::thread::sleep(BREATH);
+        }
     }
 
     /// Wakes the scheduler if a decision can depend on `change`.
@@ -185,7 +223,7 @@ impl SchedulerCache {
     pub(crate) async fn sweep_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_PERIOD).await;
-            self.lock().store.sweep();
+            self.lock().store.sweep_some();
         }
     }
 
@@ -247,15 +285,27 @@ impl CacheState {
     /// of a thousand bindings would start cycles that find nothing new.
     pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
         let before = self.store.pods.get(key).map(Arc::clone);
-        let change = self.store.apply_pod(pod)?;
+        let mut change = self.store.apply_pod(pod)?;
         if let (Change::Facts, Some(before), Some(after)) =
             (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
         {
             self.has_confirmed = true;
-            return Ok(Change::Written);
+            change = Change::Written;
+        }
+        if let Some(uid) = self.store.pods.get(key).map(|facts| facts.uid.clone())
+            && self.assumed.settle_pod(&uid, &self.store)
+        {
+            self.measure_lag(&uid);
         }
         Ok(change)
+    }
+
+    /// Measures how long after the answer the watch has shown a binding.
+    fn measure_lag(&mut self, uid: &Name) {
+        if let Some(since) = self.answered.remove(uid) {
+            self.metrics.watch_lag.observe(since.elapsed().as_secs_f64());
+        }
     }
 
     /// Stores the facts of a claim.
@@ -303,16 +353,97 @@ impl CacheState {
         writes::waiting(&self.store, &self.assumed, pod)
     }
 
-    /// Removes decisions that the facts confirm.
-    pub(crate) fn settle(&mut self, metrics: &Metrics) {
-        self.assumed.settle(&self.store);
-        let assumed = &self.assumed;
-        self.answered.retain(|uid, since| {
-            let waits = assumed.get(uid).is_some();
-            if !waits {
-                metrics.watch_lag.observe(since.elapsed().as_secs_f64());
-            }
-            waits
+    /// Removes decisions that the facts confirm, of some that are in flight. Those of pods are removed
+    /// when the pod is stored; this finds those that wait for claims, or whose pod is deleted.
+    pub(crate) fn settle_some(&mut self) {
+        let after = self.settled.take();
+        let settled;
+        (settled, self.settled) = self.assumed.settle_some(&self.store, after.as_ref(), N_AT_ONCE);
+        settled.iter().for_each(|uid| self.measure_lag(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use kube_batch_cache::snapshot::{SnapshotOptions, take_snapshot};
+    use serde_json::json;
+
+    use super::*;
+
+    const N_NODES: usize = 5_000;
+    const N_PODS: usize = 160_000;
+
+    /// A cache with many nodes, each with as many running pods as the others.
+    fn large_cache() -> SchedulerCache {
+        let mut store = Store::default();
+        for n in 0..N_NODES {
+            let node = json!({
+                "metadata": {"name": format!("node-{n}")},
+                "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
+            });
+            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        }
+        let pod = json!({
+            "metadata": {"name": "pod", "namespace": "ns", "uid": "pod"},
+            "spec": {
+                "schedulerName": "kube-batch", "nodeName": "node-0",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            },
+            "status": {"phase": "Running"},
         });
+        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        let key = ObjectKey::new("ns", "pod");
+        let pod = store.pods.get(&key).map(Arc::clone).expect("the pod");
+        store.pods.delete(&key);
+        for n in 0..N_PODS {
+            let name = Name::from(format!("pod-{n}"));
+            let key = ObjectKey { namespace: "ns".into(), name: name.clone() };
+            let node = Some(format!("node-{}", n % N_NODES).into());
+            let facts = TaskFacts { key: key.clone(), uid: name, node, ..TaskFacts::clone(&pod) };
+            store.pods.share(key, Arc::new(facts));
+        }
+        SchedulerCache::new(store, &[], Arc::new(Metrics::new()))
+    }
+
+    /// Takes a snapshot as a cycle does, from the start and after changes.
+    fn take_snapshots(cache: &SchedulerCache) {
+        for n in 0..3 {
+            let (mirror, ()) = cache.mirror(|_| ());
+            let options = SnapshotOptions::default();
+            let snapshot = take_snapshot(&mirror.store, &mirror.assumed, &options);
+            assert_eq!(snapshot.cluster.tasks.facts.len(), N_PODS - n);
+            drop(mirror);
+            let mut state = cache.lock();
+            state.store.pods.delete(&ObjectKey::new("ns", format!("pod-{n}")));
+            state.settle_some();
+            state.store.sweep_some();
+        }
+    }
+
+    /// Nothing of it may take long, or watches, writes and the lease would wait: 5 ms of a release build.
+    /// The bound here is that of a debug build on a busy machine; a snapshot under the lock exceeds it.
+    #[test]
+    fn the_lock_is_never_held_for_long() {
+        let cache = large_cache();
+        let ended = AtomicBool::new(false);
+        let longest = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut longest = Duration::ZERO;
+                while !ended.load(Ordering::Relaxed) {
+                    let started = std::time::Instant::now();
+                    drop(cache.lock());
+                    longest = longest.max(started.elapsed());
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                longest
+            });
+            take_snapshots(&cache);
+            ended.store(true, Ordering::Relaxed);
+            waiter.join().expect("no panic")
+        });
+        println!("the longest wait for the lock: {longest:?}");
+        assert!(longest < Duration::from_millis(100), "{longest:?}");
     }
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef, name::Name};
-use kube_batch_framework::report::Cycle;
-use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, status_writes};
+use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
     cycle_log::log_group,
-    effects::{Effects, context::Context, patch, queue::Target},
+    effects::{Effects, patch, queue::Target},
     metrics::Ended,
     throttle::Throttle,
 };
+
+/// How many statuses are looked at before the thread is left to others.
+const N_AT_ONCE: usize = 500;
 
 /// Writes the statuses of pods, PodGroups and queues.
 pub(crate) struct StatusWriter {
@@ -41,17 +43,13 @@ impl StatusWriter {
         self.due = None;
     }
 
-    /// Enqueues the statuses that follow from a cycle and may be written at `now`.
-    ///
-    /// `cycle_id` is the transition id of conditions that change.
-    pub(crate) fn write(&mut self, cycle: &Cycle, cycle_id: &str, now: Instant) {
+    /// Enqueues the statuses that follow from a cycle and may be written at `now`, some at a time.
+    pub(crate) async fn write(&mut self, writes: Vec<StatusWrite>, now: Instant) {
         self.due = None;
-        let writes = {
-            let Context { cache, clock, .. } = &self.effects.context;
-            let state = cache.lock();
-            status_writes(cycle, &state.store, &state.assumed, cycle_id, clock.now())
-        };
-        for write in writes {
+        for (n, write) in writes.into_iter().enumerate() {
+            if n % N_AT_ONCE == N_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             self.enqueue(write, now);
         }
         self.throttle.sweep(now);

@@ -10,7 +10,8 @@ use kube_batch_api::{
     name::{JobKey, ObjectKey},
     reason::JobProblem,
 };
-use kube_batch_framework::report::{JobReport, Phase, QueueReport};
+use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use kube_batch_scheduler::writes::status_writes;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -72,11 +73,19 @@ impl World {
         store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
     }
 
+    async fn enqueue(&mut self, millis: u64, cycle: &Cycle) {
+        let writes = {
+            let state = self.cache.lock();
+            status_writes(cycle, &state.store, &state.assumed, "me-1", Timestamp::now())
+        };
+        self.writer.write(writes, self.start + Duration::from_millis(millis)).await;
+    }
+
     /// Writes what follows from a cycle this many milliseconds after the start, waits until it is
     /// answered, and returns how many patches and which events were sent.
     async fn write(&mut self, millis: u64, cycle: &Cycle) -> (usize, Vec<String>) {
         let before = self.api.sent().len();
-        self.writer.write(cycle, "me-1", self.start + Duration::from_millis(millis));
+        self.enqueue(millis, cycle).await;
         assert!(self.effects.drain(Duration::from_secs(60)).await);
         let sent = self.api.sent().split_off(before);
         let n_patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
@@ -151,7 +160,13 @@ impl World {
 }
 
 fn nothing() -> Cycle {
-    Cycle { decisions: vec![], jobs: vec![], queues: vec![], total: BTreeMap::new() }
+    Cycle {
+        decisions: vec![],
+        jobs: vec![],
+        queues: vec![],
+        total: BTreeMap::new(),
+        next_due: None,
+    }
 }
 
 fn pod() -> PodRef {
@@ -260,7 +275,7 @@ async fn a_status_waits_for_the_answer_to_an_earlier_one() {
     let mut world = World::new();
     world.api.fail(Method::PATCH, GROUP, [Fault::Hang]);
     let cycle = world.job(Phase::Pending, 0, None);
-    world.writer.write(&cycle, "me-1", world.start);
+    world.enqueue(0, &cycle).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let version = world.cache.lock().version;
     assert_eq!(world.write(1000, &world.job(Phase::Running, 2, None)).await, ONE, "the retry");

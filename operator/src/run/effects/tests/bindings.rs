@@ -25,7 +25,8 @@ async fn a_binding_whose_answer_was_lost_is_found_by_reading_the_pod() {
     world.api.fail(Method::POST, "/binding", [Fault::Lost]);
     let requests = ["POST binding", "POST binding", "GET a"];
     let seen = world.outcome(&bind_to("n")).await;
-    assert_eq!(seen, Seen { node: Some("n".to_owned()), ..bound(&requests) });
+    let node = Some("n".to_owned());
+    assert_eq!(seen, Seen { node, in_flight: false, ..bound(&requests) }, "it was read as bound");
     assert_eq!(world.n_writes(Write::Bind, "conflict"), 1);
     assert_eq!(
         world.metrics.write_retries.get_or_create(&WriteKind { write: Write::Bind }).get(),
