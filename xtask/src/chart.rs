@@ -55,7 +55,39 @@ macro_rules! value {
     };
 }
 
-const TEMPLATES: [Template; 8] = [
+/// Without peers no rule at all: a rule without peers would let everyone in.
+const INGRESS: &str = "\
+{{- with .Values.networkPolicy.metricsFrom }}
+ingress:
+- from:
+  {{- toYaml . | nindent {+2} }}
+  ports:
+  - port: http
+    protocol: TCP
+{{- else }}
+ingress: []
+{{- end }}";
+
+const EGRESS: &str = "\
+egress:
+# DNS, to any address: some clusters have a cache on each node.
+- ports:
+  - port: 53
+    protocol: UDP
+  - port: 53
+    protocol: TCP
+# The API server, behind its Service.
+- ports:
+  {{- range .Values.networkPolicy.apiServer.ports }}
+  - port: {{ . }}
+    protocol: TCP
+  {{- end }}
+  {{- with .Values.networkPolicy.apiServer.to }}
+  to:
+  {{- toYaml . | nindent {+2} }}
+  {{- end }}";
+
+const TEMPLATES: [Template; 10] = [
     Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
     Template {
         manifest: "user-roles.yaml",
@@ -70,6 +102,25 @@ const TEMPLATES: [Template; 8] = [
         places: &[Place {
             at: "policyName:",
             template: "policyName: {{ include \"kube-batch.fullname\" . }}-podgroups",
+        }],
+    },
+    Template {
+        manifest: "components/network-policy/policy.yaml",
+        template: "network-policy.yaml",
+        around: ["{{- if .Values.networkPolicy.enabled }}\n", "{{- end }}\n"],
+        places: &[
+            Place { at: "ingress:", template: INGRESS },
+            Place { at: "egress:", template: EGRESS },
+        ],
+    },
+    Template {
+        manifest: "components/flow-control/flow-control.yaml",
+        template: "flow-control.yaml",
+        around: ["{{- if .Values.flowControl.enabled }}\n", "{{- end }}\n"],
+        places: &[Place {
+            at: "nominalConcurrencyShares:",
+            template: "nominalConcurrencyShares: \
+                       {{ .Values.flowControl.nominalConcurrencyShares }}",
         }],
     },
     Template {

@@ -13,17 +13,23 @@ use serde_json::{Map, Value, json};
 fn constraints() -> BTreeMap<&'static str, Value> {
     let labels = || json!({"type": "object", "additionalProperties": {"type": "string"}});
     let names = || json!({"type": "array", "items": {"type": "string", "minLength": 1}});
+    let peers = || json!({"type": "array", "items": {"type": "object", "minProperties": 1}});
+    let port = json!({"type": "integer", "minimum": 1, "maximum": 65535});
     let named = json!({
         "type": "object", "required": ["name"], "additionalProperties": false,
         "properties": {"name": {"type": "string"}},
     });
     BTreeMap::from([
         ("extraArgs", json!({"type": "array", "items": {"type": "string", "pattern": "^-"}})),
+        ("flowControl.nominalConcurrencyShares", json!({"type": "integer", "minimum": 1})),
         ("image.pullPolicy", json!({"enum": ["Always", "IfNotPresent", "Never"]})),
         ("imagePullSecrets", json!({"type": "array", "items": named})),
         ("monitoring.dashboard.labels", labels()),
         ("monitoring.prometheusRule.labels", labels()),
         ("monitoring.serviceMonitor.labels", labels()),
+        ("networkPolicy.apiServer.ports", json!({"type": "array", "items": port, "minItems": 1})),
+        ("networkPolicy.apiServer.to", peers()),
+        ("networkPolicy.metricsFrom", peers()),
         ("nodeSelector", labels()),
         ("queueViewers.groups", names()),
         ("queueViewers.users", names()),

@@ -99,11 +99,16 @@ impl Bed {
 
     /// Installs the older API group and waits until the API server serves its kinds.
     pub(crate) fn install_older_group(&self) {
-        let component = root().join("deploy/components/v1alpha1");
+        self.install_component("v1alpha1");
+        self.wait_until_served("scheduling.incubator.k8s.io");
+    }
+
+    /// Applies a directory of `deploy/components`.
+    pub(crate) fn install_component(&self, name: &str) {
+        let component = root().join("deploy/components").join(name);
         let applied =
             self.kubectl(["apply", "--kustomize", component.to_str().expect("a plain path")]);
-        applied.unwrap_or_else(|error| panic!("the component cannot be installed: {error}"));
-        self.wait_until_served("scheduling.incubator.k8s.io");
+        applied.unwrap_or_else(|error| panic!("{name} cannot be installed: {error}"));
     }
 
     fn wait_until_served(&self, group: &str) {

@@ -89,6 +89,56 @@ fn default_values_give_the_manifests_of_kustomize() {
     }
 }
 
+#[test]
+fn values_give_the_manifests_of_the_components() {
+    let assets = Assets::provide(&[Binary::Kubectl]).unwrap_or_else(|error| panic!("{error}"));
+    let defaults = objects(&template(&[]).expect("manifests"));
+    // Kustomize writes expressions of several lines with blank lines between them.
+    let text = |objects: &BTreeMap<String, Value>| {
+        serde_json::to_string_pretty(objects).expect("JSON").replace("\\n\\n", "\\n")
+    };
+    for (component, value) in [
+        ("admission", "admission.enabled=true"),
+        ("flow-control", "flowControl.enabled=true"),
+        ("network-policy", "networkPolicy.enabled=true"),
+    ] {
+        let directory = root().join("deploy/components").join(component);
+        let mut kubectl = Command::new(assets.path(Binary::Kubectl));
+        let kustomized = run(kubectl.arg("kustomize").arg(directory)).expect("manifests");
+        let mut rendered = objects(&template(&["--set", value]).expect("manifests"));
+        rendered.retain(|name, _| !defaults.contains_key(name));
+        assert_eq!(text(&rendered), text(&objects(&kustomized)), "{component}");
+    }
+}
+
+/// The command of docs/install.md for another namespace.
+#[test]
+fn flow_schemas_follow_the_namespace_of_a_kustomization() {
+    let manual = fs::read_to_string(root().join("docs/install.md")).expect("the manual");
+    let (_, replacements) = manual.split_once("```yaml\nreplacements:").expect("an example");
+    let replacements = replacements.split("```").next().unwrap_or_default();
+    // Kustomize reads only relative paths, below a directory without links.
+    let directory = root().join("target").join(format!("kustomization-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let kustomization = format!(
+        "namespace: batch\nresources: [../../deploy]\n\
+         components: [../../deploy/components/flow-control]\nreplacements:{replacements}"
+    );
+    fs::write(directory.join("kustomization.yaml"), kustomization).expect("a file");
+    let assets = Assets::provide(&[Binary::Kubectl]).unwrap_or_else(|error| panic!("{error}"));
+    let kustomized =
+        run(Command::new(assets.path(Binary::Kubectl)).arg("kustomize").arg(&directory));
+    fs::remove_dir_all(&directory).expect("removed");
+    let objects = objects(&kustomized.expect("manifests"));
+    let schemas: Vec<&Value> =
+        objects.values().filter(|object| object["kind"] == "FlowSchema").collect();
+    assert_eq!(schemas.len(), 3);
+    for schema in schemas {
+        let subject = &schema["spec"]["rules"][0]["subjects"][0]["serviceAccount"];
+        assert_eq!(subject["namespace"], "batch", "{schema}");
+    }
+}
+
 /// The paths of all values, from the schema of the chart.
 fn paths(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     let sections = schema["properties"].as_object().filter(|_| schema["default"].is_null());
@@ -111,12 +161,20 @@ fn every_value_changes_what_is_installed() {
     let monitors = "monitoring.serviceMonitor.enabled=true";
     let rules = "monitoring.prometheusRule.enabled=true";
     let dashboards = "monitoring.dashboard.enabled=true";
+    let flow_control = "flowControl.enabled=true";
+    let network_policy = "networkPolicy.enabled=true";
+    let api_server = "networkPolicy.apiServer.to[0]";
     for (set, part) in [
         ("admission.enabled=true", "policyName: kube-batch-podgroups"),
         ("crds.v1alpha1=true", "name: queues.scheduling.incubator.k8s.io"),
         ("defaultQueue.create=false", "- run\n"),
         ("extraArgs[0]=--v=4", "- --v=4"),
         ("fullnameOverride=other", "name: other-queue-viewer"),
+        (flow_control, "kind: FlowSchema"),
+        (
+            &format!("flowControl.nominalConcurrencyShares=7,{flow_control}"),
+            "nominalConcurrencyShares: 7",
+        ),
         ("image.pullPolicy=Always", "imagePullPolicy: Always"),
         ("image.repository=registry.example/kube-batch", "registry.example/kube-batch:"),
         ("image.tag=edge", "image: \"kube-batch:edge\""),
@@ -128,6 +186,10 @@ fn every_value_changes_what_is_installed() {
         (rules, "alert: KubeBatchNoLeader"),
         (&format!("monitoring.serviceMonitor.labels.x=mine,{monitors}"), "x: mine"),
         (monitors, "kind: ServiceMonitor"),
+        (network_policy, "kubernetes.io/metadata.name: monitoring"),
+        (&format!("networkPolicy.metricsFrom=null,{network_policy}"), "ingress: []"),
+        (&format!("networkPolicy.apiServer.ports[0]=16443,{network_policy}"), "port: 16443"),
+        (&format!("{api_server}.ipBlock.cidr=192.0.2.1/32,{network_policy}"), "cidr: 192.0.2.1/32"),
         ("nodeSelector.disk=fast", "disk: fast"),
         ("priorityClassName=mine", "priorityClassName: mine"),
         ("queueViewers.groups[0]=team-a", "name: \"team-a\""),
@@ -220,6 +282,9 @@ fn a_release_is_installed_upgraded_and_uninstalled() {
     helm(&["upgrade", "nightly", &chart, "--set", "crds.v1alpha1=false"]).expect("upgraded");
     bed.kubectl(["get", OLDER_QUEUES, "old"]).expect("the CRD and its object are kept");
     helm(&older).expect("upgraded");
+    // The API server accepts the objects of every value that only enables something in Kubernetes.
+    let enabled = "admission.enabled=true,flowControl.enabled=true,networkPolicy.enabled=true";
+    helm(&[&older[..], &["--set", enabled]].concat()).expect("upgraded");
     helm(&["uninstall", "nightly"]).expect("uninstalled");
     bed.kubectl(["get", OLDER_QUEUES, "old"]).expect("the CRD and its object are kept");
 

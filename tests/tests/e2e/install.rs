@@ -7,7 +7,7 @@ use kube_batch_testbed::cluster::{ControlPlane, Options};
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, NAMESPACE, group, job, nodes};
+use crate::bed::{Bed, NAMESPACE, SYSTEM, group, job, nodes};
 
 const GROUPS: [(&str, &str); 2] =
     [("scheduling.incubator.k8s.io", "v1alpha1"), ("scheduling.sigs.dev", "v1alpha2")];
@@ -131,6 +131,60 @@ fn the_readme_shows_what_kubectl_prints() {
             if ageless(&printed) == ageless(shown) { Ok(()) } else { Err(printed) }
         });
     }
+}
+
+#[test]
+fn the_scheduler_has_a_network_policy_that_selects_its_pods() {
+    let bed = Bed::empty();
+    bed.install();
+    bed.install_component("network-policy");
+    let get = |kind: &str| -> Value {
+        let args = ["get", kind, "kube-batch", "--namespace", SYSTEM, "--output", "json"];
+        serde_json::from_str(&bed.kubectl(args).expect("it exists")).expect("JSON")
+    };
+    let policy = &get("networkpolicy")["spec"];
+    assert_eq!(policy["podSelector"]["matchLabels"], get("service")["spec"]["selector"]);
+    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
+    assert_eq!(policy["ingress"][0]["ports"][0]["port"], "http");
+}
+
+/// The API server counts the requests that it dispatched by FlowSchema and priority level.
+#[test]
+fn requests_of_the_scheduler_have_a_priority_level_of_their_own() {
+    const LEVELS: [(&str, &str); 3] = [
+        ("kube-batch-leader-election", "leader-election"),
+        ("kube-batch-writes", "kube-batch"),
+        ("kube-batch-reads", "kube-batch"),
+    ];
+    let mut bed = Bed::new(&nodes(1, "2"));
+    bed.install_component("flow-control");
+    bed.eventually("the FlowSchemas have their priority levels", || {
+        for (schema, _) in LEVELS {
+            let path = "jsonpath={.status.conditions[?(@.type=='Dangling')].status}";
+            let dangling = bed.kubectl(["get", "flowschema", schema, "--output", path])?;
+            if dangling != "False" {
+                return Err(format!("{schema}: Dangling is {dangling:?}"));
+            }
+        }
+        Ok(())
+    });
+    bed.start_scheduler(&["--leader-elect", &format!("--lock-object-namespace={SYSTEM}")]);
+    bed.apply(&group("gang", 2));
+    bed.apply(&job("gang", 2, "1"));
+    bed.wait_until_running("gang", 2);
+    bed.eventually("each FlowSchema has requests", || {
+        let metrics = bed.kubectl(["get", "--raw", "/metrics"])?;
+        for (schema, level) in LEVELS {
+            let series = format!(
+                "apiserver_flowcontrol_dispatched_requests_total{{flow_schema=\"{schema}\",\
+                 priority_level=\"{level}\"}}"
+            );
+            if !metrics.contains(&series) {
+                return Err(format!("there is no {series}"));
+            }
+        }
+        Ok(())
+    });
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What users may do with PodGroups and Queues, by the roles of `deploy/user-roles.yaml`.
 
-use kube_batch_tests::build;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, group, nodes, queue};
@@ -65,9 +64,7 @@ fn only_who_may_use_a_queue_or_a_class_names_it_in_a_pod_group() {
     for user in ["alice", "bob"] {
         bind_in_namespace(&bed, user, "edit");
     }
-    let admission = build::root().join("deploy/components/admission");
-    let admission = admission.to_str().expect("a path in UTF-8");
-    bed.kubectl(["apply", "-k", admission]).expect("the policy is installed");
+    bed.install_component("admission");
     let_use(&bed, "alice", "training", "high");
 
     let with = |name: &str, queue: &str, class: &str| {
