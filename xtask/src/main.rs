@@ -2,11 +2,13 @@
 
 mod chart;
 mod codegen;
+mod deny;
 mod envtest;
 mod monitoring;
 mod picture;
 mod test;
 mod tidy;
+mod tools;
 mod up;
 mod values;
 
@@ -32,6 +34,8 @@ enum Command {
     /// Check the repository: crate dependencies, circular use, manifests, generated files, links,
     /// the chart, the dashboards and the alerts.
     Tidy,
+    /// Check dependencies against deny.toml: licences, sources, bans and advisories.
+    Deny(deny::Args),
     /// Run all tests.
     Test {
         /// Number of random clusters in the simulation tests.
@@ -70,6 +74,7 @@ fn main() -> anyhow::Result<()> {
         Command::Codegen { check: true } => codegen::check(),
         Command::Codegen { check: false } => codegen::write(),
         Command::Tidy => tidy::run(),
+        Command::Deny(args) => deny::run(args),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),
         Command::BenchCluster { args } => test::bench("cluster", &args),
