@@ -58,8 +58,40 @@ pub fn release() -> io::Result<PathBuf> {
     build(&["--release", "--package", "kube-batch"])
 }
 
+/// Builds the scheduler as the image has it, static and in release mode, and returns the path of its
+/// binary. Progress is printed to standard error.
+///
+/// # Errors
+///
+/// If the build fails; Cargo has printed the reason.
+pub fn static_release() -> io::Result<PathBuf> {
+    let host = host()?;
+    let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    flags.push_str(" -C target-feature=+crt-static");
+    let mut command = cargo();
+    // With --target, the flags apply to the binary only: procedural macros cannot be linked statically.
+    command.env("RUSTFLAGS", flags.trim_start());
+    build_with(command, &["--release", "--locked", "--package", "kube-batch", "--target", &host])
+}
+
+/// The target that Cargo builds for on this machine, such as `x86_64-unknown-linux-gnu`.
+///
+/// # Errors
+///
+/// If there is no compiler.
+pub fn host() -> io::Result<String> {
+    let output = Command::new("rustc").arg("-vV").current_dir(root()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| io::Error::other("rustc did not report a host"))
+}
+
 fn build(selection: &[&str]) -> io::Result<PathBuf> {
-    let built = cargo()
+    build_with(cargo(), selection)
+}
+
+fn build_with(mut cargo: Command, selection: &[&str]) -> io::Result<PathBuf> {
+    let built = cargo
         .args(["build", "--message-format", "json-render-diagnostics"])
         .args(selection)
         .stderr(Stdio::inherit())

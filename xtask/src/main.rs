@@ -6,6 +6,7 @@ mod deny;
 mod envtest;
 mod monitoring;
 mod picture;
+mod static_binary;
 mod test;
 mod tidy;
 mod tools;
@@ -36,6 +37,8 @@ enum Command {
     Tidy,
     /// Check dependencies against deny.toml: licences, sources, bans and advisories.
     Deny(deny::Args),
+    /// Build the static binary, and run it in a cluster as the image runs it.
+    StaticBinary,
     /// Run all tests.
     Test {
         /// Number of random clusters in the simulation tests.
@@ -75,6 +78,7 @@ fn main() -> anyhow::Result<()> {
         Command::Codegen { check: false } => codegen::write(),
         Command::Tidy => tidy::run(),
         Command::Deny(args) => deny::run(args),
+        Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),
         Command::BenchCluster { args } => test::bench("cluster", &args),
