@@ -3,9 +3,11 @@
 mod chart;
 mod codegen;
 mod deny;
+mod dist;
 mod envtest;
 mod monitoring;
 mod picture;
+mod sbom;
 mod static_binary;
 mod test;
 mod tidy;
@@ -37,6 +39,11 @@ enum Command {
     Tidy,
     /// Check dependencies against deny.toml: licences, sources, bans and advisories.
     Deny(deny::Args),
+    /// Write the SBOM of the binary to target/dist.
+    Sbom,
+    /// Write files of a release to target/dist.
+    #[command(subcommand)]
+    Dist(dist::Part),
     /// Build the static binary, and run it in a cluster as the image runs it.
     StaticBinary,
     /// Run all tests.
@@ -78,6 +85,8 @@ fn main() -> anyhow::Result<()> {
         Command::Codegen { check: false } => codegen::write(),
         Command::Tidy => tidy::run(),
         Command::Deny(args) => deny::run(args),
+        Command::Sbom => dist::sbom().map(|path| println!("{}", path.display())),
+        Command::Dist(part) => dist::run(part),
         Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),

@@ -16,6 +16,9 @@ pub(crate) struct Tool {
 /// Checks licences, sources, bans and advisories of dependencies.
 pub(crate) const DENY: Tool = Tool { package: "cargo-deny", version: "0.20.2" };
 
+/// Writes an SBOM.
+pub(crate) const CYCLONEDX: Tool = Tool { package: "cargo-cyclonedx", version: "0.5.9" };
+
 impl Tool {
     /// The path of the program, which is built if it is missing.
     pub(crate) fn provide(&self) -> anyhow::Result<PathBuf> {
