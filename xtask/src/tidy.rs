@@ -1,6 +1,7 @@
 //! Checks of the repository that run before a change is merged.
 
 mod cycles;
+mod workflows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -124,6 +125,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     violations.extend(links()?);
     violations.extend(chart::violations()?);
     violations.extend(monitoring::violations()?);
+    violations.extend(workflows::violations()?);
     violations.extend(codegen::check().err().map(|error| format!("{error:#}")));
     if violations.is_empty() {
         return Ok(());
