@@ -1,5 +1,6 @@
 //! Checks of the repository that run before a change is merged.
 
+mod claims;
 mod cycles;
 mod workflows;
 
@@ -126,6 +127,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     violations.extend(chart::violations()?);
     violations.extend(monitoring::violations()?);
     violations.extend(workflows::violations()?);
+    violations.extend(claims::violations()?);
     violations.extend(codegen::check().err().map(|error| format!("{error:#}")));
     if violations.is_empty() {
         return Ok(());

@@ -59,6 +59,28 @@ fn readiness_reports_errors_until_they_are_resolved() {
 }
 
 #[test]
+fn an_api_server_of_another_authority_is_not_trusted() {
+    let mut bed = Bed::new(&nodes(1, "2"));
+    let options = Options { controllers: false, kwok: false, ..Options::default() };
+    let other = Bed::empty_with_options(options);
+    let trusted = bed.plane.service_account_kubeconfig(SYSTEM, "kube-batch").expect("a kubeconfig");
+    let text = std::fs::read_to_string(&trusted).expect("a file");
+    let authority = |bed: &Bed| bed.plane.certificate_authority().display().to_string();
+    let text = text.replace(&authority(&bed), &authority(&other));
+    let untrusted = bed.plane.log_dir().join("untrusted.kubeconfig");
+    std::fs::write(&untrusted, text).expect("a file");
+    let row = bed.spawn_scheduler_as(&untrusted, &[]);
+    bed.eventually("/readyz names the certificate", || {
+        let (status, body) = bed.scheduler(row).get("/readyz");
+        if status == 503 && body.contains("invalid peer certificate") { Ok(()) } else { Err(body) }
+    });
+    // With the right authority, all else equal, it works.
+    let row = bed.spawn_scheduler_as(&trusted, &[]);
+    bed.wait_until_ready(row);
+    assert_eq!(bed.scheduler(0).get("/readyz").0, 503);
+}
+
+#[test]
 fn the_logs_say_what_was_decided() {
     let mut bed = Bed::new(&nodes(1, "2"));
     let audit = bed.plane.log_dir().join("audit.jsonl");
