@@ -58,6 +58,9 @@ pub fn release() -> io::Result<PathBuf> {
     build(&["--release", "--package", "kube-batch"])
 }
 
+/// The flags with which the compiler links the scheduler statically, as in the Containerfile.
+pub const STATIC_FLAGS: &str = "-C target-feature=+crt-static";
+
 /// Builds the scheduler as the image has it, static and in release mode, and returns the path of its
 /// binary. Progress is printed to standard error.
 ///
@@ -67,7 +70,8 @@ pub fn release() -> io::Result<PathBuf> {
 pub fn static_release() -> io::Result<PathBuf> {
     let host = host()?;
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    flags.push_str(" -C target-feature=+crt-static");
+    flags.push(' ');
+    flags.push_str(STATIC_FLAGS);
     let mut command = cargo();
     // With --target, the flags apply to the binary only: procedural macros cannot be linked statically.
     command.env("RUSTFLAGS", flags.trim_start());

@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 use kube_batch_api::crd::ApiVersion;
 use serde_json::Value;
 
-use kube_batch_tests::build::root;
+use kube_batch_tests::build::{self, root};
 
 use crate::{monitoring, values::Values};
 
@@ -444,19 +444,24 @@ pub(crate) fn violations() -> anyhow::Result<Vec<String>> {
     Ok(violations)
 }
 
-/// Checks the versions that the Containerfile repeats.
+/// Checks the versions and the user that the Containerfile repeats, and the flags with which
+/// `cargo xtask static-binary` builds what it runs.
 fn container_violations() -> anyhow::Result<Vec<String>> {
     let (text, toolchain) = (read("Containerfile")?, read("rust-toolchain.toml")?);
     let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = "));
     let channel = channel.context("rust-toolchain.toml has no channel")?.trim_matches('"');
+    let deployment = yaml("deploy/deployment.yaml")?;
+    let security = &deployment["spec"]["template"]["spec"]["securityContext"];
     let wanted = [
+        format!("USER {}:{}\n", security["runAsUser"], security["runAsGroup"]),
+        format!("RUSTFLAGS=\"{}\"", build::STATIC_FLAGS),
         format!("FROM rust:{channel}-"),
         format!("RUSTUP_TOOLCHAIN={channel} "),
         format!("image.version=\"{VERSION}\""),
         format!("--tag kube-batch:{VERSION} "),
     ];
     let missing = wanted.into_iter().filter(|wanted| !text.contains(wanted));
-    Ok(missing.map(|wanted| format!("Containerfile: does not say {wanted}")).collect())
+    Ok(missing.map(|wanted| format!("Containerfile: does not say {}", wanted.trim_end())).collect())
 }
 
 fn yaml(path: &str) -> anyhow::Result<Value> {
