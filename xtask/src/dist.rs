@@ -17,9 +17,19 @@ use crate::sbom;
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Arguments of `dist`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    part: Part,
+    /// The tag that is released; fails if it does not name the version of the workspace.
+    #[arg(long, global = true)]
+    tag: Option<String>,
+}
+
 /// Which files to write.
 #[derive(Clone, Copy, Debug, Subcommand)]
-pub(crate) enum Part {
+enum Part {
     /// The static binary for this machine's architecture, as an archive and for the image.
     Binary,
     /// The CRDs, the packaged chart and the SBOM.
@@ -29,8 +39,11 @@ pub(crate) enum Part {
 }
 
 /// Writes files of a release and prints their paths.
-pub(crate) fn run(part: Part) -> anyhow::Result<()> {
-    let written = match part {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let expected = format!("v{VERSION}");
+    let tag = args.tag.as_ref().unwrap_or(&expected);
+    ensure!(*tag == expected, "the tag is {tag}, and the version of the workspace {VERSION}");
+    let written = match args.part {
         Part::Binary => binary()?,
         Part::Manifests => manifests()?,
         Part::Checksums => vec![checksums()?],

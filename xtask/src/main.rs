@@ -42,8 +42,7 @@ enum Command {
     /// Write the SBOM of the binary to target/dist.
     Sbom,
     /// Write files of a release to target/dist.
-    #[command(subcommand)]
-    Dist(dist::Part),
+    Dist(dist::Args),
     /// Build the static binary, and run it in a cluster as the image runs it.
     StaticBinary,
     /// Run all tests.
@@ -86,7 +85,7 @@ fn main() -> anyhow::Result<()> {
         Command::Tidy => tidy::run(),
         Command::Deny(args) => deny::run(args),
         Command::Sbom => dist::sbom().map(|path| println!("{}", path.display())),
-        Command::Dist(part) => dist::run(part),
+        Command::Dist(args) => dist::run(&args),
         Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),
