@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::class::PodTemplate,
+    name::Name,
 };
 use kube_batch_framework::plugin::Capacity;
 
@@ -31,10 +32,12 @@ pub(super) struct NodeConflicts {
 }
 
 impl NodeConflicts {
-    /// Indexes the items that `items` reads from a template; two conflict if `conflict` holds.
+    /// Indexes the items that `items` reads from a template; two conflict if `conflict` holds, and only
+    /// items with the same `bucket` are compared.
     pub(super) fn new<T: Ord>(
         opening: Opening<'_>,
         items: fn(&PodTemplate) -> &Vec<T>,
+        bucket: fn(&T) -> (i32, &Name),
         conflict: fn(&T, &T) -> bool,
     ) -> Self {
         let classes = opening.classes();
@@ -54,10 +57,19 @@ impl NodeConflicts {
                 items(class).map(|item| *by_value.entry(item).or_insert_with(|| rows.push(item)));
             conflicts.uses[class] = own.collect();
         }
+        let mut by_bucket = BTreeMap::<(i32, &Name), Vec<Item>>::new();
+        for (item, value) in rows.iter() {
+            by_bucket.entry(bucket(value)).or_default().push(item);
+        }
         for class in classes.to_place() {
-            let conflicting =
-                rows.iter().filter(|(_, other)| items(class).any(|own| conflict(own, other)));
-            conflicts.conflicts[class] = conflicting.map(|(item, _)| item).collect();
+            let conflicting = |own| {
+                let others = by_bucket.get(&bucket(own)).into_iter().flatten().copied();
+                others.filter(|other| conflict(own, rows[*other]))
+            };
+            let mut conflicting: Vec<Item> = items(class).flat_map(conflicting).collect();
+            conflicting.sort_unstable();
+            conflicting.dedup();
+            conflicts.conflicts[class] = conflicting;
         }
         conflicts
     }

@@ -21,8 +21,12 @@ struct NodePorts {
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
-    let ports = NodeConflicts::new(opening, |template| &template.host_ports, conflict);
+    let ports = NodeConflicts::new(opening, |template| &template.host_ports, bucket, conflict);
     Box::new(NodePorts { ports })
+}
+
+fn bucket(port: &HostPort) -> (i32, &Name) {
+    (port.port, &port.protocol)
 }
 
 fn conflict(left: &HostPort, right: &HostPort) -> bool {

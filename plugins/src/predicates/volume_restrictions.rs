@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube_batch_api::{
     column::Column,
     facts::{class::Disk, storage::ClaimFacts},
-    name::ObjectKey,
+    name::{Name, ObjectKey},
     reason::Unfit,
 };
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
@@ -36,9 +36,18 @@ struct VolumeRestrictions {
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     Box::new(VolumeRestrictions {
-        disks: NodeConflicts::new(opening, |template| &template.disks, conflict),
+        disks: NodeConflicts::new(opening, |template| &template.disks, bucket, conflict),
         rwop_claims: RwopClaims::new(opening),
     })
+}
+
+fn bucket(disk: &Disk) -> (i32, &Name) {
+    match disk {
+        Disk::Gce { name, .. } => (0, name),
+        Disk::Aws { id } => (1, id),
+        Disk::Iscsi { iqn, .. } => (2, iqn),
+        Disk::Rbd { image, .. } => (3, image),
+    }
 }
 
 /// Whether two pods of one node cannot use these disks.
