@@ -4,7 +4,13 @@
 //! are shared and never change; ledgers and counts are derived from the placements of tasks, and only
 //! [`Cluster::set_placement`] changes them.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 
@@ -24,6 +30,7 @@ use crate::{
         queue::QueueFacts,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
+    matcher_set::MatcherSet,
     name::{JobKey, Name, ObjectKey},
     reason::{JobProblem, JobWarning, Unfit},
     resource::{Dimensions, Ledger, Request, ResourceVector},
@@ -250,8 +257,8 @@ pub struct Classes {
     pub group_metadata: Column<ClassIdx, Arc<Metadata>>,
     /// What each of its tasks requests.
     pub request: Column<ClassIdx, Request>,
-    /// The selectors that match its tasks, ascending.
-    pub matched_by: Column<ClassIdx, Vec<MatcherIdx>>,
+    /// The selectors that match its tasks.
+    pub matched_by: Column<ClassIdx, Arc<MatcherSet>>,
     /// The constraint class of each. Classes of one constraint class differ only in what they
     /// request: the same nodes are eligible for them.
     pub constraint_class: Column<ClassIdx, ConstraintClassIdx>,
@@ -260,8 +267,9 @@ pub struct Classes {
 /// The selectors over pods that any pod of the snapshot carries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matchers {
-    rows: Column<MatcherIdx, PodMatcher>,
-    by_value: BTreeMap<PodMatcher, MatcherIdx>,
+    rows: Column<MatcherIdx, Arc<PodMatcher>>,
+    /// Only for look-ups: the rows have an order, this has none.
+    by_value: HashMap<Arc<PodMatcher>, MatcherIdx>,
 }
 
 impl Matchers {
@@ -270,8 +278,9 @@ impl Matchers {
         if let Some(row) = self.by_value.get(matcher) {
             return *row;
         }
-        let row = self.rows.push(matcher.clone());
-        self.by_value.insert(matcher.clone(), row);
+        let matcher = Arc::new(matcher.clone());
+        let row = self.rows.push(Arc::clone(&matcher));
+        self.by_value.insert(matcher, row);
         row
     }
 
@@ -282,7 +291,7 @@ impl Matchers {
 
     /// Rows and selectors.
     pub fn iter(&self) -> impl Iterator<Item = (MatcherIdx, &PodMatcher)> {
-        self.rows.iter()
+        self.rows.iter().map(|(row, matcher)| (row, &**matcher))
     }
 
     /// Number of selectors.

@@ -9,6 +9,7 @@ pub mod decision;
 pub mod duration;
 pub mod facts;
 pub mod intern;
+pub mod matcher_set;
 pub mod name;
 pub mod quantity;
 pub mod reason;

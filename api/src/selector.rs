@@ -146,6 +146,23 @@ impl Requirement {
         }
     }
 
+    /// The values that it lists. It treats all other values alike. `None` if it compares numbers.
+    pub fn listed(&self) -> Option<&[Name]> {
+        match &self.test {
+            Test::In(values) | Test::NotIn(values) => Some(values),
+            Test::Exists | Test::DoesNotExist | Test::Never => Some(&[]),
+            Test::Gt(_) | Test::Lt(_) => None,
+        }
+    }
+
+    /// Whether it refuses the values that it does not list.
+    pub fn refuses_unlisted(&self) -> bool {
+        match &self.test {
+            Test::In(_) | Test::DoesNotExist | Test::Never => true,
+            Test::NotIn(_) | Test::Exists | Test::Gt(_) | Test::Lt(_) => false,
+        }
+    }
+
     /// The label pairs of which one is required; `None` for other kinds of requirements.
     pub fn wanted_pairs(&self) -> Option<impl Iterator<Item = (&Name, &Name)>> {
         match &self.test {

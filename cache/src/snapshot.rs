@@ -7,6 +7,7 @@
 mod classes;
 mod hints;
 mod jobs;
+mod matching;
 mod options;
 mod rows;
 mod storage;

@@ -17,7 +17,7 @@ mod rules;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal},
+    column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal, TaskIdx},
     reason::FitReport,
 };
 
@@ -29,7 +29,7 @@ use self::{
     placeable::{Placeable, Question},
     rules::{ClassRules, Eligibility},
 };
-use crate::plugin::{Capacity, Dependency, Scale};
+use crate::plugin::{Capacity, Dependency, Extremes, Scale};
 
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,16 +94,23 @@ impl Candidates {
         }
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
-        let index = match &mut self.indexes[capacity as usize][class] {
+        let slot = &mut self.indexes[capacity as usize][class];
+        match slot {
+            Some(index) if index.is_outdated(inputs, rules) => {
+                // If every placement changes answers everywhere, building the index each time would
+                // cost more than searching without it. It is built again by the next search.
+                *slot = None;
+                self.best_by_full_search(inputs, class, capacity)
+            }
             Some(index) => {
                 index.catch_up(inputs, rules);
-                index
+                index.best()
             }
             none => {
-                none.insert(Box::new(ClassIndex::new(inputs, class, capacity, rules, eligible)))
+                let index = ClassIndex::new(inputs, class, capacity, rules, eligible);
+                none.insert(Box::new(index)).best()
             }
-        };
-        index.best()
+        }
     }
 
     fn best_by_full_search(
@@ -211,9 +218,9 @@ impl Candidates {
                     *score = plugin.score(inputs.cluster, class, *node, term.id);
                 }
             }
-            let largest = part.iter().copied().max().unwrap_or(0);
+            let among = Extremes::of(part.iter().copied());
             for (sum, raw) in total.iter_mut().zip(&part) {
-                *sum += term.weight * term.scale.apply(*raw, largest);
+                *sum += term.weight * term.scale.apply(*raw, among);
             }
         }
         total
@@ -276,21 +283,39 @@ impl Candidates {
         self.rules[class].as_ref().is_some_and(ClassRules::is_indexable)
     }
 
-    /// Whether free resources alone decide where the class may go, once the rules of
-    /// [`Dependency::Class`] have passed.
-    pub(crate) fn needs_only_resources(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+    /// Whether evicting these tasks changes for the class only what is free: it changes no answer of a
+    /// rule.
+    pub(crate) fn needs_only_resources(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        victims: &[TaskIdx],
+    ) -> bool {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let dependencies = rules.dependencies();
+        let mut affecting = victims.iter();
         rules.admitted()
-            && !dependencies.has(Dependency::Node)
-            && !dependencies.has(Dependency::Cluster)
+            && !affecting
+                .any(|victim| rules.depend_on(inputs.policy, inputs.cluster, class, *victim))
+    }
+
+    /// Whether every rule passes once tasks that are being terminated are gone, free resources aside.
+    pub(crate) fn rules_pass(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+    ) -> bool {
+        self.prepare(inputs, class);
+        self.is_eligible(inputs.cluster, class, node)
+            && self.passes(inputs, class, node, Capacity::FutureIdle, &Dependency::ALL[1..])
     }
 
     /// Whether a placement on one node can change whether the class may be placed on another.
     pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        rules.dependencies().has(Dependency::Cluster)
+        let dependencies = rules.dependencies();
+        dependencies.has(Dependency::Domain) || dependencies.has(Dependency::Cluster)
     }
 }

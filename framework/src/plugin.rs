@@ -42,13 +42,16 @@ pub enum Dependency {
     Class,
     /// Also the tasks on the node and the amounts they use. Evaluated again when these change.
     Node,
+    /// Also the tasks on some other nodes. Evaluated again when the tasks on the node change, and on
+    /// every node when [`Plugin::version`] changes.
+    Domain,
     /// Also placements on other nodes. Evaluated again after each placement.
     Cluster,
 }
 
 impl Dependency {
     /// All, from the narrowest to the broadest.
-    pub const ALL: [Self; 3] = [Self::Class, Self::Node, Self::Cluster];
+    pub const ALL: [Self; 4] = [Self::Class, Self::Node, Self::Domain, Self::Cluster];
 }
 
 /// The dependencies of a plugin's predicates for a class. [`Plugin::predicate`] is called once for
@@ -118,21 +121,43 @@ pub enum Scale {
     UpToLargest,
     /// `100 - 100 * raw / largest`; all 100 if the largest is 0. Raw scores must not be negative.
     DownFromLargest,
+    /// `100 * ((raw - least) / (largest - least))`, computed with floats as Kubernetes does; all 0 if
+    /// the least is the largest. Raw scores may be negative.
+    FromLeast,
     /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`], each 0 to
     /// 100.
     Joint,
 }
 
 impl Scale {
-    /// The normalised score for `raw`, where `largest` is the largest raw score of all candidate nodes.
-    pub fn apply(self, raw: i64, largest: i64) -> i64 {
+    /// The normalised score for `raw`, among the raw scores of all candidate nodes.
+    pub fn apply(self, raw: i64, among: Extremes) -> i64 {
+        let Extremes { least, largest } = among;
         match self {
             Self::AsIs | Self::Joint => raw,
             Self::UpToLargest if largest == 0 => 0,
             Self::UpToLargest => 100 * raw / largest,
             Self::DownFromLargest if largest == 0 => 100,
             Self::DownFromLargest => 100 - 100 * raw / largest,
+            Self::FromLeast if largest == least => 0,
+            Self::FromLeast => (100.0 * ((raw - least) as f64 / (largest - least) as f64)) as i64,
         }
+    }
+}
+
+/// The least and the largest of some raw scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The least; 0 of no scores.
+    pub least: i64,
+    /// The largest; 0 of no scores.
+    pub largest: i64,
+}
+
+impl Extremes {
+    /// The extremes of these raw scores.
+    pub fn of(scores: impl Iterator<Item = i64> + Clone) -> Self {
+        Self { least: scores.clone().min().unwrap_or(0), largest: scores.max().unwrap_or(0) }
     }
 }
 
@@ -325,7 +350,7 @@ pub struct QueueShares {
 /// #     tasks: Default::default(),
 /// #     classes: Classes {
 /// #         request: [dimensions.request(&template.request)].into_iter().collect(),
-/// #         matched_by: [Vec::new()].into_iter().collect(),
+/// #         matched_by: [Default::default()].into_iter().collect(),
 /// #         constraint_class: [ConstraintClassIdx::new(0)].into_iter().collect(),
 /// #         group_metadata: [Default::default()].into_iter().collect(),
 /// #         template: [template.into()].into_iter().collect(),
@@ -367,6 +392,13 @@ pub trait Plugin: Send {
     /// Called after the status or node of a task has changed. `cluster` shows the task where it is
     /// now.
     fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
+
+    /// A number that is a new one whenever placing or evicting a task has changed an answer about the
+    /// class that depends on [`Dependency::Domain`], on another node than those of the task. For raw
+    /// scores with [`Scale::FromLeast`], a change on any node counts.
+    fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
+        0
+    }
 
     // Order. `Less` means that the left one goes first.
 
@@ -455,6 +487,15 @@ pub trait Plugin: Send {
         Dependencies::only(Dependency::Cluster)
     }
 
+    /// Whether placing or evicting `other` may change an answer of [`Plugin::predicate`] for the class.
+    /// Not called if the predicates depend on [`Dependency::Class`] alone.
+    ///
+    /// The default is correct for every plugin, but slow: to select victims, the framework then evicts
+    /// and restores each of them.
+    fn depends_on(&self, _cluster: &Cluster, _class: ClassIdx, _other: TaskIdx) -> bool {
+        true
+    }
+
     /// Whether a task of the class may be placed on the node, according to the predicates with this
     /// dependency.
     ///
@@ -491,9 +532,9 @@ pub trait Plugin: Send {
     /// The score terms of this plugin for the class. Called once in a cycle.
     ///
     /// Leave a term out if it cannot prefer one node to another for the class. The index supports
-    /// terms that depend on [`Dependency::Class`], except with [`Scale::Joint`], and terms that
-    /// depend on [`Dependency::Node`] with [`Scale::AsIs`]. With any other term, every placement of
-    /// the class scores every node.
+    /// terms that depend on [`Dependency::Class`], except with [`Scale::Joint`], terms that depend on
+    /// [`Dependency::Node`] with [`Scale::AsIs`], and terms that depend on [`Dependency::Domain`] with
+    /// [`Scale::FromLeast`]. With any other term, every placement of the class scores every node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }

@@ -103,7 +103,7 @@ impl ConfiguredPlugin {
 }
 
 /// The tier of a plugin, and its place in the tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     tier: usize,
     place: usize,

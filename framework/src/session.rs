@@ -139,11 +139,18 @@ impl Session {
             && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
     }
 
-    /// Whether free resources alone decide where the class may go, once the rules of
-    /// [`crate::plugin::Dependency::Class`] have passed.
-    pub fn needs_only_resources(&mut self, class: ClassIdx) -> bool {
+    /// Whether evicting these tasks changes for the class only what is free: it changes no answer of a
+    /// rule.
+    pub fn needs_only_resources(&mut self, class: ClassIdx, victims: &[TaskIdx]) -> bool {
         let (candidates, inputs) = self.query_unread();
-        candidates.needs_only_resources(inputs, class)
+        candidates.needs_only_resources(inputs, class, victims)
+    }
+
+    /// Whether every rule admits the class to the node once tasks that are being terminated are gone,
+    /// free resources aside.
+    pub fn rules_pass(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        candidates.rules_pass(inputs, class, node)
     }
 
     /// The best node for a task of the class, a node where it fits now before one where it must wait.

@@ -4,17 +4,16 @@
 //! labels as numbers, and which nodes a pod's node selector and affinity match. The session computes
 //! them once ([`kube_batch_framework::session_cache`]), and both plugins hold the same copy.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kube_batch_api::{
-    cluster::Cluster,
-    column::{Column, MatcherIdx},
-    facts::class::PodTemplate,
+    cluster::Cluster, column::Column, facts::class::PodTemplate, matcher_set::MatcherSet,
 };
 use kube_batch_framework::session_cache::FromCluster;
 
 use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
+    matched_classes::MatchedClasses,
     node_labels::NodeLabels,
     node_tests::{Compiler, RequiredNodes},
     taints::TaintSets,
@@ -26,6 +25,8 @@ pub(crate) struct CompiledCluster {
     pub(crate) classes: ConstraintClasses,
     pub(crate) taints: TaintSets,
     labels: NodeLabels,
+    /// Computed when a rule about other pods first needs it.
+    matched_classes: OnceLock<MatchedClasses>,
     /// Node selector and required node affinity; empty for constraint classes without tasks to
     /// place.
     pub(crate) required_nodes: Column<ConstraintClassIdx, RequiredNodes>,
@@ -40,7 +41,8 @@ impl FromCluster for CompiledCluster {
         for row in classes.to_place() {
             required_nodes[row] = compiler.required_nodes(classes.template(cluster, row));
         }
-        Self { taints: TaintSets::new(cluster), classes, labels, required_nodes }
+        let (taints, matched_classes) = (TaintSets::new(cluster), OnceLock::new());
+        Self { classes, taints, labels, matched_classes, required_nodes }
     }
 }
 
@@ -70,9 +72,15 @@ impl<'a> Opening<'a> {
         self.classes().template(self.cluster, row)
     }
 
-    /// The selectors that match the tasks of a constraint class, ascending.
-    pub(crate) fn matched_by(self, row: ConstraintClassIdx) -> &'a [MatcherIdx] {
+    /// The selectors that match the tasks of a constraint class.
+    pub(crate) fn matched_by(self, row: ConstraintClassIdx) -> &'a MatcherSet {
         self.classes().matched_by(self.cluster, row)
+    }
+
+    /// Which constraint classes each selector matches.
+    pub(crate) fn matched_classes(self) -> &'a MatchedClasses {
+        let new = || MatchedClasses::new(self.cluster, self.classes());
+        self.compiled.matched_classes.get_or_init(new)
     }
 
     /// A column with a value for each constraint class with tasks to place, and the default for the

@@ -6,8 +6,9 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, MatcherIdx, Ordinal, TaskIdx},
+    column::{ClassIdx, Column, Ordinal, TaskIdx},
     facts::class::PodTemplate,
+    matcher_set::MatcherSet,
     status::TaskStatus,
 };
 
@@ -63,6 +64,11 @@ impl ConstraintClasses {
         self.members.iter().filter(|(_, members)| members.is_to_place).map(|(row, _)| row)
     }
 
+    /// Whether it is one of [`ConstraintClasses::to_place`].
+    pub(crate) fn is_to_place(&self, row: ConstraintClassIdx) -> bool {
+        self.members[row].is_to_place
+    }
+
     /// The first task of a constraint class.
     pub(crate) fn first_task(&self, row: ConstraintClassIdx) -> TaskIdx {
         self.members[row].task.expect("every class has a task")
@@ -78,12 +84,12 @@ impl ConstraintClasses {
         &cluster.classes.template[self.class(row)]
     }
 
-    /// The selectors that match the tasks of a constraint class, ascending.
+    /// The selectors that match the tasks of a constraint class.
     pub(crate) fn matched_by<'a>(
         &self,
         cluster: &'a Cluster,
         row: ConstraintClassIdx,
-    ) -> &'a [MatcherIdx] {
+    ) -> &'a MatcherSet {
         &cluster.classes.matched_by[self.class(row)]
     }
 

@@ -3,6 +3,7 @@
 mod compiled;
 mod constraint_classes;
 mod domains;
+mod matched_classes;
 mod node_labels;
 mod node_tests;
 mod pod_count;

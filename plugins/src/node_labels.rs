@@ -6,7 +6,7 @@
 //! rule names costs nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -40,12 +40,14 @@ pub(crate) struct LabelColumn {
     key: Key,
     numbers: BTreeMap<Name, Value>,
     of_node: Column<NodeIdx, Value>,
+    /// Number of nodes with each value.
+    n_nodes: Column<Value, u32>,
 }
 
 impl LabelColumn {
     fn new<'a>(key: usize, values: impl Iterator<Item = Option<&'a Name>>) -> Self {
         let mut numbers = BTreeMap::new();
-        let of_node = values
+        let of_node: Column<NodeIdx, Value> = values
             .map(|value| {
                 let Some(value) = value else { return Value::ABSENT };
                 if let Some(number) = numbers.get(value) {
@@ -56,7 +58,11 @@ impl LabelColumn {
                 number
             })
             .collect();
-        Self { key: Key::new(key), numbers, of_node }
+        let mut n_nodes = Column::filled(0, numbers.len() + 1);
+        for value in of_node.values() {
+            n_nodes[*value] += 1;
+        }
+        Self { key: Key::new(key), numbers, of_node, n_nodes }
     }
 
     /// The number of the column: different keys have different numbers.
@@ -77,6 +83,16 @@ impl LabelColumn {
     /// Whether a node has the label.
     pub(crate) fn has(&self, node: NodeIdx) -> bool {
         !self.value(node).is_absent()
+    }
+
+    /// Whether some node has the label.
+    pub(crate) fn has_values(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
+    /// Whether no other node has the value of the node.
+    pub(crate) fn is_alone(&self, node: NodeIdx) -> bool {
+        self.n_nodes[self.value(node)] == 1
     }
 
     /// The number of a value, if some node has it.
@@ -107,11 +123,27 @@ struct Columns {
     by_key: BTreeMap<Name, Arc<LabelColumn>>,
     /// Not a label: the node's name, which `matchFields` compares.
     node_name: Option<Arc<LabelColumn>>,
+    /// The keys that nodes have.
+    known: BTreeSet<Name>,
+    /// The column of every key that no node has: any user may name thousands of them.
+    absent: Option<Arc<LabelColumn>>,
 }
 
 impl Columns {
     fn len(&self) -> usize {
-        self.by_key.len() + usize::from(self.node_name.is_some())
+        self.by_key.len()
+            + usize::from(self.node_name.is_some())
+            + usize::from(self.absent.is_some())
+    }
+
+    /// The column of all keys that no node has. With the first one it collects the keys that nodes have.
+    fn absent(&mut self, cluster: &Cluster) -> &Arc<LabelColumn> {
+        let number = self.len();
+        self.absent.get_or_insert_with(|| {
+            let labels = cluster.nodes.facts.values().flat_map(|facts| facts.labels.iter());
+            self.known = labels.map(|(key, _)| key.clone()).collect();
+            Arc::new(LabelColumn::new(number, cluster.nodes.facts.values().map(|_| None)))
+        })
     }
 }
 
@@ -121,6 +153,10 @@ impl NodeLabels {
         let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = columns.by_key.get(key) {
             return Arc::clone(column);
+        }
+        let absent = Arc::clone(columns.absent(cluster));
+        if !columns.known.contains(key) {
+            return absent;
         }
         let values = cluster.nodes.facts.values().map(|facts| facts.labels.get(key));
         let column = Arc::new(LabelColumn::new(columns.len(), values));

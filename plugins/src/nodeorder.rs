@@ -128,6 +128,10 @@ impl Plugin for NodeOrder {
         self.follow(&Placed::new(cluster, change));
     }
 
+    fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
+        self.scores.iter().map(|weighted| weighted.score.version(cluster, class)).sum()
+    }
+
     fn score_terms(&self, cluster: &Cluster, class: ClassIdx) -> Vec<ScoreTerm> {
         let scores = self.scores.iter().zip(0..);
         let applicable = scores.filter(|(weighted, _)| weighted.score.applies(cluster, class));

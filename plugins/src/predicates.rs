@@ -9,8 +9,9 @@
 //! count pods follow every placement; after a placement and its reverse, every count is as before.
 //!
 //! A filter declares for each constraint class what its answers depend on: node facts alone
-//! ([`Dependency::Class`]), the pods on one node (host ports, disks, volume limits), or the whole
-//! cluster (topology spread, inter-pod affinity, claims in use or to be bound). A filter that
+//! ([`Dependency::Class`]), the pods on one node (host ports, disks, volume limits), those in one
+//! topology domain (inter-pod anti-affinity), or the whole cluster (topology spread, inter-pod
+//! affinity, claims in use or to be bound). A filter that
 //! declares nothing for a class costs nothing for it, on no node; one that counts pods for no class
 //! is not called for placements.
 //!
@@ -193,6 +194,20 @@ impl Plugin for Predicates {
         Dependency::ALL.into_iter().fold(Dependencies::NONE, |all, dependency| {
             all.with_if(dependency, !applicable[dependency as usize].is_empty())
         })
+    }
+
+    fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
+        let class = cluster.classes.constraint_class[class];
+        self.applicable[class][Dependency::Domain as usize]
+            .map(|at| self.filters[at].version(class))
+            .sum()
+    }
+
+    fn depends_on(&self, cluster: &Cluster, class: ClassIdx, other: TaskIdx) -> bool {
+        let class = cluster.classes.constraint_class[class];
+        let other = cluster.classes.constraint_class[cluster.tasks.class[other]];
+        let [_, node, domain, all] = self.applicable[class];
+        node.union(domain).union(all).any(|at| self.filters[at].depends_on(class, other))
     }
 
     fn predicate(

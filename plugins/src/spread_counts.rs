@@ -180,6 +180,9 @@ impl SpreadCounts {
 
     /// Computes which pods the counts count. Called once, after all counts are added.
     pub(crate) fn connect(&mut self, opening: Opening<'_>) {
+        if self.by_content.is_empty() {
+            return;
+        }
         let n_matchers = opening.cluster.matchers.len();
         let mut by_matcher =
             Column::<MatcherIdx, Vec<SpreadCountIdx>>::filled(Vec::new(), n_matchers);
@@ -190,7 +193,7 @@ impl SpreadCounts {
         }
         for row in opening.classes().present() {
             let matched_by = opening.matched_by(row).iter();
-            let counts = matched_by.flat_map(|matcher| &by_matcher[*matcher]);
+            let counts = matched_by.flat_map(|matcher| &by_matcher[matcher]);
             self.counted_in[row] = counts.copied().collect();
         }
     }
@@ -245,5 +248,5 @@ pub(crate) fn matches_itself(
     constraint: &SpreadConstraint,
 ) -> bool {
     let matcher = matcher_row(opening.cluster, &constraint.matcher);
-    opening.matched_by(row).binary_search(&matcher).is_ok()
+    opening.matched_by(row).contains(matcher)
 }

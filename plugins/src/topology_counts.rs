@@ -1,14 +1,18 @@
 //! Pod counts by topology domain, as inter-pod affinity needs them.
 //!
-//! A count is the number of pods that a set of selectors matches, or that carry a term themselves,
-//! in each domain of one node label. Which counts a pod belongs to is computed once for its
-//! constraint class. A placement then adds or subtracts 1, and a check is one look-up for each term.
+//! A count adds up the pods of some constraint classes, each with a weight, in each domain of one node
+//! label. All terms with one label that are about a class are one count, whoever carries them: a class
+//! looks up one number for each label, however many terms there are. Which counts a pod belongs to is
+//! computed once for its constraint class.
+//!
+//! Source: kube-scheduler does the same in `plugins/interpodaffinity`, for one pod at a time: a map from
+//! label and value to a number.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, MatcherIdx, NodeIdx, Ordinal},
+    column::{Column, MatcherIdx, NodeIdx},
     facts::class::{PodMatcher, PodTerm, PodTerms},
 };
 use kube_batch_framework::plugin::Capacity;
@@ -18,7 +22,7 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     domains::ByDomain,
     node_labels::{Key, LabelColumn, Value},
-    pod_count::{Placed, PodCount},
+    pod_count::Placed,
     rows::row_type,
 };
 
@@ -27,28 +31,65 @@ row_type! {
     TopologyCountIdx,
 }
 
+/// Constraint classes, ascending, and the weight of each of their pods.
+type Members = Vec<(ConstraintClassIdx, i64)>;
+
 /// Pod counts by topology domain.
 #[derive(Debug, Default)]
 pub(crate) struct TopologyCounts {
     rows: Column<TopologyCountIdx, TopologyCount>,
-    /// Counts of the pods that all these selectors match.
-    matching: BTreeMap<(Vec<MatcherIdx>, Key), TopologyCountIdx>,
-    /// Counts of the pods that carry a term of this selector, key and weight.
-    carrying: BTreeMap<(MatcherIdx, Key, i64), TopologyCountIdx>,
-    /// The counts that the pods of each constraint class belong to.
-    counted_in: Column<ConstraintClassIdx, Vec<TopologyCountIdx>>,
+    by_content: BTreeMap<(Key, Members), TopologyCountIdx>,
+    /// The counts that the pods of each constraint class belong to, with the weight of a pod.
+    counted_in: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
 }
 
 #[derive(Debug)]
 struct TopologyCount {
-    by_domain: ByDomain<PodCount>,
+    by_domain: ByDomain<Sum>,
     /// Over all domains.
-    total: PodCount,
+    total: Sum,
+    /// How often a sum has changed.
+    n_changes: u64,
+    /// How often a sum has become 0 or has no longer been 0, in a domain of several nodes.
+    n_crossings: u64,
+}
+
+/// The sum of the weights of some pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    all: i64,
+    /// Without pods that are being terminated.
+    staying: i64,
+}
+
+impl Sum {
+    const fn of(self, capacity: Capacity) -> i64 {
+        match capacity {
+            Capacity::Idle => self.all,
+            Capacity::FutureIdle => self.staying,
+        }
+    }
+
+    const fn plus(self, change: Self) -> Self {
+        Self { all: self.all + change.all, staying: self.staying + change.staying }
+    }
+
+    const fn is_zero_as(self, other: Self) -> bool {
+        (self.all == 0) == (other.all == 0) && (self.staying == 0) == (other.staying == 0)
+    }
 }
 
 impl TopologyCount {
-    fn new(labels: Arc<LabelColumn>) -> Self {
-        Self { by_domain: ByDomain::new(labels), total: PodCount::default() }
+    fn add(&mut self, node: NodeIdx, change: Sum) {
+        let Some(sum) = self.by_domain.get_mut(node) else { return };
+        let before = *sum;
+        let after = before.plus(change);
+        *sum = after;
+        self.total = self.total.plus(change);
+        self.n_changes += 1;
+        if !before.is_zero_as(after) && !self.by_domain.labels().is_alone(node) {
+            self.n_crossings += 1;
+        }
     }
 }
 
@@ -57,87 +98,106 @@ impl TopologyCounts {
         Self { counted_in: opening.by_class(Vec::new()), ..Self::default() }
     }
 
-    /// The count of the pods that all `matchers` match. They are ascending.
-    pub(crate) fn matching(
-        &mut self,
-        matchers: Vec<MatcherIdx>,
-        labels: Arc<LabelColumn>,
-    ) -> TopologyCountIdx {
-        let entry = self.matching.entry((matchers, labels.key()));
-        *entry.or_insert_with(|| self.rows.push(TopologyCount::new(labels)))
-    }
-
-    /// The count of the pods that a term matches.
-    pub(crate) fn matching_term(
-        &mut self,
-        opening: Opening<'_>,
-        term: &PodTerm,
-    ) -> TopologyCountIdx {
-        let matcher = matcher_row(opening.cluster, &term.matcher);
-        self.matching(vec![matcher], opening.compiler().column(&term.topology_key))
-    }
-
-    /// Adds counts of the pods that carry terms of a kind, each with a weight, for terms that match
-    /// pods to be placed.
-    pub(crate) fn add_carried_terms<'c, W>(
-        &mut self,
-        opening: Opening<'c>,
-        kind: impl Fn(&'c PodTerms) -> W,
-    ) where
-        W: Iterator<Item = (i64, &'c PodTerm)>,
-    {
-        let cluster = opening.cluster;
-        let mut matches_some = Column::filled(false, cluster.matchers.len());
-        for matcher in opening.classes().to_place().flat_map(|row| opening.matched_by(row)) {
-            matches_some[*matcher] = true;
-        }
-        for row in opening.classes().present() {
-            for (weight, term) in kind(&opening.template(row).pod_terms) {
-                let matcher = matcher_row(cluster, &term.matcher);
-                if matches_some[matcher] {
-                    let labels = opening.compiler().column(&term.topology_key);
-                    let entry = self.carrying.entry((matcher, labels.key(), weight));
-                    let count =
-                        *entry.or_insert_with(|| self.rows.push(TopologyCount::new(labels)));
-                    self.counted_in[row].push(count);
-                }
+    /// The count of the pods of these constraint classes.
+    fn count(&mut self, labels: Arc<LabelColumn>, members: Members) -> TopologyCountIdx {
+        let (rows, counted_in) = (&mut self.rows, &mut self.counted_in);
+        *self.by_content.entry((labels.key(), members)).or_insert_with_key(|(_, members)| {
+            let count = rows.push(TopologyCount {
+                by_domain: ByDomain::new(labels),
+                total: Sum::default(),
+                n_changes: 0,
+                n_crossings: 0,
+            });
+            for (class, weight) in members {
+                counted_in[*class].push((count, *weight));
             }
-        }
-    }
-
-    /// The counts of carried terms that match the constraint class, with the term's weight.
-    pub(crate) fn carried_terms<'a>(
-        &'a self,
-        opening: Opening<'a>,
-        row: ConstraintClassIdx,
-    ) -> impl Iterator<Item = (TopologyCountIdx, i64)> + use<'a> {
-        let (first, last) = (Key::new(0), Key::new(u32::MAX as usize));
-        opening.matched_by(row).iter().flat_map(move |matcher| {
-            let terms =
-                self.carrying.range((*matcher, first, i64::MIN)..=(*matcher, last, i64::MAX));
-            terms.map(|((_, _, weight), count)| (*count, *weight))
+            count
         })
     }
 
-    /// Computes which pods the counts of selectors count. Called once, after all counts are added.
-    pub(crate) fn connect(&mut self, opening: Opening<'_>) {
-        let mut by_first = Column::<MatcherIdx, Vec<(&[MatcherIdx], TopologyCountIdx)>>::filled(
-            Vec::new(),
-            opening.cluster.matchers.len(),
-        );
-        for ((matchers, _), count) in &self.matching {
-            if let [first, rest @ ..] = matchers.as_slice() {
-                by_first[*first].push((rest, *count));
+    /// For the label of each term, the count of the pods that all these terms match.
+    pub(crate) fn matching_all(
+        &mut self,
+        opening: Opening<'_>,
+        terms: &[PodTerm],
+    ) -> Vec<TopologyCountIdx> {
+        if terms.is_empty() {
+            return Vec::new();
+        }
+        let matched = opening.matched_classes();
+        let mut matchers: Vec<MatcherIdx> =
+            terms.iter().map(|term| matcher_row(opening.cluster, &term.matcher)).collect();
+        matchers.sort_unstable();
+        matchers.dedup();
+        let members: Members = matched.by_all(&matchers).map(|class| (class, 1)).collect();
+        let mut counts: Vec<TopologyCountIdx> = Vec::new();
+        for term in terms {
+            let labels = opening.compiler().column(&term.topology_key);
+            let count = self.count(labels, members.clone());
+            if !counts.contains(&count) {
+                counts.push(count);
             }
         }
-        for row in opening.classes().present() {
-            let matched_by = opening.matched_by(row);
-            for (rest, count) in matched_by.iter().flat_map(|matcher| &by_first[*matcher]) {
-                if rest.iter().all(|matcher| matched_by.binary_search(matcher).is_ok()) {
-                    self.counted_in[row].push(*count);
+        counts
+    }
+
+    /// For each label of these terms, the sum of the weights of the terms that match a pod.
+    pub(crate) fn matching_terms<'t>(
+        &mut self,
+        opening: Opening<'_>,
+        terms: impl Iterator<Item = (i64, &'t PodTerm)>,
+        combine: fn(i64, i64) -> i64,
+    ) -> Vec<TopologyCountIdx> {
+        let mut by_label = ByLabel::default();
+        for (weight, term) in terms {
+            let matcher = matcher_row(opening.cluster, &term.matcher);
+            let classes = opening.matched_classes().by(matcher);
+            by_label.add(opening, term, classes.map(|class| (class, weight)), combine);
+        }
+        let labels = by_label.0.into_values();
+        labels.map(|(labels, weights)| self.count(labels, members(weights))).collect()
+    }
+
+    /// For each constraint class with tasks to place and each label, the sum of the weights of the
+    /// terms that a pod carries and that match the class.
+    pub(crate) fn carried_terms<'c, W>(
+        &mut self,
+        opening: Opening<'c>,
+        kind: impl Fn(&'c PodTerms) -> W,
+        combine: fn(i64, i64) -> i64,
+    ) -> Column<ConstraintClassIdx, Vec<TopologyCountIdx>>
+    where
+        W: Iterator<Item = (i64, &'c PodTerm)>,
+    {
+        let mut by_class = opening.by_class(BTreeMap::<Key, (Arc<LabelColumn>, Members)>::new());
+        for carrier in opening.classes().present() {
+            let mut by_label = ByLabel::default();
+            for (weight, term) in kind(&opening.template(carrier).pod_terms) {
+                let matcher = matcher_row(opening.cluster, &term.matcher);
+                let matched = opening.matched_classes().by(matcher);
+                let waiting = matched.filter(|class| opening.classes().is_to_place(*class));
+                by_label.add(opening, term, waiting.map(|class| (class, weight)), combine);
+            }
+            for (key, (labels, weights)) in by_label.0 {
+                for (class, weight) in members(weights) {
+                    let entry = by_class[class].entry(key);
+                    let (_, members) = entry.or_insert_with(|| (Arc::clone(&labels), Vec::new()));
+                    members.push((carrier, weight));
                 }
             }
         }
+        let mut counts = opening.by_class(Vec::new());
+        for class in opening.classes().to_place() {
+            let labels = std::mem::take(&mut by_class[class]).into_values();
+            let of_labels = labels.map(|(labels, members)| self.count(labels, members));
+            counts[class] = of_labels.collect();
+        }
+        counts
+    }
+
+    /// Frees what only adding counts needs: of many classes it is large.
+    pub(crate) fn finish(&mut self) {
+        self.by_content = BTreeMap::new();
     }
 
     pub(crate) fn on_placement(&mut self, placed: &Placed) {
@@ -146,24 +206,22 @@ impl TopologyCounts {
             return;
         }
         for (node, change) in placed.counts() {
-            for count in counted_in {
-                let count = &mut self.rows[*count];
-                if let Some(in_domain) = count.by_domain.get_mut(node) {
-                    in_domain.apply(change);
-                    count.total.apply(change);
-                }
+            let (all, staying) = (i64::from(change.all), i64::from(change.staying));
+            for (count, weight) in counted_in {
+                let change = Sum { all: weight * all, staying: weight * staying };
+                self.rows[*count].add(node, change);
             }
         }
     }
 
-    /// The number of pods in the node's domain; `None` if the node has no domain.
+    /// The sum in the node's domain; `None` if the node has no domain.
     pub(crate) fn get(
         &self,
         count: TopologyCountIdx,
         node: NodeIdx,
         capacity: Capacity,
-    ) -> Option<u32> {
-        self.rows[count].by_domain.get(node).map(|count| count.of(capacity))
+    ) -> Option<i64> {
+        self.rows[count].by_domain.get(node).map(|sum| sum.of(capacity))
     }
 
     /// The nodes that have all labels of these counts, by the values of all; each list ascending.
@@ -180,10 +238,56 @@ impl TopologyCounts {
         domains.into_values().collect()
     }
 
-    /// The number of pods in all domains.
-    pub(crate) fn total(&self, count: TopologyCountIdx, capacity: Capacity) -> u32 {
+    /// The sum over all domains.
+    pub(crate) fn total(&self, count: TopologyCountIdx, capacity: Capacity) -> i64 {
         self.rows[count].total.of(capacity)
     }
+
+    /// Whether pods of the class belong to one of these counts.
+    pub(crate) fn contain(&self, counts: &[TopologyCountIdx], class: ConstraintClassIdx) -> bool {
+        self.counted_in[class].iter().any(|(count, _)| counts.contains(count))
+    }
+
+    /// A number that is a new one when a sum of these counts has changed.
+    pub(crate) fn n_changes(&self, counts: &[TopologyCountIdx]) -> u64 {
+        counts.iter().map(|count| self.rows[*count].n_changes).sum()
+    }
+
+    /// A number that is a new one when a sum of these counts has become 0, or has no longer been 0, for
+    /// more than one node.
+    pub(crate) fn n_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
+        counts.iter().map(|count| self.rows[*count].n_crossings).sum()
+    }
+}
+
+/// The weights of constraint classes, by label.
+#[derive(Default)]
+struct ByLabel(BTreeMap<Key, (Arc<LabelColumn>, Column<ConstraintClassIdx, i64>)>);
+
+impl ByLabel {
+    /// Adds the classes that a term concerns. A label that no node has makes no domain.
+    fn add(
+        &mut self,
+        opening: Opening<'_>,
+        term: &PodTerm,
+        classes: impl Iterator<Item = (ConstraintClassIdx, i64)>,
+        combine: fn(i64, i64) -> i64,
+    ) {
+        let labels = opening.compiler().column(&term.topology_key);
+        if !labels.has_values() {
+            return;
+        }
+        let entry = self.0.entry(labels.key());
+        let (_, weights) = entry.or_insert_with(|| (labels, opening.by_class(0)));
+        for (class, weight) in classes {
+            weights[class] = combine(weights[class], weight);
+        }
+    }
+}
+
+fn members(weights: Column<ConstraintClassIdx, i64>) -> Members {
+    let members = weights.iter().filter(|(_, weight)| **weight != 0);
+    members.map(|(class, weight)| (class, *weight)).collect()
 }
 
 /// The row of a selector that some pod of the snapshot carries.

@@ -18,7 +18,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Capacity, Dependency, Plugin, Scale},
+    plugin::{Capacity, Dependency, Extremes, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -403,8 +403,8 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
             let score = |node: &NodeIdx| plugin.score(&cluster, class, *node, term.id);
             raw = nodes.iter().map(score).collect();
         }
-        let largest = raw.iter().copied().max().unwrap_or(0);
-        let scaled = raw.iter().map(|raw| term.scale.apply(*raw, largest));
+        let among = Extremes::of(raw.iter().copied());
+        let scaled = raw.iter().map(|raw| term.scale.apply(*raw, among));
         let scores: BTreeMap<String, i64> = names.iter().cloned().zip(scaled).collect();
         if scores == case.expect.scores {
             Vec::new()
@@ -497,7 +497,8 @@ run! {
     volume_binding_filter: "volumebinding-filter", filters(&Dependency::ALL);
     volume_zone_filter: "volumezone-filter", filters(&[Dependency::Class]);
     pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
-    inter_pod_affinity_filter: "interpodaffinity-filter", filters(&[Dependency::Cluster]);
+    inter_pod_affinity_filter: "interpodaffinity-filter",
+        filters(&[Dependency::Domain, Dependency::Cluster]);
     least_requested_score: "noderesources-leastallocated-score",
         scores(NodeOrderArguments { leastrequested: 1, ..NodeOrderArguments::no_weights() });
     most_requested_score: "noderesources-mostallocated-score",

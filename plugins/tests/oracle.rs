@@ -19,7 +19,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Plugin},
+    plugin::{Capacity, Change, Dependency, Extremes, Plugin, Scale},
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
@@ -320,9 +320,41 @@ fn scores(
 ) -> Vec<i64> {
     let mut scores = vec![0; candidates.len()];
     for term in plugin.score_terms(cluster, class) {
-        plugin.score_all(cluster, class, candidates, term.id, &mut scores);
+        if term.scale == Scale::Joint {
+            plugin.score_all(cluster, class, candidates, term.id, &mut scores);
+        } else {
+            let raw = candidates.iter().map(|node| plugin.score(cluster, class, *node, term.id));
+            let among = Extremes::of(raw.clone());
+            scores = raw.map(|raw| term.scale.apply(raw, among)).collect();
+        }
     }
     scores
+}
+
+/// The answers about a class on each node, which the framework may keep while nothing reports a change.
+fn answers(plugin: &dyn Plugin, cluster: &Cluster, class: ClassIdx) -> Vec<Vec<Answer>> {
+    let nodes = cluster.nodes.facts.ids();
+    let on_node = |node: NodeIdx| {
+        let rules = [Dependency::Node, Dependency::Domain].into_iter();
+        let rules = rules.filter(|rule| plugin.dependencies(cluster, class).has(*rule));
+        let refusals = rules.flat_map(move |rule| {
+            let capacities = [Capacity::Idle, Capacity::FutureIdle];
+            capacities.map(|capacity| {
+                Answer::Refusal(plugin.predicate(cluster, class, node, rule, capacity).err())
+            })
+        });
+        let terms = plugin.score_terms(cluster, class).into_iter();
+        let raw = terms.filter(|term| term.scale == Scale::FromLeast);
+        let scores = raw.map(|term| Answer::Raw(plugin.score(cluster, class, node, term.id)));
+        refusals.chain(scores).collect()
+    };
+    nodes.map(on_node).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Refusal(Option<Unfit>),
+    Raw(i64),
 }
 
 fn waiting(cluster: &Cluster) -> Vec<(TaskIdx, ClassIdx)> {
@@ -349,13 +381,54 @@ proptest! {
                 for capacity in [Capacity::Idle, Capacity::FutureIdle] {
                     let placing = Placing { cluster: &cluster, task, node, capacity };
                     let expected = placing.spread().or_else(|| placing.pod_terms());
-                    let rule = Dependency::Cluster;
-                    let refused = plugin.predicate(&cluster, class, node, rule, capacity).err();
+                    let mut refusals = Vec::new();
+                    for rule in [Dependency::Domain, Dependency::Cluster] {
+                        let refused = plugin.predicate(&cluster, class, node, rule, capacity).err();
+                        prop_assert!(rules.has(rule) || refused.is_none());
+                        refusals.extend(refused);
+                    }
+                    let refused = refusals.into_iter().min();
                     if refused != Some(Unfit::ClaimInUse) {
                         prop_assert_eq!(refused, expected);
                     }
-                    prop_assert!(rules.has(rule) || refused.is_none());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_answers_are_reported(members in members(), steps in steps()) {
+        let mut cluster = snapshot(&members, false);
+        let mut predicates = Predicates::new(PredicatesArguments::default());
+        predicates.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        let weights = NodeOrderArguments { podaffinity: 1, ..NodeOrderArguments::no_weights() };
+        let mut nodeorder = NodeOrder::new(weights);
+        nodeorder.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        let classes = waiting(&cluster);
+        for step in steps {
+            let Some((task, to)) = step.target(&cluster) else { continue };
+            let seen = |cluster: &Cluster, plugin: &dyn Plugin| -> Vec<_> {
+                let about = |class| {
+                    (plugin.version(cluster, class), answers(plugin, cluster, class))
+                };
+                classes.iter().map(|(_, class)| about(*class)).collect()
+            };
+            let before = [seen(&cluster, &predicates), seen(&cluster, &nodeorder)];
+            let from = cluster.set_placement(task, to);
+            predicates.on_placement(&cluster, &Change { task, from, to });
+            nodeorder.on_placement(&cluster, &Change { task, from, to });
+            let after = [seen(&cluster, &predicates), seen(&cluster, &nodeorder)];
+            for (at, (_, class)) in classes.iter().enumerate() {
+                for (before, after) in before.iter().zip(&after) {
+                    let ((old, before), (new, after)) = (&before[at], &after[at]);
+                    for (node, (before, after)) in before.iter().zip(after).enumerate() {
+                        let is_own = [from.node, to.node].contains(&Some(NodeIdx::new(node)));
+                        let is_score = matches!(before.as_slice(), [Answer::Raw(_)]);
+                        prop_assert!(before == after || old != new || (is_own && !is_score));
+                    }
+                }
+                let ((_, before), (_, after)) = (&before[0][at], &after[0][at]);
+                prop_assert!(before == after || predicates.depends_on(&cluster, *class, task));
             }
         }
     }

@@ -14,7 +14,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     arguments::Arguments,
     candidates::Search,
-    plugin::{Capacity, Change, Dependencies, Dependency, Plugin, Scale},
+    plugin::{Capacity, Change, Dependencies, Dependency, Extremes, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -125,7 +125,8 @@ fn node_conditions_refuse_as_the_arguments_say() {
 fn dependencies_are_those_of_the_filters_that_apply() {
     let class_alone = Dependencies::only(Dependency::Class);
     let of = |pods: &[Pod], name: &str| {
-        let cluster = read(json!({"nodes": [{"metadata": {"name": "n"}}]})).snapshot(pods);
+        let node = json!({"metadata": {"name": "n", "labels": {"zone": "z"}}});
+        let cluster = read(json!({"nodes": [node]})).snapshot(pods);
         let plugin = predicates(&cluster, PredicatesArguments::default());
         plugin.dependencies(&cluster, class(&cluster, name))
     };
@@ -135,9 +136,11 @@ fn dependencies_are_those_of_the_filters_that_apply() {
     assert_eq!(of(std::slice::from_ref(&plain), "plain"), class_alone);
     assert_eq!(of(&[pod("port", port)], "port"), class_alone.with_if(Dependency::Node, true));
     let anti_affine = pod("anti-affine", anti_affinity("zone"));
-    let cluster = class_alone.with_if(Dependency::Cluster, true);
-    assert_eq!(of(&[plain.clone(), anti_affine.clone()], "anti-affine"), cluster);
-    assert_eq!(of(&[plain, anti_affine], "plain"), cluster);
+    let domain = class_alone.with_if(Dependency::Domain, true);
+    assert_eq!(of(&[plain.clone(), anti_affine.clone()], "anti-affine"), domain);
+    assert_eq!(of(&[plain.clone(), anti_affine], "plain"), domain);
+    let without_domains = pod("anti-affine", anti_affinity("a-label-that-no-node-has"));
+    assert_eq!(of(&[plain, without_domains], "plain"), class_alone);
 }
 
 #[test]
@@ -184,7 +187,10 @@ fn terminating_pods_count_for_idle_but_not_for_future_idle() {
     place(&mut cluster, &mut plugin, "user", releasing);
     let refusal = |name: &str, capacity: Capacity| {
         let (class, node) = (class(&cluster, name), node(&cluster, "n"));
-        plugin.predicate(&cluster, class, node, Dependency::Cluster, capacity).err()
+        let rules = [Dependency::Domain, Dependency::Cluster].into_iter();
+        let refusals =
+            rules.filter_map(|rule| plugin.predicate(&cluster, class, node, rule, capacity).err());
+        refusals.min()
     };
     assert_eq!(refusal("same-claim", Capacity::Idle), Some(Unfit::ClaimInUse));
     assert_eq!(refusal("same-claim", Capacity::FutureIdle), None);
@@ -224,6 +230,8 @@ fn terminating_pods_count_in_scores() {
                 plugin.score_all(cluster, class, &nodes, term.id, &mut scores);
             } else {
                 scores = nodes.map(|node| plugin.score(cluster, class, node, term.id));
+                let among = Extremes::of(scores.into_iter());
+                scores = scores.map(|raw| term.scale.apply(raw, among));
             }
             scores
         });

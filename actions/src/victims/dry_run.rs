@@ -49,6 +49,14 @@ impl<'a> ResourceDryRun<'a> {
         Self { session, task, future_idle, victims: Vec::new() }
     }
 
+    /// Whether the request of the task fits once all these tasks are gone.
+    pub(super) fn has_room_without(mut self, tasks: &[TaskIdx]) -> bool {
+        for task in tasks {
+            self.release(*task, 1);
+        }
+        self.session.cluster().request(self.task).fits_in(&self.future_idle)
+    }
+
     fn release(&mut self, victim: TaskIdx, sign: i64) {
         for (dim, amount) in self.session.cluster().request(victim).amounts() {
             self.future_idle[*dim] += sign * amount;

@@ -101,9 +101,17 @@ fn select_victims_on_node<P: VictimPolicy>(
     if candidates.is_empty() {
         return None;
     }
-    if statement.session_mut().needs_only_resources(class) {
+    if statement.session_mut().needs_only_resources(class, &candidates) {
+        // A rule that refuses the node now refuses it without the victims too.
+        if !statement.session_mut().rules_pass(class, node) {
+            return None;
+        }
         let mut dry_run = ResourceDryRun::new(statement.session(), task, node);
         return select_minimal_set(policy, &mut dry_run, candidates);
+    }
+    // Evicting tasks in the session costs far more than adding up their requests.
+    if !ResourceDryRun::new(statement.session(), task, node).has_room_without(&candidates) {
+        return None;
     }
     let start = statement.savepoint();
     let mut dry_run = SessionDryRun::new(statement, P::REASON, task, node);

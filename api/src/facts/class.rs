@@ -3,6 +3,11 @@
 //! Pods created from one template share one [`PodTemplate`]. Templates are compared by content, so
 //! that predicates and scores are evaluated once for ten thousand identical pods.
 
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, Pod, PodAffinityTerm, PodSpec, PreferredSchedulingTerm,
     Toleration as ApiToleration, TopologySpreadConstraint as ApiSpread,
@@ -125,9 +130,14 @@ pub struct PodMatcher {
 impl PodMatcher {
     /// Whether it matches a pod. `namespace_labels` are those of the pod's namespace.
     pub fn matches(&self, namespace: &Name, namespace_labels: &Labels, labels: &Labels) -> bool {
-        let named = self.namespaces.contains(namespace)
-            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(namespace_labels));
-        named && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+        self.concerns(namespace, namespace_labels)
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+
+    /// Whether it can match pods of a namespace with these labels.
+    pub fn concerns(&self, namespace: &Name, namespace_labels: &Labels) -> bool {
+        self.namespaces.contains(namespace)
+            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(namespace_labels))
     }
 }
 
@@ -328,16 +338,54 @@ impl PodTemplate {
         let request = limits::bounded(request);
         Self { request, refused: Some(why.into()), ..Self::default() }
     }
+}
 
-    /// This template without its request.
-    #[must_use]
-    pub fn without_request(&self) -> Self {
-        Self {
-            request: ResourceList::default(),
-            scoring: ScoringAmounts::default(),
-            arriving: ScoringAmounts::default(),
-            ..self.clone()
-        }
+/// A template, compared without its request.
+#[derive(Clone, Debug)]
+pub struct Constraints(pub Arc<PodTemplate>);
+
+impl Constraints {
+    /// All that is compared. Without `..`, so that the compiler reports a missing field.
+    fn parts(&self) -> impl Eq + Hash + use<'_> {
+        let PodTemplate {
+            request: _,
+            scoring: _,
+            arriving: _,
+            qos_best_effort,
+            namespace,
+            node_selector,
+            node_affinity,
+            preferred_nodes,
+            tolerations,
+            host_ports,
+            pod_terms,
+            spread,
+            claims,
+            resource_claims,
+            disks,
+            images,
+            n_containers,
+            metadata,
+            refused,
+        } = &*self.0;
+        let nodes = (node_selector, node_affinity, preferred_nodes, tolerations);
+        let others = (namespace, host_ports, pod_terms, spread);
+        let volumes = (claims, resource_claims, disks, images);
+        (nodes, others, volumes, (qos_best_effort, n_containers, metadata, refused))
+    }
+}
+
+impl PartialEq for Constraints {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Constraints {}
+
+impl Hash for Constraints {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 

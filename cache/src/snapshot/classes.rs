@@ -4,26 +4,30 @@ use std::{collections::HashMap, sync::Arc};
 
 use kube_batch_api::{
     cluster::{Classes, Matchers},
-    column::{ClassIdx, ConstraintClassIdx, MatcherIdx, Ordinal},
+    column::{ClassIdx, ConstraintClassIdx, Ordinal},
     facts::{
-        class::{PodMatcher, PodTemplate},
+        class::{Constraints, PodMatcher, PodTemplate},
         metadata::Metadata,
         pod::TaskFacts,
     },
     intern::InternId,
+    matcher_set::MatcherSet,
     name::Name,
     resource::Dimensions,
-    selector::{LabelSelector, Labels, Requirement},
+    selector::Labels,
 };
 
-use super::jobs::Members;
+use super::{
+    jobs::Members,
+    matching::{Labelled, MatcherIndex, SetId},
+};
 use crate::store::Store;
 
 /// The properties of a class that do not come from its template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Context {
-    /// The selectors of other pods that match the task, ascending.
-    matched: Arc<[MatcherIdx]>,
+    /// The selectors of other pods that match the task.
+    matched: SetId,
     /// The metadata of the task's PodGroup.
     group: Arc<Metadata>,
 }
@@ -34,14 +38,11 @@ pub(super) struct Classifier<'a> {
     store: &'a Store,
     dimensions: &'a Dimensions,
     pub(super) matchers: Matchers,
-    /// Selectors that require a label pair, by these pairs.
-    by_pair: HashMap<(Name, Name), Vec<MatcherIdx>>,
-    /// Selectors that may match any labels.
-    unselective: Vec<MatcherIdx>,
+    matcher_index: MatcherIndex,
     /// The selectors that match pods of a namespace with given labels.
-    matched: HashMap<(Name, InternId), Arc<[MatcherIdx]>>,
+    matched: HashMap<(Name, InternId), (SetId, Arc<MatcherSet>)>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
-    constraint_classes: HashMap<(PodTemplate, Context), ConstraintClassIdx>,
+    constraint_classes: HashMap<(Constraints, Context), ConstraintClassIdx>,
     pub(super) classes: Classes,
 }
 
@@ -51,25 +52,12 @@ impl<'a> Classifier<'a> {
         for matcher in members.templates().flat_map(|template| matchers_of(template)) {
             matchers.intern(matcher);
         }
-        let mut by_pair: HashMap<(Name, Name), Vec<MatcherIdx>> = HashMap::new();
-        let mut unselective = Vec::new();
-        for (row, matcher) in matchers.iter() {
-            let requirements = matcher.selector.iter().flat_map(LabelSelector::requirements);
-            match requirements.into_iter().find_map(Requirement::wanted_pairs) {
-                Some(pairs) => {
-                    for (key, value) in pairs {
-                        by_pair.entry((key.clone(), value.clone())).or_default().push(row);
-                    }
-                }
-                None => unselective.push(row),
-            }
-        }
+        let matcher_index = MatcherIndex::new(&matchers);
         Self {
             store,
             dimensions,
             matchers,
-            by_pair,
-            unselective,
+            matcher_index,
             matched: HashMap::new(),
             by_content: HashMap::new(),
             constraint_classes: HashMap::new(),
@@ -78,7 +66,8 @@ impl<'a> Classifier<'a> {
     }
 
     pub(super) fn class_of(&mut self, facts: &TaskFacts, group: &Arc<Metadata>) -> ClassIdx {
-        let context = Context { matched: self.matched_by(facts), group: Arc::clone(group) };
+        let (matched, matched_by) = self.matched_by(facts);
+        let context = Context { matched, group: Arc::clone(group) };
         let content = (facts.template.id(), context);
         if let Some(class) = self.by_content.get(&content) {
             return *class;
@@ -86,9 +75,9 @@ impl<'a> Classifier<'a> {
         let context = &content.1;
         let class = self.classes.template.push(facts.template.share());
         self.classes.request.push(self.dimensions.request(&facts.template.request));
-        self.classes.matched_by.push(context.matched.to_vec());
+        self.classes.matched_by.push(matched_by);
         self.classes.group_metadata.push(Arc::clone(&context.group));
-        let constraints = (facts.template.without_request(), context.clone());
+        let constraints = (Constraints(facts.template.share()), context.clone());
         let next = ConstraintClassIdx::new(self.constraint_classes.len());
         let row = *self.constraint_classes.entry(constraints).or_insert(next);
         self.classes.constraint_class.push(row);
@@ -96,30 +85,23 @@ impl<'a> Classifier<'a> {
         class
     }
 
-    fn matched_by(&mut self, facts: &TaskFacts) -> Arc<[MatcherIdx]> {
+    fn matched_by(&mut self, facts: &TaskFacts) -> (SetId, Arc<MatcherSet>) {
         if self.matchers.is_empty() {
-            return Arc::default();
+            return Default::default();
         }
         let key = (facts.key.namespace.clone(), facts.labels.id());
         if let Some(matched) = self.matched.get(&key) {
-            return Arc::clone(matched);
+            return matched.clone();
         }
         let no_labels = Labels::default();
         let namespace = self.store.namespaces.get(&facts.key.namespace);
-        let namespace_labels = namespace.map_or(&no_labels, |namespace| &namespace.labels);
-        let by_pair = facts
-            .labels
-            .iter()
-            .filter_map(|(label, value)| self.by_pair.get(&(label.clone(), value.clone())));
-        let mut candidates: Vec<MatcherIdx> =
-            by_pair.flatten().chain(&self.unselective).copied().collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates.retain(|row| {
-            self.matchers[*row].matches(&facts.key.namespace, namespace_labels, &facts.labels)
-        });
-        let matched: Arc<[MatcherIdx]> = candidates.into();
-        self.matched.insert(key, Arc::clone(&matched));
+        let pod = Labelled {
+            namespace: &facts.key.namespace,
+            namespace_labels: namespace.map_or(&no_labels, |namespace| &namespace.labels),
+            labels: &facts.labels,
+        };
+        let matched = self.matcher_index.matching(&self.matchers, pod);
+        self.matched.insert(key, matched.clone());
         matched
     }
 }

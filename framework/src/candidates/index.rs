@@ -1,9 +1,10 @@
 //! The index of the candidate nodes of one class for one capacity.
 //!
-//! Nodes with the same raw scores of terms that depend on the class alone form a group; inside a
-//! group a tournament tree holds what depends on the node alone. Normalising looks at groups only,
-//! so a placement costs O(log nodes) for the class in hand. Other classes catch up from the log of
-//! touched nodes when they are searched.
+//! Nodes with the same raw scores of terms that are normalised form a group; inside a group a
+//! tournament tree holds what depends on the node alone. Normalising looks at groups only, so a
+//! placement costs O(log nodes) for the class in hand. Other classes catch up from the log of touched
+//! nodes when they are searched. If a placement may have changed answers on other nodes, or raw scores
+//! that are normalised, the index is outdated and has to be built again.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::{
     rules::{ClassRules, Eligibility},
 };
 use crate::{
-    plugin::{Capacity, Dependency, Scale, ScoreTerm},
+    plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
     policy::Position,
     tournament::Tournament,
 };
@@ -31,9 +32,11 @@ pub(crate) struct ClassIndex {
     places: Vec<Option<(u32, u32)>>,
     /// How much of the log of touched nodes the index reflects.
     seen: usize,
+    /// [`ClassRules::version`] when the index was built.
+    version: u64,
 }
 
-/// Nodes with equal raw scores for every term that depends on the class alone.
+/// Nodes with equal raw scores for every term that is normalised.
 #[derive(Debug)]
 struct Group {
     /// One raw score for each normalised term.
@@ -80,7 +83,13 @@ impl ClassIndex {
             }
         }
         let normalised = normalised.into_iter().map(|(_, term)| term).collect();
-        Self { class, capacity, normalised, groups, places, seen: inputs.touched.len() }
+        let version = rules.version(inputs.policy, inputs.cluster, class);
+        Self { class, capacity, normalised, groups, places, seen: inputs.touched.len(), version }
+    }
+
+    /// Whether answers have changed on nodes that the log of touched nodes does not name.
+    pub(super) fn is_outdated(&self, inputs: Inputs<'_>, rules: &ClassRules) -> bool {
+        self.version != rules.version(inputs.policy, inputs.cluster, self.class)
     }
 
     /// Updates the nodes that have changed since the last search.
@@ -117,15 +126,15 @@ impl ClassIndex {
             .iter()
             .filter_map(|group| group.tree.best().map(|(position, score)| (group, position, score)))
             .collect();
-        let largest: Vec<i64> = (0..self.normalised.len())
-            .map(|term| feasible.iter().map(|(group, ..)| group.raw[term]).max().unwrap_or(0))
+        let extremes: Vec<Extremes> = (0..self.normalised.len())
+            .map(|term| Extremes::of(feasible.iter().map(|(group, ..)| group.raw[term])))
             .collect();
         feasible
             .into_iter()
             .map(|(group, position, own)| {
-                let terms = self.normalised.iter().zip(&group.raw).zip(&largest);
+                let terms = self.normalised.iter().zip(&group.raw).zip(&extremes);
                 let shared: i64 = terms
-                    .map(|((term, raw), largest)| term.weight * term.scale.apply(*raw, *largest))
+                    .map(|((term, raw), among)| term.weight * term.scale.apply(*raw, *among))
                     .sum();
                 (own + shared, std::cmp::Reverse(group.members[position]))
             })
@@ -148,9 +157,10 @@ fn score(
         Capacity::Idle => cluster.nodes.fits_idle(node, request),
         Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
     };
-    let passes =
-        || rules.predicate(inputs.policy, cluster, class, node, Dependency::Node, capacity).is_ok();
-    if !fits || !passes() {
+    let passes = |dependency| {
+        rules.predicate(inputs.policy, cluster, class, node, dependency, capacity).is_ok()
+    };
+    if !fits || !passes(Dependency::Node) || !passes(Dependency::Domain) {
         return None;
     }
     let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);

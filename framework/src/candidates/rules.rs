@@ -2,7 +2,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx, Ordinal},
+    column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
     reason::{Cause, Inadmissible, Unfit},
 };
 
@@ -20,10 +20,18 @@ pub(crate) struct ClassRules {
     predicates: Vec<(Position, Dependencies)>,
     /// The plugins that score nodes for the class, and their terms.
     terms: Vec<(Position, ScoreTerm)>,
+    /// The plugins of both, each once.
+    plugins: Vec<Position>,
 }
 
 impl ClassRules {
     pub(super) fn new(cluster: &Cluster, policy: &Policy, class: ClassIdx) -> Self {
+        let predicates = policy.about(cluster).dependencies(class);
+        let terms = policy.about(cluster).score_terms(class);
+        let mut plugins: Vec<Position> =
+            predicates.iter().map(|(at, _)| *at).chain(terms.iter().map(|(at, _)| *at)).collect();
+        plugins.sort_unstable();
+        plugins.dedup();
         Self {
             admission: match &cluster.classes.template[class].refused {
                 Some(message) => {
@@ -32,8 +40,9 @@ impl ClassRules {
                 None => policy.about(cluster).class_admitted(class),
             },
             requests_unknown: !cluster.classes.request[class].unknown().is_empty(),
-            predicates: policy.about(cluster).dependencies(class),
-            terms: policy.about(cluster).score_terms(class),
+            predicates,
+            terms,
+            plugins,
         }
     }
 
@@ -50,12 +59,33 @@ impl ClassRules {
         self.predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own)
     }
 
+    /// Whether moving a task may change an answer about the class.
+    pub(super) fn depend_on(
+        &self,
+        policy: &Policy,
+        cluster: &Cluster,
+        class: ClassIdx,
+        other: TaskIdx,
+    ) -> bool {
+        let mut moving = self.predicates.iter().filter(|(_, own)| {
+            let fixed = Dependencies::NONE.with_if(Dependency::Class, own.has(Dependency::Class));
+            *own != fixed
+        });
+        moving.any(|(at, _)| policy.plugin(*at).depends_on(cluster, class, other))
+    }
+
+    /// The sum of the versions of all plugins.
+    pub(super) fn version(&self, policy: &Policy, cluster: &Cluster, class: ClassIdx) -> u64 {
+        self.plugins.iter().map(|at| policy.plugin(*at).version(cluster, class)).sum()
+    }
+
     /// Whether the index supports every predicate and score: none depends on [`Dependency::Cluster`].
     pub(super) fn is_indexable(&self) -> bool {
         !self.dependencies().has(Dependency::Cluster)
             && self.terms.iter().all(|(_, term)| match term.scale {
                 Scale::AsIs => term.dependency != Dependency::Cluster,
                 Scale::UpToLargest | Scale::DownFromLargest => term.dependency == Dependency::Class,
+                Scale::FromLeast => term.dependency != Dependency::Cluster,
                 Scale::Joint => false,
             })
     }

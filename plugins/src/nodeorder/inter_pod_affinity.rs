@@ -6,8 +6,7 @@
 //! - for each pod there, the weight of every preferred term it carries that matches the new pod, and
 //!   1 for every required affinity term that does.
 //!
-//! Anti-affinity counts negative. The score is `100 * (raw - least) / (most - least)` over the
-//! candidates, or 0 for all if all are equal.
+//! Anti-affinity counts negative. The framework normalises the raw scores ([`Scale::FromLeast`]).
 //!
 //! Source: Kubernetes 1.36, `plugins/interpodaffinity/scoring.go`, with `hardPodAffinityWeight` 1.
 //! Floats where Kubernetes has them, in its order.
@@ -33,8 +32,8 @@ const HARD_POD_AFFINITY_WEIGHT: i64 = 1;
 #[derive(Debug)]
 struct InterPodAffinity {
     counts: TopologyCounts,
-    /// The weight of each pod of a count in the node's domain.
-    weights: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
+    /// What is added up for a class: the sum of weights in the node's domain, for each label.
+    weights: Column<ConstraintClassIdx, Vec<TopologyCountIdx>>,
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
@@ -42,17 +41,14 @@ pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Sco
     let mut weights = opening.by_class(Vec::new());
     for class in opening.classes().to_place() {
         let terms = preferred(&opening.template(class).pod_terms);
-        let own = terms.map(|(weight, term)| (counts.matching_term(opening, term), weight));
-        weights[class] = own.collect();
+        weights[class] = counts.matching_terms(opening, terms, i64::wrapping_add);
     }
-    counts.add_carried_terms(opening, |terms| {
-        let required = terms.required.iter().map(|term| (HARD_POD_AFFINITY_WEIGHT, term));
-        preferred(terms).chain(required)
-    });
+    let of_pod = |terms| preferred(terms).chain(required(terms));
+    let mut carried = counts.carried_terms(opening, of_pod, i64::wrapping_add);
     for class in opening.classes().to_place() {
-        weights[class].extend(counts.carried_terms(opening, class));
+        weights[class].append(&mut carried[class]);
     }
-    counts.connect(opening);
+    counts.finish();
     Box::new(InterPodAffinity { counts, weights })
 }
 
@@ -62,37 +58,31 @@ fn preferred(terms: &PodTerms) -> impl Iterator<Item = (i64, &PodTerm)> {
     affinity.chain(terms.preferred_anti.iter().map(|(weight, term)| (-weight, term)))
 }
 
+/// Required affinity terms with their weights.
+fn required(terms: &PodTerms) -> impl Iterator<Item = (i64, &PodTerm)> {
+    terms.required.iter().map(|term| (HARD_POD_AFFINITY_WEIGHT, term))
+}
+
 impl Score for InterPodAffinity {
     fn dependency(&self) -> Dependency {
-        Dependency::Cluster
+        Dependency::Domain
     }
 
     fn scale(&self) -> Scale {
-        Scale::Joint
+        Scale::FromLeast
+    }
+
+    fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
+        self.counts.n_changes(&self.weights[cluster.classes.constraint_class[class]])
     }
 
     fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
         !self.weights[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score_all(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+    fn score(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> i64 {
         let weights = &self.weights[cluster.classes.constraint_class[class]];
-        let raw = |node: NodeIdx| {
-            let parts = weights.iter().filter_map(|(count, weight)| {
-                let n_pods = self.counts.get(*count, node, Capacity::Idle)?;
-                Some(weight * i64::from(n_pods))
-            });
-            parts.sum::<i64>()
-        };
-        for (score, node) in scores.iter_mut().zip(nodes) {
-            *score = raw(*node);
-        }
-        let least = scores.iter().copied().min().unwrap_or(0);
-        let most = scores.iter().copied().max().unwrap_or(0);
-        for score in scores {
-            let part = (*score - least) as f64 / (most - least) as f64;
-            *score = if most == least { 0 } else { (100.0 * part) as i64 };
-        }
+        weights.iter().filter_map(|count| self.counts.get(*count, node, Capacity::Idle)).sum()
     }
 
     fn on_placement(&mut self, placed: &Placed) {

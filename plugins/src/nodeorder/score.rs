@@ -19,6 +19,11 @@ pub(super) trait Score: fmt::Debug + Send {
     /// How raw scores are normalised.
     fn scale(&self) -> Scale;
 
+    /// See [`Plugin::version`](kube_batch_framework::plugin::Plugin::version).
+    fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
+        0
+    }
+
     /// Whether the score can prefer one node to another for a class. If not, it is left out, which
     /// changes no decision and keeps the class on the fast path.
     fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool;

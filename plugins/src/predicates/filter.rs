@@ -27,6 +27,16 @@ pub(super) trait Filter: fmt::Debug + Send {
         Ok(())
     }
 
+    /// See [`Plugin::version`](kube_batch_framework::plugin::Plugin::version).
+    fn version(&self, _class: ConstraintClassIdx) -> u64 {
+        0
+    }
+
+    /// Whether placing or evicting a task of another class may change an answer about the class.
+    fn depends_on(&self, _class: ConstraintClassIdx, _other: ConstraintClassIdx) -> bool {
+        true
+    }
+
     /// Whether a task may be placed on a node, as far as the rules of one dependency decide.
     fn check(&self, query: Query) -> Result<(), Unfit>;
 
@@ -66,6 +76,10 @@ impl FilterSet {
 
     pub(super) const fn insert(&mut self, at: usize) {
         self.0 |= 1 << at;
+    }
+
+    pub(super) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     pub(super) const fn is_empty(self) -> bool {

@@ -11,7 +11,8 @@
 //! Source: Kubernetes 1.36, `plugins/interpodaffinity/filtering.go`.
 
 use kube_batch_api::{
-    column::{Column, MatcherIdx, NodeIdx},
+    column::{Column, NodeIdx},
+    facts::class::{PodTerm, PodTerms},
     name::Name,
     reason::{Cause, Inadmissible, Unfit},
 };
@@ -36,17 +37,26 @@ struct InterPodAffinity {
     refusals: Column<ConstraintClassIdx, Option<Name>>,
 }
 
-/// The counts to look up for a constraint class.
+/// The counts to look up for a constraint class. Each list has one count for each label.
 #[derive(Clone, Debug, Default)]
 struct Terms {
-    /// Pods that match all own affinity terms, for the key of each term.
+    /// Pods that match all own affinity terms.
     affinity: Vec<TopologyCountIdx>,
     /// Whether the pod matches all its own affinity terms.
     matches_itself: bool,
-    /// Pods that match an own anti-affinity term, for each term.
+    /// Pods that match an own anti-affinity term.
     anti_affinity: Vec<TopologyCountIdx>,
     /// Pods that carry an anti-affinity term which matches the pod.
     anti_affinity_of_others: Vec<TopologyCountIdx>,
+}
+
+fn required_anti(terms: &PodTerms) -> impl Iterator<Item = (i64, &PodTerm)> {
+    terms.required_anti.iter().map(|term| (1, term))
+}
+
+/// A pod counts once, however many terms with the label there are.
+const fn once(_: i64, _: i64) -> i64 {
+    1
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
@@ -55,12 +65,11 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
     for class in opening.classes().to_place() {
         terms[class] = own_terms(opening, class, &mut counts);
     }
-    counts.add_carried_terms(opening, |terms| terms.required_anti.iter().map(|term| (1, term)));
+    let mut carried = counts.carried_terms(opening, required_anti, once);
     for class in opening.classes().to_place() {
-        let carried = counts.carried_terms(opening, class);
-        terms[class].anti_affinity_of_others = carried.map(|(count, _)| count).collect();
+        terms[class].anti_affinity_of_others = std::mem::take(&mut carried[class]);
     }
-    counts.connect(opening);
+    counts.finish();
     let mut refusals = opening.by_class(None);
     for class in opening.classes().to_place() {
         let Some(broken) = &opening.template(class).pod_terms.broken else { continue };
@@ -76,20 +85,16 @@ fn own_terms(
     counts: &mut TopologyCounts,
 ) -> Terms {
     let terms = &opening.template(class).pod_terms;
-    let required = terms.required.iter();
-    let matcher = |matcher| matcher_row(opening.cluster, matcher);
-    let mut all: Vec<MatcherIdx> = required.clone().map(|term| matcher(&term.matcher)).collect();
-    all.sort_unstable();
-    all.dedup();
+    let required = &terms.required;
     let own = opening.matched_by(class);
-    let anti = terms.required_anti.iter();
-    let compiler = opening.compiler();
+    let matches_itself = |term: &PodTerm| {
+        let matcher = matcher_row(opening.cluster, &term.matcher);
+        own.contains(matcher)
+    };
     Terms {
-        matches_itself: all.iter().all(|matcher| own.binary_search(matcher).is_ok()),
-        affinity: required
-            .map(|term| counts.matching(all.clone(), compiler.column(&term.topology_key)))
-            .collect(),
-        anti_affinity: anti.map(|term| counts.matching_term(opening, term)).collect(),
+        matches_itself: required.iter().all(matches_itself),
+        affinity: counts.matching_all(opening, required),
+        anti_affinity: counts.matching_terms(opening, required_anti(terms), once),
         anti_affinity_of_others: Vec::new(),
     }
 }
@@ -109,24 +114,8 @@ impl InterPodAffinity {
     }
 }
 
-impl Filter for InterPodAffinity {
-    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
-        let Terms { affinity, anti_affinity, anti_affinity_of_others, matches_itself: _ } =
-            &self.terms[class];
-        let lists = [affinity, anti_affinity, anti_affinity_of_others];
-        let has_terms = lists.into_iter().any(|list| !list.is_empty());
-        Dependencies::NONE.with_if(Dependency::Cluster, has_terms)
-    }
-
-    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
-        let refusal = self.refusals[class].clone();
-        refusal.map_or(Ok(()), |message| Err(Inadmissible { cause: Cause::Rules, message }))
-    }
-
-    fn check(&self, query: Query) -> Result<(), Unfit> {
-        if !self.affinity_is_met(query) {
-            return Err(Unfit::PodAffinity);
-        }
+impl InterPodAffinity {
+    fn anti_affinity(&self, query: Query) -> Result<(), Unfit> {
         let terms = &self.terms[query.class];
         let has_pods = |count: &TopologyCountIdx| {
             let n_pods = self.counts.get(*count, query.node, query.capacity);
@@ -139,6 +128,44 @@ impl Filter for InterPodAffinity {
             return Err(Unfit::ExistingAntiAffinity);
         }
         Ok(())
+    }
+}
+
+impl Filter for InterPodAffinity {
+    /// Affinity also depends on whether there is a matching pod anywhere.
+    fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
+        let Terms { affinity, anti_affinity, anti_affinity_of_others, matches_itself: _ } =
+            &self.terms[class];
+        let has_anti = !anti_affinity.is_empty() || !anti_affinity_of_others.is_empty();
+        Dependencies::NONE
+            .with_if(Dependency::Cluster, !affinity.is_empty())
+            .with_if(Dependency::Domain, has_anti)
+    }
+
+    fn version(&self, class: ConstraintClassIdx) -> u64 {
+        let Terms { anti_affinity, anti_affinity_of_others, .. } = &self.terms[class];
+        self.counts.n_crossings(anti_affinity) + self.counts.n_crossings(anti_affinity_of_others)
+    }
+
+    fn depends_on(&self, class: ConstraintClassIdx, other: ConstraintClassIdx) -> bool {
+        let Terms { affinity, anti_affinity, anti_affinity_of_others, matches_itself: _ } =
+            &self.terms[class];
+        let lists = [affinity, anti_affinity, anti_affinity_of_others];
+        lists.into_iter().any(|list| self.counts.contain(list, other))
+    }
+
+    fn admit(&self, class: ConstraintClassIdx) -> Result<(), Inadmissible> {
+        let refusal = self.refusals[class].clone();
+        refusal.map_or(Ok(()), |message| Err(Inadmissible { cause: Cause::Rules, message }))
+    }
+
+    fn check(&self, query: Query) -> Result<(), Unfit> {
+        match query.dependency {
+            Dependency::Class | Dependency::Node => Ok(()),
+            Dependency::Domain => self.anti_affinity(query),
+            Dependency::Cluster if self.affinity_is_met(query) => Ok(()),
+            Dependency::Cluster => Err(Unfit::PodAffinity),
+        }
     }
 
     fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {

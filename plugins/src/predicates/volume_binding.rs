@@ -123,7 +123,7 @@ impl Filter for VolumeBinding {
     fn check(&self, query: Query) -> Result<(), Unfit> {
         match query.dependency {
             Dependency::Class => self.bound[query.class].check(query.node),
-            Dependency::Node => Ok(()),
+            Dependency::Node | Dependency::Domain => Ok(()),
             Dependency::Cluster => self.unbound.check(query.class, query.node),
         }
     }

@@ -82,7 +82,7 @@ impl Filter for VolumeRestrictions {
     fn check(&self, query: Query) -> Result<(), Unfit> {
         match query.dependency {
             Dependency::Class => Ok(()),
-            Dependency::Node => {
+            Dependency::Node | Dependency::Domain => {
                 let is_used = self.disks.exist(query.class, query.node, query.capacity);
                 if is_used { Err(Unfit::DiskConflict) } else { Ok(()) }
             }
