@@ -1,5 +1,6 @@
 //! Tests of the scheduler as a whole, and clusters for benchmarks.
 
 pub mod build;
+pub mod hostile;
 pub mod random_cluster;
 pub mod shapes;

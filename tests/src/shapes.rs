@@ -116,7 +116,7 @@ pub fn shape(name: &str) -> Option<Shape> {
 }
 
 /// The sample configuration's tiers, with these actions.
-fn full(actions: &[ActionSpec]) -> Conf {
+pub fn full(actions: &[ActionSpec]) -> Conf {
     let first = [priority::SPEC, gang::SPEC, conformance::SPEC];
     let second = [drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC];
     let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();

@@ -56,6 +56,11 @@ enum Command {
         /// Shapes to run (default: all standard ones).
         shapes: Vec<String>,
     },
+    /// Measure what hostile objects of one namespace cost everyone else in time and memory.
+    Hostile {
+        /// Kinds of hostile objects (default: all).
+        kinds: Vec<String>,
+    },
     /// Measure pods bound per second against a real API server, compared with a plain loop of
     /// bindings and with kube-scheduler; see --help.
     #[command(disable_help_flag = true)]
@@ -89,6 +94,7 @@ fn main() -> anyhow::Result<()> {
         Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench { shapes } => test::bench("cycle", &shapes),
+        Command::Hostile { kinds } => test::bench("hostile", &kinds),
         Command::BenchCluster { args } => test::bench("cluster", &args),
         Command::SimulateOperator { args } => test::simulate_operator(&args),
         Command::Envtest => envtest::run(),

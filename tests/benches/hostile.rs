@@ -1,0 +1,141 @@
+//! Measures what hostile objects of one namespace cost everyone else:
+//! `cargo bench -p kube-batch-tests --bench hostile -- [KIND…]`.
+//!
+//! Every kind runs in two processes of its own: one with plain pods, one with the hostile objects. See
+//! `tests/src/hostile.rs` for what plain means.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    process::Command,
+};
+
+use kube_batch_actions::{allocate, backfill, preempt, reclaim};
+use kube_batch_cache::{
+    assumed::Assumed,
+    snapshot::{SnapshotOptions, take_snapshot},
+};
+use kube_batch_framework::candidates::Search;
+use kube_batch_tests::{
+    hostile::{Kind, Size, Variant, contents::kinds, decisions_about_others},
+    shapes::full,
+};
+
+/// Cycles of each process; the fastest is shown.
+const CYCLES: usize = 5;
+
+/// No more cycles are run after this time.
+const ENOUGH_MS: f64 = 20_000.0;
+
+/// The bound: how much longer a cycle may take, and how much more memory the process may use.
+const MAX_MORE_MS: f64 = 100.0;
+const MAX_MORE_MB: f64 = 50.0;
+
+/// Passed to the processes that measure.
+const MEASURE: [(&str, Variant); 2] =
+    [("--measure-plain", Variant::Plain), ("--measure-hostile", Variant::Hostile)];
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let all = kinds();
+    let find = |name: &String| {
+        let kind = all.iter().find(|kind| kind.name == name);
+        kind.ok_or_else(|| io::Error::other(format!("unknown kind {name}")))
+    };
+    let variant = |flag: &String| MEASURE.iter().find(|(name, _)| name == flag);
+    if let [flag, name] = arguments.as_slice()
+        && let Some((_, variant)) = variant(flag)
+    {
+        println!("{}", measure(find(name)?, *variant));
+        return Ok(());
+    }
+    let chosen: Vec<&Kind> = arguments.iter().map(find).collect::<io::Result<_>>()?;
+    let chosen = if arguments.is_empty() { all.iter().collect() } else { chosen };
+    println!(
+        "{:<20} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7}  others' decisions",
+        "kind", "plain ms", "with ms", "more ms", "plain MB", "with MB", "more MB"
+    );
+    for kind in chosen {
+        let [plain, hostile] = [run(kind, 0)?, run(kind, 1)?];
+        let (more_ms, more_mb) =
+            (hostile.cycle_ms - plain.cycle_ms, hostile.peak_mb - plain.peak_mb);
+        let same = if plain.decisions == hostile.decisions { "same" } else { "DIFFERENT" };
+        let above = if more_ms > MAX_MORE_MS || more_mb > MAX_MORE_MB { "  ABOVE" } else { "" };
+        println!(
+            "{:<20} {:>9.1} {:>9.1} {:>8.1} {:>7.1} {:>7.1} {:>7.1}  {same}{above}",
+            kind.name,
+            plain.cycle_ms,
+            hostile.cycle_ms,
+            more_ms,
+            plain.peak_mb,
+            hostile.peak_mb,
+            more_mb
+        );
+    }
+    Ok(())
+}
+
+/// What a process measured.
+struct Measured {
+    /// CPU time of the snapshot and the cycle.
+    cycle_ms: f64,
+    peak_mb: f64,
+    /// A hash of the decisions about other pods.
+    decisions: String,
+}
+
+fn run(kind: &Kind, at: usize) -> io::Result<Measured> {
+    let output =
+        Command::new(std::env::current_exe()?).args([MEASURE[at].0, kind.name]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    let number = |text: &str| text.parse().map_err(io::Error::other);
+    match parts.as_slice() {
+        [cycle_ms, peak_mb, decisions] => Ok(Measured {
+            cycle_ms: number(cycle_ms)?,
+            peak_mb: number(peak_mb)?,
+            decisions: (*decisions).to_owned(),
+        }),
+        _ => Err(io::Error::other(format!(
+            "{}: {}",
+            kind.name,
+            String::from_utf8_lossy(&output.stderr)
+        ))),
+    }
+}
+
+fn measure(kind: &Kind, variant: Variant) -> String {
+    let store = kind.store(Size::FULL, variant);
+    let conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
+    let (mut fastest, mut total, mut decisions) = (f64::INFINITY, 0.0, 0);
+    for _ in 0..CYCLES {
+        let start_ms = cpu_ms();
+        let snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
+        let cycle = conf.run_cycle(snapshot.cluster, Search::Index, &mut |_| {});
+        let ms = cpu_ms() - start_ms;
+        (fastest, total) = (fastest.min(ms), total + ms);
+        let mut hasher = DefaultHasher::new();
+        decisions_about_others(&cycle.decisions).hash(&mut hasher);
+        decisions = hasher.finish();
+        if total > ENOUGH_MS {
+            break;
+        }
+    }
+    format!("{fastest} {} {decisions:x}", peak_mb())
+}
+
+/// CPU time of this thread: unlike the time of the clock, it does not depend on what else runs.
+fn cpu_ms() -> f64 {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
+    ns.map_or(f64::NAN, |ns| ns / 1e6)
+}
+
+/// The largest resident set of this process.
+fn peak_mb() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    kb.map_or(f64::NAN, |kb| kb / 1024.0)
+}

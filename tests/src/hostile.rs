@@ -1,0 +1,218 @@
+//! Hostile objects: what a user who may create pods and PodGroups in one namespace can do to the
+//! cycles of everyone else.
+//!
+//! Every kind of hostile object is measured in the same cluster, against *plain* objects: the same
+//! number of pods in the same jobs and on the same nodes, without what makes them hostile. A pod costs
+//! something whatever is in it, and quotas limit how many pods a namespace has; the difference is what
+//! the contents of the objects cost.
+//!
+//! Waiting pods of the namespace fit on no node, and running ones fill their nodes, so no rule of
+//! Kubernetes lets them affect where the pods of others go.
+
+pub mod contents;
+
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube_batch_api::{
+    crd::{ApiVersion, PodGroupSpec},
+    decision::Decision,
+};
+use kube_batch_cache::store::Store;
+use serde_json::{Value, json};
+
+/// The namespace of the hostile objects.
+pub const NAMESPACE: &str = "hostile";
+
+/// The cluster of everyone else.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Nodes of 32 CPUs, in ten zones. The last fifth is for pods of the hostile namespace.
+    pub nodes: usize,
+    /// Jobs of ten pods of 8 CPUs. Half of them run.
+    pub jobs: usize,
+    /// The numbers of hostile objects are divided by this.
+    pub divisor: usize,
+}
+
+impl Size {
+    /// The cluster for which the bound is stated.
+    pub const FULL: Self = Self { nodes: 1_000, jobs: 500, divisor: 1 };
+}
+
+/// Whether the objects of the hostile namespace are hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The same number of pods and jobs, without what makes them hostile.
+    Plain,
+    /// The hostile objects.
+    Hostile,
+}
+
+/// A kind of hostile object.
+pub struct Kind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What is hostile about it.
+    pub about: &'static str,
+    n_pods: usize,
+    /// Pods of each PodGroup.
+    pods_per_group: usize,
+    /// Whether the pods are on nodes, one on each.
+    runs: bool,
+    pod: fn(&mut Value, usize),
+    group: fn(&mut PodGroupSpec, usize),
+    budget: fn(usize) -> Option<Value>,
+}
+
+impl Kind {
+    const NONE: Self = Self {
+        name: "none",
+        about: "plain pods, for the noise of a measurement",
+        n_pods: 200,
+        pods_per_group: 10,
+        runs: false,
+        pod: |_, _| {},
+        group: |_, _| {},
+        budget: |_| None,
+    };
+
+    /// The facts of everyone's objects and of those of the hostile namespace. All go through the
+    /// methods that store what a watch reports.
+    pub fn store(&self, size: Size, variant: Variant) -> Store {
+        let mut store = Store::default();
+        everyone(&mut store, size);
+        let n_pods = (self.n_pods / size.divisor).max(1);
+        let n_groups = n_pods.div_ceil(self.pods_per_group);
+        for n in 0..n_groups {
+            let mut spec = group_spec(1, NAMESPACE);
+            if variant == Variant::Hostile {
+                (self.group)(&mut spec, n);
+                if let Some(budget) = (self.budget)(n) {
+                    apply_budget(&mut store, budget);
+                }
+            }
+            apply_group(&mut store, NAMESPACE, &format!("group-{n}"), &spec);
+        }
+        let first_node = size.nodes - size.nodes / 5;
+        for n in 0..n_pods {
+            let node = self.runs.then(|| first_node + n % (size.nodes - first_node));
+            let cpu = if self.runs { "32" } else { "33" };
+            let group = format!("group-{}", n / self.pods_per_group);
+            let mut pod = pod(NAMESPACE, &group, n, cpu, node);
+            if variant == Variant::Hostile {
+                (self.pod)(&mut pod, n);
+            }
+            apply_pod(&mut store, pod);
+        }
+        store
+    }
+}
+
+/// Decisions about pods of other namespaces, as text.
+pub fn decisions_about_others(decisions: &[Decision]) -> Vec<String> {
+    let about = |decision: &Decision| match decision {
+        Decision::Bind { pod, node, .. } => (pod.key.clone(), format!("bind {} {node}", pod.key)),
+        Decision::Evict { pod, .. } => (pod.key.clone(), format!("evict {}", pod.key)),
+        Decision::Nominate { pod, node } => {
+            (pod.key.clone(), format!("nominate {} {node}", pod.key))
+        }
+        Decision::Withdraw { pod } => (pod.key.clone(), format!("withdraw {}", pod.key)),
+    };
+    let all = decisions.iter().map(about);
+    all.filter(|(key, _)| *key.namespace != *NAMESPACE).map(|(_, text)| text).collect()
+}
+
+/// Nodes, queues, and jobs that need more than there is: of two queues, one holds more than its share.
+fn everyone(store: &mut Store, size: Size) {
+    for n in 0..size.nodes {
+        let node = json!({
+            "metadata": {"name": format!("node-{n:05}"), "labels": {
+                "kubernetes.io/hostname": format!("node-{n:05}"),
+                "topology.kubernetes.io/zone": format!("zone-{}", n % 10),
+            }},
+            "status": {
+                "allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        store.apply_node(&read(node)).expect("the node is valid");
+    }
+    for (name, weight) in [("large", 3), ("small", 1), (NAMESPACE, 1)] {
+        let spec = serde_json::from_value(json!({"weight": weight})).expect("a queue");
+        let meta = meta(None, name);
+        store.apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None).expect("the queue is valid");
+    }
+    for (name, value) in [("high", 1_000), ("system-node-critical", 2_000_001_000)] {
+        let class = json!({"metadata": {"name": name}, "value": value});
+        store.apply_priority_class(&read(class)).expect("the class is valid");
+    }
+    for namespace in ["team", NAMESPACE] {
+        let labels = json!({"kubernetes.io/metadata.name": namespace});
+        let namespace = json!({"metadata": {"name": namespace, "labels": labels}});
+        store.apply_namespace(&read(namespace)).expect("the namespace is valid");
+    }
+    let n_places = (size.nodes - size.nodes / 5) * 4;
+    for job in 0..size.jobs {
+        let runs = job % 2 == 0;
+        let name = format!("job-{job}");
+        let queue = if runs || job % 3 == 0 { "small" } else { "large" };
+        let mut spec = group_spec(if runs { 5 } else { 10 }, queue);
+        if job % 15 == 1 {
+            "high".clone_into(&mut spec.priority_class_name);
+        }
+        apply_group(store, "team", &name, &spec);
+        for k in 0..10 {
+            let n = job * 10 + k;
+            let at = (job / 2 * 10 + k) % n_places;
+            let node = runs.then_some(at / 4);
+            apply_pod(store, pod("team", &name, n, "8", node));
+        }
+    }
+}
+
+fn group_spec(min_member: i32, queue: &str) -> PodGroupSpec {
+    PodGroupSpec { min_member, queue: queue.to_owned(), ..PodGroupSpec::default() }
+}
+
+/// A pod as a Job would create it.
+fn pod(namespace: &str, group: &str, n: usize, cpu: &str, node: Option<usize>) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("pod-{n}"), "namespace": namespace, "uid": format!("{namespace}-{n}"),
+            "labels": {"job-name": group, "index": n.to_string()},
+            "annotations": {"scheduling.k8s.io/group-name": group},
+        },
+        "spec": {
+            "schedulerName": "kube-batch",
+            "nodeName": node.map(|node| format!("node-{node:05}")),
+            "containers": [{
+                "name": "main", "image": "app",
+                "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}},
+            }],
+        },
+        "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
+    })
+}
+
+fn meta(namespace: Option<&str>, name: &str) -> ObjectMeta {
+    read(json!({"name": name, "namespace": namespace, "uid": format!("uid-{name}")}))
+}
+
+fn apply_group(store: &mut Store, namespace: &str, name: &str, spec: &PodGroupSpec) {
+    let meta = meta(Some(namespace), name);
+    store.apply_group(ApiVersion::V1Alpha2, &meta, spec, None).expect("the group is valid");
+}
+
+fn apply_pod(store: &mut Store, pod: Value) {
+    store.apply_pod(&read::<Pod>(pod)).expect("the pod is valid");
+}
+
+fn apply_budget(store: &mut Store, budget: Value) {
+    store.apply_budget(&read::<PodDisruptionBudget>(budget)).expect("the budget is valid");
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object as the API server sends it")
+}

@@ -1,0 +1,376 @@
+//! What makes objects hostile. Most pods are at their bounds (`api/src/facts/limits.rs`), or above.
+
+use serde_json::{Value, json};
+
+use super::{Kind, NAMESPACE};
+
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// All kinds.
+pub fn kinds() -> Vec<Kind> {
+    let mut all = vec![Kind::NONE];
+    all.extend(requests());
+    all.extend(pod_terms());
+    all.extend(own_rules());
+    all.extend(groups());
+    all
+}
+
+fn requests() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "resource-names",
+            about: "one pod that requests 15 000 different resources",
+            n_pods: 1,
+            pod: |pod, n| request(pod, n, 15_000),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "resource-names-200",
+            about: "200 pods, each requests 2 000 other resources",
+            pod: |pod, n| request(pod, n, 2_000),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "huge-requests",
+            about: "200 pods of 2 048 containers that request 1Pi each",
+            pod: |pod, _| huge(pod, 2_048),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "containers",
+            about: "200 pods of 500 containers, every image different",
+            pod: containers,
+            ..Kind::NONE
+        },
+    ]
+}
+
+fn pod_terms() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "anti-1",
+            about: "one running pod, 100 required anti-affinity terms that match every pod",
+            n_pods: 1,
+            runs: true,
+            pod: |pod, n| anti(pod, n, HOST, matches_all),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-running",
+            about: "200 running pods, each with 100 other required anti-affinity terms that match every pod",
+            runs: true,
+            pod: |pod, n| anti(pod, n, HOST, matches_all),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-equal",
+            about: "the same, but all pods have equal terms",
+            runs: true,
+            pod: |pod, _| anti(pod, 0, HOST, matches_all),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-split",
+            about: "200 running pods, each with 100 required anti-affinity terms that each match other pods",
+            runs: true,
+            pod: |pod, n| anti(pod, n, HOST, matches_some),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-pending",
+            about: "200 waiting pods, each with 100 other required anti-affinity terms that match every pod",
+            pod: |pod, n| anti(pod, n, ZONE, matches_all),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-pending-split",
+            about: "200 waiting pods, each with 100 required anti-affinity terms that each match other pods",
+            pod: |pod, n| anti(pod, n, ZONE, matches_some),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "affinity-pending",
+            about: "200 waiting pods, each with 100 other required affinity terms that match every pod",
+            pod: |pod, n| {
+                affinity(pod, "podAffinity", (0..100).map(|k| term(matches_all(n, k), ZONE)));
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "preferred-running",
+            about: "200 running pods, each with 100 other preferred anti-affinity terms that match every pod",
+            runs: true,
+            pod: |pod, n| preferred(pod, n, HOST),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "preferred-pending",
+            about: "200 waiting pods, each with 100 other preferred anti-affinity terms that match every pod",
+            pod: |pod, n| preferred(pod, n, ZONE),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "selector-values",
+            about: "200 waiting pods, each with one term of 10 000 values",
+            pod: |pod, n| {
+                affinity(
+                    pod,
+                    "podAntiAffinity",
+                    [term(values("index", "NotIn", n, 9_990), ZONE)].into_iter(),
+                );
+            },
+            ..Kind::NONE
+        },
+    ]
+}
+
+fn own_rules() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "spread",
+            about: "200 waiting pods, each with 50 other topology spread constraints",
+            pod: |pod, n| {
+                let constraint = |k: usize| {
+                    json!({
+                        "topologyKey": if k.is_multiple_of(2) { HOST } else { ZONE }, "maxSkew": 1,
+                        "whenUnsatisfiable": if k.is_multiple_of(3) { "ScheduleAnyway" } else { "DoNotSchedule" },
+                        "labelSelector": values("index", "NotIn", n * 50 + k, 10),
+                    })
+                };
+                pod["spec"]["topologySpreadConstraints"] = (0..50).map(constraint).collect();
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "tolerations",
+            about: "200 waiting pods, each with 500 other tolerations",
+            pod: |pod, n| {
+                let toleration = |k| json!({"key": format!("key-{n}-{k}"), "operator": "Exists"});
+                pod["spec"]["tolerations"] = (0..500).map(toleration).collect();
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "node-affinity",
+            about: "200 waiting pods, each with 500 other terms of node affinity",
+            pod: |pod, n| {
+                let term = |k| {
+                    json!({"matchExpressions": [
+                        {"key": HOST, "operator": "NotIn", "values": [format!("x-{n}-{k}")]},
+                        {"key": format!("key-{n}-{k}"), "operator": "DoesNotExist"},
+                    ]})
+                };
+                let terms: Value = (0..500).map(term).collect();
+                pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                    json!({"nodeSelectorTerms": terms});
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "ports",
+            about: "200 waiting pods, each with 2 000 host ports",
+            pod: |pod, n| {
+                let port = |k| {
+                    json!({
+                        "containerPort": 80, "hostPort": 1 + (n * 2_000 + k) % 65_000,
+                        "hostIP": format!("10.0.{}.{}", n % 256, k % 256),
+                    })
+                };
+                pod["spec"]["containers"][0]["ports"] = (0..2_000).map(port).collect();
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "volumes",
+            about: "200 waiting pods, each with 500 other claims that do not exist",
+            pod: |pod, n| {
+                let volume = |k| {
+                    json!({
+                        "name": format!("v-{k}"),
+                        "persistentVolumeClaim": {"claimName": format!("claim-{n}-{k}")},
+                    })
+                };
+                pod["spec"]["volumes"] = (0..500).map(volume).collect();
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "disks",
+            about: "200 running pods, each with 500 other disks",
+            runs: true,
+            pod: |pod, n| {
+                let volume = |k| {
+                    json!({
+                        "name": format!("v-{k}"),
+                        "gcePersistentDisk": {"pdName": format!("disk-{n}-{k}")},
+                    })
+                };
+                pod["spec"]["volumes"] = (0..500).map(volume).collect();
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "labels",
+            about: "200 waiting pods, each with 1 000 other labels",
+            pod: |pod, n| {
+                for k in 0..990 {
+                    pod["metadata"]["labels"][format!("label-{n}-{k}")] = json!("v");
+                }
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "nominated",
+            about: "200 waiting pods with a nominatedNodeName that another component wrote",
+            pod: |pod, n| {
+                pod["status"]["nominatedNodeName"] = json!(format!("node-{n:05}"));
+                pod["metadata"]["managedFields"] = json!([{
+                    "manager": "kubectl", "operation": "Update", "subresource": "status",
+                    "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
+                }]);
+            },
+            ..Kind::NONE
+        },
+    ]
+}
+
+fn groups() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "group-annotation",
+            about: "200 pods whose group annotation has 200 kB, every one different",
+            pods_per_group: 1,
+            pod: |pod, n| {
+                let name = format!("{n}{}", "x".repeat(200_000));
+                pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!(name);
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "largest-minimum",
+            about: "a PodGroup with the largest minimum",
+            n_pods: 1,
+            group: |group, _| group.min_member = i32::MAX,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "system-priority",
+            about: "20 PodGroups that name system-node-critical",
+            group: |group, _| "system-node-critical".clone_into(&mut group.priority_class_name),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "forged-budget",
+            about: "20 PodDisruptionBudgets with the uid of a controller of another namespace",
+            budget: |n| {
+                Some(json!({
+                    "metadata": {
+                        "name": format!("budget-{n}"), "namespace": NAMESPACE,
+                        "ownerReferences": [{
+                            "apiVersion": "batch/v1", "kind": "Job", "controller": true,
+                            "name": format!("job-{n}"), "uid": format!("uid-job-{n}"),
+                        }],
+                    },
+                    "spec": {"minAvailable": 1_000_000},
+                }))
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "gangs-10000",
+            about: "10 000 PodGroups of two pods that can never start",
+            n_pods: 20_000,
+            pods_per_group: 2,
+            group: |group, _| group.min_member = 2,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "templates-10000",
+            about: "a gang of 10 000 waiting pods, every template different",
+            n_pods: 10_000,
+            pods_per_group: 10_000,
+            pod: |pod, n| {
+                pod["spec"]["containers"][0]["resources"]["requests"]["memory"] =
+                    json!(format!("{}Mi", 1_024 + n));
+                pod["spec"]["tolerations"] =
+                    json!([{"key": format!("key-{n}"), "operator": "Exists"}]);
+            },
+            group: |group, _| group.min_member = 10_000,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "gang-10000",
+            about: "a gang of 10 000 equal waiting pods",
+            n_pods: 10_000,
+            pods_per_group: 10_000,
+            group: |group, _| group.min_member = 10_000,
+            ..Kind::NONE
+        },
+    ]
+}
+
+/// Requests for this many resources that no other pod requests, over 15 containers.
+fn request(pod: &mut Value, n: usize, n_resources: usize) {
+    let mut main = pod["spec"]["containers"][0].clone();
+    for k in 0..n_resources {
+        main["resources"]["requests"][format!("example.com/r-{n}-{k}")] = json!("1");
+    }
+    pod["spec"]["containers"][0] = main;
+}
+
+fn huge(pod: &mut Value, n_containers: usize) {
+    let requests = json!({"cpu": "1Pi", "memory": "1Pi", "ephemeral-storage": "1Pi"});
+    let container = |k| json!({"name": format!("c-{k}"), "resources": {"requests": requests}});
+    pod["spec"]["containers"] = (0..n_containers).map(container).collect();
+}
+
+fn containers(pod: &mut Value, n: usize) {
+    let container = |k| {
+        json!({
+            "name": format!("c-{k}"), "image": format!("example.com/image-{n}-{k}:v1"),
+            "resources": {"requests": {"cpu": "1", "memory": format!("{}", n * 500 + k)}},
+        })
+    };
+    pod["spec"]["containers"] = (0..500).map(container).collect();
+}
+
+/// A term about the pods of all namespaces.
+fn term(selector: Value, key: &str) -> Value {
+    json!({"labelSelector": selector, "namespaceSelector": {}, "topologyKey": key})
+}
+
+/// A selector of its own for each pod and term; it matches every pod.
+fn matches_all(n: usize, k: usize) -> Value {
+    json!({"matchExpressions": [{"key": format!("x-{n}-{k}"), "operator": "DoesNotExist"}]})
+}
+
+/// A selector of its own for each pod and term; each matches half of the pods.
+fn matches_some(n: usize, k: usize) -> Value {
+    let seed = n * 100 + k;
+    let some: Vec<String> =
+        (0..90).map(|i| ((i * 7_919 + seed * 31) % 5_000).to_string()).collect();
+    json!({"matchExpressions": [{"key": "index", "operator": "In", "values": some}]})
+}
+
+fn values(key: &str, operator: &str, n: usize, n_values: usize) -> Value {
+    let values: Vec<String> = (0..n_values).map(|k| format!("x-{n}-{k}")).collect();
+    json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+}
+
+fn affinity(pod: &mut Value, field: &str, terms: impl Iterator<Item = Value>) {
+    pod["spec"]["affinity"][field]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        terms.collect();
+}
+
+fn anti(pod: &mut Value, n: usize, key: &str, selector: fn(usize, usize) -> Value) {
+    affinity(pod, "podAntiAffinity", (0..100).map(|k| term(selector(n, k), key)));
+}
+
+fn preferred(pod: &mut Value, n: usize, key: &str) {
+    let weighted =
+        |k| json!({"weight": 1 + k % 100, "podAffinityTerm": term(matches_all(n, k), key)});
+    pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+        (0..100).map(weighted).collect();
+}

@@ -1,0 +1,68 @@
+//! Hostile objects of one namespace leave the decisions and the work of everyone else as they are. What
+//! they cost in time and memory is measured by `cargo xtask hostile`.
+
+use std::collections::BTreeSet;
+
+use kube_batch_actions::{allocate, backfill, preempt, reclaim};
+use kube_batch_api::column::ClassIdx;
+use kube_batch_cache::{
+    assumed::Assumed,
+    snapshot::{SnapshotOptions, take_snapshot},
+    store::Store,
+};
+use kube_batch_framework::{candidates::Search, session::Session};
+use kube_batch_scheduler::conf::Conf;
+use kube_batch_tests::{
+    hostile::{Kind, NAMESPACE, Size, Variant, contents::kinds, decisions_about_others},
+    shapes::full,
+};
+
+const SMALL: Size = Size { nodes: 50, jobs: 25, divisor: 20 };
+
+fn conf() -> Conf {
+    full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC])
+}
+
+fn decisions(store: &Store) -> Vec<String> {
+    let snapshot = take_snapshot(store, &Assumed::default(), &SnapshotOptions::default());
+    let cycle = conf().run_cycle(snapshot.cluster, Search::Index, &mut |_| {});
+    decisions_about_others(&cycle.decisions)
+}
+
+#[test]
+fn hostile_objects_change_no_decision_about_others() {
+    for kind in kinds() {
+        let plain = decisions(&kind.store(SMALL, Variant::Plain));
+        assert!(!plain.is_empty(), "{}", kind.name);
+        assert_eq!(decisions(&kind.store(SMALL, Variant::Hostile)), plain, "{}", kind.name);
+    }
+}
+
+/// The classes of waiting pods of others, and how many of them are placed with the index.
+fn classes_of_others(kind: &Kind, variant: Variant) -> (usize, usize) {
+    let store = kind.store(SMALL, variant);
+    let snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
+    let mut session = Session::open(snapshot.cluster, conf().policy(), Search::Index);
+    let cluster = session.cluster();
+    let tasks =
+        cluster.tasks.facts.iter().filter(|(task, facts)| {
+            *facts.key.namespace != *NAMESPACE && cluster.is_waiting(*task)
+        });
+    let classes: BTreeSet<ClassIdx> = tasks.map(|(task, _)| cluster.tasks.class[task]).collect();
+    let n_indexable = classes.iter().filter(|class| session.is_indexable(**class)).count();
+    (classes.len(), n_indexable)
+}
+
+/// The kinds with selectors that tell the pods of others apart: these are placed with the index, but
+/// are more classes.
+const SPLITTING: [&str; 2] = ["anti-split", "anti-pending-split"];
+
+#[test]
+fn pods_of_others_stay_one_class_that_has_an_index() {
+    for kind in kinds() {
+        assert_eq!(classes_of_others(&kind, Variant::Plain), (1, 1), "{}", kind.name);
+        let (n_classes, n_indexable) = classes_of_others(&kind, Variant::Hostile);
+        assert_eq!(n_indexable, n_classes, "{}", kind.name);
+        assert!(n_classes == 1 || SPLITTING.contains(&kind.name), "{}: {n_classes}", kind.name);
+    }
+}
