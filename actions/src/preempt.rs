@@ -15,7 +15,11 @@ use kube_batch_api::{
     decision::EvictReason,
 };
 use kube_batch_framework::{
-    cycle::Action, order::Turns, plugin::Proposal, reservations::Reservations, session::Session,
+    cycle::Action,
+    order::{Turns, give_turn},
+    plugin::Proposal,
+    reservations::Reservations,
+    session::Session,
     spec::ActionSpec,
 };
 
@@ -96,7 +100,9 @@ fn inside_jobs(
     jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
-        turn(&policy, session, node_tasks, job, &mut WaitingByJob::new());
+        give_turn(session, job, &mut |session, job| {
+            turn(&policy, session, node_tasks, job, &mut WaitingByJob::new())
+        });
     }
 }
 

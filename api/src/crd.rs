@@ -137,7 +137,8 @@ pub struct PodGroupCondition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
     /// One word for programs, for instance NotEnoughResources, NeverFits, NotEnoughTasks,
-    /// QueueNotFound, QueueCapability, QueueShare, VolumeNotReady or PriorityClassNotFound.
+    /// QueueNotFound, QueueCapability, QueueShare, NotTried, VolumeNotReady or
+    /// PriorityClassNotFound.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// What is wrong, in a sentence.

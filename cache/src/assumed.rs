@@ -424,7 +424,7 @@ mod tests {
     fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
         let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
         let uid = pod().uid;
-        let mut assumed = recorded(&[bind.clone()]);
+        let mut assumed = recorded(std::slice::from_ref(&bind));
         let first = assumed.id(&uid).expect("a decision");
         assumed.reject(&uid, first);
         assert_eq!(assumed.after_rejection(&uid), Some(AfterRejection::Waits));

@@ -33,7 +33,7 @@ use self::{
 pub use self::{options::SnapshotOptions, rows::RejectedTask};
 use crate::{
     assumed::Assumed,
-    store::{Store, Table},
+    store::{Fact, Store, Table},
 };
 
 /// The snapshot of one cycle, and the objects that were ignored.
@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub ignored: Vec<Ignored>,
     /// The waiting tasks whose bindings the API server rejected.
     pub rejected: Vec<RejectedTask>,
+    /// See [`Store::generation`].
+    pub generation: u64,
 }
 
 /// Takes the snapshot of one cycle.
@@ -71,7 +73,7 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
         resource_claims: Arc::new(resource_claims_of(store)),
     };
     charge(&mut cluster);
-    Snapshot { cluster, ignored, rejected }
+    Snapshot { cluster, ignored, rejected, generation: store.generation() }
 }
 
 /// Adds every task to the ledgers according to its placement.
@@ -87,7 +89,7 @@ fn charge(cluster: &mut Cluster) {
 
 /// One object for each name, in order of the names: the newer API group wins.
 // Parity: differs, see docs/parity.md#j2.
-fn newest<K: Ord + Clone, F>(
+fn newest<K: Ord + Clone, F: Fact>(
     table: &Table<(K, ApiVersion), F>,
     mut duplicate: impl FnMut(&K),
 ) -> Vec<(&K, &Arc<F>)> {

@@ -33,6 +33,7 @@ use kube_batch_api::{
     },
     name::{Name, ObjectKey},
     selector::Labels,
+    status::TaskStatus,
 };
 
 use crate::changes::Changes;
@@ -53,6 +54,12 @@ pub trait Fact: PartialEq {
     /// Whether both lead to the same decisions, ignoring fields that the scheduler writes.
     fn decides_like(&self, other: &Self) -> bool {
         self == other
+    }
+
+    /// Whether the object takes and changes nothing that another job could use: a pod that waits, or a
+    /// PodGroup.
+    fn concerns_only_its_job(&self) -> bool {
+        false
     }
 }
 
@@ -78,9 +85,17 @@ impl Fact for TaskFacts {
         };
         *self == other
     }
+
+    fn concerns_only_its_job(&self) -> bool {
+        self.node.is_none() && self.status == TaskStatus::Pending
+    }
 }
 
 impl Fact for GroupFacts {
+    fn concerns_only_its_job(&self) -> bool {
+        true
+    }
+
     fn decides_like(&self, other: &Self) -> bool {
         let Self { status, resource_version, .. } = self;
         let (status, resource_version) = (status.clone(), resource_version.clone());
@@ -101,11 +116,13 @@ impl Fact for QueueFacts {
 pub struct Table<K, F> {
     rows: BTreeMap<K, Arc<F>>,
     changes: Changes<K>,
+    /// Number of changes that may concern other jobs than the object's own.
+    generation: u64,
 }
 
 impl<K, F> Default for Table<K, F> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), changes: Changes::default() }
+        Self { rows: BTreeMap::new(), changes: Changes::default(), generation: 0 }
     }
 }
 
@@ -124,27 +141,43 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
             Some(known) if known.decides_like(&facts) => Change::Written,
             Some(_) | None => Change::Facts,
         };
-        self.share(key, Arc::new(facts));
+        let is_same = change == Change::Written;
+        self.insert(key, Arc::new(facts), is_same);
         change
     }
 }
 
-impl<K: Ord + Clone, F> Table<K, F> {
+impl<K: Ord + Clone, F: Fact> Table<K, F> {
     /// Stores facts that are already in an `Arc`.
     pub fn share(&mut self, key: K, facts: Arc<F>) {
+        self.insert(key, facts, false);
+    }
+
+    /// Stores facts; `is_same` says that they decide like those that were stored.
+    fn insert(&mut self, key: K, facts: Arc<F>, is_same: bool) {
         self.changes.add(&key);
-        self.rows.insert(key, facts);
+        let is_own = facts.concerns_only_its_job();
+        let before = self.rows.insert(key, facts);
+        let was_own = before.is_none_or(|before| before.concerns_only_its_job());
+        if !(is_same || is_own && was_own) {
+            self.generation += 1;
+        }
     }
 
     /// Removes an object; returns whether it was known.
     pub fn delete(&mut self, key: &K) -> bool {
         self.changes.add(key);
-        self.rows.remove(key).is_some()
+        let before = self.rows.remove(key);
+        if before.as_ref().is_some_and(|before| !before.concerns_only_its_job()) {
+            self.generation += 1;
+        }
+        before.is_some()
     }
 
     /// Copies at most `n` changes to a table that has all earlier ones, and returns their number.
     pub(crate) fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
-        let Self { rows, changes } = self;
+        let Self { rows, changes, generation } = self;
+        to.generation = *generation;
         changes.take(n, |key| match rows.get(&key) {
             Some(facts) => drop(to.rows.insert(key, Arc::clone(facts))),
             None => drop(to.rows.remove(&key)),
@@ -474,6 +507,24 @@ impl Store {
     /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// A number that grows whenever anything but a waiting pod or a PodGroup has changed, as far as
+    /// decisions can depend on it.
+    pub const fn generation(&self) -> u64 {
+        self.pods.generation
+            + self.nodes.generation
+            + self.namespaces.generation
+            + self.groups.generation
+            + self.queues.generation
+            + self.priority_classes.generation
+            + self.budgets.generation
+            + self.volumes.generation
+            + self.claims.generation
+            + self.storage_classes.generation
+            + self.csi_nodes.generation
+            + self.csi_drivers.generation
+            + self.resource_claims.generation
     }
 
     /// Frees a part of the names, labels and templates that no pod uses any more, another one with each

@@ -15,6 +15,8 @@ mod inputs;
 mod placeable;
 mod rules;
 
+use std::cell::Cell;
+
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal, TaskIdx},
@@ -60,6 +62,8 @@ pub(crate) struct Candidates {
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
     placeable: Placeable,
+    /// Number of evaluations of a node for a class.
+    work: Cell<u64>,
 }
 
 impl Candidates {
@@ -74,7 +78,17 @@ impl Candidates {
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             reports: Column::filled(None, n_classes),
             placeable: Placeable::new(n_constraint_classes),
+            work: Cell::new(0),
         }
+    }
+
+    /// Number of evaluations of a node for a class so far.
+    pub(crate) const fn work(&self) -> u64 {
+        self.work.get()
+    }
+
+    fn count_work(&self, n_nodes: usize) {
+        self.work.set(self.work.get() + n_nodes as u64);
     }
 
     /// The best node for a task of the class where it fits into this capacity.
@@ -85,6 +99,7 @@ impl Candidates {
         capacity: Capacity,
     ) -> Option<NodeIdx> {
         self.prepare(inputs, class);
+        self.count_work(1);
         let rules = self.rules[class].as_ref().expect("prepared above");
         if !rules.admitted() {
             return None;
@@ -107,6 +122,7 @@ impl Candidates {
                 index.best()
             }
             none => {
+                self.work.set(self.work.get() + eligible.nodes().len() as u64);
                 let index = ClassIndex::new(inputs, class, capacity, rules, eligible);
                 none.insert(Box::new(index)).best()
             }
@@ -130,6 +146,7 @@ impl Candidates {
         nodes: &[NodeIdx],
         capacity: Capacity,
     ) -> Option<NodeIdx> {
+        self.count_work(nodes.len());
         let fits = |node: &NodeIdx| self.fits(inputs, class, *node, capacity);
         let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(fits).collect();
         let scores = self.scores(inputs, class, &nodes);
@@ -157,8 +174,10 @@ impl Candidates {
         }
         let rules = self.rules[class].as_ref().expect("collected above");
         let constraint_class = inputs.cluster.classes.constraint_class[class];
-        self.eligible[constraint_class]
-            .get_or_insert_with(|| Eligibility::new(inputs, class, rules));
+        self.eligible[constraint_class].get_or_insert_with(|| {
+            self.work.set(self.work.get() + inputs.cluster.nodes.facts.len() as u64);
+            Eligibility::new(inputs, class, rules)
+        });
     }
 
     /// Whether a task of the class fits on a node: its request fits, and every rule passes.
@@ -195,6 +214,7 @@ impl Candidates {
 
     /// Whether the predicates that no placement can change admit the class to a node.
     pub(crate) fn is_eligible(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> bool {
+        self.count_work(1);
         self.eligible(cluster, class).has(node)
     }
 
@@ -241,6 +261,7 @@ impl Candidates {
     ) -> u64 {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
+        self.count_work(inputs.cluster.nodes.facts.len());
         let eligible = self.eligible(inputs.cluster, class);
         self.placeable.count(inputs, Question { class, rules, eligible, room, limit })
     }
@@ -254,6 +275,7 @@ impl Candidates {
         nodes: &[NodeIdx],
     ) -> u64 {
         self.prepare(inputs, class);
+        self.count_work(nodes.len());
         let request = &inputs.cluster.classes.request[class];
         let eligible = self.eligible(inputs.cluster, class);
         let nodes = nodes.iter().filter(|node| eligible.has(**node));
@@ -271,6 +293,7 @@ impl Candidates {
         {
             return report.clone();
         }
+        self.count_work(inputs.cluster.nodes.facts.len());
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         let report = explain(inputs, class, rules);
         self.reports[class] = Some((inputs.touched.len(), report.clone()));

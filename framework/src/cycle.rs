@@ -4,6 +4,7 @@ use kube_batch_api::cluster::Cluster;
 
 use crate::{
     candidates::Search,
+    memory::Memory,
     milestone::Milestone,
     nominations,
     policy::Policy,
@@ -23,23 +24,27 @@ pub trait Action: Send + Sync {
 
 /// Runs one cycle.
 ///
-/// The result depends on the snapshot, the plugins and the actions only. `reached` is called for each
-/// milestone and has no influence on the result.
+/// The result depends on the snapshot, the plugins, the actions and the memory only. `reached` is called
+/// for each milestone and has no influence on the result.
 pub fn run_cycle(
     cluster: Cluster,
     policy: Policy,
     actions: &[Box<dyn Action>],
     search: Search,
+    memory: &mut Memory,
     reached: &mut dyn FnMut(Milestone),
 ) -> Cycle {
-    let mut session = Session::open_measured(cluster, policy, search, reached);
+    let remembered = std::mem::replace(memory, Memory::none());
+    let mut session = Session::open_measured(cluster, policy, search, remembered, reached);
     session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
+    session.open_book(opening.queues.clone());
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.n_started = at + 1;
+        session.book.begin_action();
         action.execute(&mut session);
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
@@ -47,7 +52,8 @@ pub fn run_cycle(
     stale_gangs::evict_one(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
     nominations::settle(&mut session);
-    let cycle = report::close(session, opening);
+    let (cycle, to_remember) = report::close(session, opening);
+    *memory = to_remember;
     reached(Milestone::Closed);
     cycle
 }

@@ -213,7 +213,7 @@ impl Turns {
             if skips(session, queue) {
                 skipped.push(queue);
             } else if let Some(job) = self.next_job(session, queue) {
-                if turn(session, job) == NextTurn::Wanted {
+                if give_turn(session, job, &mut turn) == NextTurn::Wanted {
                     self.put_back_job(session, queue, job);
                 }
                 self.put_back_queue(session, queue);
@@ -230,7 +230,7 @@ impl Turns {
         mut turn: impl FnMut(&mut Session, JobIdx) -> NextTurn,
     ) {
         while let Some(job) = self.next_job(session, queue) {
-            if turn(session, job) == NextTurn::Wanted {
+            if give_turn(session, job, &mut turn) == NextTurn::Wanted {
                 self.put_back_job(session, queue, job);
             }
         }
@@ -283,6 +283,18 @@ impl Turns {
         queues.retain(|queue| self.queue_at[*queue] != ABSENT);
         self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
+}
+
+/// Gives a job a turn, unless it gets none: see [`crate::memory`].
+pub fn give_turn(
+    session: &mut Session,
+    job: JobIdx,
+    turn: &mut impl FnMut(&mut Session, JobIdx) -> NextTurn,
+) -> NextTurn {
+    let Some(begun) = session.begin_turn(job) else { return NextTurn::None };
+    let next = turn(session, job);
+    session.end_turn(&begun);
+    next
 }
 
 #[cfg(test)]

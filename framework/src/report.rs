@@ -21,7 +21,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{moves::Move, plugin::QueueShares, session::Session, stale_gangs};
+use crate::{memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs};
 
 mod message;
 
@@ -36,7 +36,10 @@ pub struct Cycle {
     pub queues: Vec<QueueReport>,
     /// The allocatable resources of all nodes, as Kubernetes quantities.
     pub total: BTreeMap<String, String>,
-    /// When another cycle is due even if nothing changes: an incomplete gang may be stale then.
+    /// Number of evaluations of a node for a class of tasks.
+    pub work: u64,
+    /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, or jobs
+    /// had no turn yet.
     pub next_due: Option<Duration>,
 }
 
@@ -155,7 +158,7 @@ pub struct QueueReport {
 
 /// Jobs and queues when a cycle begins.
 pub(crate) struct Opening {
-    queues: Vec<Option<QueueShares>>,
+    pub(crate) queues: Vec<Option<QueueShares>>,
     jobs: Vec<Option<Share>>,
     /// Whether each job has started.
     started: Vec<bool>,
@@ -174,9 +177,10 @@ impl Opening {
     }
 }
 
-/// Ends a session and returns its result.
-pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
+/// Ends a session and returns its result, and what is to be remembered.
+pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(&mut session);
+    let memory = session.close_book();
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
         .jobs
@@ -210,8 +214,10 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> Cycle {
         })
         .collect();
     let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
-    let next_due = stale_gangs::next_due(&session);
-    Cycle { jobs, queues, total, next_due, decisions: session.decisions }
+    let next_due =
+        if session.book.is_cut() { Some(Duration::ZERO) } else { stale_gangs::next_due(&session) };
+    let work = session.work();
+    (Cycle { jobs, queues, total, work, next_due, decisions: session.decisions }, memory)
 }
 
 /// Whether the minimum of a job, and at least one task, have a place.

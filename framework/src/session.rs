@@ -17,6 +17,7 @@ use kube_batch_api::{
 use crate::{
     candidates::{Candidates, Choice, Inputs, Room, Search},
     failure::Failure,
+    memory::{Book, Memory},
     milestone::Milestone,
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
@@ -33,14 +34,17 @@ pub struct Session {
     /// Moves that statements kept without deciding anything, by job.
     pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
     failures: Column<JobIdx, Option<Failure>>,
-    /// Jobs that had a turn.
-    tried: Column<JobIdx, bool>,
+    /// The action in which each job failed.
+    failed_in: Column<JobIdx, &'static str>,
+    /// The first action in which each job had a turn.
+    tried: Column<JobIdx, Option<&'static str>>,
     /// The largest number of tasks of each job that had a place at the same time.
     n_fitting: Column<JobIdx, u32>,
     /// Names of the actions of the cycle, in order.
     pub(crate) actions: Vec<&'static str>,
     /// How many of them have been started.
     pub(crate) n_started: usize,
+    pub(crate) book: Book,
 }
 
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
@@ -76,14 +80,15 @@ impl Log {
 impl Session {
     /// Opens a session: marks the jobs that cannot be scheduled, then opens it for each plugin.
     pub fn open(cluster: Cluster, policy: Policy, search: Search) -> Self {
-        Self::open_measured(cluster, policy, search, &mut |_| {})
+        Self::open_measured(cluster, policy, search, Memory::none(), &mut |_| {})
     }
 
-    /// The same, reporting milestones.
+    /// The same with a memory, reporting milestones.
     pub(crate) fn open_measured(
         mut cluster: Cluster,
         mut policy: Policy,
         search: Search,
+        memory: Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
         cluster.leave_out(|resource| policy.ignores(resource));
@@ -104,10 +109,12 @@ impl Session {
             decisions: Vec::new(),
             kept: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
-            tried: Column::filled(false, n_jobs),
+            failed_in: Column::filled("", n_jobs),
+            tried: Column::filled(None, n_jobs),
             n_fitting: Column::filled(0, n_jobs),
             actions: Vec::new(),
             n_started: 0,
+            book: Book::new(memory),
         }
     }
 
@@ -259,7 +266,8 @@ impl Session {
 
     /// Records that a job had a turn.
     pub fn record_turn(&mut self, job: JobIdx) {
-        self.tried[job] = true;
+        let action = self.action();
+        self.tried[job].get_or_insert(action);
     }
 
     /// Records why a task of the job could not be placed. Only the first reason in a cycle is kept.
@@ -267,6 +275,7 @@ impl Session {
         if self.failures[job].is_none() {
             let failure = failure(self);
             self.failures[job] = Some(failure);
+            self.failed_in[job] = self.action();
         }
     }
 
@@ -280,6 +289,16 @@ impl Session {
         self.failures[job].as_ref()
     }
 
+    /// The first action in which the job had a turn.
+    pub(crate) fn tried_in(&self, job: JobIdx) -> Option<&'static str> {
+        self.tried[job]
+    }
+
+    /// The action in which the first task of the job could not be placed.
+    pub(crate) fn failed_in(&self, job: JobIdx) -> &'static str {
+        self.failed_in[job]
+    }
+
     /// Records that this many tasks of the job had a place at the same time.
     pub fn record_fitting(&mut self, job: JobIdx, n_tasks: u32) {
         self.n_fitting[job] = self.n_fitting[job].max(n_tasks);
@@ -291,9 +310,24 @@ impl Session {
         self.n_fitting[job].max(counts.ready() + counts.pipelined())
     }
 
+    /// What [`Self::record_fitting`] has recorded.
+    pub(crate) fn recorded_fitting(&self, job: JobIdx) -> u32 {
+        self.n_fitting[job]
+    }
+
+    /// The action that runs; empty before the first.
+    pub(crate) fn action(&self) -> &'static str {
+        self.n_started.checked_sub(1).map_or("", |at| self.actions[at])
+    }
+
+    /// How many evaluations of a node for a class there were so far.
+    pub(crate) fn work(&self) -> u64 {
+        self.candidates.work()
+    }
+
     /// Whether the job had a turn.
     pub fn was_tried(&self, job: JobIdx) -> bool {
-        self.tried[job]
+        self.tried[job].is_some()
     }
 
     /// Whether an action of this name runs later in the cycle.

@@ -15,6 +15,7 @@ use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentValue, Arguments, ListItems, whole_number},
     candidates::Search,
     cycle::{Action, run_cycle},
+    memory::Memory,
     milestone::Milestone,
     policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
     report::Cycle,
@@ -77,8 +78,19 @@ impl Conf {
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Cycle {
+        self.run_next_cycle(cluster, search, &mut Memory::none(), reached)
+    }
+
+    /// Runs one cycle of several, with what is remembered from one to the next.
+    pub fn run_next_cycle(
+        &self,
+        cluster: Cluster,
+        search: Search,
+        memory: &mut Memory,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> Cycle {
         let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
-        run_cycle(cluster, self.policy(), &actions, search, reached)
+        run_cycle(cluster, self.policy(), &actions, search, memory, reached)
     }
 
     /// The plugins of one cycle, in their tiers.

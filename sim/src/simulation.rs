@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use kube_batch_api::{cluster::Cluster, resource::Dimensions};
-use kube_batch_framework::{candidates::Search, milestone::Milestone, report::Cycle};
+use kube_batch_framework::{
+    candidates::Search,
+    memory::{DEFAULT_BUDGET, Memory},
+    milestone::Milestone,
+    report::Cycle,
+};
 use kube_batch_scheduler::conf::Conf;
 
 use crate::world::World;
@@ -14,6 +19,7 @@ pub struct Simulation {
     pub world: World,
     conf: Conf,
     search: Search,
+    memory: Memory,
     last: Option<LastCycle>,
 }
 
@@ -31,17 +37,25 @@ pub struct LastCycle {
 impl Simulation {
     /// A scheduler with this configuration in a simulated cluster.
     pub const fn new(world: World, conf: Conf, search: Search) -> Self {
-        Self { world, conf, search, last: None }
+        Self { world, conf, search, memory: Memory::with_budget(DEFAULT_BUDGET), last: None }
+    }
+
+    /// The same with another memory.
+    #[must_use]
+    pub fn with_memory(self, memory: Memory) -> Self {
+        Self { memory, ..self }
     }
 
     /// Runs one cycle and applies its decisions to the cluster. `reached` is called at each
     /// milestone.
     pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
         self.world.tick();
-        let snapshot = Arc::new(self.world.snapshot_of_cycle().cluster);
+        let snapshot = self.world.snapshot_of_cycle();
+        self.memory.set_generation(snapshot.generation);
+        let snapshot = Arc::new(snapshot.cluster);
         let cluster = Cluster::clone(&snapshot);
         let dimensions = cluster.dimensions.clone();
-        let cycle = self.conf.run_cycle(cluster, self.search, reached);
+        let cycle = self.conf.run_next_cycle(cluster, self.search, &mut self.memory, reached);
         self.world.apply_cycle(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, snapshot })
     }

@@ -3,6 +3,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx},
+    crd::UNSCHEDULABLE,
     name::Name,
     reason::{Cause, FitReport, JobProblem},
     resource::{ResourceVector, Unit},
@@ -41,6 +42,9 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     if missing == 0 || !session.policy.reports_unready_jobs() {
         return None;
     }
+    if session.book.is_left_out(job) && !session.was_tried(job) {
+        return Some(not_tried(cluster, job));
+    }
     let why = of_failure(session, job);
     let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
         (Some(Failure::Capability(_) | Failure::Reserved(_) | Failure::NeverFits(_)), _)
@@ -51,6 +55,37 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     };
     Some((reason_of(session, job), message))
 }
+
+/// The reason and message of a job that had no turn, because other jobs of its queue were tried in vain:
+/// those it has, as far as they are about resources.
+// Parity: see docs/parity.md#o5.
+fn not_tried(cluster: &Cluster, job: JobIdx) -> (&'static str, String) {
+    let group = cluster.jobs.group[job].iter();
+    let mut conditions = group.flat_map(|group| &group.status.conditions);
+    let condition =
+        conditions.find(|condition| condition.type_ == UNSCHEDULABLE && condition.status == "True");
+    let known = condition.and_then(|condition| {
+        let reason = REASONS.into_iter().find(|reason| *reason == condition.reason)?;
+        Some((reason, condition.message.clone()))
+    });
+    known.unwrap_or_else(|| {
+        (
+            "NotTried",
+            "other jobs of its queue are tried before it, in this cycle or the next".to_owned(),
+        )
+    })
+}
+
+/// The reasons that a job may have which is scheduled and finds no place.
+const REASONS: [&str; 7] = [
+    "NeverFits",
+    "NotEnoughResources",
+    "NotTried",
+    "QueueCapability",
+    "QueueShare",
+    "Unschedulable",
+    "VolumeNotReady",
+];
 
 /// How much of a gang fits, and why the rest does not.
 fn gang_message(session: &Session, job: JobIdx, why: &str) -> String {
@@ -93,6 +128,7 @@ pub(super) fn mark_never_fitting(session: &mut Session) {
     let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
     for job in jobs {
         if session.failure(job).is_some()
+            && !session.book.is_remembered(job)
             && lacking(session, job) > 0
             && let Some(never) = never_fitting(session, job, &total)
         {

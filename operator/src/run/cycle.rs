@@ -6,7 +6,7 @@
 
 use std::{
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -18,7 +18,7 @@ use kube_batch_cache::{
     mirror::Mirror,
     snapshot::{SnapshotOptions, take_snapshot},
 };
-use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::{
     conf::Conf,
     writes::{DecisionWrite, Event, StatusWrite, decision_writes, ignored_event, status_writes},
@@ -94,6 +94,8 @@ pub(crate) struct Scheduler {
     pub(crate) started: Instant,
     /// The incomplete gangs of this term.
     pub(crate) incomplete: Arc<Mutex<IncompleteJobs>>,
+    /// What cycles of this term and configuration remember.
+    pub(crate) memory: Arc<Mutex<Memory>>,
 }
 
 /// The last cycle.
@@ -113,6 +115,7 @@ struct Inputs {
     options: SnapshotOptions,
     conf: Arc<Conf>,
     incomplete: Arc<Mutex<IncompleteJobs>>,
+    memory: Arc<Mutex<Memory>>,
     /// The time since a fixed moment.
     now: Duration,
     clock: Clock,
@@ -178,6 +181,7 @@ impl Scheduler {
 
     fn record_abandoned(&self, panic: &JoinError, n_abandoned: u32) -> anyhow::Result<()> {
         error!(%panic, n_abandoned, "abandoned a cycle");
+        *lock(&self.memory) = Memory::default();
         self.metrics.cycles.get_or_create(&Ended { result: "abandoned" }).inc();
         if n_abandoned == MAX_ABANDONED {
             bail!("abandoned {n_abandoned} cycles in a row");
@@ -200,8 +204,8 @@ impl Scheduler {
             if self.term != term {
                 self.term = term;
                 self.cache.begin_term(number);
-                *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) =
-                    IncompleteJobs::default();
+                *lock(&self.incomplete) = IncompleteJobs::default();
+                *lock(&self.memory) = Memory::default();
                 self.statuses.reset();
             }
             if self.cache.is_synced() && self.is_due(last) {
@@ -213,7 +217,10 @@ impl Scheduler {
                 biased;
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-                Ok(()) = self.conf.changed() => self.cache.wake(),
+                Ok(()) = self.conf.changed() => {
+                    *lock(&self.memory) = Memory::default();
+                    self.cache.wake();
+                }
                 () = self.terms.changed_from(term) => {}
             }
         }
@@ -243,6 +250,7 @@ impl Scheduler {
             options: self.options.clone(),
             conf: Arc::clone(&self.conf.borrow()),
             incomplete: Arc::clone(&self.incomplete),
+            memory: Arc::clone(&self.memory),
             now: self.started.elapsed(),
             clock: self.clock.clone(),
             cycle_id: self.cycle_id(),
@@ -307,9 +315,8 @@ impl Inputs {
             state.version
         });
         let mut snapshot = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
-        let mut incomplete = self.incomplete.lock().unwrap_or_else(PoisonError::into_inner);
-        incomplete.observe(&mut snapshot, self.now);
-        drop(incomplete);
+        lock(&self.incomplete).observe(&mut snapshot, self.now);
+        lock(&self.memory).set_generation(snapshot.generation);
         let folded = started.elapsed();
         self.metrics.observe_sizes(&snapshot.cluster);
         let cycle = self.run_cycle(snapshot.cluster);
@@ -339,12 +346,22 @@ impl Inputs {
     /// Runs the configured actions, and measures the plugins' and the actions' latency.
     fn run_cycle(&self, cluster: Cluster) -> Cycle {
         let mut reached = Instant::now();
-        self.conf.run_cycle(cluster, Search::Index, &mut |milestone| {
-            self.metrics.observe_milestone(milestone, reached.elapsed());
-            trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
-            reached = Instant::now();
-        })
+        self.conf.run_next_cycle(
+            cluster,
+            Search::Index,
+            &mut lock(&self.memory),
+            &mut |milestone| {
+                self.metrics.observe_milestone(milestone, reached.elapsed());
+                trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
+                reached = Instant::now();
+            },
+        )
     }
+}
+
+/// Locks what only one cycle at a time uses.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long to wait before checking again whether a cycle is due, if nothing changes: until a status

@@ -175,6 +175,7 @@ impl Replica {
             term: None,
             started: Instant::now(),
             incomplete: Arc::default(),
+            memory: Arc::default(),
             period: args.schedule_period,
             clock: self.environment.clock.clone(),
             runner: self.environment.cycles.clone(),

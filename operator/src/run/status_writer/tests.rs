@@ -165,6 +165,7 @@ fn nothing() -> Cycle {
         jobs: vec![],
         queues: vec![],
         total: BTreeMap::new(),
+        work: 0,
         next_due: None,
     }
 }

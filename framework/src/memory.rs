@@ -1,0 +1,176 @@
+//! What a scheduler remembers from one cycle to the next, so that jobs which find no place take a bounded
+//! part of each cycle.
+//!
+//! - A job that found no place is not tried again while nothing has changed that could help it: only
+//!   waiting pods and PodGroups of other jobs have come, changed or gone, all queues have the same
+//!   shares, and this cycle has decided nothing yet. Its report is that of the last try.
+//! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
+//!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
+//!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
+//!   one: that is a round.
+//!
+//! Work is counted in evaluations of a node for a class of tasks, and not in time, so that the same
+//! snapshots lead to the same decisions.
+// Parity: new, see docs/parity.md#o4 and docs/parity.md#o5.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_batch_api::{
+    column::{JobIdx, QueueIdx},
+    name::{JobKey, Name},
+};
+
+use crate::{failure::Failure, plugin::QueueShares};
+
+/// The default of [`Memory::with_budget`]: about 0.1 s.
+pub const DEFAULT_BUDGET: u64 = 1_000_000;
+
+/// What is remembered. Begin with a new one when the configuration changes.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    pub(crate) budget: u64,
+    /// Whether jobs may be left out because nothing has changed.
+    pub(crate) recalls: bool,
+    pub(crate) generation: Option<u64>,
+    /// The jobs that had a turn in a round that is not complete, by action and queue.
+    pub(crate) rounds: BTreeMap<(&'static str, Name), BTreeSet<JobKey>>,
+    pub(crate) hopeless: Option<Hopeless>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::with_budget(DEFAULT_BUDGET)
+    }
+}
+
+/// The jobs that found no place in the last cycle, and in what state of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Hopeless {
+    pub(crate) seen: Seen,
+    pub(crate) jobs: BTreeMap<JobKey, Tried>,
+}
+
+/// All that the turn of a job depends on, besides its own pods and PodGroup.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) generation: u64,
+    pub(crate) shares: Vec<Option<QueueShares>>,
+    /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
+    pub(crate) in_flight: u64,
+}
+
+/// The results of the last turns of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    /// A hash of the job's own part.
+    pub(crate) own: u64,
+    /// The actions in which it had a turn in vain.
+    pub(crate) actions: BTreeSet<&'static str>,
+    /// The first action that counts as a try, see [`Session::record_turn`].
+    pub(crate) tried_in: Option<&'static str>,
+    pub(crate) found: Option<Found>,
+}
+
+/// What a turn in vain has recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) action: &'static str,
+    pub(crate) failure: Failure,
+    pub(crate) n_fitting: u32,
+}
+
+impl Memory {
+    /// Nothing yet. `budget` is how many evaluations of nodes the turns in vain of an action may take in a
+    /// cycle.
+    pub const fn with_budget(budget: u64) -> Self {
+        Self { budget, recalls: true, generation: None, rounds: BTreeMap::new(), hopeless: None }
+    }
+
+    /// No memory: every job is tried in every cycle.
+    pub fn none() -> Self {
+        Self { recalls: false, ..Self::with_budget(u64::MAX) }
+    }
+
+    /// Says which state of the cluster the next snapshot shows: a number that is a new one whenever
+    /// anything but a waiting pod or a PodGroup has changed. Without it, every job is tried.
+    pub const fn set_generation(&mut self, generation: u64) {
+        self.generation = if self.recalls { Some(generation) } else { None };
+    }
+}
+
+/// What a cycle keeps book of.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) memory: Memory,
+    /// The state when the session opened; `None` if no generation is known.
+    pub(crate) seen: Option<Seen>,
+    /// Whether the jobs of [`Memory::hopeless`] found the same state.
+    pub(crate) is_same: bool,
+    /// The budget of each queue.
+    pub(crate) part: u64,
+    /// What the turns in vain of each queue have taken in this action.
+    pub(crate) spent: BTreeMap<QueueIdx, u64>,
+    pub(crate) had_turn: BTreeMap<(&'static str, QueueIdx), BTreeSet<JobIdx>>,
+    /// Where jobs got no turn because the queue had used its part.
+    pub(crate) cut: BTreeSet<(&'static str, QueueIdx)>,
+    /// Jobs that got no turn, in some action.
+    pub(crate) left_out: BTreeSet<JobIdx>,
+    /// Jobs whose last try still holds.
+    pub(crate) remembered: BTreeSet<JobIdx>,
+    /// Jobs whose turn led to something.
+    pub(crate) helped: BTreeSet<JobIdx>,
+    /// Number of decisions before the first turn.
+    pub(crate) n_decisions: usize,
+}
+
+impl Book {
+    pub(crate) const fn new(memory: Memory) -> Self {
+        Self {
+            memory,
+            seen: None,
+            is_same: false,
+            part: u64::MAX,
+            spent: BTreeMap::new(),
+            had_turn: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            left_out: BTreeSet::new(),
+            remembered: BTreeSet::new(),
+            helped: BTreeSet::new(),
+            n_decisions: 0,
+        }
+    }
+
+    /// Whether a job got no turn in some action.
+    pub(crate) fn is_left_out(&self, job: JobIdx) -> bool {
+        self.left_out.contains(&job)
+    }
+
+    /// Whether the report of a job is that of an earlier cycle.
+    pub(crate) fn is_remembered(&self, job: JobIdx) -> bool {
+        self.remembered.contains(&job)
+    }
+
+    /// Whether another cycle is to continue a round.
+    pub(crate) fn is_cut(&self) -> bool {
+        !self.cut.is_empty()
+    }
+
+    pub(crate) fn begin_action(&mut self) {
+        self.spent.clear();
+    }
+
+    /// The last turns of a job, if it found the state of this cycle.
+    pub(crate) fn hopeless_in_same_state(&self, job: &JobKey) -> Option<&Tried> {
+        self.memory.hopeless.as_ref().filter(|_| self.is_same)?.jobs.get(job)
+    }
+
+    pub(crate) fn had_turn_in_round(
+        &self,
+        action: &'static str,
+        queue: &Name,
+        job: &JobKey,
+    ) -> bool {
+        let round = self.memory.rounds.get(&(action, queue.clone()));
+        round.is_some_and(|jobs| jobs.contains(job))
+    }
+}

@@ -1,0 +1,229 @@
+//! Which jobs get a turn, by what the scheduler remembers of earlier cycles, and what it remembers of this
+//! one: see [`crate::memory`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, JobIdx, Ordinal as _, QueueIdx},
+    status::TaskStatus,
+};
+
+use crate::{
+    failure::Failure,
+    memory::{Found, Hopeless, Memory, Seen, Tried},
+    plugin::QueueShares,
+    session::Session,
+};
+
+/// A turn that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    job: JobIdx,
+    work: u64,
+    n_decisions: usize,
+    n_kept: Option<usize>,
+}
+
+impl Session {
+    /// Compares the state with that of the last cycle. Called when the nominations are renewed.
+    pub(crate) fn open_book(&mut self, shares: Vec<Option<QueueShares>>) {
+        let with_jobs = |queue: &QueueIdx| {
+            let jobs = &self.cluster.queues.jobs[*queue];
+            jobs.iter().any(|job| self.has_waiting_tasks(*job))
+        };
+        let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
+        let in_flight = in_flight(&self.cluster);
+        let n_decisions = self.decisions.len();
+        let book = &mut self.book;
+        book.part = book.memory.budget / n_queues.max(1);
+        book.n_decisions = n_decisions;
+        let generation = book.memory.generation.take();
+        book.seen = generation.map(|generation| Seen { generation, shares, in_flight });
+        let before = book.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
+        book.is_same = book.seen.is_some() && before == book.seen.as_ref();
+    }
+
+    /// Begins a turn of a job; `None` if it gets none.
+    pub(crate) fn begin_turn(&mut self, job: JobIdx) -> Option<Begun> {
+        if self.recall(job) {
+            return None;
+        }
+        self.book.remembered.remove(&job);
+        let queue = self.cluster.jobs.queue[job]?;
+        let action = self.action();
+        let name = &self.cluster.queues.facts[queue].name;
+        let is_spent = self.book.spent.get(&queue).is_some_and(|spent| *spent >= self.book.part);
+        if is_spent {
+            self.book.cut.insert((action, queue));
+        }
+        if is_spent || self.book.had_turn_in_round(action, name, &self.cluster.jobs.key[job]) {
+            self.book.left_out.insert(job);
+            return None;
+        }
+        let n_kept = self.kept.get(&job).map(Vec::len);
+        Some(Begun { job, work: self.work(), n_decisions: self.decisions.len(), n_kept })
+    }
+
+    /// Ends a turn.
+    pub(crate) fn end_turn(&mut self, begun: &Begun) {
+        let Begun { job, work, n_decisions, n_kept } = *begun;
+        let is_in_vain =
+            self.decisions.len() == n_decisions && self.kept.get(&job).map(Vec::len) == n_kept;
+        let work = (self.work() - work).max(1);
+        let Some(queue) = self.cluster.jobs.queue[job] else { return };
+        let action = self.action();
+        if is_in_vain {
+            *self.book.spent.entry(queue).or_default() += work;
+            self.book.had_turn.entry((action, queue)).or_default().insert(job);
+        } else {
+            self.book.helped.insert(job);
+        }
+    }
+
+    /// Reports the last try of a job again, if its result is still the same.
+    fn recall(&mut self, job: JobIdx) -> bool {
+        let book = &self.book;
+        let is_unchanged =
+            book.is_same && book.helped.is_empty() && self.decisions.len() == book.n_decisions;
+        if !is_unchanged {
+            return false;
+        }
+        let key = &self.cluster.jobs.key[job];
+        let Some(tried) = book.hopeless_in_same_state(key) else { return false };
+        if !book.remembered.contains(&job) && tried.own != own(&self.cluster, job) {
+            return false;
+        }
+        if !tried.actions.contains(&self.action()) {
+            return false;
+        }
+        // As a turn would do.
+        let (found, tried_in) = (tried.found.clone(), tried.tried_in);
+        if tried_in == Some(self.action()) {
+            self.record_turn(job);
+        }
+        if let Some(Found { action, failure, n_fitting }) = found
+            && action == self.action()
+        {
+            self.record_fitting(job, n_fitting);
+            self.record_failure(job, |_| failure);
+        }
+        self.book.remembered.insert(job);
+        true
+    }
+
+    /// What to remember of this cycle.
+    pub(crate) fn close_book(&mut self) -> Memory {
+        let hopeless = self.hopeless();
+        let book = &self.book;
+        let mut rounds = BTreeMap::new();
+        for (action, queue) in &book.cut {
+            let place = (*action, self.cluster.queues.facts[*queue].name.clone());
+            let mut jobs = book.memory.rounds.get(&place).cloned().unwrap_or_default();
+            let now = book.had_turn.get(&(*action, *queue)).into_iter().flatten();
+            jobs.extend(now.map(|job| self.cluster.jobs.key[*job].clone()));
+            rounds.insert(place, jobs);
+        }
+        let Memory { budget, recalls, .. } = book.memory;
+        Memory { budget, recalls, generation: None, rounds, hopeless }
+    }
+
+    /// The jobs that would find no place in the same state.
+    fn hopeless(&mut self) -> Option<Hopeless> {
+        let seen = self.book.seen.clone()?;
+        let jobs: Vec<JobIdx> = self.cluster.jobs.key.ids().collect();
+        let mut hopeless = BTreeMap::new();
+        for job in jobs {
+            if let Some(tried) = self.tried_in_vain(job, &seen.shares) {
+                hopeless.insert(self.cluster.jobs.key[job].clone(), tried);
+            }
+        }
+        Some(Hopeless { seen, jobs: hopeless })
+    }
+
+    /// The turns of a job that would be in vain again in the same state.
+    fn tried_in_vain(&mut self, job: JobIdx, shares: &[Option<QueueShares>]) -> Option<Tried> {
+        let queue = self.cluster.jobs.queue[job]?;
+        let is_overused = shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
+        let is_in_vain = self.has_waiting_tasks(job)
+            && !is_overused
+            && !self.book.helped.contains(&job)
+            && !self.kept.contains_key(&job)
+            && self.cluster.jobs.incomplete_for[job].is_none();
+        if !is_in_vain || self.is_any_class_open_to_change(job) {
+            return None;
+        }
+        let own = own(&self.cluster, job);
+        let before = self.book.hopeless_in_same_state(&self.cluster.jobs.key[job]);
+        let mut tried = match before.filter(|before| before.own == own) {
+            Some(before) => before.clone(),
+            None => Tried { own, actions: BTreeSet::new(), tried_in: None, found: None },
+        };
+        let places = self.book.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
+        tried.actions.extend(places.map(|((action, _), _)| *action));
+        tried.tried_in = self.tried_in(job).or(tried.tried_in);
+        let n_fitting = self.recorded_fitting(job);
+        match self.failure(job) {
+            None => {}
+            Some(failure @ (Failure::Unfit(_) | Failure::NeverFits(_))) => {
+                let (action, failure) = (self.failed_in(job), failure.clone());
+                tried.found = Some(Found { action, failure, n_fitting });
+            }
+            Some(Failure::Capability(_) | Failure::Reserved(_)) => return None,
+        }
+        (!tried.actions.is_empty()).then_some(tried)
+    }
+
+    /// Whether placements of others can help tasks of the job.
+    fn is_any_class_open_to_change(&mut self, job: JobIdx) -> bool {
+        let class_of = &self.cluster.tasks.class;
+        let mut classes: Vec<ClassIdx> =
+            self.cluster.jobs.tasks[job].iter().map(|task| class_of[task]).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        classes.into_iter().any(|class| self.is_open_to_change(class))
+    }
+}
+
+/// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
+fn in_flight(cluster: &Cluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (task, placement) in cluster.tasks.placement.iter() {
+        let nominated = cluster.tasks.nominated[task];
+        let is_moved = match placement.status {
+            TaskStatus::Binding | TaskStatus::Releasing => true,
+            TaskStatus::Pending
+            | TaskStatus::Allocated
+            | TaskStatus::Pipelined
+            | TaskStatus::Bound
+            | TaskStatus::Running
+            | TaskStatus::Succeeded
+            | TaskStatus::Failed
+            | TaskStatus::Unknown => nominated.is_some(),
+        };
+        if is_moved {
+            let node = placement.node.or(nominated);
+            let node = node.map(|node| cluster.node_name(node));
+            (&cluster.tasks.facts[task].uid, placement.status as u8, node).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// A hash of what is a job's own: its PodGroup and its waiting tasks.
+fn own(cluster: &Cluster, job: JobIdx) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
+    (cluster.jobs.min_available[job], cluster.jobs.priority[job], queue).hash(&mut hasher);
+    cluster.jobs.group[job].as_ref().map(|group| &*group.metadata).hash(&mut hasher);
+    for task in cluster.jobs.tasks[job].iter() {
+        let facts = &cluster.tasks.facts[task];
+        (&facts.uid, facts.template.id(), facts.labels.id()).hash(&mut hasher);
+        (cluster.tasks.priority[task], cluster.tasks.gated[task], facts.never_preempts)
+            .hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,167 @@
+//! What a scheduler remembers from one cycle to the next: it changes no decision and no report, and turns
+//! in vain take a bounded part of a cycle.
+
+use kube_batch_api::{decision::Decision, name::ObjectKey, status::TaskStatus};
+use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
+use kube_batch_scheduler::registry::Registry;
+use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
+use kube_batch_tests::random_cluster::{RandomCluster, Rng};
+use kube_batch_yaml::{Limits, parse};
+
+const N_CLUSTERS: u64 = 1000;
+
+fn read(text: &str) -> Case {
+    let document = parse(text, &Limits::default()).expect("YAML");
+    Case::read(&document, &Registry::builtin()).expect("a case")
+}
+
+/// A simulation of a case with those of its objects for which `include` says so.
+fn simulation(case: &Case, memory: Memory, include: impl Fn(usize) -> bool) -> Simulation {
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
+    for (at, object) in case.objects.iter().enumerate() {
+        if include(at) {
+            world.apply(object.value.clone()).expect("objects are valid");
+        }
+    }
+    Simulation::new(world, case.conf.clone(), Search::Index).with_memory(memory)
+}
+
+/// Runs a cycle. What may differ between simulations is left out.
+fn cycle(simulation: &mut Simulation) -> (Cycle, u64) {
+    let cycle = &simulation.cycle(&mut |_| {}).cycle;
+    (Cycle { work: 0, ..cycle.clone() }, cycle.work)
+}
+
+/// Some pod of the simulation that has this status, if there is one.
+fn some_pod(simulation: &Simulation, rng: &mut Rng, status: TaskStatus) -> Option<ObjectKey> {
+    let pods = simulation.world.store.pods.values().filter(|facts| facts.status == status);
+    let keys: Vec<ObjectKey> = pods.map(|facts| facts.key.clone()).collect();
+    (!keys.is_empty()).then(|| keys[rng.below(keys.len() as u64) as usize].clone())
+}
+
+#[test]
+fn what_is_remembered_changes_no_decision_and_no_report() {
+    let (mut with, mut without) = (0, 0);
+    for seed in 0..N_CLUSTERS {
+        let mut rng = Rng::new(seed);
+        let random =
+            if rng.percent(50) { RandomCluster::new(seed) } else { RandomCluster::contended(seed) };
+        let case = read(&random.case());
+        // Some objects come later.
+        let late: Vec<bool> = case.objects.iter().map(|_| rng.percent(30)).collect();
+        let unlimited = Memory::with_budget(u64::MAX);
+        let mut simulations = [
+            simulation(&case, unlimited, |at| !late[at]),
+            simulation(&case, Memory::none(), |at| !late[at]),
+        ];
+        let mut late: Vec<usize> = (0..late.len()).filter(|at| late[*at]).collect();
+        for step in 0..25 {
+            let [a, b] = &mut simulations;
+            if rng.percent(40)
+                && let Some(at) = late.pop()
+            {
+                for simulation in [&mut *a, &mut *b] {
+                    simulation.world.apply(case.objects[at].value.clone()).expect("valid");
+                }
+            } else if rng.percent(30) {
+                let status =
+                    if rng.percent(50) { TaskStatus::Pending } else { TaskStatus::Running };
+                if let Some(pod) = some_pod(a, &mut rng, status) {
+                    for simulation in [&mut *a, &mut *b] {
+                        simulation.world.store.pods.delete(&pod);
+                    }
+                }
+            }
+            let ((of_a, work_of_a), (of_b, work_of_b)) = (cycle(a), cycle(b));
+            assert!(of_a == of_b, "seed {seed}, step {step}: {of_a:#?}\n{of_b:#?}");
+            with += work_of_a;
+            without += work_of_b;
+        }
+    }
+    assert!(with * 10 < without * 9, "little was remembered: {with} of {without} evaluations");
+}
+
+/// 30 nodes that are full but for a little, and two queues. Each of 40 jobs of the first queue has a
+/// template of its own that fits nowhere; the pod of the second queue fits, and so does the last job of
+/// the first.
+fn crowded() -> String {
+    let mut text = String::from(
+        "name: crowded
+config:
+  actions: reclaim, allocate, preempt
+  tiers:
+  - plugins: [{name: priority}, {name: gang}]
+  - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: many}, spec: {weight: 9}}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: one}, spec: {weight: 1}}
+",
+    );
+    for n in 0..30 {
+        text += &format!(
+            "- {{apiVersion: v1, kind: Node, metadata: {{name: n{n}}}, \
+             status: {{allocatable: {{cpu: '1', pods: '9'}}}}}}\n"
+        );
+    }
+    let jobs = (0..40).map(|n| (format!("many-{n}"), "many", 2000 + n, n));
+    let fitting = [("many-last".to_owned(), "many", 100, 50), ("one".to_owned(), "one", 100, 59)];
+    for (name, queue, millis, second) in jobs.chain(fitting) {
+        text += &format!(
+            "- apiVersion: scheduling.sigs.dev/v1alpha2
+  kind: PodGroup
+  metadata: {{name: {name}, namespace: ns, creationTimestamp: '2025-01-01T00:00:{second:02}Z'}}
+  spec: {{minMember: 1, queue: {queue}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: {name}, namespace: ns, annotations: {{scheduling.k8s.io/group-name: {name}}}}}
+  spec:
+    schedulerName: kube-batch
+    containers: [{{name: c, resources: {{requests: {{cpu: {millis}m}}}}}}]
+"
+        );
+    }
+    text + "steps:\n- cycles: 1\n"
+}
+
+fn bound(cycle: &Cycle) -> Vec<String> {
+    let names = cycle.decisions.iter().filter_map(|decision| match decision {
+        Decision::Bind { pod, .. } => Some(pod.key.name.to_string()),
+        Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+    });
+    names.collect()
+}
+
+#[test]
+fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
+    let case = read(&crowded());
+    let (_, unbounded) = cycle(&mut simulation(&case, Memory::none(), |_| true));
+    // A few of the 40 jobs in each cycle.
+    let mut simulation = simulation(&case, Memory::with_budget(1000), |_| true);
+    let mut n_cycles = 0;
+    loop {
+        n_cycles += 1;
+        let (cycle, work) = cycle(&mut simulation);
+        assert!(work < unbounded / 2, "{work} of {unbounded} evaluations");
+        let bound = bound(&cycle);
+        if n_cycles == 1 {
+            assert_eq!(bound, ["one"], "the other queue does not wait");
+            let reports = cycle.jobs.iter().filter_map(|job| job.unschedulable.as_ref());
+            assert!(reports.clone().any(|(reason, _)| *reason == "NotTried"));
+            assert!(cycle.next_due.is_some_and(|due| due.is_zero()), "the next one continues");
+        } else if bound == ["many-last"] {
+            break;
+        }
+        assert!(n_cycles < 40, "a job gets no turn");
+    }
+    assert!(n_cycles > 2, "nothing was put off");
+    for _ in 0..40 {
+        cycle(&mut simulation);
+    }
+    let (last, _) = cycle(&mut simulation);
+    assert_eq!(last.next_due, None, "the round ends");
+    let not_tried = |job: &&kube_batch_framework::report::JobReport| {
+        job.unschedulable.as_ref().is_some_and(|(reason, _)| *reason == "NotTried")
+    };
+    assert_eq!(last.jobs.iter().find(not_tried), None, "each was tried");
+}
