@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod changes;
 mod checks;
 mod episode;
 mod network;

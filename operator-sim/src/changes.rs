@@ -1,0 +1,266 @@
+//! What users and administrators change in the cluster.
+
+use serde_json::{Value, json};
+
+use crate::{
+    script::{Action, Hostility},
+    server::{CLAIMS, GROUPS, Key, NODES, PODS, QUEUES},
+    world::{Chore, World},
+};
+
+/// The namespace of all objects.
+pub(crate) const NAMESPACE: &str = "tenant";
+
+/// Makes a change. `n_created` is a new number, for names.
+pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
+    match action {
+        Action::CreateGang { .. }
+        | Action::CreatePod { .. }
+        | Action::CreatePodWithClaim { .. }
+        | Action::RefillGang(_) => create(world, action, n_created),
+        Action::AddNode { .. }
+        | Action::DeleteNode(_)
+        | Action::Cordon(_)
+        | Action::Uncordon(_)
+        | Action::ResizeNode(..)
+        | Action::ForeignPod(..) => change_nodes(world, action, n_created),
+        Action::Hostile(hostility) => hostile(world, hostility, n_created),
+        _ => change_jobs(world, action),
+    }
+}
+
+/// The key of an object in the namespace of all.
+fn key(name: String) -> Key {
+    (NAMESPACE.to_owned(), name)
+}
+
+/// Creates jobs, or pods of one.
+fn create(world: &mut World, action: Action, n_created: usize) {
+    match action {
+        Action::CreateGang { queue, n, min, cpu, priority } => {
+            let name = format!("gang-{n_created}");
+            let queue = ["default", "one", "two"][queue];
+            let mut spec = json!({"minMember": min, "queue": queue});
+            if let Some(class) = [None, Some("low"), Some("high")][priority] {
+                spec["priorityClassName"] = json!(class);
+            }
+            let annotations = json!({"n": n.to_string(), "cpu": cpu.to_string()});
+            let group = json!({"metadata": {"annotations": annotations}, "spec": spec});
+            world.server.put(GROUPS, &key(name.clone()), group);
+            for n in 0..n {
+                world.server.put(PODS, &key(format!("{name}-{n}")), pod(Some(&name), cpu));
+            }
+        }
+        Action::CreatePod { cpu } => {
+            world.server.put(PODS, &key(format!("pod-{n_created}")), pod(None, cpu));
+        }
+        Action::CreatePodWithClaim { cpu } => {
+            let name = format!("claim-{n_created}");
+            world.server.put(CLAIMS, &key(name.clone()), claim());
+            let mut pod = pod(None, cpu);
+            pod["spec"]["volumes"] =
+                json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
+            world.server.put(PODS, &key(format!("pod-{n_created}")), pod);
+        }
+        Action::RefillGang(n) => {
+            if let Some(group) = nth(world, GROUPS, n) {
+                refill(world, &group, n_created);
+            }
+        }
+        other => unreachable!("{other:?} creates nothing"),
+    }
+}
+
+fn claim() -> Value {
+    json!({
+        "metadata": {"annotations": {}},
+        "spec": {
+            "storageClassName": "slow", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+/// Changes or deletes jobs, pods or queues.
+fn change_jobs(world: &mut World, action: Action) {
+    match action {
+        Action::DeletePod(n) => {
+            if let Some(key) = nth(world, PODS, n) {
+                delete_pod(world, &key);
+            }
+        }
+        Action::DeleteGang(n) => {
+            if let Some(key) = nth(world, GROUPS, n) {
+                for pod in members(world, &key.1) {
+                    delete_pod(world, &pod);
+                }
+                world.server.remove(GROUPS, &key);
+            }
+        }
+        Action::ChangeMinimum(n, min) => {
+            if let Some(key) = nth(world, GROUPS, n) {
+                world.server.change_object(GROUPS, &key, |group| {
+                    group["spec"]["minMember"] = json!(min);
+                });
+            }
+        }
+        Action::ChangeWeight(n, weight) => {
+            if let Some(key) = nth(world, QUEUES, n) {
+                world.server.change_object(QUEUES, &key, |queue| {
+                    queue["spec"]["weight"] = json!(weight);
+                });
+            }
+        }
+        Action::FinishPod(n) => {
+            let runs = |pod: &Value| pod["status"]["phase"] == "Running";
+            let running = nth(world, PODS, n)
+                .filter(|key| world.server.get(PODS, key).is_some_and(|pod| runs(pod)));
+            if let Some(key) = running {
+                world.server.change_object(PODS, &key, |pod| {
+                    pod["status"]["phase"] = json!("Succeeded");
+                });
+            }
+        }
+        other => unreachable!("{other:?} changes no job"),
+    }
+}
+
+fn change_nodes(world: &mut World, action: Action, n_created: usize) {
+    match action {
+        Action::AddNode { cpu } => {
+            let key = (String::new(), format!("node-{n_created}"));
+            world.server.put(NODES, &key, node(cpu));
+        }
+        Action::DeleteNode(n) => {
+            let n_nodes = world.server.all(NODES).count();
+            if let Some(key) = nth(world, NODES, n).filter(|_| n_nodes > 1) {
+                world.disturb(&key.1);
+                world.server.remove(NODES, &key);
+                world.later(2_000, 20_000, Chore::Collect(key.1));
+            }
+        }
+        Action::Cordon(n) | Action::Uncordon(n) => {
+            let is_cordon = matches!(action, Action::Cordon(_));
+            if let Some(key) = nth(world, NODES, n) {
+                world.server.change_object(NODES, &key, |node| {
+                    node["spec"]["unschedulable"] = json!(is_cordon);
+                });
+            }
+        }
+        Action::ResizeNode(n, cpu) => {
+            if let Some(key) = nth(world, NODES, n) {
+                world.disturb(&key.1);
+                world.server.change_object(NODES, &key, |known| {
+                    known["status"]["allocatable"]["cpu"] = json!(cpu.to_string());
+                });
+            }
+        }
+        Action::ForeignPod(n, cpu) => {
+            if let Some(node) = nth(world, NODES, n) {
+                world.disturb(&node.1);
+                let mut foreign = pod(None, cpu);
+                foreign["spec"]["schedulerName"] = json!("default-scheduler");
+                foreign["spec"]["nodeName"] = json!(node.1);
+                foreign["status"]["phase"] = json!("Running");
+                world.server.put(PODS, &key(format!("foreign-{n_created}")), foreign);
+            }
+        }
+        other => unreachable!("{other:?} changes no node"),
+    }
+}
+
+fn hostile(world: &mut World, hostility: Hostility, n: usize) {
+    let key = (NAMESPACE.to_owned(), format!("hostile-{n}"));
+    let mut pod = pod(None, 1);
+    match hostility {
+        Hostility::ManyResources => {
+            let requests = &mut pod["spec"]["containers"][0]["resources"]["requests"];
+            for n in 0..50 {
+                requests[format!("hostile.example/r{n}")] = json!("1");
+            }
+        }
+        Hostility::BadAnnotation => {
+            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!("Not A Name");
+        }
+        Hostility::ForeignNomination(n) => {
+            let Some(node) = nth(world, NODES, n) else { return };
+            pod["status"]["nominatedNodeName"] = json!(node.1);
+            pod["metadata"]["managedFields"] = json!([{
+                "manager": "other", "operation": "Update", "subresource": "status",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
+            }]);
+        }
+        Hostility::HugeMinimum => {
+            let group = json!({"metadata": {}, "spec": {"minMember": i32::MAX, "queue": "one"}});
+            world.server.put(GROUPS, &key, group);
+            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!(key.1);
+        }
+    }
+    world.server.put(PODS, &key, pod);
+}
+
+/// The key of an object of a kind, by any number.
+fn nth(world: &World, kind: crate::server::Kind, n: usize) -> Option<Key> {
+    let n_objects = world.server.all(kind).count();
+    let n = n.checked_rem(n_objects)?;
+    world.server.all(kind).nth(n).map(|(key, _)| key.clone())
+}
+
+/// Keys of the pods of a group.
+fn members(world: &World, group: &str) -> Vec<Key> {
+    let annotation =
+        |pod: &Value| pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == *group;
+    world.server.all(PODS).filter(|(_, pod)| annotation(pod)).map(|(key, _)| key.clone()).collect()
+}
+
+fn delete_pod(world: &mut World, key: &Key) {
+    let Some(pod) = world.server.get(PODS, key) else { return };
+    let uid = pod["metadata"]["uid"].clone();
+    world.server.delete_object(PODS, key);
+    world.stops(key, &uid);
+}
+
+/// Creates the pods that a gang lacks.
+fn refill(world: &mut World, group: &Key, n_created: usize) {
+    let Some(object) = world.server.get(GROUPS, group) else { return };
+    let annotation = |name: &str| -> u32 {
+        let text = object["metadata"]["annotations"][name].as_str();
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    let (n, cpu) = (annotation("n") as usize, annotation("cpu"));
+    let n_known = members(world, &group.1).len();
+    for n in n_known..n {
+        let key = (group.0.clone(), format!("{}-again-{n_created}-{n}", group.1));
+        world.server.put(PODS, &key, pod(Some(&group.1), cpu));
+    }
+}
+
+pub(crate) fn node(cpu: u32) -> Value {
+    let resources = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "20"});
+    json!({
+        "metadata": {}, "spec": {},
+        "status": {
+            "allocatable": resources, "capacity": resources,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+fn pod(group: Option<&str>, cpu: u32) -> Value {
+    let mut pod = json!({
+        "metadata": {"annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "schedulerName": "kube-batch",
+            "containers": [{"name": "c", "resources": {"requests": {}}}],
+        },
+        "status": {"phase": "Pending"},
+    });
+    if cpu > 0 {
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu.to_string());
+    }
+    if let Some(group) = group {
+        pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!(group);
+    }
+    pod
+}
