@@ -3,13 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::{
-    script::{Action, Hostility},
+    script::{Action, Hostility, TENANTS},
     server::{CLAIMS, GROUPS, Key, NODES, PODS, QUEUES},
     world::{Chore, World},
 };
-
-/// The namespace of all objects.
-pub(crate) const NAMESPACE: &str = "tenant";
 
 /// Makes a change. `n_created` is a new number, for names.
 pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
@@ -29,9 +26,9 @@ pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
     }
 }
 
-/// The key of an object in the namespace of all.
-fn key(name: String) -> Key {
-    (NAMESPACE.to_owned(), name)
+/// The key of an object in the namespace of a tenant, by any number.
+fn key(n: usize, name: String) -> Key {
+    (TENANTS[n % TENANTS.len()].to_owned(), name)
 }
 
 /// Creates jobs, or pods of one.
@@ -46,21 +43,25 @@ fn create(world: &mut World, action: Action, n_created: usize) {
             }
             let annotations = json!({"n": n.to_string(), "cpu": cpu.to_string()});
             let group = json!({"metadata": {"annotations": annotations}, "spec": spec});
-            world.server.put(GROUPS, &key(name.clone()), group);
+            world.server.put(GROUPS, &key(n_created, name.clone()), group);
             for n in 0..n {
-                world.server.put(PODS, &key(format!("{name}-{n}")), pod(Some(&name), cpu));
+                world.server.put(
+                    PODS,
+                    &key(n_created, format!("{name}-{n}")),
+                    pod(Some(&name), cpu),
+                );
             }
         }
         Action::CreatePod { cpu } => {
-            world.server.put(PODS, &key(format!("pod-{n_created}")), pod(None, cpu));
+            world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod(None, cpu));
         }
         Action::CreatePodWithClaim { cpu } => {
             let name = format!("claim-{n_created}");
-            world.server.put(CLAIMS, &key(name.clone()), claim());
+            world.server.put(CLAIMS, &key(n_created, name.clone()), claim());
             let mut pod = pod(None, cpu);
             pod["spec"]["volumes"] =
                 json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
-            world.server.put(PODS, &key(format!("pod-{n_created}")), pod);
+            world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod);
         }
         Action::RefillGang(n) => {
             if let Some(group) = nth(world, GROUPS, n) {
@@ -163,7 +164,7 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
                 foreign["spec"]["schedulerName"] = json!("default-scheduler");
                 foreign["spec"]["nodeName"] = json!(node.1);
                 foreign["status"]["phase"] = json!("Running");
-                world.server.put(PODS, &key(format!("foreign-{n_created}")), foreign);
+                world.server.put(PODS, &key(n_created, format!("foreign-{n_created}")), foreign);
             }
         }
         other => unreachable!("{other:?} changes no node"),
@@ -171,7 +172,7 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
 }
 
 fn hostile(world: &mut World, hostility: Hostility, n: usize) {
-    let key = (NAMESPACE.to_owned(), format!("hostile-{n}"));
+    let key = key(n, format!("hostile-{n}"));
     let mut pod = pod(None, 1);
     match hostility {
         Hostility::ManyResources => {

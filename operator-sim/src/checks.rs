@@ -36,7 +36,8 @@ pub(crate) fn at_the_end(
         .or_else(|| writes(&world, quiet))
         .or_else(|| caches(&truth, processes))
         .or_else(|| decisions(&truth, registry))
-        .or_else(|| half_started(&world));
+        .or_else(|| half_started(&world))
+        .or_else(|| evicted_in_vain(&world));
     if let Some(problem) = problem {
         world.break_rule(problem);
     }
@@ -121,6 +122,24 @@ fn half_started(world: &World) -> Option<String> {
         let runs = |pod: &Value| has_node(&pod) && pod["status"]["phase"] != "Succeeded";
         (n_started < min && min <= members().count() as u64 && members().any(runs))
             .then(|| format!("{n_started} pods of {} have started, it needs {min}", key.1))
+    })
+}
+
+/// The jobs for which pods were evicted run.
+fn evicted_in_vain(world: &World) -> Option<String> {
+    let runs = |pod: &Value| pod["spec"]["nodeName"].is_string();
+    world.evicted_for.iter().find_map(|(victim, by)| {
+        let (namespace, name) = by.split_once('/')?;
+        let key = (namespace.to_owned(), name.to_owned());
+        let is_placed = match world.server.get(GROUPS, &key) {
+            Some(_) => world.server.all(PODS).any(|(_, pod)| {
+                let annotation = "scheduling.k8s.io/group-name";
+                pod["metadata"]["annotations"][annotation] == *name && runs(pod)
+            }),
+            None => world.server.get(PODS, &key).is_none_or(|pod| runs(pod)),
+        };
+        let (namespace, pod) = victim;
+        (!is_placed).then(|| format!("{namespace}/{pod} was evicted for {by}, which does not run"))
     })
 }
 

@@ -14,9 +14,9 @@ use crate::{
     changes, checks,
     network::Shared,
     replicas::{Offset, Process},
-    script::{Action, N_REPLICAS, Script},
+    script::{Action, N_REPLICAS, Script, TENANTS},
     server::{NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, STORAGE_CLASSES},
-    traffic::Faults,
+    traffic::{Admission, Faults},
     world::World,
 };
 
@@ -77,6 +77,7 @@ struct Episode {
 enum End {
     Faults(usize),
     Freeze(usize),
+    Admission(usize),
 }
 
 impl Episode {
@@ -142,6 +143,9 @@ impl Episode {
             match end {
                 End::Faults(replica) => self.set_faults(replica, Faults::default()),
                 End::Freeze(replica) => self.processes[replica].thaw(),
+                End::Admission(tenant) => {
+                    self.shared.lock().set_admission(tenant, Admission::Accepts);
+                }
             }
         }
     }
@@ -173,13 +177,18 @@ impl Episode {
             self.set_faults(replica, Faults::default());
             self.processes[replica].thaw();
         }
-        self.shared.lock().log("calm");
+        let mut world = self.shared.lock();
+        for tenant in 0..TENANTS.len() {
+            world.set_admission(tenant, Admission::Accepts);
+        }
+        world.log("calm");
+        world.calm_since = Some(Instant::now());
     }
 
     fn create_cluster(&self) {
         let mut world = self.shared.lock();
         let cluster = |name: &str| (String::new(), name.to_owned());
-        for name in [changes::NAMESPACE, "kube-batch-system"] {
+        for name in TENANTS.into_iter().chain(["kube-batch-system"]) {
             world.server.put(NAMESPACES, &cluster(name), json!({"metadata": {}}));
         }
         for (n, name) in ["default", "one", "two"].iter().enumerate() {
@@ -213,6 +222,11 @@ impl Episode {
                 self.set_faults(replica, faults);
                 self.ends
                     .push((Instant::now() + Duration::from_millis(millis), End::Faults(replica)));
+            }
+            Action::Admission { tenant, admission, millis } => {
+                self.shared.lock().set_admission(tenant, admission);
+                let end = Instant::now() + Duration::from_millis(millis);
+                self.ends.push((end, End::Admission(tenant)));
             }
             Action::Reset(replica) => {
                 self.shared.lock().reset(self.processes[replica].number);

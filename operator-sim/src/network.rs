@@ -133,9 +133,17 @@ impl Shared {
             Fate::ResetBefore => return Some(Err(reset())),
             Fate::Fails(code) => failure(code, "injected"),
             Fate::Arrives | Fate::ArrivesTwice | Fate::LosesAnswer | Fate::ResetAfter => {
+                let (refusal, wait) = self.lock().admit(&sent);
+                sleep(wait).await;
                 let mut world = self.lock();
-                let answer = world.request(&sent);
-                if fate == Fate::ArrivesTwice { world.request(&sent) } else { answer }
+                match refusal {
+                    Some(answer) => answer,
+                    None if fate == Fate::ArrivesTwice => {
+                        world.request(&sent);
+                        world.request(&sent)
+                    }
+                    None => world.request(&sent),
+                }
             }
         };
         self.notify();

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use tokio::time::Duration;
 
-use crate::traffic::Faults;
+use crate::traffic::{Admission, Faults};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,12 @@ pub(crate) enum Action {
         faults: Faults,
         millis: u64,
     },
+    /// The admission webhooks of a tenant's namespace behave differently for some time, in milliseconds.
+    Admission {
+        tenant: usize,
+        admission: Admission,
+        millis: u64,
+    },
     /// The connections of a replica break.
     Reset(usize),
     /// A replica is stopped as by SIGSTOP, for some time in milliseconds.
@@ -90,6 +96,9 @@ pub(crate) enum Hostility {
 
 /// Actions with the time before each.
 pub(crate) type Script = Vec<(Duration, Action)>;
+
+/// The namespaces of the tenants.
+pub(crate) const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 
 /// The number of replicas.
 pub(crate) const N_REPLICAS: usize = 2;
@@ -142,7 +151,12 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Action {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..20) {
+    match rng.u32(0..24) {
+        20.. => {
+            let admission = [Admission::RejectsHalf, Admission::RejectsAll, Admission::IsDead];
+            let (tenant, millis) = (rng.usize(0..TENANTS.len()), rng.u64(500..400_000));
+            Action::Admission { tenant, admission: admission[rng.usize(0..3)], millis }
+        }
         0..10 => {
             let millis = rng.u64(500..60_000);
             Action::Faults { replica, faults: faults(rng), millis }
@@ -152,7 +166,7 @@ fn fault(rng: &mut Rng) -> Action {
         15..17 => Action::Kill(replica),
         17 => Action::Terminate(replica),
         18 => Action::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
-        _ => Action::Compact,
+        19 => Action::Compact,
     }
 }
 

@@ -402,6 +402,7 @@ pub(crate) fn not_found() -> Answer {
 /// A `Status` as the API server answers with.
 pub(crate) fn failure(code: u16, message: &str) -> Answer {
     let reason = match code {
+        403 => "Forbidden",
         404 => "NotFound",
         409 => "Conflict",
         410 => "Expired",

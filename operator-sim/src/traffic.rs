@@ -23,6 +23,18 @@ pub(crate) struct Faults {
     pub(crate) is_silent: bool,
 }
 
+/// What the admission webhooks of a namespace do with bindings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Admission {
+    #[default]
+    Accepts,
+    /// They reject those of every second pod.
+    RejectsHalf,
+    RejectsAll,
+    /// They do not answer: the server waits, and then fails.
+    IsDead,
+}
+
 /// A request as it was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    server::{Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, Server, not_found},
-    traffic::{Faults, Sent},
+    script::TENANTS,
+    server::{Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, Server, failure, not_found},
+    traffic::{Admission, Faults, Sent},
 };
 
 /// How many lines of the trace are kept.
@@ -17,6 +18,9 @@ const N_LINES: usize = 400;
 /// For how long after a change of a node by others a binding may find it fuller than the scheduler knew:
 /// longer than watches are delayed and decisions wait to be sent.
 const STALE: Duration = Duration::from_secs(180);
+
+/// How long the server waits for a webhook.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A process of the scheduler. One that is killed is not started again: another takes its place.
 #[derive(Debug)]
@@ -57,6 +61,12 @@ pub(crate) struct World {
     pub(crate) last_write: Option<(Instant, String)>,
     pub(crate) n_bindings: u64,
     pub(crate) n_evictions: u64,
+    /// By tenant.
+    admission: [Admission; TENANTS.len()],
+    /// When the last change of users and the last fault were, once that is known.
+    pub(crate) calm_since: Option<Instant>,
+    /// The job for which each pod was evicted since, by namespace and name.
+    pub(crate) evicted_for: Vec<(Key, String)>,
     /// The last holder of the lease.
     last_holder: String,
     /// The first rule that was broken.
@@ -80,6 +90,9 @@ impl World {
             last_write: None,
             n_bindings: 0,
             n_evictions: 0,
+            admission: Default::default(),
+            calm_since: None,
+            evicted_for: Vec::new(),
             last_holder: String::new(),
             broken: None,
             lines: VecDeque::new(),
@@ -100,6 +113,28 @@ impl World {
 
     pub(crate) fn set_faults(&mut self, process: usize, faults: Faults) {
         self.processes[process].faults = faults;
+    }
+
+    pub(crate) fn set_admission(&mut self, tenant: usize, admission: Admission) {
+        self.admission[tenant] = admission;
+    }
+
+    /// What the admission webhooks answer to a request, if they refuse it, and after what time.
+    pub(crate) fn admit(&self, sent: &Sent) -> (Option<Answer>, Duration) {
+        let none = (None, Duration::ZERO);
+        let Some(path) = Path::parse(&sent.path) else { return none };
+        let (namespace, name) = path.key();
+        let tenant = TENANTS.iter().position(|tenant| *tenant == namespace);
+        if sent.method != "POST" || path.subresource != "binding" {
+            return none;
+        }
+        let is_odd = name.bytes().map(u32::from).sum::<u32>() % 2 == 1;
+        match tenant.map(|tenant| self.admission[tenant]).unwrap_or_default() {
+            Admission::RejectsHalf if is_odd => (Some(failure(403, "denied")), Duration::ZERO),
+            Admission::RejectsAll => (Some(failure(403, "denied")), Duration::ZERO),
+            Admission::IsDead => (Some(failure(500, "the webhook is dead")), WEBHOOK_TIMEOUT),
+            Admission::Accepts | Admission::RejectsHalf => none,
+        }
     }
 
     pub(crate) fn n_resets(&self, process: usize) -> u64 {
@@ -206,6 +241,7 @@ impl World {
                 ("DELETE", _) => {
                     self.n_evictions += 1;
                     if let Some(pod) = before {
+                        self.note_eviction(&key, &pod);
                         self.stops(&key, &pod["metadata"]["uid"]);
                     }
                 }
@@ -213,6 +249,24 @@ impl World {
             }
         }
         answer
+    }
+
+    /// Keeps for whom a pod was evicted, once no change and no fault can be in the way any more.
+    fn note_eviction(&mut self, key: &Key, pod: &Value) {
+        let is_calm = self.calm_since.is_some_and(|since| since.elapsed() > STALE);
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut messages = conditions
+            .filter(|condition| condition["type"] == "DisruptionTarget")
+            .filter_map(|condition| condition["message"].as_str());
+        let by = messages.find_map(|message| {
+            let (_, by) = message
+                .split_once("preempted for ")
+                .or_else(|| message.split_once("reclaims its share for "))?;
+            by.split(' ').next()
+        });
+        if let Some(by) = by.filter(|_| is_calm) {
+            self.evicted_for.push((key.clone(), by.to_owned()));
+        }
     }
 
     fn check_binding(&mut self, key: &Key, binding: &Value) {
