@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The keys that have changed since they were taken, if anybody takes them.
+/// The keys that have changed since they were taken; nothing if they are not recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Changes<K>(Option<BTreeSet<K>>);
 

@@ -45,7 +45,7 @@ mod tests {
         Decide(u8),
         Forget(u8),
         Clear,
-        /// Copies so many changes.
+        /// Copies this many changes.
         Follow(usize),
     }
 

@@ -98,7 +98,7 @@ impl Shared {
             return self.watch(sent).await;
         }
         let (answers, answer) = oneshot::channel();
-        // A request that was sent may arrive even if nobody waits for its answer any more.
+        // A request that was sent may arrive even if its answer is no longer waited for.
         tokio::spawn(async move {
             if let Some(answer) = self.carry(sent).await {
                 let _ = answers.send(answer);

@@ -90,7 +90,7 @@ pub(crate) enum Hostility {
     BadAnnotation,
     /// A pod that another component has nominated.
     ForeignNomination(usize),
-    /// A group that nobody can start.
+    /// A group that cannot start.
     HugeMinimum,
 }
 

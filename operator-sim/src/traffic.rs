@@ -5,9 +5,9 @@ use serde_json::Value;
 /// What is wrong with the connections of a replica, as probabilities for each request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// The request does not arrive, and nobody says so.
+    /// The request does not arrive, and no error is returned.
     pub(crate) loses_request: f64,
-    /// The answer does not arrive, and nobody says so.
+    /// The answer does not arrive, and no error is returned.
     pub(crate) loses_answer: f64,
     /// The connection breaks before the request arrives or before the answer does.
     pub(crate) resets: f64,

@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// The identity in the lease; empty if nobody holds it.
+    /// The identity in the lease; empty if it is not held.
     pub(crate) fn holder(&self) -> String {
         let lease = self.server.all(LEASES).next().map(|(_, lease)| lease);
         let holder = lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str());

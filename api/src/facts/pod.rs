@@ -193,7 +193,7 @@ impl TaskFacts {
     }
 }
 
-/// Whether this scheduler wrote `status.nominatedNodeName`, or nobody knows who did.
+/// Whether this scheduler wrote `status.nominatedNodeName`, or it is not known who did.
 fn wrote_nomination(managed: Option<&[ManagedFieldsEntry]>) -> bool {
     let Some(managed) = managed.filter(|managed| !managed.is_empty()) else { return true };
     let has_field = |entry: &ManagedFieldsEntry| {

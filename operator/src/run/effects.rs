@@ -407,7 +407,7 @@ impl Effects {
         self.timers.notify_one();
     }
 
-    /// Does what is due, and goes on with bindings whose claims are bound.
+    /// Does what is due, and continues bindings whose claims are bound.
     async fn keep_time(&self) {
         loop {
             let now = Instant::now();
@@ -584,7 +584,7 @@ const fn write_of(step: &Step) -> Write {
     }
 }
 
-/// Sleeps until a time, or for ever.
+/// Sleeps until a time; without one it never returns.
 async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,

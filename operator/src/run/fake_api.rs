@@ -29,7 +29,7 @@ pub(crate) enum Fault {
     Hang,
     /// It is never answered, but what it asks for is done.
     Lost,
-    /// Whoever sends it panics.
+    /// The sender panics.
     Panic,
 }
 

@@ -132,7 +132,7 @@ async fn accept(listener: TcpListener, answers: Answers) {
                 .header_read_timeout(HEADER_TIMEOUT)
                 .max_buf_size(MAX_HEADER_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
-            // Whoever reads slowly is not waited for.
+            // Slow readers are not waited for.
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
         });
     }

@@ -10,7 +10,7 @@ use tokio::{sync::Notify, time::Instant};
 /// A time in which this replica leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// Counts the terms of this process, from 1: two that follow on each other are told apart by it.
+    /// Counts the terms of this process, from 1: it tells a term from the next one.
     pub(crate) number: u64,
     /// Nothing may be written from then on, unless the lease is renewed before; `None` without leader
     /// election.

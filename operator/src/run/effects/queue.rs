@@ -349,7 +349,7 @@ impl WriteQueue {
     }
 
     /// Records that a decision is no longer being sent; returns whether it is still the latest one. Then
-    /// the caller goes on with it. If not, the newer one is sent next.
+    /// the caller continues it. If not, the newer one is sent next.
     pub(crate) fn sent(&mut self, pod: &PodRef) -> bool {
         match self.sending.remove(&pod.uid).flatten() {
             Some(newer) => {

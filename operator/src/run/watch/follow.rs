@@ -66,7 +66,7 @@ pub(crate) struct Source {
     pub(crate) seed: u64,
 }
 
-/// Follows a kind for ever.
+/// Follows a kind until the task is dropped.
 pub(super) fn spawn<K: Watched>(source: &Source, handler: &Handler, tasks: &mut Supervisor) {
     let (source, handler) = (source.clone(), handler.clone());
     // Restarted: it lists again, as after any gap, and no cycle runs until it has.

@@ -181,7 +181,7 @@ async fn a_binding_is_assumed_until_the_pod_can_be_read() {
     world.api.fail_always(Method::GET, POD, Fault::Hang);
     world.decide(&bind_to("n"));
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(world.seen().in_flight, "nobody knows yet, so the place is kept");
+    assert!(world.seen().in_flight, "it is not known yet, so the place is kept");
     world.api.recover();
     world.settle().await;
     let seen = world.seen();
