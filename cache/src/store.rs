@@ -288,6 +288,48 @@ macro_rules! apply {
     )* };
 }
 
+/// The methods that do the same for each table.
+macro_rules! each_table {
+    ($($table:ident)*) => {
+        fn absorb_tables(&mut self, other: Self) {
+            // Without `..`, so that the compiler reports a missing table.
+            let Self { interner: _, $($table),* } = other;
+            $(self.$table.absorb($table);)*
+        }
+
+        /// Records from now on what changes, for [`Self::copy_changes`].
+        pub fn record_changes(&mut self) {
+            $(self.$table.record_changes();)*
+        }
+
+        /// Copies at most `n` changes to a store that has all earlier ones, and returns their number. If
+        /// it is less than `n`, both have the same facts.
+        pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
+            let mut left = n;
+            $(left -= self.$table.copy_changes(&mut to.$table, left);)*
+            n - left
+        }
+
+        /// Number of objects of all kinds.
+        pub fn len(&self) -> usize {
+            0 $(+ self.$table.len())*
+        }
+
+        /// A number that grows whenever anything but a waiting pod or a PodGroup has changed, as far as
+        /// decisions can depend on it.
+        pub const fn generation(&self) -> u64 {
+            0 $(+ self.$table.generation)*
+        }
+    };
+}
+
+impl Store {
+    each_table! {
+        nodes namespaces groups queues priority_classes budgets volumes claims storage_classes
+        csi_nodes csi_drivers resource_claims pods
+    }
+}
+
 impl Store {
     /// An empty store, which keeps the labels and annotations under these prefixes.
     pub fn new(prefixes: MetadataPrefixes) -> Self {
@@ -397,134 +439,17 @@ impl Store {
     }
 
     /// Adds all facts of another store, which replace existing ones.
-    pub fn absorb(&mut self, other: Self) {
-        // Without `..`, so that the compiler reports a missing table.
-        let Self {
-            interner: _,
-            pods,
-            nodes,
-            namespaces,
-            groups,
-            queues,
-            priority_classes,
-            budgets,
-            volumes,
-            claims,
-            storage_classes,
-            csi_nodes,
-            csi_drivers,
-            resource_claims,
-        } = other;
-        for facts in pods.rows.into_values() {
+    pub fn absorb(&mut self, mut other: Self) {
+        for facts in std::mem::take(&mut other.pods).rows.into_values() {
             let (labels, template) = (facts.labels.share(), facts.template.share());
             self.restore_pod(Arc::unwrap_or_clone(facts), labels, template);
         }
-        self.nodes.absorb(nodes);
-        self.namespaces.absorb(namespaces);
-        self.groups.absorb(groups);
-        self.queues.absorb(queues);
-        self.priority_classes.absorb(priority_classes);
-        self.budgets.absorb(budgets);
-        self.volumes.absorb(volumes);
-        self.claims.absorb(claims);
-        self.storage_classes.absorb(storage_classes);
-        self.csi_nodes.absorb(csi_nodes);
-        self.csi_drivers.absorb(csi_drivers);
-        self.resource_claims.absorb(resource_claims);
-    }
-
-    /// Records from now on what changes, for [`Self::copy_changes`].
-    pub fn record_changes(&mut self) {
-        self.pods.record_changes();
-        self.nodes.record_changes();
-        self.namespaces.record_changes();
-        self.groups.record_changes();
-        self.queues.record_changes();
-        self.priority_classes.record_changes();
-        self.budgets.record_changes();
-        self.volumes.record_changes();
-        self.claims.record_changes();
-        self.storage_classes.record_changes();
-        self.csi_nodes.record_changes();
-        self.csi_drivers.record_changes();
-        self.resource_claims.record_changes();
-    }
-
-    /// Copies at most `n` changes to a store that has all earlier ones, and returns their number. If
-    /// it is less than `n`, both have the same facts.
-    pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
-        // Without `..`, so that the compiler reports a missing table.
-        let Self {
-            interner: _,
-            pods,
-            nodes,
-            namespaces,
-            groups,
-            queues,
-            priority_classes,
-            budgets,
-            volumes,
-            claims,
-            storage_classes,
-            csi_nodes,
-            csi_drivers,
-            resource_claims,
-        } = self;
-        let mut left = n;
-        left -= nodes.copy_changes(&mut to.nodes, left);
-        left -= namespaces.copy_changes(&mut to.namespaces, left);
-        left -= groups.copy_changes(&mut to.groups, left);
-        left -= queues.copy_changes(&mut to.queues, left);
-        left -= priority_classes.copy_changes(&mut to.priority_classes, left);
-        left -= budgets.copy_changes(&mut to.budgets, left);
-        left -= volumes.copy_changes(&mut to.volumes, left);
-        left -= claims.copy_changes(&mut to.claims, left);
-        left -= storage_classes.copy_changes(&mut to.storage_classes, left);
-        left -= csi_nodes.copy_changes(&mut to.csi_nodes, left);
-        left -= csi_drivers.copy_changes(&mut to.csi_drivers, left);
-        left -= resource_claims.copy_changes(&mut to.resource_claims, left);
-        left -= pods.copy_changes(&mut to.pods, left);
-        n - left
-    }
-
-    /// Number of objects of all kinds.
-    pub fn len(&self) -> usize {
-        self.pods.len()
-            + self.nodes.len()
-            + self.namespaces.len()
-            + self.groups.len()
-            + self.queues.len()
-            + self.priority_classes.len()
-            + self.budgets.len()
-            + self.volumes.len()
-            + self.claims.len()
-            + self.storage_classes.len()
-            + self.csi_nodes.len()
-            + self.csi_drivers.len()
-            + self.resource_claims.len()
+        self.absorb_tables(other);
     }
 
     /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// A number that grows whenever anything but a waiting pod or a PodGroup has changed, as far as
-    /// decisions can depend on it.
-    pub const fn generation(&self) -> u64 {
-        self.pods.generation
-            + self.nodes.generation
-            + self.namespaces.generation
-            + self.groups.generation
-            + self.queues.generation
-            + self.priority_classes.generation
-            + self.budgets.generation
-            + self.volumes.generation
-            + self.claims.generation
-            + self.storage_classes.generation
-            + self.csi_nodes.generation
-            + self.csi_drivers.generation
-            + self.resource_claims.generation
     }
 
     /// Frees a part of the names, labels and templates that no pod uses any more, another one with each
