@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use kube_batch_api::cluster::Cluster;
+use kube_batch_api::{cluster::Cluster, column::ClassIdx};
 use kube_batch_framework::milestone::Milestone;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
@@ -329,6 +329,7 @@ impl Metrics {
             ("jobs", cluster.jobs.key.len()),
             ("tasks", cluster.tasks.facts.len()),
             ("task_classes", cluster.classes.template.len()),
+            ("refused_tasks", refused_tasks(cluster)),
         ] {
             let n_objects = i64::try_from(n_objects).unwrap_or(i64::MAX);
             self.snapshot_objects.get_or_create(&Kind { kind }).set(n_objects);
@@ -342,6 +343,17 @@ impl Metrics {
         encode(&mut text, &registry).expect("a text takes all");
         text
     }
+}
+
+/// The number of waiting tasks that are refused because their pods are too large.
+// Parity: see docs/parity.md#j11.
+fn refused_tasks(cluster: &Cluster) -> usize {
+    let is_refused = |class: ClassIdx| cluster.classes.template[class].refused.is_some();
+    if !cluster.classes.template.ids().any(is_refused) {
+        return 0;
+    }
+    let tasks = cluster.tasks.class.iter();
+    tasks.filter(|(task, class)| is_refused(**class) && cluster.is_waiting(*task)).count()
 }
 
 #[cfg(test)]
