@@ -2,8 +2,9 @@
 //!
 //! Writes are sent in the order in which they came. A write that failed waits for its time in here and
 //! not in a worker, so it holds up no other. A namespace whose writes fail one after the other, for
-//! instance because its admission webhook is dead, sends one at a time until one succeeds; and no
-//! namespace ever has all workers, so that its unanswered calls do not stop the others.
+//! instance because its admission webhook is dead, sends one at a time until one succeeds, and all such
+//! namespaces together have a part of the workers; and no namespace ever has all workers, so that its
+//! unanswered calls do not stop the others.
 //!
 //! There are no calls and no clock in here: every time is an argument.
 
@@ -28,6 +29,8 @@ pub(crate) struct Ticket {
     /// Its place in the order.
     number: u64,
     namespace: Name,
+    /// Whether the writes of its namespace failed when it was taken.
+    is_probe: bool,
 }
 
 /// What an attempt to send a write says about its namespace.
@@ -47,11 +50,15 @@ pub(super) struct Lane<K> {
     /// Writes in flight at most.
     limit: usize,
     n_in_flight: usize,
+    /// Those of them of namespaces whose writes failed when they were taken.
+    n_probes: usize,
     n_ready: usize,
     next_number: u64,
     namespaces: BTreeMap<Name, Namespace<K>>,
-    /// The first write of each namespace that may send one.
+    /// The first write of each namespace that may send one, whose writes do not fail.
     first: BTreeSet<(u64, Name)>,
+    /// The same of namespaces whose writes fail.
+    first_probes: BTreeSet<(u64, Name)>,
     /// Writes that are tried again later.
     later: BTreeMap<(Instant, u64), (Name, K)>,
     /// Namespaces that pause, and until when.
@@ -64,8 +71,15 @@ struct Namespace<K> {
     n_in_flight: usize,
     n_failures: u32,
     paused_until: Option<Instant>,
-    /// Its entry in [`Lane::first`].
-    first: Option<u64>,
+    /// Its entry in [`Lane::first`] or [`Lane::first_probes`].
+    first: Option<First>,
+}
+
+/// The first write of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct First {
+    number: u64,
+    is_probe: bool,
 }
 
 impl<K> Default for Namespace<K> {
@@ -75,16 +89,25 @@ impl<K> Default for Namespace<K> {
     }
 }
 
+impl<K> Namespace<K> {
+    /// Whether its writes fail one after the other.
+    const fn is_failing(&self) -> bool {
+        self.n_failures >= MANY_FAILURES
+    }
+}
+
 impl<K> Lane<K> {
     /// A lane with this many writes in flight at most.
     pub(super) const fn new(limit: usize) -> Self {
         Self {
             limit,
             n_in_flight: 0,
+            n_probes: 0,
             n_ready: 0,
             next_number: 0,
             namespaces: BTreeMap::new(),
             first: BTreeSet::new(),
+            first_probes: BTreeSet::new(),
             later: BTreeMap::new(),
             pauses: BTreeSet::new(),
         }
@@ -103,14 +126,23 @@ impl<K> Lane<K> {
         if self.n_in_flight >= self.limit {
             return None;
         }
-        let (number, name) = self.first.first().cloned()?;
+        let (number, name) = self.next_ready().cloned()?;
         let namespace = self.namespaces.get_mut(&name).expect("a namespace with writes");
         let key = namespace.ready.remove(&number).expect("its first write");
+        let is_probe = namespace.is_failing();
         namespace.n_in_flight += 1;
         self.n_in_flight += 1;
+        self.n_probes += usize::from(is_probe);
         self.n_ready -= 1;
         self.refresh(&name);
-        Some((Ticket { number, namespace: name }, key))
+        Some((Ticket { number, namespace: name, is_probe }, key))
+    }
+
+    /// The first write that may be sent if there were fewer in flight.
+    fn next_ready(&self) -> Option<&(u64, Name)> {
+        let may_probe = self.n_probes < (self.limit / 4).max(1);
+        let probe = self.first_probes.first().filter(|_| may_probe);
+        self.first.first().into_iter().chain(probe).min()
     }
 
     /// Records that a write was attempted.
@@ -119,13 +151,14 @@ impl<K> Lane<K> {
         let namespace = self.namespaces.get_mut(name).expect("the namespace of a write in flight");
         namespace.n_in_flight -= 1;
         self.n_in_flight -= 1;
+        self.n_probes -= usize::from(ticket.is_probe);
         match sign {
             Sign::None => {}
             Sign::Alive => namespace.n_failures = 0,
             Sign::Failing => {
                 namespace.n_failures = namespace.n_failures.saturating_add(1);
                 let n_more = namespace.n_failures.saturating_sub(MANY_FAILURES);
-                if namespace.n_failures >= MANY_FAILURES {
+                if namespace.is_failing() {
                     let pause = FIRST_PAUSE.saturating_mul(1 << n_more.min(10)).min(LONGEST_PAUSE);
                     namespace.paused_until = Some(now + pause);
                     self.pauses.insert((now + pause, name.clone()));
@@ -153,7 +186,7 @@ impl<K> Lane<K> {
 
     /// Whether a write could be sent if there were fewer in flight.
     pub(super) fn has_ready(&self) -> bool {
-        !self.first.is_empty()
+        self.next_ready().is_some()
     }
 
     /// Whether a write can be sent now.
@@ -176,6 +209,7 @@ impl<K> Lane<K> {
         self.later.clear();
         self.pauses.clear();
         self.first.clear();
+        self.first_probes.clear();
         self.n_ready = 0;
         for namespace in self.namespaces.values_mut() {
             *namespace = Namespace { n_in_flight: namespace.n_in_flight, ..Namespace::default() };
@@ -211,22 +245,29 @@ impl<K> Lane<K> {
     fn refresh(&mut self, name: &Name) {
         let limit = self.limit_of_each();
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        let limit = if namespace.n_failures >= MANY_FAILURES { 1 } else { limit };
+        let is_probe = namespace.is_failing();
+        let limit = if is_probe { 1 } else { limit };
         let may_send = namespace.paused_until.is_none() && namespace.n_in_flight < limit;
-        let first = namespace.ready.keys().next().copied().filter(|_| may_send);
-        if first != namespace.first {
-            if let Some(old) = namespace.first {
-                self.first.remove(&(old, name.clone()));
+        let number = namespace.ready.keys().next().copied().filter(|_| may_send);
+        let first = number.map(|number| First { number, is_probe });
+        let old = std::mem::replace(&mut namespace.first, first);
+        let is_idle = namespace.ready.is_empty() && namespace.n_in_flight == 0;
+        let is_needless = is_idle && namespace.paused_until.is_none();
+        if old != first {
+            if let Some(old) = old {
+                self.first_of(old.is_probe).remove(&(old.number, name.clone()));
             }
             if let Some(new) = first {
-                self.first.insert((new, name.clone()));
+                self.first_of(new.is_probe).insert((new.number, name.clone()));
             }
-            namespace.first = first;
         }
-        let is_idle = namespace.ready.is_empty() && namespace.n_in_flight == 0;
-        if is_idle && namespace.paused_until.is_none() {
+        if is_needless {
             self.namespaces.remove(name);
         }
+    }
+
+    const fn first_of(&mut self, are_probes: bool) -> &mut BTreeSet<(u64, Name)> {
+        if are_probes { &mut self.first_probes } else { &mut self.first }
     }
 
     /// How many writes of one namespace are in flight at most.
@@ -363,5 +404,32 @@ mod tests {
         }
         assert!(world.keys(90_000).is_empty());
         assert!(world.lane.namespaces.is_empty() && world.lane.pauses.is_empty());
+    }
+
+    #[test]
+    fn all_namespaces_that_fail_have_a_quarter_of_the_workers() {
+        let mut world = World::new(8);
+        let names: Vec<String> = (0..20).map(|n| format!("fails-{n}")).collect();
+        for name in &names {
+            world.push(name, &["fails"; 6]);
+            let now = world.at(0);
+            for _ in 0..MANY_FAILURES {
+                let (ticket, _) = world.lane.pop(now).expect("a write");
+                assert_eq!(&*ticket.namespace, &**name);
+                world.lane.finish(&ticket, Sign::Failing, now);
+            }
+        }
+        // Their pauses are over.
+        let probes = world.pop_all(1_000);
+        assert_eq!(probes.len(), 2);
+        assert!(!world.lane.has_ready());
+        world.push("works", &["works"; 6]);
+        assert_eq!(world.keys(1_000), ["works"; 6], "although they came later");
+        let now = world.at(1_000);
+        world.lane.finish(&probes[0].0, Sign::Failing, now);
+        assert_eq!(world.keys(1_000), ["fails"], "the next one");
+        world.lane.finish(&probes[1].0, Sign::Alive, now);
+        let sent = world.pop_all(1_000);
+        assert_eq!(sent.len(), 1, "{sent:?}");
     }
 }
