@@ -276,6 +276,9 @@ impl Scheduler {
         let Finished { cycle, writes, duration, .. } = finished;
         self.log(&cycle, writes.jobs, duration);
         self.decisions.write(&cycle.decisions, writes.decisions).await;
+        if self.terms.number() != self.term {
+            return;
+        }
         self.decisions.report_ignored(writes.ignored);
         self.statuses.write(writes.statuses, started).await;
         self.report.record(&cycle, self.clock.now());

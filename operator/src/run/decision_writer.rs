@@ -28,7 +28,10 @@ impl DecisionWriter {
     }
 
     /// Records the decisions of a cycle in the cache and enqueues what is sent of them, some at a time.
+    /// Ends early if the term does: what is queued then would be sent in a later term.
     pub(crate) async fn write(&self, decisions: &[Decision], writes: Vec<DecisionWrite>) {
+        let terms = &self.effects.context.terms;
+        let term = terms.number();
         self.measure(&writes);
         let mut writes = writes.into_iter().peekable();
         for decisions in decisions.chunks(N_AT_ONCE) {
@@ -39,6 +42,9 @@ impl DecisionWriter {
                 }
             }
             tokio::task::yield_now().await;
+            if terms.number() != term {
+                return;
+            }
         }
         debug_assert!(writes.next().is_none(), "writes are in the order of their decisions");
     }
@@ -140,6 +146,21 @@ mod tests {
             3,
             "of the last cycle with victims"
         );
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn nothing_is_enqueued_after_the_end_of_the_term() {
+        let writer = writer();
+        let bind = |n: usize| {
+            let pod = pod(&format!("p{n}"));
+            Decision::Bind { pod, node: "n".into(), claims: vec![] }
+        };
+        let decisions: Vec<Decision> = (0..3 * N_AT_ONCE).map(bind).collect();
+        let terms = writer.effects.context.terms.clone();
+        tokio::task::spawn_local(async move { terms.set(None) });
+        writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
+        assert_eq!(writer.effects.context.cache.lock().assumed.len(), N_AT_ONCE);
+        assert_eq!(writer.effects.context.metrics.effects_queued.get(), N_AT_ONCE as i64);
     }
 
     #[tokio::test(flavor = "local")]

@@ -43,12 +43,17 @@ impl StatusWriter {
         self.due = None;
     }
 
-    /// Enqueues the statuses that follow from a cycle and may be written at `now`, some at a time.
+    /// Enqueues the statuses that follow from a cycle and may be written at `now`, some at a time. Ends
+    /// early if the term does.
     pub(crate) async fn write(&mut self, writes: Vec<StatusWrite>, now: Instant) {
         self.due = None;
+        let term = self.effects.context.terms.number();
         for (n, write) in writes.into_iter().enumerate() {
             if n % N_AT_ONCE == N_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
+                if self.effects.context.terms.number() != term {
+                    return;
+                }
             }
             self.enqueue(write, now);
         }

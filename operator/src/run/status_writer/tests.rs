@@ -32,14 +32,14 @@ struct World {
     effects: Arc<Effects>,
     writer: StatusWriter,
     start: Instant,
-    _workers: JoinSet<()>,
+    workers: JoinSet<()>,
 }
 
 impl World {
     fn new() -> Self {
         let TestEffects { api, cache, effects, workers, .. } = TestEffects::start();
         let writer = StatusWriter::new(Arc::clone(&effects));
-        let world = Self { api, cache, effects, writer, start: Instant::now(), _workers: workers };
+        let world = Self { api, cache, effects, writer, start: Instant::now(), workers };
         world.store_objects();
         world
     }
@@ -73,11 +73,18 @@ impl World {
         store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
     }
 
+    /// What follows from a cycle, compared with what is known now.
+    fn writes(&self, cycle: &Cycle) -> Vec<StatusWrite> {
+        let state = self.cache.lock();
+        status_writes(cycle, &state.store, &state.assumed, "me-1", Timestamp::now())
+    }
+
     async fn enqueue(&mut self, millis: u64, cycle: &Cycle) {
-        let writes = {
-            let state = self.cache.lock();
-            status_writes(cycle, &state.store, &state.assumed, "me-1", Timestamp::now())
-        };
+        let writes = self.writes(cycle);
+        self.enqueue_writes(millis, writes).await;
+    }
+
+    async fn enqueue_writes(&mut self, millis: u64, writes: Vec<StatusWrite>) {
         self.writer.write(writes, self.start + Duration::from_millis(millis)).await;
     }
 
@@ -269,6 +276,22 @@ async fn nothing_is_written_of_a_pod_that_is_bound() {
     let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] };
     world.cache.lock().assumed.note(&bind, Timestamp::now());
     assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn statuses_are_not_enqueued_after_the_end_of_the_term() {
+    let mut world = World::new();
+    let of_queue = || world.writes(&world.queue(1));
+    let mut writes: Vec<StatusWrite> = (0..N_AT_ONCE).flat_map(|_| of_queue()).collect();
+    writes.extend(world.writes(&world.job(Phase::Running, 2, None)));
+    // Nothing is sent.
+    world.workers.shutdown().await;
+    let context = &world.effects.context;
+    let (terms, metrics) = (context.terms.clone(), Arc::clone(&context.metrics));
+    // It runs when the writer leaves the thread to others.
+    tokio::task::spawn_local(async move { terms.set(None) });
+    world.enqueue_writes(0, writes).await;
+    assert_eq!(metrics.effects_queued.get(), 1, "the status of the queue");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
