@@ -417,7 +417,7 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
 }
 
 /// Why a pod waits, unless its condition says so already.
-fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Waits> {
+pub fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Waits> {
     let urgency = match &facts.unscheduled {
         Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => return None,
         Some((reason, _)) if **reason == *UNSCHEDULABLE => Urgency::PodText,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef, name::Name};
-use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits};
+use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, news_of_pod};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ impl StatusWriter {
                 status.insert("nominatedNodeName".to_owned(), json!(&**node));
             }
         }
-        if let Some(waits) = waits
+        if let Some(waits) = waits.and_then(|waits| self.still_news(&pod, &waits))
             && self.admit(target.clone(), waits.urgency, now)
         {
             let transition =
@@ -119,6 +119,13 @@ impl StatusWriter {
             let patch = json!({"metadata": {"uid": &*pod.uid}, "status": status});
             self.effects.enqueue_status(target, patch, events);
         }
+    }
+
+    /// Why a pod waits, compared with what is known of it now. The answer to an earlier write may have come
+    /// since the snapshot; without this its event would be sent again.
+    fn still_news(&self, pod: &PodRef, waits: &Waits) -> Option<Waits> {
+        let state = self.effects.context.cache.lock();
+        news_of_pod(state.waiting(pod)?, pod, &waits.message)
     }
 
     fn enqueue_difference(

@@ -91,8 +91,14 @@ impl World {
     /// Writes what follows from a cycle this many milliseconds after the start, waits until it is
     /// answered, and returns how many patches and which events were sent.
     async fn write(&mut self, millis: u64, cycle: &Cycle) -> (usize, Vec<String>) {
+        let writes = self.writes(cycle);
+        self.send(millis, writes).await
+    }
+
+    /// Does so with what follows from an earlier comparison.
+    async fn send(&mut self, millis: u64, writes: Vec<StatusWrite>) -> (usize, Vec<String>) {
         let before = self.api.sent().len();
-        self.enqueue(millis, cycle).await;
+        self.enqueue_writes(millis, writes).await;
         assert!(self.effects.drain(Duration::from_secs(60)).await);
         let sent = self.api.sent().split_off(before);
         let n_patches = sent.iter().filter(|sent| sent.method == Method::PATCH).count();
@@ -276,6 +282,19 @@ async fn nothing_is_written_of_a_pod_that_is_bound() {
     let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] };
     world.cache.lock().assumed.note(&bind, Timestamp::now());
     assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_reason_that_was_written_since_the_snapshot_is_not_written_again() {
+    let mut world = World::new();
+    let event = vec!["FailedScheduling".to_owned()];
+    let cycle = world.waits("3 nodes are full");
+    // The next cycle takes its snapshot before the answer to the write of the first one.
+    let outdated = world.writes(&cycle);
+    assert_eq!(world.write(0, &cycle).await, (1, event));
+    assert_eq!(world.send(10, outdated).await, QUIET);
+    let other = world.waits("4 nodes are full");
+    assert_eq!(world.write(61_000, &other).await, ONE, "another text is no event");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
