@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -219,12 +219,27 @@ impl SchedulerCache {
         facts.map(|facts| facts.created)
     }
 
-    /// Frees, again and again, what no object uses any more. A replica that does not lead needs it too.
+    /// Frees, again and again, what no object uses any more. A replica that does not lead needs it too: no
+    /// cycle lets its copy follow, and the keys of all that has changed would pile up.
     pub(crate) async fn sweep_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_PERIOD).await;
             self.lock().store.sweep_some();
+            while !self.follow_some() {
+                tokio::task::yield_now().await;
+            }
         }
+    }
+
+    /// Lets the copy follow by some changes, unless somebody reads it. Returns whether nothing is left to do.
+    fn follow_some(&self) -> bool {
+        let mut mirror = match self.mirror.try_lock() {
+            Ok(mirror) => mirror,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return true,
+        };
+        let CacheState { store, assumed, .. } = &mut *self.lock();
+        mirror.follow(store, assumed, N_AT_ONCE)
     }
 
     /// Waits until a claim is bound that a binding waits for.
@@ -420,6 +435,22 @@ mod tests {
             state.settle_some();
             state.store.sweep_some();
         }
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn the_copy_of_a_replica_that_runs_no_cycles_follows() {
+        let mut store = Store::default();
+        for n in 0..2 * N_AT_ONCE {
+            let node = json!({"metadata": {"name": format!("node-{n}")}});
+            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        }
+        let cache = Arc::new(SchedulerCache::new(store, &[], Arc::new(Metrics::new())));
+        tokio::task::spawn_local(Arc::clone(&cache).sweep_forever());
+        let n_copied = || cache.mirror.lock().expect("no panic").store.nodes.len();
+        assert_eq!(n_copied(), 0);
+        tokio::time::sleep(2 * SWEEP_PERIOD).await;
+        assert_eq!(n_copied(), 2 * N_AT_ONCE);
+        assert!(cache.follow_some(), "nothing is left to copy");
     }
 
     /// Nothing of it may take long, or watches, writes and the lease would wait: 5 ms of a release build.
