@@ -213,7 +213,9 @@ impl SchedulerCache {
         let mut state = self.lock();
         state.assumed.accept(&pod.uid, id);
         let facts = state.store.pods.get(&pod.key).map(Arc::clone);
-        if facts.as_ref().is_none_or(|facts| facts.node.is_none()) {
+        // It is not in flight any more if the watch has shown it, or that the pod is deleted.
+        let is_in_flight = state.assumed.id(&pod.uid) == Some(id);
+        if is_in_flight && facts.as_ref().is_none_or(|facts| facts.node.is_none()) {
             state.answered.insert(pod.uid.clone(), Instant::now());
         }
         facts.map(|facts| facts.created)
@@ -382,7 +384,10 @@ impl CacheState {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use kube_batch_cache::snapshot::{SnapshotOptions, take_snapshot};
+    use kube_batch_cache::{
+        assumed::InFlight,
+        snapshot::{SnapshotOptions, take_snapshot},
+    };
     use serde_json::json;
 
     use super::*;
@@ -451,6 +456,19 @@ mod tests {
         tokio::time::sleep(2 * SWEEP_PERIOD).await;
         assert_eq!(n_copied(), 2 * N_AT_ONCE);
         assert!(cache.follow_some(), "nothing is left to copy");
+    }
+
+    #[test]
+    fn the_answer_about_a_pod_that_was_deleted_leaves_nothing_behind() {
+        let cache = SchedulerCache::new(Store::default(), &[], Arc::new(Metrics::new()));
+        let pod = PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") };
+        let bind = InFlight::Bind { node: "n".into(), claims: Vec::new() };
+        cache.lock().assumed.insert(pod.clone(), bind, Timestamp::UNIX_EPOCH);
+        let id = cache.lock().assumed.id(&pod.uid).expect("a decision");
+        // The watch has shown that the pod is deleted.
+        cache.lock().settle_some();
+        cache.record_binding(&pod, id);
+        assert!(cache.lock().answered.is_empty());
     }
 
     /// Nothing of it may take long, or watches, writes and the lease would wait: 5 ms of a release build.
