@@ -122,6 +122,24 @@ impl Process {
         self.kill()
     }
 
+    /// Suspends it (SIGSTOP) until [`resume`](Self::resume).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be signalled.
+    pub fn suspend(&self) -> Result<()> {
+        self.signal("suspend", Signal::STOP)
+    }
+
+    /// Resumes it (SIGCONT) after [`suspend`](Self::suspend).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be signalled.
+    pub fn resume(&self) -> Result<()> {
+        self.signal("resume", Signal::CONT)
+    }
+
     /// Kills it (SIGKILL) and returns its exit status.
     ///
     /// # Errors
@@ -273,6 +291,29 @@ mod tests {
         let status = process.stop(Duration::from_secs(10)).unwrap();
         assert_eq!(status.code(), Some(3));
         assert_eq!(fs::read_to_string(&log).unwrap(), "up\nbye\n");
+    }
+
+    #[test]
+    fn a_suspended_process_goes_on_when_it_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do echo tick; sleep 0.01; done"]);
+        let process = Process::start("shell", &command, &log).unwrap();
+        let length = || fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        let grows = || {
+            let before = length();
+            wait_for("a line", Duration::from_secs(10), || Ok((length() > before).then_some(())))
+        };
+        grows().unwrap();
+        process.suspend().unwrap();
+        // The signal may arrive a little later.
+        thread::sleep(5 * POLL);
+        let suspended = length();
+        thread::sleep(5 * POLL);
+        assert_eq!(length(), suspended);
+        process.resume().unwrap();
+        grows().unwrap();
     }
 
     #[test]
