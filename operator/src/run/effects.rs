@@ -347,10 +347,10 @@ impl Effects {
         let now = Instant::now();
         let due = match (error, &job.step) {
             (WriteError::Passing { .. }, Step::Read(_) | Step::Confirm) => {
-                Some(now + job.attempts.next_pause())
+                Some(now + job.attempts.next_pause(ticket.spread()))
             }
             (WriteError::Passing { retry_after, .. }, _) => {
-                job.attempts.failed(sent, now, *retry_after)
+                job.attempts.failed(sent, now, *retry_after, ticket.spread())
             }
             _ => Some(now + NOT_LEADING_PAUSE),
         };
@@ -493,7 +493,8 @@ impl Effects {
             Err(WriteError::Passing { why, retry_after, is_general }) => {
                 let sign = if is_general { Sign::None } else { Sign::Failing };
                 let (ticket, _) = in_flight.finish(sign);
-                match write.attempts.failed(sent, Instant::now(), retry_after) {
+                let now = Instant::now();
+                match write.attempts.failed(sent, now, retry_after, ticket.spread()) {
                     Some(due) => {
                         self.with_queue(|queue| queue.retry_status(ticket, target, write, due));
                     }
@@ -524,7 +525,8 @@ impl Effects {
             Err(WriteError::Passing { why, retry_after, is_general }) => {
                 let sign = if is_general { Sign::None } else { Sign::Failing };
                 let (ticket, _) = in_flight.finish(sign);
-                match write.attempts.failed(sent, Instant::now(), retry_after) {
+                let now = Instant::now();
+                match write.attempts.failed(sent, now, retry_after, ticket.spread()) {
                     Some(due) => self.with_queue(|queue| queue.retry_event(ticket, write, due)),
                     None => {
                         count(metrics, Write::Event, "failed");

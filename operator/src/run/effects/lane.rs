@@ -16,7 +16,9 @@ use std::{
 use kube_batch_api::name::Name;
 use tokio::time::Instant;
 
-/// After so many failures in a row the writes of a namespace are sent one at a time.
+use super::attempts::Spread;
+
+/// After this many failures in a row the writes of a namespace are sent one at a time.
 const MANY_FAILURES: u32 = 5;
 /// The pause of a namespace after that many failures, doubled with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -31,6 +33,13 @@ pub(crate) struct Ticket {
     namespace: Name,
     /// Whether the writes of its namespace failed when it was taken.
     is_probe: bool,
+}
+
+impl Ticket {
+    /// By how much the pauses of the write are shorter.
+    pub(super) const fn spread(&self) -> Spread {
+        Spread::of(self.number)
+    }
 }
 
 /// What an attempt to send a write says about its namespace.
