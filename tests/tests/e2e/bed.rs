@@ -229,6 +229,25 @@ impl Bed {
         pods
     }
 
+    /// Number of pods of a Job, in any namespace, that are bound to a node.
+    pub(crate) fn n_bound(&self, owner: &str) -> usize {
+        let pods = self.list_all("pods");
+        let is_bound = |pod: &&Value| {
+            pod["metadata"]["labels"]["of"] == owner && pod["spec"]["nodeName"].is_string()
+        };
+        pods.iter().filter(is_bound).count()
+    }
+
+    /// Waits until `n_pods` pods of a Job are bound, and returns how long that took.
+    pub(crate) fn wait_until_bound(&self, owner: &str, n_pods: usize) -> Duration {
+        let start = Instant::now();
+        self.eventually(&format!("{n_pods} pods of {owner} are bound"), || {
+            let bound = self.n_bound(owner);
+            if bound == n_pods { Ok(()) } else { Err(format!("{bound} are bound")) }
+        });
+        start.elapsed()
+    }
+
     /// Waits until exactly `n_pods` pods of a Job are running.
     pub(crate) fn wait_until_running(&self, owner: &str, n_pods: usize) {
         self.eventually(&format!("{n_pods} pods of {owner} are running"), || {
@@ -326,6 +345,16 @@ impl Scheduler {
         self.process.stop(Duration::from_secs(30)).expect("the scheduler ends").code()
     }
 
+    /// Suspends it with SIGSTOP.
+    pub(crate) fn suspend(&self) {
+        self.process.suspend().expect("the scheduler is running");
+    }
+
+    /// Resumes it with SIGCONT.
+    pub(crate) fn resume(&self) {
+        self.process.resume().expect("the scheduler is suspended");
+    }
+
     /// Kills it with SIGKILL.
     pub(crate) fn kill(self) {
         self.process.kill().expect("the scheduler ends");
@@ -363,6 +392,21 @@ pub(crate) fn job(name: &str, n: usize, cpu: &str) -> Value {
             },
         },
     })
+}
+
+/// The pods `NAME-0`, `NAME-1` and so on of a Job, without the Job: they can be created all at once, and
+/// nothing replaces them.
+pub(crate) fn pods(name: &str, n: usize, cpu: &str) -> Vec<Value> {
+    let template = &job(name, 1, cpu)["spec"]["template"];
+    let pod = |nth: usize| {
+        let mut pod = template.clone();
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(format!("{name}-{nth}"));
+        pod["metadata"]["namespace"] = json!(NAMESPACE);
+        pod
+    };
+    (0..n).map(pod).collect()
 }
 
 /// `n` nodes with this amount of CPU.

@@ -15,6 +15,7 @@ mod objects;
 mod outages;
 mod process;
 mod proxy;
+mod replicas;
 mod scenarios;
 mod simulate;
 mod users;

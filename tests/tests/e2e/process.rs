@@ -6,7 +6,7 @@ use kube_batch_testbed::cluster::Options;
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, NAMESPACE, SYSTEM, binary, group, job, nodes};
+use crate::bed::{Bed, SYSTEM, binary, group, job, nodes, pods};
 
 #[test]
 fn startup_errors_are_printed() {
@@ -188,32 +188,19 @@ fn every_pod_is_bound_once_although_leaders_are_killed() {
     let election = [&["--leader-elect", &*namespace], &periods[..]].concat();
     let options = Options { audit: true, ..Options::default() };
     let mut bed = Bed::with_options(options, &nodes(8, "16"));
-    // All pods are created at once, not one by one as by the Job controller.
-    let burst = |round: usize| -> Vec<Value> {
-        let name = format!("burst-{round}");
-        let template = &job(&name, 1, "500m")["spec"]["template"];
-        let pod = |nth: usize| {
-            let mut pod = template.clone();
-            pod["apiVersion"] = json!("v1");
-            pod["kind"] = json!("Pod");
-            pod["metadata"]["name"] = json!(format!("{name}-{nth}"));
-            pod["metadata"]["namespace"] = json!(NAMESPACE);
-            pod
-        };
-        (0..30).map(pod).collect()
-    };
     bed.start_scheduler(&election);
     bed.eventually("the first replica is the leader", || is_leader(&bed, 0));
     // From immediately to when all pods are probably bound.
     for (round, delay) in [0, 20, 40, 80, 160, 320, 640].into_iter().enumerate() {
         bed.start_scheduler(&election);
-        bed.plane.create(&burst(round)).expect("pods are created");
-        let of_group = group(&format!("burst-{round}"), 30);
-        bed.apply(&of_group);
+        let burst = format!("burst-{round}");
+        // All pods are created at once, not one by one as by the Job controller.
+        bed.plane.create(&pods(&burst, 30, "500m")).expect("pods are created");
+        bed.apply(&group(&burst, 30));
         thread::sleep(Duration::from_millis(delay));
         bed.take_scheduler(0).kill();
         // The gang fits, so the next leader binds its remaining pods.
-        bed.wait_until_running(&format!("burst-{round}"), 30);
+        bed.wait_until_running(&burst, 30);
     }
     crate::outages::assert_bound_once(&bed, 210);
 }
