@@ -21,3 +21,4 @@ mod scenarios;
 mod silence;
 mod simulate;
 mod users;
+mod webhooks;
