@@ -10,6 +10,7 @@ mod chart;
 mod evictions;
 mod first_contact;
 mod gangs;
+mod half_bound;
 mod install;
 mod objects;
 mod outages;
