@@ -242,7 +242,7 @@ impl Metrics {
             "unschedule_job_count", "Jobs that are not ready", unready_jobs;
             "job_retry_counts", "Cycles in which a job was not ready (counter)", job_retries;
             "cycles", "Cycles by result: done, abandoned", cycles;
-            "snapshot_objects", "Objects in the snapshot of the last cycle", snapshot_objects;
+            "snapshot_objects", "Objects in the snapshot of the last cycle; refused_tasks are waiting pods that are too large", snapshot_objects;
             "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
             "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
             "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
