@@ -158,7 +158,8 @@ impl Scheduler {
             self.health.set_cycle(None);
             let duration = started.elapsed();
             match result {
-                Ok(finished) => {
+                Ok(None) => continue,
+                Ok(Some(finished)) => {
                     n_abandoned = 0;
                     let next_due = finished.cycle.next_due.map(|after| started + after);
                     let (version, ended) = (finished.version, Instant::now());
@@ -242,8 +243,8 @@ impl Scheduler {
         if self.effects.has_pending_decisions() { BUSY_STATUS_REST } else { STATUS_REST }
     }
 
-    /// Runs one cycle.
-    async fn decide(&self) -> Result<Finished, JoinError> {
+    /// Runs one cycle; `None` if a list has begun since it was due.
+    async fn decide(&self) -> Result<Option<Finished>, JoinError> {
         let inputs = Inputs {
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
@@ -311,12 +312,15 @@ impl Scheduler {
 }
 
 impl Inputs {
-    fn decide(&self) -> Finished {
+    /// Runs a cycle, unless a list has begun since it was due: a part of it may be stored already.
+    fn decide(&self) -> Option<Finished> {
         let started = Instant::now();
         let (mirror, version) = self.cache.mirror(|state| {
-            state.has_confirmed = false;
-            state.version
+            let is_synced = state.is_synced();
+            state.has_confirmed &= !is_synced;
+            is_synced.then_some(state.version)
         });
+        let version = version?;
         let mut snapshot = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
         lock(&self.incomplete).observe(&mut snapshot, self.now);
         lock(&self.memory).set_generation(snapshot.generation);
@@ -328,7 +332,7 @@ impl Inputs {
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
         self.metrics.observe_phase("fold", folded);
         self.metrics.observe_phase("decide", duration - folded);
-        Finished { cycle, writes, version, duration }
+        Some(Finished { cycle, writes, version, duration })
     }
 
     /// What is to be written after a cycle.

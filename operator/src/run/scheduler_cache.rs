@@ -203,8 +203,7 @@ impl SchedulerCache {
 
     /// Whether every kind has a complete list, and is up to date in the term that was begun last.
     pub(crate) fn is_synced(&self) -> bool {
-        let state = self.lock();
-        state.unsynced.is_empty() && state.confirmed.values().all(|term| *term >= state.term)
+        self.lock().is_synced()
     }
 
     /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
@@ -282,6 +281,11 @@ impl SchedulerCache {
 }
 
 impl CacheState {
+    /// Whether every kind has been listed, and is up to date in this term.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.unsynced.is_empty() && self.confirmed.values().all(|term| *term >= self.term)
+    }
+
     fn is_known(&self, pod: &PodRef) -> bool {
         self.store.pods.get(&pod.key).is_some_and(|facts| facts.uid == pod.uid)
     }
@@ -377,6 +381,10 @@ impl CacheState {
         let settled;
         (settled, self.settled) = self.assumed.settle_some(&self.store, after.as_ref(), N_AT_ONCE);
         settled.iter().for_each(|uid| self.measure_lag(uid));
+        if !settled.is_empty() {
+            // The volumes of a pod that is deleted may be used again.
+            self.version += 1;
+        }
     }
 }
 
@@ -466,7 +474,9 @@ mod tests {
         cache.lock().assumed.insert(pod.clone(), bind, Timestamp::UNIX_EPOCH);
         let id = cache.lock().assumed.id(&pod.uid).expect("a decision");
         // The watch has shown that the pod is deleted.
+        let version = cache.lock().version;
         cache.lock().settle_some();
+        assert!(cache.lock().version > version, "a cycle runs: what it held is free");
         cache.record_binding(&pod, id);
         assert!(cache.lock().answered.is_empty());
     }
