@@ -558,6 +558,14 @@ fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
             debug!(%job.id, %error, "the write failed, reading the pod");
             Ok(Outcome::GoOn(Step::Read(None)))
         }
+        // An earlier attempt may have been done, and its answer lost.
+        (
+            WriteError::Rejected(_) | WriteError::Forbidden(_),
+            Step::Bind | Step::Mark | Step::Delete,
+        ) if job.attempts.has_failed() => {
+            debug!(%job.id, %error, "the write was rejected after another attempt, reading the pod");
+            Ok(Outcome::GoOn(Step::Read(Some(text_of(job, &error)))))
+        }
         (
             WriteError::NotFound
             | WriteError::Conflict(_)

@@ -20,6 +20,11 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
+    /// Whether an attempt has failed. It may have been done even so.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.n_failed > 0
+    }
+
     /// Records that an attempt failed that was sent at `sent`, and returns when the next one is due;
     /// `None` if there were enough.
     pub(super) fn failed(

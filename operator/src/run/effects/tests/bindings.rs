@@ -35,6 +35,15 @@ async fn a_binding_whose_answer_was_lost_is_found_by_reading_the_pod() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn a_binding_whose_answer_was_lost_is_found_although_it_is_rejected_then() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Lost, Fault::Status(403)]);
+    let seen = world.outcome(&bind_to("n")).await;
+    assert_eq!(seen.requests, ["POST binding", "POST binding", "GET a"]);
+    assert_eq!((seen.n_placed, seen.node.as_deref()), (1, Some("n")));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_binding_that_was_done_before_the_server_failed_for_good_is_found() {
     let world = World::new();
     world.api.fail(Method::POST, "/binding", [Fault::Lost]);
