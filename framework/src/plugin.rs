@@ -454,8 +454,8 @@ pub trait Plugin: Send {
         0
     }
 
-    /// How long an incomplete job may still keep what its running tasks hold: zero if it is to give
-    /// that back. `None` if the job is not incomplete, or has no such limit.
+    /// How long an incomplete job may still run: zero if its running tasks are to be evicted. `None` if
+    /// the job is not incomplete, or has no such limit.
     fn stale_after(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Duration> {
         None
     }

@@ -1,4 +1,4 @@
-//! Stale gangs: those that have been incomplete for too long give back what they hold.
+//! Stale gangs: gangs that have been incomplete for too long, whose running tasks are evicted.
 //!
 //! A gang below its minimum does no work, and two such gangs can hold each other's room. A cycle evicts
 //! the running tasks of at most one, so that the others may be completed with what it releases. It is
@@ -49,7 +49,7 @@ fn is_incomplete(session: &Session, job: JobIdx) -> bool {
     cluster.jobs.incomplete_for[job].is_some() && cluster.is_schedulable(job)
 }
 
-/// Whether a gang is to give back what it holds: not if this cycle has found places for the rest of it.
+/// Whether the running tasks of a gang are to be evicted: not if this cycle has found places for the rest of it.
 fn is_stale(session: &Session, job: JobIdx) -> bool {
     is_incomplete(session, job)
         && session.plugins().stale_after(job) == Some(Duration::ZERO)

@@ -1,7 +1,7 @@
 //! Pod counts by topology domain, as inter-pod affinity needs them.
 //!
 //! A count adds up the pods of some constraint classes, each with a weight, in each domain of one node
-//! label. All terms with one label that are about a class are one count, whoever carries them: a class
+//! label. All terms with one label that are about a class are one count, whichever pod carries them: a class
 //! looks up one number for each label, however many terms there are. Which counts a pod belongs to is
 //! computed once for its constraint class.
 //!

@@ -59,12 +59,12 @@ impl Relay {
         format!("--master=https://{}", self.address)
     }
 
-    /// Silences all connections that exist, for ever.
+    /// Silences all connections that exist; they stay silent.
     pub(crate) fn silence(&self) {
         self.shared.silences.send_modify(|n| *n += 1);
     }
 
-    /// Silences the connections that begin from now on, for ever, or no longer does.
+    /// Silences the connections that begin from now on, which stay silent; or no longer does.
     pub(crate) fn silence_new(&self, are_silent: bool) {
         self.shared.are_new_silent.store(are_silent, Ordering::Relaxed);
     }
