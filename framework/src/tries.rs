@@ -39,6 +39,9 @@ impl Session {
         let in_flight = in_flight(&self.cluster);
         let n_decisions = self.decisions.len();
         let book = &mut self.book;
+        // The renewal is the same in the same state, and no part of an action.
+        book.had_turn.clear();
+        book.helped.clear();
         book.part = book.memory.budget / n_queues.max(1);
         book.n_decisions = n_decisions;
         let generation = book.memory.generation.take();
