@@ -40,11 +40,11 @@ pub fn run_cycle(
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
-    session.open_book(opening.queues.clone());
+    session.open_turn_log(opening.queues.clone());
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.n_started = at + 1;
-        session.book.begin_action();
+        session.turn_log.begin_action();
         action.execute(&mut session);
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));

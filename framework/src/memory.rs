@@ -98,9 +98,9 @@ impl Memory {
     }
 }
 
-/// What a cycle keeps book of.
+/// What a cycle records of its turns.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct TurnLog {
     pub(crate) memory: Memory,
     /// The state when the session opened; `None` if no generation is known.
     pub(crate) seen: Option<Seen>,
@@ -123,7 +123,7 @@ pub(crate) struct Book {
     pub(crate) n_decisions: usize,
 }
 
-impl Book {
+impl TurnLog {
     pub(crate) const fn new(memory: Memory) -> Self {
         Self {
             memory,

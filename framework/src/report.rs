@@ -180,7 +180,7 @@ impl Opening {
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(&mut session);
-    let memory = session.close_book();
+    let memory = session.close_turn_log();
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
         .jobs
@@ -214,8 +214,11 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
         })
         .collect();
     let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
-    let next_due =
-        if session.book.is_cut() { Some(Duration::ZERO) } else { stale_gangs::next_due(&session) };
+    let next_due = if session.turn_log.is_cut() {
+        Some(Duration::ZERO)
+    } else {
+        stale_gangs::next_due(&session)
+    };
     let work = session.work();
     (Cycle { jobs, queues, total, work, next_due, decisions: session.decisions }, memory)
 }

@@ -17,7 +17,7 @@ use kube_batch_api::{
 use crate::{
     candidates::{Candidates, Choice, Inputs, Room, Search},
     failure::Failure,
-    memory::{Book, Memory},
+    memory::{Memory, TurnLog},
     milestone::Milestone,
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
@@ -44,7 +44,7 @@ pub struct Session {
     pub(crate) actions: Vec<&'static str>,
     /// How many of them have been started.
     pub(crate) n_started: usize,
-    pub(crate) book: Book,
+    pub(crate) turn_log: TurnLog,
 }
 
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
@@ -114,7 +114,7 @@ impl Session {
             n_fitting: Column::filled(0, n_jobs),
             actions: Vec::new(),
             n_started: 0,
-            book: Book::new(memory),
+            turn_log: TurnLog::new(memory),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Begun {
 
 impl Session {
     /// Compares the state with that of the last cycle. Called when the nominations are renewed.
-    pub(crate) fn open_book(&mut self, shares: Vec<Option<QueueShares>>) {
+    pub(crate) fn open_turn_log(&mut self, shares: Vec<Option<QueueShares>>) {
         let with_jobs = |queue: &QueueIdx| {
             let jobs = &self.cluster.queues.jobs[*queue];
             jobs.iter().any(|job| self.has_waiting_tasks(*job))
@@ -38,16 +38,16 @@ impl Session {
         let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
         let in_flight = in_flight(&self.cluster);
         let n_decisions = self.decisions.len();
-        let book = &mut self.book;
+        let turn_log = &mut self.turn_log;
         // The renewal is the same in the same state, and no part of an action.
-        book.had_turn.clear();
-        book.helped.clear();
-        book.part = book.memory.budget / n_queues.max(1);
-        book.n_decisions = n_decisions;
-        let generation = book.memory.generation.take();
-        book.seen = generation.map(|generation| Seen { generation, shares, in_flight });
-        let before = book.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
-        book.is_same = book.seen.is_some() && before == book.seen.as_ref();
+        turn_log.had_turn.clear();
+        turn_log.helped.clear();
+        turn_log.part = turn_log.memory.budget / n_queues.max(1);
+        turn_log.n_decisions = n_decisions;
+        let generation = turn_log.memory.generation.take();
+        turn_log.seen = generation.map(|generation| Seen { generation, shares, in_flight });
+        let before = turn_log.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
+        turn_log.is_same = turn_log.seen.is_some() && before == turn_log.seen.as_ref();
     }
 
     /// Begins a turn of a job; `None` if it gets none.
@@ -55,16 +55,17 @@ impl Session {
         if self.recall(job) {
             return None;
         }
-        self.book.remembered.remove(&job);
+        self.turn_log.remembered.remove(&job);
         let queue = self.cluster.jobs.queue[job]?;
         let action = self.action();
         let name = &self.cluster.queues.facts[queue].name;
-        let is_spent = self.book.spent.get(&queue).is_some_and(|spent| *spent >= self.book.part);
+        let is_spent =
+            self.turn_log.spent.get(&queue).is_some_and(|spent| *spent >= self.turn_log.part);
         if is_spent {
-            self.book.cut.insert((action, queue));
+            self.turn_log.cut.insert((action, queue));
         }
-        if is_spent || self.book.had_turn_in_round(action, name, &self.cluster.jobs.key[job]) {
-            self.book.left_out.insert(job);
+        if is_spent || self.turn_log.had_turn_in_round(action, name, &self.cluster.jobs.key[job]) {
+            self.turn_log.left_out.insert(job);
             return None;
         }
         let n_kept = self.kept.get(&job).map(Vec::len);
@@ -80,24 +81,25 @@ impl Session {
         let Some(queue) = self.cluster.jobs.queue[job] else { return };
         let action = self.action();
         if is_in_vain {
-            *self.book.spent.entry(queue).or_default() += work;
-            self.book.had_turn.entry((action, queue)).or_default().insert(job);
+            *self.turn_log.spent.entry(queue).or_default() += work;
+            self.turn_log.had_turn.entry((action, queue)).or_default().insert(job);
         } else {
-            self.book.helped.insert(job);
+            self.turn_log.helped.insert(job);
         }
     }
 
     /// Reports the last try of a job again, if its result is still the same.
     fn recall(&mut self, job: JobIdx) -> bool {
-        let book = &self.book;
-        let is_unchanged =
-            book.is_same && book.helped.is_empty() && self.decisions.len() == book.n_decisions;
+        let turn_log = &self.turn_log;
+        let is_unchanged = turn_log.is_same
+            && turn_log.helped.is_empty()
+            && self.decisions.len() == turn_log.n_decisions;
         if !is_unchanged {
             return false;
         }
         let key = &self.cluster.jobs.key[job];
-        let Some(tried) = book.hopeless_in_same_state(key) else { return false };
-        if !book.remembered.contains(&job) && tried.own != own(&self.cluster, job) {
+        let Some(tried) = turn_log.hopeless_in_same_state(key) else { return false };
+        if !turn_log.remembered.contains(&job) && tried.own != own(&self.cluster, job) {
             return false;
         }
         if !tried.actions.contains(&self.action()) {
@@ -114,29 +116,29 @@ impl Session {
             self.record_fitting(job, n_fitting);
             self.record_failure(job, |_| failure);
         }
-        self.book.remembered.insert(job);
+        self.turn_log.remembered.insert(job);
         true
     }
 
     /// What to remember of this cycle.
-    pub(crate) fn close_book(&mut self) -> Memory {
+    pub(crate) fn close_turn_log(&mut self) -> Memory {
         let hopeless = self.hopeless();
-        let book = &self.book;
+        let turn_log = &self.turn_log;
         let mut rounds = BTreeMap::new();
-        for (action, queue) in &book.cut {
+        for (action, queue) in &turn_log.cut {
             let place = (*action, self.cluster.queues.facts[*queue].name.clone());
-            let mut jobs = book.memory.rounds.get(&place).cloned().unwrap_or_default();
-            let now = book.had_turn.get(&(*action, *queue)).into_iter().flatten();
+            let mut jobs = turn_log.memory.rounds.get(&place).cloned().unwrap_or_default();
+            let now = turn_log.had_turn.get(&(*action, *queue)).into_iter().flatten();
             jobs.extend(now.map(|job| self.cluster.jobs.key[*job].clone()));
             rounds.insert(place, jobs);
         }
-        let Memory { budget, recalls, .. } = book.memory;
+        let Memory { budget, recalls, .. } = turn_log.memory;
         Memory { budget, recalls, generation: None, rounds, hopeless }
     }
 
     /// The jobs that would find no place in the same state.
     fn hopeless(&mut self) -> Option<Hopeless> {
-        let seen = self.book.seen.clone()?;
+        let seen = self.turn_log.seen.clone()?;
         let jobs: Vec<JobIdx> = self.cluster.jobs.key.ids().collect();
         let mut hopeless = BTreeMap::new();
         for job in jobs {
@@ -153,19 +155,19 @@ impl Session {
         let is_overused = shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
         let is_in_vain = self.has_waiting_tasks(job)
             && !is_overused
-            && !self.book.helped.contains(&job)
+            && !self.turn_log.helped.contains(&job)
             && !self.kept.contains_key(&job)
             && self.cluster.jobs.incomplete_for[job].is_none();
         if !is_in_vain || self.is_any_class_open_to_change(job) {
             return None;
         }
         let own = own(&self.cluster, job);
-        let before = self.book.hopeless_in_same_state(&self.cluster.jobs.key[job]);
+        let before = self.turn_log.hopeless_in_same_state(&self.cluster.jobs.key[job]);
         let mut tried = match before.filter(|before| before.own == own) {
             Some(before) => before.clone(),
             None => Tried { own, actions: BTreeSet::new(), tried_in: None, found: None },
         };
-        let places = self.book.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
+        let places = self.turn_log.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
         tried.actions.extend(places.map(|((action, _), _)| *action));
         tried.tried_in = self.tried_in(job).or(tried.tried_in);
         let n_fitting = self.recorded_fitting(job);

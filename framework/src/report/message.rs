@@ -42,7 +42,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     if missing == 0 || !session.policy.reports_unready_jobs() {
         return None;
     }
-    if session.book.is_left_out(job) && !session.was_tried(job) {
+    if session.turn_log.is_left_out(job) && !session.was_tried(job) {
         return Some(not_tried(cluster, job));
     }
     let why = of_failure(session, job);
@@ -128,7 +128,7 @@ pub(super) fn mark_never_fitting(session: &mut Session) {
     let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
     for job in jobs {
         if session.failure(job).is_some()
-            && !session.book.is_remembered(job)
+            && !session.turn_log.is_remembered(job)
             && lacking(session, job) > 0
             && let Some(never) = never_fitting(session, job, &total)
         {
