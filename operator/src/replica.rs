@@ -21,7 +21,7 @@ use crate::{
     args::{Cli, Command, RunArgs},
     run::{
         audit_log::AuditLog, cycle::CycleRunner, metrics::Metrics, replica, replica::Environment,
-        scheduler_cache::SchedulerCache, supervisor::Supervisor,
+        scheduler_cache::SchedulerCache, supervisor::Supervisor, term::Terms,
     },
 };
 
@@ -63,7 +63,8 @@ impl Replica {
         let read = conf::parse(conf, registry).map_err(|problems| anyhow!("{problems:?}"))?;
         let Surroundings { client, identity, clock, end_of_cycle } = surroundings;
         let (steady, cycles) = (client.clone(), CycleRunner::Inline(end_of_cycle));
-        let environment = Environment { steady, writes: client, identity, clock, cycles };
+        let terms = Terms::default();
+        let environment = Environment { steady, writes: client, terms, identity, clock, cycles };
         let metrics = Arc::new(Metrics::new());
         let replica = replica::Replica::new(&args, registry, environment, metrics);
         Ok(Self { args, conf: Arc::new(read.conf), replica })

@@ -16,6 +16,7 @@ pub(crate) mod error;
 mod exposition;
 #[cfg(test)]
 pub(crate) mod fake_api;
+mod fence;
 mod guard;
 mod health;
 mod http;
@@ -28,7 +29,7 @@ mod report_metrics;
 pub(crate) mod scheduler_cache;
 mod status_writer;
 pub(crate) mod supervisor;
-mod term;
+pub(crate) mod term;
 mod throttle;
 pub(crate) mod watch;
 
@@ -54,6 +55,7 @@ use self::{
     metrics::Metrics,
     replica::{Environment, Replica},
     supervisor::Supervisor,
+    term::Terms,
 };
 use crate::{
     args::RunArgs,
@@ -89,10 +91,11 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         "" => None,
         address => Some(http::listen(address).await?),
     };
-    let Clients { steady, writes } = Clients::new(args).await?;
+    let terms = Terms::default();
+    let Clients { steady, writes } = Clients::new(args, &terms).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
     let (identity, clock, cycles) = (identity(), Clock::system(), CycleRunner::Thread);
-    let environment = Environment { steady, writes, identity, clock, cycles };
+    let environment = Environment { steady, writes, terms, identity, clock, cycles };
     let replica = Replica::new(args, registry, environment, metrics);
     if let Some(listener) = listener {
         start_http(args, &replica, listener, &mut tasks);

@@ -14,10 +14,10 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing::info;
 
-use super::error;
+use super::{error, fence::Fenced, term::Terms};
 use crate::args::RunArgs;
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
@@ -41,17 +41,19 @@ pub(crate) struct Clients {
     /// connection for each pending call.
     pub(crate) steady: Client,
     /// For writes, of which there are thousands: HTTP/2 where the API server supports it, all on one
-    /// connection. Measured against HTTP/1.1 in docs/performance.md.
+    /// connection. Measured against HTTP/1.1 in docs/performance.md. Nothing is sent unless this replica
+    /// leads, see [`Fenced`], except through a proxy: there only each call is checked, before it is made.
     pub(crate) writes: Client,
 }
 
 impl Clients {
-    /// Clients of the API server that the flags name; it need not be reachable yet.
+    /// Clients of the API server that the flags name; it need not be reachable yet. `terms` says when
+    /// this replica leads.
     ///
     /// # Errors
     ///
     /// If the flags name no API server or the kubeconfig cannot be used, with what to do about it.
-    pub(crate) async fn new(args: &RunArgs) -> anyhow::Result<Self> {
+    pub(crate) async fn new(args: &RunArgs, terms: &Terms) -> anyhow::Result<Self> {
         let config = config(args).await?;
         info!(
             api_server = %config.cluster_url,
@@ -62,7 +64,10 @@ impl Clients {
         let clients = match &config.proxy_url {
             // Only kube's own client supports a proxy.
             Some(_) => Client::try_from(config).map(|client| (client.clone(), client))?,
-            None => (client(&config, Protocol::Http1)?, client(&config, Protocol::Http2)?),
+            None => (
+                client(&config, Protocol::Http1, None)?,
+                client(&config, Protocol::Http2, Some(terms.clone()))?,
+            ),
         };
         let (steady, writes) = clients;
         Ok(Self { steady, writes })
@@ -78,7 +83,8 @@ enum Protocol {
     Http2,
 }
 
-fn client(config: &Config, protocol: Protocol) -> anyhow::Result<Client> {
+/// A client; with `terms`, one that sends nothing unless this replica leads.
+fn client(config: &Config, protocol: Protocol, terms: Option<Terms>) -> anyhow::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -88,6 +94,7 @@ fn client(config: &Config, protocol: Protocol) -> anyhow::Result<Client> {
     tcp.set_keepalive_retries(Some(KEEP_ALIVE_RETRIES));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
+    let tcp = tcp.map_response(move |connection| Fenced::new(connection, terms.clone()));
     let mut tls = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config().context("cannot make a client")?)
         .https_or_http();

@@ -57,14 +57,15 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// Starts the election with this candidate; without one, there is no leader election.
-    pub(crate) fn start(elector: Option<Elector>, tasks: &mut Supervisor) -> Self {
-        let terms = Terms::new(elector.is_none().then_some(Term::FOREVER));
+    /// Starts the election with this candidate; without one, there is no leader election. Sets `terms`,
+    /// which has none yet.
+    pub(crate) fn start(elector: Option<Elector>, terms: Terms, tasks: &mut Supervisor) -> Self {
         let (stop, returned) = (CancellationToken::new(), CancellationToken::new());
         let election = Self { terms, tried: CancellationToken::new(), stop, returned };
         match elector {
             Some(elector) => election.spawn(elector, tasks),
             None => {
+                election.terms.set(Some(Term::FOREVER));
                 election.tried.cancel();
                 election.returned.cancel();
             }
@@ -567,7 +568,7 @@ mod tests {
     async fn an_election_that_is_ended_releases_the_lock_and_is_no_failure() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election = Election::start(Some(elector(&api, &metrics)), &mut tasks);
+        let election = Election::start(Some(elector(&api, &metrics)), Terms::default(), &mut tasks);
         let terms = election.terms();
         terms.changed_from(None).await;
         election.end().await;
@@ -575,7 +576,7 @@ mod tests {
         assert_eq!(holder(&api), "");
         let failed = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await;
         assert!(failed.is_err(), "nothing has failed");
-        let without = Election::start(None, &mut tasks);
+        let without = Election::start(None, Terms::default(), &mut tasks);
         assert_eq!(without.terms().current(), Some(Term::FOREVER));
         without.end().await;
     }
@@ -584,7 +585,7 @@ mod tests {
     async fn an_elector_that_panics_ends_the_process() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election = Election::start(Some(elector(&api, &metrics)), &mut tasks);
+        let election = Election::start(Some(elector(&api, &metrics)), Terms::default(), &mut tasks);
         api.fail(Method::PUT, PATH, [Fault::Panic]);
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");

@@ -48,6 +48,8 @@ pub(crate) struct Environment {
     pub(crate) steady: Client,
     /// For writes.
     pub(crate) writes: Client,
+    /// When this replica leads: not before the election has begun.
+    pub(crate) terms: Terms,
     /// Who the replica is, in the lease, in events and in transition ids. Unique for each process.
     pub(crate) identity: String,
     pub(crate) clock: Clock,
@@ -91,9 +93,9 @@ impl Replica {
     ) -> anyhow::Result<()> {
         let cache = Arc::clone(&self.cache);
         tasks.spawn_restarted("sweep", move || Arc::clone(&cache).sweep_forever());
-        let Environment { steady, identity, clock, .. } = &self.environment;
+        let Environment { steady, terms, identity, clock, .. } = &self.environment;
         let elector = Elector::from_args(args, steady, identity, &self.metrics, clock);
-        let election = Election::start(elector, &mut tasks);
+        let election = Election::start(elector, terms.clone(), &mut tasks);
         election.tried().await;
         self.start_watches(args, &election, &mut tasks);
         let effects = self.effects(args, election.terms());
@@ -332,7 +334,8 @@ mod tests {
         let Command::Run(args) = command else { panic!("not the command run") };
         let (clock, client) = (Clock::system(), effects.context.client.clone());
         let (steady, identity, cycles) = (client.clone(), "me".to_owned(), CycleRunner::Thread);
-        let environment = Environment { steady, writes: client, identity, clock, cycles };
+        let environment =
+            Environment { steady, writes: client, terms: terms.clone(), identity, clock, cycles };
         let registry = Registry::builtin();
         let replica = Replica::new(&args, &registry, environment, Arc::clone(&metrics));
         let (conf, terms) = (confs.subscribe(), terms.clone());
