@@ -11,6 +11,7 @@ pub mod facts;
 pub mod intern;
 pub mod matcher_set;
 pub mod name;
+pub mod node_set;
 pub mod quantity;
 pub mod reason;
 pub mod resource;

@@ -20,6 +20,7 @@ use std::cell::Cell;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal, TaskIdx},
+    node_set::NodeSet,
     reason::FitReport,
 };
 
@@ -29,7 +30,7 @@ use self::{
     explain::explain,
     index::ClassIndex,
     placeable::{Placeable, Question},
-    rules::{ClassRules, Eligibility},
+    rules::ClassRules,
 };
 use crate::plugin::{Capacity, Dependency, Extremes, Scale};
 
@@ -58,7 +59,7 @@ pub(crate) struct Candidates {
     search: Search,
     rules: Column<ClassIdx, Option<ClassRules>>,
     /// Nodes that pass the rules of [`Dependency::Class`], by constraint class.
-    eligible: Column<ConstraintClassIdx, Option<Eligibility>>,
+    eligible: Column<ConstraintClassIdx, Option<NodeSet>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
     placeable: Placeable,
@@ -122,7 +123,7 @@ impl Candidates {
                 index.best()
             }
             none => {
-                self.work.set(self.work.get() + eligible.nodes().len() as u64);
+                self.work.set(self.work.get() + eligible.len() as u64);
                 let index = ClassIndex::new(inputs, class, capacity, rules, eligible);
                 none.insert(Box::new(index)).best()
             }
@@ -158,11 +159,11 @@ impl Candidates {
     fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
         match self.search {
             Search::Naive => cluster.nodes.facts.ids().collect(),
-            Search::Index => self.eligible(cluster, class).nodes().to_vec(),
+            Search::Index => self.eligible(cluster, class).iter().collect(),
         }
     }
 
-    fn eligible(&self, cluster: &Cluster, class: ClassIdx) -> &Eligibility {
+    fn eligible(&self, cluster: &Cluster, class: ClassIdx) -> &NodeSet {
         let constraint_class = cluster.classes.constraint_class[class];
         self.eligible[constraint_class].as_ref().expect("prepared with the rules of the class")
     }
@@ -176,7 +177,7 @@ impl Candidates {
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         self.eligible[constraint_class].get_or_insert_with(|| {
             self.work.set(self.work.get() + inputs.cluster.nodes.facts.len() as u64);
-            Eligibility::new(inputs, class, rules)
+            rules.eligible(inputs, class)
         });
     }
 
@@ -215,7 +216,7 @@ impl Candidates {
     /// Whether the predicates that no placement can change admit the class to a node.
     pub(crate) fn is_eligible(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> bool {
         self.count_work(1);
-        self.eligible(cluster, class).has(node)
+        self.eligible(cluster, class).contains(node)
     }
 
     /// The scores of these nodes, normalised over them.
@@ -278,7 +279,7 @@ impl Candidates {
         self.count_work(nodes.len());
         let request = &inputs.cluster.classes.request[class];
         let eligible = self.eligible(inputs.cluster, class);
-        let nodes = nodes.iter().filter(|node| eligible.has(**node));
+        let nodes = nodes.iter().filter(|node| eligible.contains(**node));
         nodes.fold(0, |n, node| {
             let most = inputs.cluster.nodes.most_available(*node);
             n.saturating_add(request.times_in(&most))

@@ -27,6 +27,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
+    node_set::NodeSet,
     reason::{Inadmissible, JobProblem, Unfit},
     resource::{ResourceVector, Share},
     status::Placement,
@@ -514,6 +515,15 @@ pub trait Plugin: Send {
         _capacity: Capacity,
     ) -> Result<(), Unfit> {
         Ok(())
+    }
+
+    /// Removes the nodes that the predicates of [`Dependency::Class`] refuse to the class.
+    ///
+    /// [`Plugin::predicate`] is the definition. A plugin overrides this if it can answer for many nodes
+    /// at once.
+    fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
+        let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
+        nodes.retain(|node| self.predicate(cluster, class, node, dependency, capacity).is_ok());
     }
 
     /// The domains of which the first task of the class chooses one for the tasks that follow it, as

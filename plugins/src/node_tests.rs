@@ -43,10 +43,20 @@ impl LabelTest {
         if let Some(pairs) = requirement.wanted_pairs() {
             return Self::one_of(labels, pairs.map(|(_, value)| value));
         }
-        let mut marked = vec![false; labels.n_values()];
+        let accepts_unlisted = !requirement.refuses_unlisted();
+        let mut marked = vec![accepts_unlisted; labels.n_values()];
         marked[Value::ABSENT.at()] = requirement.accepts(None);
-        for (name, value) in labels.values() {
-            marked[value.at()] = requirement.accepts(Some(name));
+        match requirement.listed() {
+            Some(listed) => {
+                for value in listed.iter().filter_map(|name| labels.find(name)) {
+                    marked[value.at()] = !accepts_unlisted;
+                }
+            }
+            None => {
+                for (name, value) in labels.values() {
+                    marked[value.at()] = requirement.accepts(Some(name));
+                }
+            }
         }
         Self { labels, accepts: Accepts::Marked(marked) }
     }

@@ -45,6 +45,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx, TaskIdx},
     decision::ClaimChoice,
+    node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
 use kube_batch_framework::{
@@ -208,6 +209,13 @@ impl Plugin for Predicates {
         let other = cluster.classes.constraint_class[cluster.tasks.class[other]];
         let [_, node, domain, all] = self.applicable[class];
         node.union(domain).union(all).any(|at| self.filters[at].depends_on(class, other))
+    }
+
+    fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
+        let class = cluster.classes.constraint_class[class];
+        for at in self.applicable[class][Dependency::Class as usize] {
+            self.filters[at].retain_eligible(class, nodes);
+        }
     }
 
     fn predicate(

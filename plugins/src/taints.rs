@@ -17,6 +17,7 @@ use kube_batch_api::{
         class::{Toleration, TolerationOperator, decimal_integer},
         node::Taint,
     },
+    node_set::NodeSet,
 };
 
 use crate::rows::row_type;
@@ -37,13 +38,14 @@ const NO_EXECUTE: &str = "NoExecute";
 pub(crate) struct TaintSets {
     sets: Column<TaintSet, Vec<Taint>>,
     of_node: Column<NodeIdx, TaintSet>,
+    nodes: Column<TaintSet, NodeSet>,
 }
 
 impl TaintSets {
     pub(crate) fn new(cluster: &Cluster) -> Self {
         let mut rows = BTreeMap::<&[Taint], TaintSet>::new();
         let mut sets = Column::new();
-        let of_node = cluster
+        let of_node: Column<NodeIdx, TaintSet> = cluster
             .nodes
             .facts
             .values()
@@ -51,12 +53,21 @@ impl TaintSets {
                 *rows.entry(&facts.taints).or_insert_with(|| sets.push(facts.taints.clone()))
             })
             .collect();
-        Self { sets, of_node }
+        let mut nodes = Column::filled(NodeSet::none(of_node.len()), sets.len());
+        for (node, set) in of_node.iter() {
+            nodes[*set].insert(node);
+        }
+        Self { sets, of_node, nodes }
     }
 
     /// The set of a node.
     pub(crate) fn of(&self, node: NodeIdx) -> TaintSet {
         self.of_node[node]
+    }
+
+    /// The nodes that carry a set.
+    pub(crate) fn nodes_with(&self, set: TaintSet) -> &NodeSet {
+        &self.nodes[set]
     }
 
     /// For each set, whether every taint that keeps pods away is tolerated.

@@ -11,6 +11,7 @@ use kube_batch_api::{
     column::{ClassIdx, Dim, NodeIdx},
     facts::class::{PodTemplate, preferred_nodes},
     name::Name,
+    node_set::NodeSet,
     quantity::Quantity,
     reason::{FitReport, Unfit},
     resource::{PODS, Unit},
@@ -253,6 +254,16 @@ impl Opened {
         Some(Self { cluster, class, plugin })
     }
 
+    /// Nodes about which [`Plugin::retain_eligible`] differs from its definition.
+    fn eligible_differs(&self) -> impl Iterator<Item = NodeIdx> {
+        let nodes = &self.cluster.nodes.facts;
+        let mut eligible = NodeSet::all(nodes.len());
+        self.plugin.retain_eligible(&self.cluster, self.class, &mut eligible);
+        nodes.ids().filter(move |node| {
+            eligible.contains(*node) != self.refusals(*node, &[Dependency::Class]).is_empty()
+        })
+    }
+
     /// Why the filters with these dependencies refuse a node: of several reasons, those that
     /// Kubernetes would report.
     fn refusals(&self, node: NodeIdx, only: &[Dependency]) -> Vec<Unfit> {
@@ -286,7 +297,10 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
             Some(reason) => FitReport::everywhere(n_nodes, reason.clone()),
             None => FitReport::new(n_nodes),
         };
-        let mut differences = Vec::new();
+        let mut differences: Vec<String> = opened
+            .eligible_differs()
+            .map(|node| format!("the set of eligible nodes is wrong about {node:?}"))
+            .collect();
         for (name, fits) in &case.expect.fits {
             let reason = match &everywhere {
                 Some(reason) => Some(format!("prefilter: {}", reason.message)),

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::column::{ClassIdx, NodeIdx, Ordinal};
-
-use super::{
-    inputs::Inputs,
-    rules::{ClassRules, Eligibility},
+use kube_batch_api::{
+    column::{ClassIdx, NodeIdx, Ordinal},
+    node_set::NodeSet,
 };
+
+use super::{inputs::Inputs, rules::ClassRules};
 use crate::{
     plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
     policy::Position,
@@ -52,17 +52,17 @@ impl ClassIndex {
         class: ClassIdx,
         capacity: Capacity,
         rules: &ClassRules,
-        eligible: &Eligibility,
+        eligible: &NodeSet,
     ) -> Self {
         let is_normalised = |term: &&(Position, ScoreTerm)| term.1.scale != Scale::AsIs;
         let normalised: Vec<(Position, ScoreTerm)> =
             rules.terms().iter().filter(is_normalised).copied().collect();
         let mut members = BTreeMap::<Vec<i64>, Vec<NodeIdx>>::new();
-        for node in eligible.nodes() {
+        for node in eligible.iter() {
             let raw = normalised.iter().map(|(at, term)| {
-                inputs.policy.plugin(*at).score(inputs.cluster, class, *node, term.id)
+                inputs.policy.plugin(*at).score(inputs.cluster, class, node, term.id)
             });
-            members.entry(raw.collect()).or_default().push(*node);
+            members.entry(raw.collect()).or_default().push(node);
         }
         let groups: Vec<Group> = members
             .into_iter()

@@ -5,15 +5,13 @@ use std::cell::OnceCell;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx},
+    node_set::NodeSet,
     reason::Unfit,
     resource::{Ledger, Request},
     status::TaskStatus,
 };
 
-use super::{
-    inputs::Inputs,
-    rules::{ClassRules, Eligibility},
-};
+use super::{inputs::Inputs, rules::ClassRules};
 use crate::plugin::{Capacity, Dependency};
 
 /// Which nodes are counted, and how much of each.
@@ -57,7 +55,7 @@ pub(super) struct Placeable {
 pub(super) struct Question<'a> {
     pub(super) class: ClassIdx,
     pub(super) rules: &'a ClassRules,
-    pub(super) eligible: &'a Eligibility,
+    pub(super) eligible: &'a NodeSet,
     pub(super) room: Room,
     /// Counting ends here.
     pub(super) limit: u64,
@@ -98,7 +96,7 @@ impl Placeable {
             return 0;
         }
         let request = &inputs.cluster.classes.request[class];
-        let admitted = nodes.clone().filter(|node| eligible.has(*node));
+        let admitted = nodes.clone().filter(|node| eligible.contains(*node));
         if room == Room::WithoutOwnPods {
             let left = self.left_by_others.get_or_init(|| left_by_others(inputs.cluster));
             return count(request, left, admitted, limit);
@@ -121,7 +119,7 @@ fn may_admit_later(
     inputs: Inputs<'_>,
     class: ClassIdx,
     rules: &ClassRules,
-    eligible: &Eligibility,
+    eligible: &NodeSet,
 ) -> Vec<NodeIdx> {
     let Inputs { cluster, policy, .. } = inputs;
     let may_go = |node: &NodeIdx| {
@@ -129,7 +127,7 @@ fn may_admit_later(
         let refusal = rules.predicate(policy, cluster, class, *node, dependency, capacity);
         refusal.is_err_and(Unfit::may_go)
     };
-    let refusing = cluster.nodes.facts.ids().filter(|node| !eligible.has(*node));
+    let refusing = cluster.nodes.facts.ids().filter(|node| !eligible.contains(*node));
     refusing.filter(may_go).collect()
 }
 

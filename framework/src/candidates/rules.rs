@@ -1,8 +1,9 @@
-//! The predicates and scores that apply to one class, and the nodes that are eligible for it.
+//! The predicates and scores that apply to one class.
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
+    column::{ClassIdx, NodeIdx, TaskIdx},
+    node_set::NodeSet,
     reason::{Cause, Inadmissible, Unfit},
 };
 
@@ -90,6 +91,18 @@ impl ClassRules {
             })
     }
 
+    /// The nodes that pass the predicates of [`Dependency::Class`].
+    pub(super) fn eligible(&self, inputs: Inputs<'_>, class: ClassIdx) -> NodeSet {
+        let Inputs { cluster, policy, .. } = inputs;
+        let mut nodes = NodeSet::all(cluster.nodes.facts.len());
+        for (at, dependencies) in &self.predicates {
+            if dependencies.has(Dependency::Class) {
+                policy.plugin(*at).retain_eligible(cluster, class, &mut nodes);
+            }
+        }
+        nodes
+    }
+
     /// Evaluates the predicates of one dependency. Of several reasons, returns the one Kubernetes
     /// would report.
     pub(super) fn predicate(
@@ -109,40 +122,5 @@ impl ClassRules {
                 policy.plugin(*at).predicate(cluster, class, node, dependency, capacity).err()
             });
         refusals.min().map_or(Ok(()), Err)
-    }
-}
-
-/// The nodes that pass the rules that depend on the class alone, for one set of constraints.
-#[derive(Clone, Debug)]
-pub(crate) struct Eligibility {
-    nodes: Vec<NodeIdx>,
-    has: Vec<bool>,
-}
-
-impl Eligibility {
-    pub(super) fn new(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
-        let all = inputs.cluster.nodes.facts.ids();
-        let has: Vec<bool> = if rules.dependencies().has(Dependency::Class) {
-            all.map(|node| {
-                let (policy, cluster) = (inputs.policy, inputs.cluster);
-                rules
-                    .predicate(policy, cluster, class, node, Dependency::Class, Capacity::Idle)
-                    .is_ok()
-            })
-            .collect()
-        } else {
-            vec![true; all.len()]
-        };
-        let nodes = has.iter().enumerate().filter(|(_, has)| **has);
-        Self { nodes: nodes.map(|(at, _)| NodeIdx::new(at)).collect(), has }
-    }
-
-    /// Ascending.
-    pub(super) fn nodes(&self) -> &[NodeIdx] {
-        &self.nodes
-    }
-
-    pub(super) fn has(&self, node: NodeIdx) -> bool {
-        self.has[node.at()]
     }
 }

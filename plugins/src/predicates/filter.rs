@@ -5,6 +5,7 @@ use std::fmt;
 use kube_batch_api::{
     column::NodeIdx,
     decision::ClaimChoice,
+    node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
@@ -39,6 +40,12 @@ pub(super) trait Filter: fmt::Debug + Send {
 
     /// Whether a task may be placed on a node, as far as the rules of one dependency decide.
     fn check(&self, query: Query) -> Result<(), Unfit>;
+
+    /// See [`Plugin::retain_eligible`](kube_batch_framework::plugin::Plugin::retain_eligible).
+    fn retain_eligible(&self, class: ConstraintClassIdx, nodes: &mut NodeSet) {
+        let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
+        nodes.retain(|node| self.check(Query { class, node, dependency, capacity }).is_ok());
+    }
 
     /// See [`Plugin::domains_to_choose`](kube_batch_framework::plugin::Plugin::domains_to_choose).
     fn domains_to_choose(&self, _class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {

@@ -7,6 +7,7 @@
 use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::node::NodeFacts,
+    node_set::NodeSet,
     reason::Unfit,
 };
 use kube_batch_framework::plugin::{Dependencies, Dependency};
@@ -20,11 +21,15 @@ use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx};
 #[derive(Debug)]
 struct NodeReady {
     refusals: Column<NodeIdx, Option<Unfit>>,
+    /// The nodes without refusal.
+    ready: NodeSet,
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let nodes = opening.cluster.nodes.facts.values();
-    Box::new(NodeReady { refusals: nodes.map(|facts| refusal(facts)).collect() })
+    let refusals: Column<NodeIdx, _> = nodes.map(|facts| refusal(facts)).collect();
+    let ready = NodeSet::of(refusals.values().map(Option::is_none));
+    Box::new(NodeReady { refusals, ready })
 }
 
 fn refusal(facts: &NodeFacts) -> Option<Unfit> {
@@ -46,5 +51,9 @@ impl Filter for NodeReady {
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
         self.refusals[query.node].map_or(Ok(()), Err)
+    }
+
+    fn retain_eligible(&self, _: ConstraintClassIdx, nodes: &mut NodeSet) {
+        nodes.retain_in(&self.ready);
     }
 }

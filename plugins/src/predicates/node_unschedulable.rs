@@ -2,10 +2,7 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeunschedulable`.
 
-use kube_batch_api::{
-    column::{Column, NodeIdx},
-    reason::Unfit,
-};
+use kube_batch_api::{column::Column, node_set::NodeSet, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
@@ -16,14 +13,14 @@ use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, taints::t
 
 #[derive(Debug)]
 struct NodeUnschedulable {
-    is_cordoned: Column<NodeIdx, bool>,
+    cordoned: NodeSet,
     tolerates: Column<ConstraintClassIdx, bool>,
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let nodes = opening.cluster.nodes.facts.values();
     Box::new(NodeUnschedulable {
-        is_cordoned: nodes.map(|facts| facts.unschedulable).collect(),
+        cordoned: NodeSet::of(nodes.map(|facts| facts.unschedulable)),
         tolerates: opening.to_place(|template| tolerates_cordon(&template.tolerations)),
     })
 }
@@ -34,6 +31,10 @@ impl Filter for NodeUnschedulable {
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
-        if self.is_cordoned[query.node] { Err(Unfit::Unschedulable) } else { Ok(()) }
+        if self.cordoned.contains(query.node) { Err(Unfit::Unschedulable) } else { Ok(()) }
+    }
+
+    fn retain_eligible(&self, _: ConstraintClassIdx, nodes: &mut NodeSet) {
+        nodes.remove_all(&self.cordoned);
     }
 }

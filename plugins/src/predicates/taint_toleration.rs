@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{column::Column, reason::Unfit};
+use kube_batch_api::{column::Column, node_set::NodeSet, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
@@ -41,5 +41,13 @@ impl Filter for TaintToleration {
     fn check(&self, query: Query) -> Result<(), Unfit> {
         let taints = self.compiled.taints.of(query.node);
         if self.tolerated[query.class][taints] { Ok(()) } else { Err(Unfit::Taint) }
+    }
+
+    fn retain_eligible(&self, class: ConstraintClassIdx, nodes: &mut NodeSet) {
+        for (taints, is_tolerated) in self.tolerated[class].iter() {
+            if !is_tolerated {
+                nodes.remove_all(self.compiled.taints.nodes_with(taints));
+            }
+        }
     }
 }
