@@ -34,27 +34,27 @@ struct Limit {
 
 /// Guessed: at least ten times what is known from practice.
 const LIMITS: &[Limit] = &[
-    Limit { what: "containers", most: 500, count: |_, spec| containers(spec).count() },
+    Limit { what: "containers", most: 250, count: |_, spec| containers(spec).count() },
     Limit { what: "requested resources", most: 2_000, count: |_, spec| requested(spec) },
     Limit { what: "labels", most: MAX_LABELS, count: |pod, _| len(pod.metadata.labels.as_ref()) },
-    Limit { what: "terms of pod affinity", most: 100, count: |_, spec| pod_terms(spec).count() },
-    Limit { what: "terms of node affinity", most: 500, count: |_, spec| node_terms(spec).count() },
+    Limit { what: "terms of pod affinity", most: 50, count: |_, spec| pod_terms(spec).count() },
+    Limit { what: "terms of node affinity", most: 100, count: |_, spec| node_terms(spec).count() },
     Limit {
         what: "topology spread constraints",
-        most: 50,
+        most: 25,
         count: |_, spec| spec.topology_spread_constraints.iter().flatten().count(),
     },
     Limit {
         what: "keys and values in selectors",
-        most: 10_000,
+        most: 1_000,
         count: |_, spec| selector_parts(spec),
     },
     Limit {
         what: "tolerations",
-        most: 500,
+        most: 250,
         count: |_, spec| spec.tolerations.iter().flatten().count(),
     },
-    Limit { what: "ports", most: 2_000, count: |_, spec| ports(spec) },
+    Limit { what: "host ports", most: 250, count: |_, spec| host_ports(spec) },
     Limit { what: "volumes", most: 500, count: |_, spec| spec.volumes.iter().flatten().count() },
     Limit {
         what: "resource claims",
@@ -113,8 +113,9 @@ fn requested(spec: &PodSpec) -> usize {
     lists.sum::<usize>() + len(spec.overhead.as_ref())
 }
 
-fn ports(spec: &PodSpec) -> usize {
-    containers(spec).map(|container: &Container| container.ports.iter().flatten().count()).sum()
+fn host_ports(spec: &PodSpec) -> usize {
+    let ports = containers(spec).flat_map(|container: &Container| container.ports.iter().flatten());
+    ports.filter(|port| port.host_port.is_some_and(|number| number > 0)).count()
 }
 
 fn pod_terms(spec: &PodSpec) -> impl Iterator<Item = &PodAffinityTerm> {
@@ -227,19 +228,19 @@ mod tests {
             })
         };
         let specs: [(&str, usize, MakeSpec<'_>); 10] = [
-            ("containers", 500, &|n| json!({"containers": many(n, container)})),
+            ("containers", 250, &|n| json!({"containers": many(n, container)})),
             ("requested resources", 2_000, &requests),
-            ("terms of pod affinity", 100, &|n| with("affinity", anti(n))),
-            ("terms of node affinity", 500, &|n| with("affinity", nodes(n, 1))),
-            ("keys and values in selectors", 10_000, &|n| with("affinity", nodes(1, n - 1))),
-            ("topology spread constraints", 50, &|n| with("topologySpreadConstraints", spread(n))),
-            ("tolerations", 500, &|n| with("tolerations", many(n, |_| json!({"key": "k"})))),
+            ("terms of pod affinity", 50, &|n| with("affinity", anti(n))),
+            ("terms of node affinity", 100, &|n| with("affinity", nodes(n, 1))),
+            ("keys and values in selectors", 1_000, &|n| with("affinity", nodes(1, n - 1))),
+            ("topology spread constraints", 25, &|n| with("topologySpreadConstraints", spread(n))),
+            ("tolerations", 250, &|n| with("tolerations", many(n, |_| json!({"key": "k"})))),
             ("volumes", 500, &|n| with("volumes", many(n, |n| json!({"name": n.to_string()})))),
             ("resource claims", 250, &|n| {
                 with("resourceClaims", many(n, |n| json!({"name": n.to_string()})))
             }),
-            ("ports", 2_000, &|n| {
-                let ports = many(n, |n| json!({"containerPort": n}));
+            ("host ports", 250, &|n| {
+                let ports = many(n, |n| json!({"containerPort": n, "hostPort": 1 + n}));
                 json!({"containers": app(json!({"ports": ports}))})
             }),
         ];
@@ -260,11 +261,11 @@ mod tests {
             let requests = json!({"cpu": "1", "memory": "1Pi", (format!("example.com/r{n}")): "1"});
             json!({"name": format!("c{n}"), "resources": {"requests": requests}})
         };
-        let (refused, request) = read(json!({"containers": many(501, container)}), 0);
+        let (refused, request) = read(json!({"containers": many(251, container)}), 0);
         assert!(refused.is_some());
         let amounts: Vec<(&str, i64)> =
             request.iter().map(|(name, amount)| (name.as_str(), amount)).collect();
-        assert_eq!(amounts, [(CPU, 501_000), (MEMORY, MAX_POD_AMOUNT), (PODS, 1)]);
+        assert_eq!(amounts, [(CPU, 251_000), (MEMORY, MAX_POD_AMOUNT), (PODS, 1)]);
     }
 
     #[test]

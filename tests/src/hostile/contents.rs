@@ -40,7 +40,7 @@ fn requests() -> Vec<Kind> {
         },
         Kind {
             name: "containers",
-            about: "200 pods of 500 containers, every image different",
+            about: "200 pods of 250 containers, every image different",
             pod: containers,
             ..Kind::NONE
         },
@@ -51,7 +51,7 @@ fn pod_terms() -> Vec<Kind> {
     vec![
         Kind {
             name: "anti-1",
-            about: "one running pod, 100 required anti-affinity terms that match every pod",
+            about: "one running pod, 50 required anti-affinity terms that match every pod",
             n_pods: 1,
             runs: true,
             pod: |pod, n| anti(pod, n, HOST, matches_all),
@@ -59,7 +59,7 @@ fn pod_terms() -> Vec<Kind> {
         },
         Kind {
             name: "anti-running",
-            about: "200 running pods, each with 100 other required anti-affinity terms that match every pod",
+            about: "200 running pods, each with 50 other required anti-affinity terms that match every pod",
             runs: true,
             pod: |pod, n| anti(pod, n, HOST, matches_all),
             ..Kind::NONE
@@ -73,52 +73,52 @@ fn pod_terms() -> Vec<Kind> {
         },
         Kind {
             name: "anti-split",
-            about: "200 running pods, each with 100 required anti-affinity terms that each match other pods",
+            about: "200 running pods, each with 50 required anti-affinity terms that each match other pods",
             runs: true,
             pod: |pod, n| anti(pod, n, HOST, matches_some),
             ..Kind::NONE
         },
         Kind {
             name: "anti-pending",
-            about: "200 waiting pods, each with 100 other required anti-affinity terms that match every pod",
+            about: "200 waiting pods, each with 50 other required anti-affinity terms that match every pod",
             pod: |pod, n| anti(pod, n, ZONE, matches_all),
             ..Kind::NONE
         },
         Kind {
             name: "anti-pending-split",
-            about: "200 waiting pods, each with 100 required anti-affinity terms that each match other pods",
-            pod: |pod, n| anti(pod, n, ZONE, matches_some),
+            about: "200 waiting pods, each with 50 required anti-affinity terms that each match other pods",
+            pod: |pod, n| anti(pod, n, ZONE, matches_most),
             ..Kind::NONE
         },
         Kind {
             name: "affinity-pending",
-            about: "200 waiting pods, each with 100 other required affinity terms that match every pod",
+            about: "200 waiting pods, each with 50 other required affinity terms that match every pod",
             pod: |pod, n| {
-                affinity(pod, "podAffinity", (0..100).map(|k| term(matches_all(n, k), ZONE)));
+                affinity(pod, "podAffinity", (0..50).map(|k| term(matches_all(n, k), ZONE)));
             },
             ..Kind::NONE
         },
         Kind {
             name: "preferred-running",
-            about: "200 running pods, each with 100 other preferred anti-affinity terms that match every pod",
+            about: "200 running pods, each with 50 other preferred anti-affinity terms that match every pod",
             runs: true,
             pod: |pod, n| preferred(pod, n, HOST),
             ..Kind::NONE
         },
         Kind {
             name: "preferred-pending",
-            about: "200 waiting pods, each with 100 other preferred anti-affinity terms that match every pod",
+            about: "200 waiting pods, each with 50 other preferred anti-affinity terms that match every pod",
             pod: |pod, n| preferred(pod, n, ZONE),
             ..Kind::NONE
         },
         Kind {
             name: "selector-values",
-            about: "200 waiting pods, each with one term of 10 000 values",
+            about: "200 waiting pods, each with one term of 1 000 values",
             pod: |pod, n| {
                 affinity(
                     pod,
                     "podAntiAffinity",
-                    [term(values("index", "NotIn", n, 9_990), ZONE)].into_iter(),
+                    [term(values("index", "NotIn", n, 999), ZONE)].into_iter(),
                 );
             },
             ..Kind::NONE
@@ -130,31 +130,31 @@ fn own_rules() -> Vec<Kind> {
     vec![
         Kind {
             name: "spread",
-            about: "200 waiting pods, each with 50 other topology spread constraints",
+            about: "200 waiting pods, each with 25 other topology spread constraints",
             pod: |pod, n| {
                 let constraint = |k: usize| {
                     json!({
                         "topologyKey": if k.is_multiple_of(2) { HOST } else { ZONE }, "maxSkew": 1,
                         "whenUnsatisfiable": if k.is_multiple_of(3) { "ScheduleAnyway" } else { "DoNotSchedule" },
-                        "labelSelector": values("index", "NotIn", n * 50 + k, 10),
+                        "labelSelector": values("index", "NotIn", n * 25 + k, 10),
                     })
                 };
-                pod["spec"]["topologySpreadConstraints"] = (0..50).map(constraint).collect();
+                pod["spec"]["topologySpreadConstraints"] = (0..25).map(constraint).collect();
             },
             ..Kind::NONE
         },
         Kind {
             name: "tolerations",
-            about: "200 waiting pods, each with 500 other tolerations",
+            about: "200 waiting pods, each with 250 other tolerations",
             pod: |pod, n| {
                 let toleration = |k| json!({"key": format!("key-{n}-{k}"), "operator": "Exists"});
-                pod["spec"]["tolerations"] = (0..500).map(toleration).collect();
+                pod["spec"]["tolerations"] = (0..250).map(toleration).collect();
             },
             ..Kind::NONE
         },
         Kind {
             name: "node-affinity",
-            about: "200 waiting pods, each with 500 other terms of node affinity",
+            about: "200 waiting pods, each with 100 other terms of node affinity",
             pod: |pod, n| {
                 let term = |k| {
                     json!({"matchExpressions": [
@@ -162,7 +162,7 @@ fn own_rules() -> Vec<Kind> {
                         {"key": format!("key-{n}-{k}"), "operator": "DoesNotExist"},
                     ]})
                 };
-                let terms: Value = (0..500).map(term).collect();
+                let terms: Value = (0..100).map(term).collect();
                 pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
                     json!({"nodeSelectorTerms": terms});
             },
@@ -170,15 +170,15 @@ fn own_rules() -> Vec<Kind> {
         },
         Kind {
             name: "ports",
-            about: "200 waiting pods, each with 2 000 host ports",
+            about: "200 waiting pods, each with 250 host ports",
             pod: |pod, n| {
                 let port = |k| {
                     json!({
-                        "containerPort": 80, "hostPort": 1 + (n * 2_000 + k) % 65_000,
+                        "containerPort": 80, "hostPort": 1 + (n * 250 + k) % 65_000,
                         "hostIP": format!("10.0.{}.{}", n % 256, k % 256),
                     })
                 };
-                pod["spec"]["containers"][0]["ports"] = (0..2_000).map(port).collect();
+                pod["spec"]["containers"][0]["ports"] = (0..250).map(port).collect();
             },
             ..Kind::NONE
         },
@@ -330,10 +330,10 @@ fn containers(pod: &mut Value, n: usize) {
     let container = |k| {
         json!({
             "name": format!("c-{k}"), "image": format!("example.com/image-{n}-{k}:v1"),
-            "resources": {"requests": {"cpu": "1", "memory": format!("{}", n * 500 + k)}},
+            "resources": {"requests": {"cpu": "1", "memory": format!("{}", n * 250 + k)}},
         })
     };
-    pod["spec"]["containers"] = (0..500).map(container).collect();
+    pod["spec"]["containers"] = (0..250).map(container).collect();
 }
 
 /// A term about the pods of all namespaces.
@@ -346,12 +346,21 @@ fn matches_all(n: usize, k: usize) -> Value {
     json!({"matchExpressions": [{"key": format!("x-{n}-{k}"), "operator": "DoesNotExist"}]})
 }
 
-/// A selector of its own for each pod and term; each matches half of the pods.
+/// A selector of its own for each pod and term; each matches some other pods.
 fn matches_some(n: usize, k: usize) -> Value {
-    let seed = n * 100 + k;
+    some("In", n, k)
+}
+
+/// A selector of its own for each pod and term; each matches all pods except some other ones.
+fn matches_most(n: usize, k: usize) -> Value {
+    some("NotIn", n, k)
+}
+
+fn some(operator: &str, n: usize, k: usize) -> Value {
+    let seed = n * 50 + k;
     let some: Vec<String> =
-        (0..90).map(|i| ((i * 7_919 + seed * 31) % 5_000).to_string()).collect();
-    json!({"matchExpressions": [{"key": "index", "operator": "In", "values": some}]})
+        (0..18).map(|i| ((i * 7_919 + seed * 31) % 5_000).to_string()).collect();
+    json!({"matchExpressions": [{"key": "index", "operator": operator, "values": some}]})
 }
 
 fn values(key: &str, operator: &str, n: usize, n_values: usize) -> Value {
@@ -365,12 +374,12 @@ fn affinity(pod: &mut Value, field: &str, terms: impl Iterator<Item = Value>) {
 }
 
 fn anti(pod: &mut Value, n: usize, key: &str, selector: fn(usize, usize) -> Value) {
-    affinity(pod, "podAntiAffinity", (0..100).map(|k| term(selector(n, k), key)));
+    affinity(pod, "podAntiAffinity", (0..50).map(|k| term(selector(n, k), key)));
 }
 
 fn preferred(pod: &mut Value, n: usize, key: &str) {
     let weighted =
         |k| json!({"weight": 1 + k % 100, "podAffinityTerm": term(matches_all(n, k), key)});
     pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
-        (0..100).map(weighted).collect();
+        (0..50).map(weighted).collect();
 }
