@@ -5,6 +5,7 @@
 //! PodGroups with one name, are ignored here, each with its reason.
 
 mod classes;
+mod foreign_selectors;
 mod hints;
 mod jobs;
 mod matching;

@@ -1,6 +1,9 @@
 //! Task classes: tasks for which every placement rule gives the same answer.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use kube_batch_api::{
     cluster::{Classes, Matchers},
@@ -18,6 +21,7 @@ use kube_batch_api::{
 };
 
 use super::{
+    foreign_selectors::{templates_above_bound, without_terms},
     jobs::Members,
     matching::{Labelled, MatcherIndex, SetId},
 };
@@ -37,6 +41,7 @@ struct Context {
 pub(super) struct Classifier<'a> {
     store: &'a Store,
     dimensions: &'a Dimensions,
+    above_bound: HashSet<InternId>,
     pub(super) matchers: Matchers,
     matcher_index: MatcherIndex,
     /// The selectors that match pods of a namespace with given labels.
@@ -49,13 +54,16 @@ pub(super) struct Classifier<'a> {
 impl<'a> Classifier<'a> {
     pub(super) fn new(store: &'a Store, members: &Members<'_>, dimensions: &'a Dimensions) -> Self {
         let mut matchers = Matchers::default();
-        for matcher in members.templates().flat_map(|template| matchers_of(template)) {
+        let above_bound = templates_above_bound(members);
+        let templates = members.templates().filter(|own| !above_bound.contains(&own.id()));
+        for matcher in templates.flat_map(|template| matchers_of(template)) {
             matchers.intern(matcher);
         }
         let matcher_index = MatcherIndex::new(&matchers);
         Self {
             store,
             dimensions,
+            above_bound,
             matchers,
             matcher_index,
             matched: HashMap::new(),
@@ -73,11 +81,16 @@ impl<'a> Classifier<'a> {
             return *class;
         }
         let context = &content.1;
-        let class = self.classes.template.push(facts.template.share());
+        let template = if self.above_bound.contains(&facts.template.id()) {
+            Arc::new(without_terms(&facts.template))
+        } else {
+            facts.template.share()
+        };
+        let class = self.classes.template.push(Arc::clone(&template));
         self.classes.request.push(self.dimensions.request(&facts.template.request));
         self.classes.matched_by.push(matched_by);
         self.classes.group_metadata.push(Arc::clone(&context.group));
-        let constraints = (Constraints(facts.template.share()), context.clone());
+        let constraints = (Constraints(template), context.clone());
         let next = ConstraintClassIdx::new(self.constraint_classes.len());
         let row = *self.constraint_classes.entry(constraints).or_insert(next);
         self.classes.constraint_class.push(row);

@@ -35,7 +35,7 @@ pub(super) struct Job<'a> {
 }
 
 impl Members<'_> {
-    fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
         self.jobs.iter().flat_map(|(_, job)| &job.tasks).chain(&self.jobless).copied()
     }
 
