@@ -262,6 +262,9 @@ pub struct Classes {
     /// The constraint class of each. Classes of one constraint class differ only in what they
     /// request: the same nodes are eligible for them.
     pub constraint_class: Column<ClassIdx, ConstraintClassIdx>,
+    /// The first class with the same template and the same metadata of its PodGroup. The class differs
+    /// from it at most in which selectors match its tasks.
+    pub variant_of: Column<ClassIdx, ClassIdx>,
 }
 
 /// The selectors over pods that any pod of the snapshot carries.

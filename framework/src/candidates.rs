@@ -15,7 +15,7 @@ mod inputs;
 mod placeable;
 mod rules;
 
-use std::cell::Cell;
+use std::{cell::Cell, collections::BTreeMap};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -28,7 +28,7 @@ pub(crate) use self::inputs::Inputs;
 pub use self::placeable::Room;
 use self::{
     explain::explain,
-    index::ClassIndex,
+    index::{ClassIndex, Scope},
     placeable::{Placeable, Question},
     rules::ClassRules,
 };
@@ -53,6 +53,22 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
+/// A class with so many tasks has an index of its own, even if it has variants. Guessed.
+const OWN_INDEX: usize = 10;
+
+/// The number of tasks of each class, if some class has several variants.
+fn n_tasks_of_variants(cluster: &Cluster) -> Column<ClassIdx, usize> {
+    let classes = &cluster.classes;
+    if classes.variant_of.iter().all(|(class, first)| class == *first) {
+        return Column::new();
+    }
+    let mut n_tasks = Column::filled(0, classes.variant_of.len());
+    for class in cluster.tasks.class.values() {
+        n_tasks[*class] += 1;
+    }
+    n_tasks
+}
+
 /// The answers cached in this cycle, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
@@ -61,6 +77,10 @@ pub(crate) struct Candidates {
     /// Nodes that pass the rules of [`Dependency::Class`], by constraint class.
     eligible: Column<ConstraintClassIdx, Option<NodeSet>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
+    /// Indexes that the variants of a class share, by the first of them.
+    shared: [BTreeMap<ClassIdx, ClassIndex>; 2],
+    /// The number of tasks of each class; empty if no class has another variant.
+    n_tasks: Column<ClassIdx, usize>,
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
     placeable: Placeable,
     /// Number of evaluations of a node for a class.
@@ -77,6 +97,8 @@ impl Candidates {
             rules: Column::filled(None, n_classes),
             eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
+            shared: Default::default(),
+            n_tasks: n_tasks_of_variants(cluster),
             reports: Column::filled(None, n_classes),
             placeable: Placeable::new(n_constraint_classes),
             work: Cell::new(0),
@@ -110,6 +132,17 @@ impl Candidates {
         }
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
+        if self.n_tasks.get(class).is_some_and(|n_tasks| *n_tasks < OWN_INDEX)
+            && rules.scores_are_of_nodes()
+        {
+            let first = inputs.cluster.classes.variant_of[class];
+            let index = self.shared[capacity as usize].entry(first).or_insert_with(|| {
+                self.work.set(self.work.get() + eligible.len() as u64);
+                ClassIndex::new(inputs, class, capacity, Scope::Variants, rules, eligible)
+            });
+            index.catch_up(inputs, rules);
+            return index.best(inputs, class, rules);
+        }
         let slot = &mut self.indexes[capacity as usize][class];
         match slot {
             Some(index) if index.is_outdated(inputs, rules) => {
@@ -120,12 +153,12 @@ impl Candidates {
             }
             Some(index) => {
                 index.catch_up(inputs, rules);
-                index.best()
+                index.best(inputs, class, rules)
             }
             none => {
                 self.work.set(self.work.get() + eligible.len() as u64);
-                let index = ClassIndex::new(inputs, class, capacity, rules, eligible);
-                none.insert(Box::new(index)).best()
+                let index = ClassIndex::new(inputs, class, capacity, Scope::Class, rules, eligible);
+                none.insert(Box::new(index)).best(inputs, class, rules)
             }
         }
     }

@@ -36,6 +36,10 @@ use kube_batch_api::{
 use crate::session_cache::SessionCache;
 
 /// What an answer about a class and a node depends on, and so how long it stays valid.
+///
+/// The selectors of other pods that match the class count among the tasks on other nodes: an answer of
+/// [`Dependency::Class`] or [`Dependency::Node`] is the same for all [variants](
+/// kube_batch_api::cluster::Classes::variant_of) of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
     /// The scheduling constraints of the class, but not its request, and the properties of the node
@@ -353,6 +357,7 @@ pub struct QueueShares {
 /// #         request: [dimensions.request(&template.request)].into_iter().collect(),
 /// #         matched_by: [Default::default()].into_iter().collect(),
 /// #         constraint_class: [ConstraintClassIdx::new(0)].into_iter().collect(),
+/// #         variant_of: [ClassIdx::new(0)].into_iter().collect(),
 /// #         group_metadata: [Default::default()].into_iter().collect(),
 /// #         template: [template.into()].into_iter().collect(),
 /// #     },

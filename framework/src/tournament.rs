@@ -1,5 +1,7 @@
 //! A tournament tree: the best of many scores in O(1), one changed score in O(log n).
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 /// No contestant.
 const NONE: u32 = u32::MAX;
 
@@ -44,6 +46,38 @@ impl Tournament {
         };
         let score = *self.scores.get(winner)?;
         (score != i64::MIN).then_some((winner, score))
+    }
+
+    /// The winner among the positions that are wanted, and its score. Asks about no position that is worse.
+    pub(crate) fn best_where(
+        &self,
+        mut is_wanted: impl FnMut(usize) -> bool,
+    ) -> Option<(usize, i64)> {
+        // Parts of the tree that have no position in common, each with its winner.
+        let mut parts = BinaryHeap::new();
+        parts.push(self.part(1));
+        while let Some((score, Reverse(winner), top)) = parts.pop() {
+            if score == i64::MIN {
+                return None;
+            }
+            if is_wanted(winner as usize) {
+                return Some((winner as usize, score));
+            }
+            // What is left of the part: what the winner met on its way to the top.
+            let mut slot = winner as usize + self.winners.len();
+            while slot > top {
+                parts.push(self.part(slot ^ 1));
+                slot /= 2;
+            }
+        }
+        None
+    }
+
+    /// The part of the tree below a slot: the score of its winner, the winner, and the slot.
+    fn part(&self, slot: usize) -> (i64, Reverse<u32>, usize) {
+        let winner = self.contestant(slot);
+        let score = self.scores.get(winner as usize).copied().unwrap_or(i64::MIN);
+        (score, Reverse(winner), slot)
     }
 
     fn play(&self, inner: usize) -> u32 {
@@ -92,6 +126,27 @@ mod tests {
                     .max_by_key(|(_, score)| *score);
                 prop_assert_eq!(tree.best(), expected);
             }
+        }
+
+        #[test]
+        fn the_best_of_those_wanted_is_found_without_asking_about_worse(
+            scores in prop::collection::vec(prop::option::of(-3_i64..4), 0..40),
+            wanted in prop::collection::vec(any::<bool>(), 40),
+        ) {
+            let tree = Tournament::new(scores.clone().into_iter());
+            let taking_part = scores.iter().enumerate().filter_map(|(at, own)| Some((at, (*own)?)));
+            let mut in_order: Vec<(usize, i64)> = taking_part.collect();
+            in_order.sort_by_key(|(at, score)| (Reverse(*score), *at));
+            let mut asked = Vec::new();
+            let best = tree.best_where(|at| {
+                asked.push(at);
+                wanted[at]
+            });
+            let expected = in_order.iter().position(|(at, _)| wanted[*at]);
+            prop_assert_eq!(best, expected.map(|place| in_order[place]));
+            let n_asked = expected.map_or(in_order.len(), |place| place + 1);
+            let to_ask: Vec<usize> = in_order[..n_asked].iter().map(|(at, _)| *at).collect();
+            prop_assert_eq!(asked, to_ask);
         }
     }
 }

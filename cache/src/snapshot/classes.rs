@@ -47,6 +47,7 @@ pub(super) struct Classifier<'a> {
     /// The selectors that match pods of a namespace with given labels.
     matched: HashMap<(Name, InternId), (SetId, Arc<MatcherSet>)>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
+    variants: HashMap<(InternId, Arc<Metadata>), ClassIdx>,
     constraint_classes: HashMap<(Constraints, Context), ConstraintClassIdx>,
     pub(super) classes: Classes,
 }
@@ -68,6 +69,7 @@ impl<'a> Classifier<'a> {
             matcher_index,
             matched: HashMap::new(),
             by_content: HashMap::new(),
+            variants: HashMap::new(),
             constraint_classes: HashMap::new(),
             classes: Classes::default(),
         }
@@ -90,6 +92,9 @@ impl<'a> Classifier<'a> {
         self.classes.request.push(self.dimensions.request(&facts.template.request));
         self.classes.matched_by.push(matched_by);
         self.classes.group_metadata.push(Arc::clone(&context.group));
+        let unmatched = (facts.template.id(), Arc::clone(group));
+        let first = *self.variants.entry(unmatched).or_insert(class);
+        self.classes.variant_of.push(first);
         let constraints = (Constraints(template), context.clone());
         let next = ConstraintClassIdx::new(self.constraint_classes.len());
         let row = *self.constraint_classes.entry(constraints).or_insert(next);

@@ -5,6 +5,9 @@
 //! placement costs O(log nodes) for the class in hand. Other classes catch up from the log of touched
 //! nodes when they are searched. If a placement may have changed answers on other nodes, or raw scores
 //! that are normalised, the index is outdated and has to be built again.
+//!
+//! Variants of one class may share an index. It knows nothing about topology domains: for each search,
+//! the predicates of [`Dependency::Domain`] are evaluated on the best nodes until one passes.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +23,21 @@ use crate::{
     tournament::Tournament,
 };
 
+/// Whom an index is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// One class.
+    Class,
+    /// All variants of a class, which differ in which selectors match them.
+    Variants,
+}
+
 /// The best node of one class for one capacity.
 #[derive(Debug)]
 pub(crate) struct ClassIndex {
     class: ClassIdx,
     capacity: Capacity,
+    scope: Scope,
     /// The terms that are normalised over the candidates. Nodes of a group have equal raw scores.
     normalised: Vec<ScoreTerm>,
     groups: Vec<Group>,
@@ -51,6 +64,7 @@ impl ClassIndex {
         inputs: Inputs<'_>,
         class: ClassIdx,
         capacity: Capacity,
+        scope: Scope,
         rules: &ClassRules,
         eligible: &NodeSet,
     ) -> Self {
@@ -64,32 +78,39 @@ impl ClassIndex {
             });
             members.entry(raw.collect()).or_default().push(node);
         }
-        let groups: Vec<Group> = members
-            .into_iter()
-            .map(|(raw, members)| {
-                let scores =
-                    members.iter().map(|node| score(inputs, class, capacity, rules, *node));
-                Group { raw, tree: Tournament::new(scores), members }
-            })
-            .collect();
+        let version = rules.version(inputs.policy, inputs.cluster, class);
+        let mut index = Self {
+            class,
+            capacity,
+            scope,
+            normalised: normalised.into_iter().map(|(_, term)| term).collect(),
+            groups: Vec::new(),
+            places: Vec::new(),
+            seen: inputs.touched.len(),
+            version,
+        };
+        let groups = members.into_iter().map(|(raw, members)| {
+            let scores = members.iter().map(|node| index.score(inputs, rules, *node));
+            Group { raw, tree: Tournament::new(scores), members }
+        });
+        let groups: Vec<Group> = groups.collect();
         let n_nodes = inputs.cluster.nodes.facts.len();
-        let mut places = Vec::new();
         if groups.len() != 1 || groups[0].members.len() != n_nodes {
-            places = vec![None; n_nodes];
+            index.places = vec![None; n_nodes];
             for (group, Group { members, .. }) in groups.iter().enumerate() {
                 for (position, node) in members.iter().enumerate() {
-                    places[node.at()] = Some((group as u32, position as u32));
+                    index.places[node.at()] = Some((group as u32, position as u32));
                 }
             }
         }
-        let normalised = normalised.into_iter().map(|(_, term)| term).collect();
-        let version = rules.version(inputs.policy, inputs.cluster, class);
-        Self { class, capacity, normalised, groups, places, seen: inputs.touched.len(), version }
+        index.groups = groups;
+        index
     }
 
     /// Whether answers have changed on nodes that the log of touched nodes does not name.
     pub(super) fn is_outdated(&self, inputs: Inputs<'_>, rules: &ClassRules) -> bool {
-        self.version != rules.version(inputs.policy, inputs.cluster, self.class)
+        self.scope == Scope::Class
+            && self.version != rules.version(inputs.policy, inputs.cluster, self.class)
     }
 
     /// Updates the nodes that have changed since the last search.
@@ -98,12 +119,10 @@ impl ClassIndex {
         self.seen = inputs.touched.len();
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
         if touched.len() >= n_members {
-            for group in &mut self.groups {
-                let scores = group
-                    .members
-                    .iter()
-                    .map(|node| score(inputs, self.class, self.capacity, rules, *node));
-                group.tree = Tournament::new(scores);
+            for group in 0..self.groups.len() {
+                let members = self.groups[group].members.iter();
+                let scores = members.map(|node| self.score(inputs, rules, *node));
+                self.groups[group].tree = Tournament::new(scores);
             }
             return;
         }
@@ -113,18 +132,31 @@ impl ClassIndex {
                 places => places[node.at()],
             };
             if let Some((group, position)) = place {
-                let score = score(inputs, self.class, self.capacity, rules, *node);
+                let score = self.score(inputs, rules, *node);
                 self.groups[group as usize].tree.set(position as usize, score);
             }
         }
     }
 
-    /// The node with the highest score; of equal ones the first.
-    pub(super) fn best(&self) -> Option<NodeIdx> {
+    /// The node with the highest score; of equal ones the first. For a shared index, `class` is the variant.
+    pub(super) fn best(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        rules: &ClassRules,
+    ) -> Option<NodeIdx> {
+        let best_of = |group: &Group| match self.scope {
+            Scope::Class => group.tree.best(),
+            Scope::Variants => group.tree.best_where(|position| {
+                let (node, domain) = (group.members[position], Dependency::Domain);
+                let Inputs { cluster, policy, .. } = inputs;
+                rules.predicate(policy, cluster, class, node, domain, self.capacity).is_ok()
+            }),
+        };
         let feasible: Vec<(&Group, usize, i64)> = self
             .groups
             .iter()
-            .filter_map(|group| group.tree.best().map(|(position, score)| (group, position, score)))
+            .filter_map(|group| best_of(group).map(|(position, score)| (group, position, score)))
             .collect();
         let extremes: Vec<Extremes> = (0..self.normalised.len())
             .map(|term| Extremes::of(feasible.iter().map(|(group, ..)| group.raw[term])))
@@ -141,33 +173,29 @@ impl ClassIndex {
             .max()
             .map(|(_, node)| node.0)
     }
-}
 
-/// The part of a node's score that is not normalised; `None` if the class does not fit there.
-fn score(
-    inputs: Inputs<'_>,
-    class: ClassIdx,
-    capacity: Capacity,
-    rules: &ClassRules,
-    node: NodeIdx,
-) -> Option<i64> {
-    let cluster = inputs.cluster;
-    let request = &cluster.classes.request[class];
-    let fits = match capacity {
-        Capacity::Idle => cluster.nodes.fits_idle(node, request),
-        Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
-    };
-    let passes = |dependency| {
-        rules.predicate(inputs.policy, cluster, class, node, dependency, capacity).is_ok()
-    };
-    if !fits || !passes(Dependency::Node) || !passes(Dependency::Domain) {
-        return None;
-    }
-    let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);
-    Some(
-        own.map(|(at, term)| {
+    /// The part of a node's score that is not normalised; `None` if the class does not fit there.
+    fn score(&self, inputs: Inputs<'_>, rules: &ClassRules, node: NodeIdx) -> Option<i64> {
+        let Self { class, capacity, .. } = *self;
+        let cluster = inputs.cluster;
+        let request = &cluster.classes.request[class];
+        let fits = match capacity {
+            Capacity::Idle => cluster.nodes.fits_idle(node, request),
+            Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
+        };
+        let passes = |dependency| {
+            rules.predicate(inputs.policy, cluster, class, node, dependency, capacity).is_ok()
+        };
+        if !fits || !passes(Dependency::Node) {
+            return None;
+        }
+        if self.scope == Scope::Class && !passes(Dependency::Domain) {
+            return None;
+        }
+        let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);
+        let scores = own.map(|(at, term)| {
             term.weight * inputs.policy.plugin(*at).score(cluster, class, node, term.id)
-        })
-        .sum(),
-    )
+        });
+        Some(scores.sum())
+    }
 }

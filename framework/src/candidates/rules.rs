@@ -103,6 +103,15 @@ impl ClassRules {
         nodes
     }
 
+    /// Whether variants of the class may share an index: no score depends on which selectors match them.
+    pub(super) fn scores_are_of_nodes(&self) -> bool {
+        let is_of_nodes = |term: &ScoreTerm| match term.dependency {
+            Dependency::Class | Dependency::Node => true,
+            Dependency::Domain | Dependency::Cluster => false,
+        };
+        self.terms.iter().all(|(_, term)| is_of_nodes(term))
+    }
+
     /// Evaluates the predicates of one dependency. Of several reasons, returns the one Kubernetes
     /// would report.
     pub(super) fn predicate(
