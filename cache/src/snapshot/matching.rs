@@ -19,6 +19,7 @@ use kube_batch_api::{
     name::Name,
     selector::{LabelSelector, Labels, Requirement},
 };
+use smallvec::SmallVec;
 
 /// What selectors look at.
 #[derive(Clone, Copy)]
@@ -58,8 +59,9 @@ pub(super) struct MatcherIndex {
 struct Refusing {
     /// Those that refuse a value that they do not list.
     unlisted: Bits,
-    /// The selectors that list a value: their positions among the bits.
-    listing: HashMap<Name, Vec<usize>>,
+    /// The selectors that list a value: their positions among the bits. There may be hundreds of
+    /// thousands of values, each listed by one selector.
+    listing: HashMap<Name, SmallVec<[u32; 4]>>,
 }
 
 /// A bit for each selector that has one.
@@ -151,8 +153,10 @@ impl MatcherIndex {
             if requirement.refuses_unlisted() {
                 refusing.unlisted.set(at, true);
             }
-            for value in requirement.listed().unwrap_or_default() {
-                refusing.listing.entry(value.clone()).or_default().push(at);
+            let listed = requirement.listed().unwrap_or_default();
+            refusing.listing.reserve(listed.len());
+            for value in listed {
+                refusing.listing.entry(value.clone()).or_default().push(at as u32);
             }
         }
     }
@@ -209,12 +213,12 @@ impl MatcherIndex {
         }
         for (label, value) in labels.iter() {
             let Some(refusing) = self.refusing.get(label) else { continue };
-            let listing = refusing.listing.get(value).map(Vec::as_slice).unwrap_or_default();
+            let listing = refusing.listing.get(value).map(SmallVec::as_slice).unwrap_or_default();
             let listing: Vec<(usize, bool)> = listing
                 .iter()
                 .map(|at| {
-                    let accepts = accepts(&matchers[self.rows[*at]], label, value);
-                    (*at, bits.is_set(*at) && accepts)
+                    let at = *at as usize;
+                    (at, bits.is_set(at) && accepts(&matchers[self.rows[at]], label, value))
                 })
                 .collect();
             bits.remove(&refusing.unlisted);
