@@ -112,6 +112,31 @@ fn pod_terms() -> Vec<Kind> {
             ..Kind::NONE
         },
         Kind {
+            name: "anti-own",
+            about: "200 waiting pods, each with 50 other required anti-affinity terms about the own namespace",
+            pod: |pod, n| {
+                affinity(
+                    pod,
+                    "podAntiAffinity",
+                    (0..50).map(|k| own_term(matches_most(n, k), ZONE)),
+                );
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "anti-own-running",
+            about: "the same, but the pods run",
+            runs: true,
+            pod: |pod, n| {
+                affinity(
+                    pod,
+                    "podAntiAffinity",
+                    (0..50).map(|k| own_term(matches_most(n, k), HOST)),
+                );
+            },
+            ..Kind::NONE
+        },
+        Kind {
             name: "selector-values",
             about: "200 waiting pods, each with one term of 1 000 values",
             pod: |pod, n| {
@@ -339,6 +364,11 @@ fn containers(pod: &mut Value, n: usize) {
 /// A term about the pods of all namespaces.
 fn term(selector: Value, key: &str) -> Value {
     json!({"labelSelector": selector, "namespaceSelector": {}, "topologyKey": key})
+}
+
+/// A term about the pods of the own namespace.
+fn own_term(selector: Value, key: &str) -> Value {
+    json!({"labelSelector": selector, "topologyKey": key})
 }
 
 /// A selector of its own for each pod and term; it matches every pod.
