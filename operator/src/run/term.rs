@@ -44,6 +44,7 @@ struct Inner {
 
 impl Terms {
     /// Begins with this term.
+    #[cfg(test)]
     pub(crate) fn new(term: Option<Term>) -> Self {
         Self(Arc::new(Inner { term: Mutex::new(term), changed: Notify::new() }))
     }
