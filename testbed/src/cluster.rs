@@ -85,6 +85,12 @@ impl Options {
         let chosen = optional.into_iter().filter(|(chosen, _)| *chosen).map(|(_, server)| server);
         [Server::Etcd, Server::ApiServer].into_iter().chain(chosen).collect()
     }
+
+    /// Whether nodes send heartbeats. Five a second for a hundred nodes are part of a cluster, but
+    /// fifty for a thousand would be part of what a benchmark measures.
+    const fn has_heartbeats(&self) -> bool {
+        self.kwok && !self.load
+    }
 }
 
 /// A server of a control plane, in the order in which they start.
@@ -206,7 +212,7 @@ impl ControlPlane {
             fs::write(&path, content).map_err(Error::io(format!("write {}", path.display())))
         };
         file("audit-policy.yaml", audit::POLICY)?;
-        file("kwok.yaml", &stages::CONFIG.join("---\n"))?;
+        file("kwok.yaml", &stages::config(plane.options.has_heartbeats()))?;
         plane.write_user("admin", "admin", &["system:masters"])?;
         for server in [Server::Controllers, Server::Kwok, Server::Scheduler] {
             // The test bed does not test the roles of these servers.
