@@ -88,25 +88,31 @@ struct Shared {
     disconnects: watch::Sender<u32>,
 }
 
+/// A thread for the tasks of a server, and a port of this machine that it listens on.
+pub(crate) fn listen() -> (Runtime, TcpListener) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a thread");
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    (runtime, listener.expect("a free port"))
+}
+
 impl Proxy {
     /// Starts a proxy for an API server. It serves HTTP/1.1 and HTTP/2 with the certificate of the
     /// API server, and forwards the credentials in each request.
     pub(crate) fn start(plane: &ControlPlane) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a thread");
+        let (runtime, listener) = listen();
         let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).expect("a kubeconfig");
-        let (listener, client) = runtime.block_on(async {
+        let client = runtime.block_on(async {
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
             let mut config = config.expect("a configuration");
             config.auth_info = AuthInfo::default();
             config.default_retry = false;
             config.read_timeout = None;
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-            (listener, Client::try_from(config).expect("a client"))
+            Client::try_from(config).expect("a client")
         });
         let address = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {

@@ -4,7 +4,7 @@
 //! The kernel still acknowledges what a scheduler sends, so only the scheduler can notice.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,6 +18,8 @@ use tokio::{
     runtime::Runtime,
     sync::watch,
 };
+
+use crate::proxy::listen;
 
 /// A running relay; it ends when this is dropped.
 pub(crate) struct Relay {
@@ -37,13 +39,7 @@ struct Shared {
 impl Relay {
     /// Starts a relay to an API server.
     pub(crate) fn start(plane: &ControlPlane) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a thread");
-        let listener =
-            runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
+        let (runtime, listener) = listen();
         let address = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {
             api_server: plane.api_server_address().replace("https://", ""),
