@@ -1,10 +1,14 @@
 //! The writes of one class that wait: which is sent next, and when one that failed is tried again.
 //!
-//! Writes are sent in the order in which they came. A write that failed waits for its time in here and
-//! not in a worker, so it holds up no other. A namespace whose writes fail one after the other, for
-//! instance because its admission webhook is dead, sends one at a time until one succeeds, and all such
-//! namespaces together have a part of the workers; and no namespace ever has all workers, so that its
-//! unanswered calls do not stop the others.
+//! The writes of a namespace are sent in the order in which they came. Of several namespaces, the one
+//! with the fewest writes in flight is next, and one whose last write failed comes after those whose
+//! did not: if many begin to fail at the same time, each costs the others little until that is known.
+//!
+//! A write that failed waits for its time in here and not in a worker, so it holds up no other. A
+//! namespace whose writes fail one after the other, for instance because its admission webhook is dead,
+//! sends one at a time until one succeeds, and all such namespaces together have a part of the workers;
+//! and no namespace has all workers if there are several, so that its unanswered calls do not stop the
+//! others.
 //!
 //! There are no calls and no clock in here: every time is an argument.
 
@@ -64,10 +68,10 @@ pub(super) struct Lane<K> {
     n_ready: usize,
     next_number: u64,
     namespaces: BTreeMap<Name, Namespace<K>>,
-    /// The first write of each namespace that may send one, whose writes do not fail.
-    first: BTreeSet<(u64, Name)>,
-    /// The same of namespaces whose writes fail.
-    first_probes: BTreeSet<(u64, Name)>,
+    /// The namespaces that may send a write and do not fail, the next one first.
+    first: BTreeSet<(Place, Name)>,
+    /// Those that fail; their writes are sent in the order in which they came.
+    first_probes: BTreeSet<(Place, Name)>,
     /// Writes that are tried again later.
     later: BTreeMap<(Instant, u64), (Name, K)>,
     /// Namespaces that pause, and until when.
@@ -84,10 +88,19 @@ struct Namespace<K> {
     first: Option<First>,
 }
 
-/// The first write of a namespace.
+/// When it is the turn of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    has_failed: bool,
+    n_in_flight: usize,
+    /// The number of its first write.
+    number: u64,
+}
+
+/// The turn of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct First {
-    number: u64,
+    place: Place,
     is_probe: bool,
 }
 
@@ -102,6 +115,19 @@ impl<K> Namespace<K> {
     /// Whether its writes fail one after the other.
     const fn is_failing(&self) -> bool {
         self.n_failures >= MANY_FAILURES
+    }
+
+    /// The turn of the namespace, if it may have this many writes in flight.
+    fn turn(&self, limit: usize) -> Option<First> {
+        let is_probe = self.is_failing();
+        let limit = if is_probe { 1 } else { limit };
+        if self.paused_until.is_some() || self.n_in_flight >= limit {
+            return None;
+        }
+        let number = *self.ready.keys().next()?;
+        let (has_failed, n_in_flight) =
+            if is_probe { (false, 0) } else { (self.n_failures > 0, self.n_in_flight) };
+        Some(First { place: Place { has_failed, n_in_flight, number }, is_probe })
     }
 }
 
@@ -135,7 +161,7 @@ impl<K> Lane<K> {
         if self.n_in_flight >= self.limit {
             return None;
         }
-        let (number, name) = self.next_ready().cloned()?;
+        let (Place { number, .. }, name) = self.next_ready().cloned()?;
         let namespace = self.namespaces.get_mut(&name).expect("a namespace with writes");
         let key = namespace.ready.remove(&number).expect("its first write");
         let is_probe = namespace.is_failing();
@@ -148,10 +174,10 @@ impl<K> Lane<K> {
     }
 
     /// The first write that may be sent if there were fewer in flight.
-    fn next_ready(&self) -> Option<&(u64, Name)> {
+    fn next_ready(&self) -> Option<&(Place, Name)> {
         let may_probe = self.n_probes < (self.limit / 4).max(1);
         let probe = self.first_probes.first().filter(|_| may_probe);
-        self.first.first().into_iter().chain(probe).min()
+        self.first.first().into_iter().chain(probe).min_by_key(|(place, _)| place.number)
     }
 
     /// Records that a write was attempted.
@@ -254,20 +280,16 @@ impl<K> Lane<K> {
     fn refresh(&mut self, name: &Name) {
         let limit = self.limit_of_each();
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        let is_probe = namespace.is_failing();
-        let limit = if is_probe { 1 } else { limit };
-        let may_send = namespace.paused_until.is_none() && namespace.n_in_flight < limit;
-        let number = namespace.ready.keys().next().copied().filter(|_| may_send);
-        let first = number.map(|number| First { number, is_probe });
+        let first = namespace.turn(limit);
         let old = std::mem::replace(&mut namespace.first, first);
         let is_idle = namespace.ready.is_empty() && namespace.n_in_flight == 0;
         let is_needless = is_idle && namespace.paused_until.is_none();
         if old != first {
             if let Some(old) = old {
-                self.first_of(old.is_probe).remove(&(old.number, name.clone()));
+                self.first_of(old.is_probe).remove(&(old.place, name.clone()));
             }
             if let Some(new) = first {
-                self.first_of(new.is_probe).insert((new.number, name.clone()));
+                self.first_of(new.is_probe).insert((new.place, name.clone()));
             }
         }
         if is_needless {
@@ -275,13 +297,14 @@ impl<K> Lane<K> {
         }
     }
 
-    const fn first_of(&mut self, are_probes: bool) -> &mut BTreeSet<(u64, Name)> {
+    const fn first_of(&mut self, are_probes: bool) -> &mut BTreeSet<(Place, Name)> {
         if are_probes { &mut self.first_probes } else { &mut self.first }
     }
 
-    /// How many writes of one namespace are in flight at most.
-    const fn limit_of_each(&self) -> usize {
-        self.limit - self.limit / 4
+    /// How many writes of one namespace are in flight at most: three quarters.
+    fn limit_of_each(&self) -> usize {
+        let n_for_others = if self.limit > 1 { (self.limit / 4).max(1) } else { 0 };
+        self.limit - n_for_others
     }
 }
 
@@ -319,13 +342,43 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_sent_in_the_order_in_which_they_came() {
+    fn writes_of_a_namespace_are_sent_in_order_and_namespaces_have_turns() {
         let mut world = World::new(4);
         world.push("a", &["1", "2"]);
         world.push("b", &["3"]);
         world.push("a", &["4"]);
-        assert_eq!(world.keys(0), ["1", "2", "3", "4"]);
+        assert_eq!(world.keys(0), ["1", "3", "2", "4"]);
         assert_eq!((world.lane.len(), world.lane.n_in_flight()), (0, 4));
+    }
+
+    #[test]
+    fn namespaces_that_begin_to_fail_at_the_same_time_delay_others_by_few_seconds() {
+        let mut world = World::new(32);
+        for n in 0..50 {
+            world.push(&format!("fails-{n}"), &["no answer"; 100]);
+        }
+        world.push("works", &["answer"; 100]);
+        let mut in_flight = BTreeMap::new();
+        let (mut millis, mut n_answers) = (0, 0);
+        while n_answers < 100 {
+            for (ticket, key) in world.pop_all(millis) {
+                let duration = if key == "answer" { 10 } else { 5_000 };
+                in_flight.insert((millis + duration, ticket.number), (ticket, key));
+            }
+            let due = world.lane.next_due().map(|due| (due - world.start).as_millis() as u64);
+            let first = in_flight.keys().next().map(|(end, _)| *end);
+            millis = first.into_iter().chain(due).min().expect("something happens later");
+            while let Some(entry) = in_flight.first_entry().filter(|e| e.key().0 <= millis) {
+                let (ticket, key) = entry.remove();
+                let now = world.at(millis);
+                let is_answer = key == "answer";
+                let sign = if is_answer { Sign::Alive } else { Sign::Failing };
+                world.lane.finish(&ticket, sign, now);
+                n_answers += usize::from(is_answer);
+            }
+        }
+        // 50 namespaces need two rounds of 32 calls to show that they do not answer.
+        assert!(millis <= 11_000, "{millis} ms");
     }
 
     #[test]
@@ -335,7 +388,7 @@ mod tests {
         world.push("b", &["b"]);
         let taken = world.pop_all(0);
         assert_eq!(taken.iter().filter(|(_, key)| *key == "a").count(), 6);
-        assert_eq!(taken.last().map(|(_, key)| *key), Some("b"));
+        assert_eq!(taken.iter().filter(|(_, key)| *key == "b").count(), 1);
         assert!(!world.lane.has_ready());
         let now = world.at(1);
         world.lane.finish(&taken[0].0, Sign::Alive, now);
@@ -344,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_write_that_failed_waits_for_its_time_and_holds_up_no_other() {
-        let mut world = World::new(2);
+        let mut world = World::new(3);
         world.push("a", &["1", "2"]);
         let (ticket, key) = world.pop_all(0).remove(0);
         let (now, due) = (world.at(0), world.at(100));
@@ -387,7 +440,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_still_in_flight_after_everything_else_is_removed() {
-        let mut world = World::new(2);
+        let mut world = World::new(3);
         world.push("a", &["1", "2", "3"]);
         let taken = world.pop_all(0);
         world.lane.clear();

@@ -489,7 +489,11 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let (queue, assumed) = (WriteQueue::new(4), Assumed::default());
+            Self::with_workers(4)
+        }
+
+        fn with_workers(n: usize) -> Self {
+            let (queue, assumed) = (WriteQueue::new(n), Assumed::default());
             Self { queue, assumed, now: Instant::now() }
         }
 
@@ -547,17 +551,17 @@ mod tests {
 
     #[test]
     fn while_decisions_wait_there_is_one_status_at_a_time() {
-        let mut world = World::new();
+        let mut world = World::with_workers(8);
         for name in ["a", "b", "c"] {
             world.status(name, 1);
         }
-        for name in ["1", "2", "3", "4", "5"] {
+        for name in ["1", "2", "3", "4", "5", "6", "7", "8"] {
             world.bind(name, "n", None);
         }
         assert!(world.pop(Class::Status).is_some());
         assert!(world.pop(Class::Status).is_none() && !world.queue.may_pop(Class::Status));
         let taken: Vec<_> = std::iter::from_fn(|| world.pop(Class::Decision)).collect();
-        assert_eq!(taken.len(), 3, "a namespace never has all workers");
+        assert_eq!(taken.len(), 6, "a namespace never has all workers");
         world.finish(Class::Decision, &taken[0].0);
         world.finish(Class::Decision, &taken[1].0);
         while world.pop(Class::Decision).is_some() {}
