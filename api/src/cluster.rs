@@ -404,6 +404,12 @@ impl Cluster {
         &self.nodes.facts[node].name
     }
 
+    /// The name of the node of a task, also if that node does not exist any more; `None` if it has none.
+    pub fn node_of(&self, task: TaskIdx) -> Option<&Name> {
+        let placed = self.tasks.placement[task].node.map(|node| self.node_name(node));
+        placed.or(self.tasks.facts[task].node.as_ref())
+    }
+
     /// The message that Kubernetes uses for a reason why a class does not fit, to be preceded by a
     /// number of nodes.
     pub fn reason_text(&self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {

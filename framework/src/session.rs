@@ -357,10 +357,10 @@ impl Session {
         self.kept.keys().copied().collect()
     }
 
-    /// The pod and the node of a task that has been placed, as decisions name them.
+    /// The pod and the node of a task that has a place, as decisions name them.
     pub(crate) fn place_of(&self, task: TaskIdx) -> (PodRef, Name) {
-        let node = self.cluster.tasks.placement[task].node.expect("the task has a place");
-        (self.cluster.pod(task), self.cluster.node_name(node).clone())
+        let node = self.cluster.node_of(task).expect("the task has a place");
+        (self.cluster.pod(task), node.clone())
     }
 
     /// The volumes chosen for the unbound claims of a task that has been placed.

@@ -72,10 +72,12 @@ fn loss(session: &Session, job: JobIdx) -> Option<Loss> {
     Some((cluster.jobs.priority[job], share, tasks.len(), Reverse(job)))
 }
 
-/// The tasks of a job that may be evicted: pods of other schedulers stay.
+/// The tasks of a job that may be evicted: pods of other schedulers stay. The node of a task may be gone.
 fn running(cluster: &Cluster, job: JobIdx) -> Vec<TaskIdx> {
     let runs = |task: &TaskIdx| {
-        cluster.tasks.ours[*task] && cluster.status(*task).may_become(TaskStatus::Releasing)
+        cluster.tasks.ours[*task]
+            && cluster.node_of(*task).is_some()
+            && cluster.status(*task).may_become(TaskStatus::Releasing)
     };
     cluster.jobs.tasks[job].iter().filter(runs).collect()
 }
