@@ -190,8 +190,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Waits until a cycle is due: this replica leads, every list is complete, and something
-    /// changed since the last cycle.
+    /// Waits until a cycle is due: this replica leads, every list is complete, the default queue is not
+    /// being created, and something changed since the last cycle.
     async fn wait(&mut self, last: Option<LastCycle>) {
         loop {
             let term = self.terms.number();
@@ -209,7 +209,7 @@ impl Scheduler {
                 *lock(&self.memory) = Memory::default();
                 self.statuses.reset();
             }
-            if self.cache.is_synced() && self.is_due(last) {
+            if self.cache.is_ready() && self.is_due(last) {
                 return;
             }
             let rested = last.map(|last| last.ended + self.status_rest());

@@ -25,6 +25,8 @@ use super::{
 
 /// How often the cache is checked until all lists are complete.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How long cycles wait for the watch to show the queue.
+const SHOWN_PERIOD: Duration = Duration::from_secs(1);
 /// Pause while the API server does not serve the kind.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 /// Pause after the API server did not answer.
@@ -34,6 +36,9 @@ const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 
 /// Creates the queue once, when this replica leads and there is none, in either API group. If it is
 /// deleted later, it is not created again.
+///
+/// No cycle runs before the first attempt has ended: it would only say of every pod that its queue does not
+/// exist. The caller has the cache [await the queue](SchedulerCache::await_queue).
 ///
 /// The queue is of the newer API group, or of the older one where only that is served.
 pub(crate) async fn provide(
@@ -57,25 +62,31 @@ pub(crate) async fn provide(
         match create(&client, &name, &terms, &metrics).await {
             Ok(()) => {
                 info!(queue = name, "created the default queue");
-                return;
+                break;
             }
             // It was created meanwhile, or the answer to our own call was lost.
-            Err(WriteError::Conflict(_)) => return,
+            Err(WriteError::Conflict(_)) => break,
             Err(WriteError::NotFound) => {
+                cache.await_queue(None);
                 debug!("the API server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
             Err(WriteError::Passing { why, .. }) => {
+                cache.await_queue(None);
                 warn!(queue = name, why, "cannot create the default queue, retrying");
                 tokio::time::sleep(FAILED_PERIOD).await;
             }
             Err(WriteError::NotLeading) => tokio::time::sleep(PERIOD).await,
             Err(WriteError::Rejected(why) | WriteError::Forbidden(why)) => {
+                cache.await_queue(None);
                 warn!(queue = name, why, "the API server rejected the default queue");
                 tokio::time::sleep(REJECTED_PERIOD).await;
             }
         }
     }
+    // The watch shows it at once, unless it was deleted since.
+    tokio::time::sleep(SHOWN_PERIOD).await;
+    cache.await_queue(None);
 }
 
 /// Creates the queue, of the first kind that the API server serves.
@@ -129,6 +140,7 @@ mod tests {
                 Arc::new(SchedulerCache::new(Default::default(), kinds, Arc::clone(&metrics)));
             let terms = Terms::new(Some(Term::FOREVER));
             let (shared, receiver) = (Arc::clone(&cache), terms.clone());
+            cache.await_queue(Some("q".into()));
             let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
             Self { api, cache, terms, task: tokio::spawn(task) }
         }
@@ -146,13 +158,23 @@ mod tests {
         }
     }
 
+    fn store_queue(cache: &SchedulerCache) {
+        let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
+        let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
+        let version = kube_batch_api::crd::ApiVersion::V1Alpha2;
+        let apply = |store: &mut kube_batch_cache::store::Store| {
+            store.apply_queue(version, &queue.metadata, &queue.spec, None)
+        };
+        apply(&mut cache.lock().store).expect("facts of a queue");
+    }
+
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn the_queue_is_created_in_the_first_api_group_that_is_served() {
-        assert_eq!(World::new(&[]).done().await, (0, vec![NEWER.to_owned()]));
+        assert_eq!(World::new(&[]).done().await, (1, vec![NEWER.to_owned()]));
         let world = World::new(&[]);
         world.api.fail_always(Method::POST, NEWER, Fault::Status(404));
         let api = world.api.clone();
-        assert_eq!(world.done().await, (0, vec![NEWER.to_owned(), OLDER.to_owned()]));
+        assert_eq!(world.done().await, (1, vec![NEWER.to_owned(), OLDER.to_owned()]));
         let queue = api.object(&format!("{OLDER}/q")).expect("the queue");
         assert_eq!(queue["spec"]["weight"], 1);
     }
@@ -166,30 +188,41 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(world.api.sent().is_empty());
         world.terms.set(Some(Term::FOREVER));
-        assert_eq!(world.done().await, (0, vec![NEWER.to_owned()]));
+        assert_eq!(world.done().await, (1, vec![NEWER.to_owned()]));
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn an_existing_queue_is_not_changed() {
         let world = World::new(&["queues"]);
-        let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
-        let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
-        let version = kube_batch_api::crd::ApiVersion::V1Alpha2;
-        let apply = |store: &mut kube_batch_cache::store::Store| {
-            store.apply_queue(version, &queue.metadata, &queue.spec, None)
-        };
-        apply(&mut world.cache.lock().store).expect("facts of a queue");
+        store_queue(&world.cache);
         world.cache.set_synced("queues", Some(1));
         assert_eq!(world.done().await, (0, vec![]));
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
+    async fn cycles_wait_for_the_queue_but_not_for_another_attempt() {
+        let world = World::new(&[]);
+        assert!(!world.cache.is_ready());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!world.cache.is_ready(), "it is created, and not shown");
+        store_queue(&world.cache);
+        assert!(world.cache.is_ready());
+        let world = World::new(&[]);
+        tokio::time::sleep(SHOWN_PERIOD + PERIOD).await;
+        assert!(world.cache.is_ready(), "it was deleted before it was shown");
+        let world = World::new(&[]);
+        world.api.fail(Method::POST, "/queues", vec![Fault::Status(403)]);
+        tokio::time::sleep(PERIOD).await;
+        assert!(world.cache.is_ready(), "the API server rejected it");
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_failure_is_retried_and_a_conflict_is_not() {
         for (faults, seconds, n_sent) in [
-            (vec![Fault::Status(409)], 0, 1),
-            (vec![Fault::Lost], 6, 2),
-            (vec![Fault::Status(403)], 30, 2),
-            (vec![Fault::Status(404), Fault::Status(404)], 5, 3),
+            (vec![Fault::Status(409)], 1, 1),
+            (vec![Fault::Lost], 7, 2),
+            (vec![Fault::Status(403)], 31, 2),
+            (vec![Fault::Status(404), Fault::Status(404)], 6, 3),
         ] {
             let world = World::new(&[]);
             world.api.fail(Method::POST, "/queues", faults.clone());

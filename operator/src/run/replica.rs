@@ -144,6 +144,7 @@ impl Replica {
         let (client, name) = (self.environment.writes.clone(), args.default_queue.clone());
         let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
         let terms = election.terms();
+        cache.await_queue(Some(Name::from(&*name)));
         // It returns when the queue exists; restarted if it panics before that.
         tasks.spawn_until_done("default-queue", move || {
             let (cache, metrics) = (Arc::clone(&cache), Arc::clone(&metrics));

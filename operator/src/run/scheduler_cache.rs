@@ -71,6 +71,8 @@ pub(crate) struct CacheState {
     /// Those of them one of whose claims was bound.
     bound: BTreeSet<Name>,
     claims_bound: Arc<Notify>,
+    /// The default queue, while it is being created.
+    awaited_queue: Option<Name>,
     /// The decision after which to look for those that are settled.
     settled: Option<Name>,
     metrics: Arc<Metrics>,
@@ -99,6 +101,7 @@ impl SchedulerCache {
             awaited: BTreeMap::new(),
             bound: BTreeSet::new(),
             claims_bound: Arc::clone(&claims_bound),
+            awaited_queue: None,
             settled: None,
             metrics: Arc::clone(&metrics),
         };
@@ -204,6 +207,20 @@ impl SchedulerCache {
     /// Whether every kind has a complete list, and is up to date in the term that was begun last.
     pub(crate) fn is_synced(&self) -> bool {
         self.lock().is_synced()
+    }
+
+    /// Lets no cycle run before this queue exists; with `None` they run again.
+    pub(crate) fn await_queue(&self, name: Option<Name>) {
+        let mut state = self.lock();
+        state.awaited_queue = name;
+        self.record_change(&mut state, Change::Facts);
+    }
+
+    /// Whether a cycle may run: every list is complete, and the default queue is not being created.
+    pub(crate) fn is_ready(&self) -> bool {
+        let state = &mut *self.lock();
+        state.awaited_queue.take_if(|name| state.store.queue(name).is_some());
+        state.awaited_queue.is_none() && state.is_synced()
     }
 
     /// Records that the API server accepted a binding. It stays in flight until the watch shows it.
