@@ -145,6 +145,15 @@ impl Effects {
         self.with_queue(|queue| queue.defer_if_writing(target))
     }
 
+    /// Makes a cycle run that writes statuses: at once, unless they would wait behind decisions.
+    fn write_statuses(&self) {
+        if self.has_pending_decisions() {
+            self.context.cache.want_statuses();
+        } else {
+            self.context.cache.wake();
+        }
+    }
+
     /// Enqueues an event.
     pub(crate) fn enqueue_event(&self, event: Event) {
         if !self.with_queue(|queue| queue.push_event(event)) {
@@ -647,7 +656,7 @@ impl<'e> InFlight<'e> {
             }
         });
         if is_wanted {
-            self.effects.context.cache.wake();
+            self.effects.write_statuses();
         }
         is_latest
     }

@@ -53,8 +53,8 @@ pub(crate) struct CacheState {
     pub(crate) assumed: Assumed,
     /// Incremented with every change that a decision can depend on.
     pub(crate) version: u64,
-    /// Whether decisions were confirmed as expected since the last snapshot: no reason for another
-    /// decision, but statuses may have changed.
+    /// Whether decisions were confirmed as expected since the last snapshot, or a status was not written
+    /// because an earlier write of it was in flight: no reason for another decision, but for statuses.
     pub(crate) has_confirmed: bool,
     /// Kinds without a complete list, with the last error of their watch.
     unsynced: BTreeMap<&'static str, Option<String>>,
@@ -148,6 +148,12 @@ impl SchedulerCache {
     pub(crate) fn wake(&self) {
         let mut state = self.lock();
         self.record_change(&mut state, Change::Facts);
+    }
+
+    /// Makes a cycle run when it is time for statuses.
+    pub(crate) fn want_statuses(&self) {
+        self.lock().has_confirmed = true;
+        self.changed.notify_one();
     }
 
     /// Waits for a change that a decision can depend on.
