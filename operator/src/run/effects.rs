@@ -412,8 +412,9 @@ impl Effects {
     }
 
     fn set_timer(&self, due: Instant, timer: Timer) {
-        self.with_queue(|queue| queue.set_timer(due, timer));
-        self.timers.notify_one();
+        if self.with_queue(|queue| queue.set_timer(due, timer)) {
+            self.timers.notify_one();
+        }
     }
 
     /// Does what is due, and continues bindings whose claims are bound.

@@ -72,6 +72,8 @@ pub(super) struct Lane<K> {
     first: BTreeSet<(Place, Name)>,
     /// Those that fail; their writes are sent in the order in which they came.
     first_probes: BTreeSet<(Place, Name)>,
+    /// The namespaces whose writes wait because as many are in flight as one namespace may have.
+    full: BTreeSet<Name>,
     /// Writes that are tried again later.
     later: BTreeMap<(Instant, u64), (Name, K)>,
     /// Namespaces that pause, and until when.
@@ -97,6 +99,20 @@ struct Place {
     number: u64,
 }
 
+/// Namespaces that leave the API server to their writes in another lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Yielding {
+    pub(super) namespaces: BTreeSet<Name>,
+    /// How many writes each has in flight at most in this lane.
+    pub(super) limit: usize,
+}
+
+impl Yielding {
+    fn may_send(&self, place: &Place, name: &Name) -> bool {
+        place.n_in_flight < self.limit || !self.namespaces.contains(name)
+    }
+}
+
 /// The turn of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct First {
@@ -115,6 +131,14 @@ impl<K> Namespace<K> {
     /// Whether its writes fail one after the other.
     const fn is_failing(&self) -> bool {
         self.n_failures >= MANY_FAILURES
+    }
+
+    /// Whether its writes wait although they do not fail, if it may have this many in flight.
+    fn is_full(&self, limit: usize) -> bool {
+        !self.is_failing()
+            && self.paused_until.is_none()
+            && self.n_in_flight >= limit
+            && !self.ready.is_empty()
     }
 
     /// The turn of the namespace, if it may have this many writes in flight.
@@ -143,6 +167,7 @@ impl<K> Lane<K> {
             namespaces: BTreeMap::new(),
             first: BTreeSet::new(),
             first_probes: BTreeSet::new(),
+            full: BTreeSet::new(),
             later: BTreeMap::new(),
             pauses: BTreeSet::new(),
         }
@@ -156,12 +181,12 @@ impl<K> Lane<K> {
     }
 
     /// Takes the next write that may be sent. It is in flight until [`Self::finish`].
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(Ticket, K)> {
+    pub(super) fn pop(&mut self, yielding: &Yielding, now: Instant) -> Option<(Ticket, K)> {
         self.advance(now);
         if self.n_in_flight >= self.limit {
             return None;
         }
-        let (Place { number, .. }, name) = self.next_ready().cloned()?;
+        let (Place { number, .. }, name) = self.next_ready(yielding).cloned()?;
         let namespace = self.namespaces.get_mut(&name).expect("a namespace with writes");
         let key = namespace.ready.remove(&number).expect("its first write");
         let is_probe = namespace.is_failing();
@@ -174,10 +199,11 @@ impl<K> Lane<K> {
     }
 
     /// The first write that may be sent if there were fewer in flight.
-    fn next_ready(&self) -> Option<&(Place, Name)> {
+    fn next_ready(&self, yielding: &Yielding) -> Option<&(Place, Name)> {
         let may_probe = self.n_probes < (self.limit / 4).max(1);
         let probe = self.first_probes.first().filter(|_| may_probe);
-        self.first.first().into_iter().chain(probe).min_by_key(|(place, _)| place.number)
+        let first = self.first.iter().find(|(place, name)| yielding.may_send(place, name));
+        first.into_iter().chain(probe).min_by_key(|(place, _)| place.number)
     }
 
     /// Records that a write was attempted.
@@ -221,12 +247,18 @@ impl<K> Lane<K> {
 
     /// Whether a write could be sent if there were fewer in flight.
     pub(super) fn has_ready(&self) -> bool {
-        self.next_ready().is_some()
+        self.next_ready(&Yielding::default()).is_some()
     }
 
-    /// Whether a write can be sent now.
-    pub(super) fn may_pop(&self) -> bool {
-        self.has_ready() && self.n_in_flight < self.limit
+    /// The namespaces whose writes wait because as many are in flight as one namespace may have: with
+    /// more than two workers it is one at most.
+    pub(super) const fn full(&self) -> &BTreeSet<Name> {
+        &self.full
+    }
+
+    /// Whether [`Self::pop`] would return a write.
+    pub(super) fn may_pop(&self, yielding: &Yielding) -> bool {
+        self.n_in_flight < self.limit && self.next_ready(yielding).is_some()
     }
 
     /// Number of writes that wait, for a worker or for their time.
@@ -245,6 +277,7 @@ impl<K> Lane<K> {
         self.pauses.clear();
         self.first.clear();
         self.first_probes.clear();
+        self.full.clear();
         self.n_ready = 0;
         for namespace in self.namespaces.values_mut() {
             *namespace = Namespace { n_in_flight: namespace.n_in_flight, ..Namespace::default() };
@@ -281,6 +314,11 @@ impl<K> Lane<K> {
         let limit = self.limit_of_each();
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
         let first = namespace.turn(limit);
+        if namespace.is_full(limit) {
+            self.full.insert(name.clone());
+        } else {
+            self.full.remove(name);
+        }
         let old = std::mem::replace(&mut namespace.first, first);
         let is_idle = namespace.ready.is_empty() && namespace.n_in_flight == 0;
         let is_needless = is_idle && namespace.paused_until.is_none();
@@ -333,7 +371,7 @@ mod tests {
         /// Takes everything that may be sent.
         fn pop_all(&mut self, millis: u64) -> Vec<(Ticket, &'static str)> {
             let now = self.at(millis);
-            std::iter::from_fn(|| self.lane.pop(now)).collect()
+            std::iter::from_fn(|| self.lane.pop(&Yielding::default(), now)).collect()
         }
 
         fn keys(&mut self, millis: u64) -> Vec<&'static str> {
@@ -476,7 +514,7 @@ mod tests {
             world.push(name, &["fails"; 6]);
             let now = world.at(0);
             for _ in 0..MANY_FAILURES {
-                let (ticket, _) = world.lane.pop(now).expect("a write");
+                let (ticket, _) = world.lane.pop(&Yielding::default(), now).expect("a write");
                 assert_eq!(&*ticket.namespace, &**name);
                 world.lane.finish(&ticket, Sign::Failing, now);
             }

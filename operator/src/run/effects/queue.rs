@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{
     attempts::Attempts,
-    lane::{Lane, Sign, Ticket},
+    lane::{Lane, Sign, Ticket, Yielding},
 };
 
 /// An object with a status.
@@ -182,6 +182,9 @@ enum Wanted {
     Another,
 }
 
+/// How many decisions are sent for each event while decisions wait. Guessed: a fiftieth of the API
+/// server's time.
+const PER_EVENT: u32 = 50;
 /// How many events wait at most. They are sent last, and while there are other writes they only take
 /// memory: 10 000 of them take 5 MB.
 const MAX_EVENTS: usize = 10_000;
@@ -202,8 +205,10 @@ pub(crate) struct WriteQueue {
     writing: BTreeMap<Target, Wanted>,
     waiting_events: BTreeMap<u64, Box<EventWrite>>,
     next_event: u64,
+    /// Decisions sent since the last event was.
+    n_since_event: u32,
     timers: BTreeMap<(Instant, u64), Timer>,
-    next_timer: u64,
+    n_timers: u64,
 }
 
 impl WriteQueue {
@@ -218,8 +223,9 @@ impl WriteQueue {
             writing: BTreeMap::new(),
             waiting_events: BTreeMap::new(),
             next_event: 0,
+            n_since_event: 0,
             timers: BTreeMap::new(),
-            next_timer: 0,
+            n_timers: 0,
         }
     }
 
@@ -257,9 +263,10 @@ impl WriteQueue {
         &mut self.lanes[class as usize]
     }
 
-    /// Whether decisions wait to be sent.
+    /// Whether decisions wait until others are answered.
     pub(crate) fn has_pending_decisions(&self) -> bool {
-        self.has_ready(Class::Decision)
+        let lane = self.lane(Class::Decision);
+        lane.has_ready() || !lane.full().is_empty()
     }
 
     /// Adds a status write, in place of one that waits.
@@ -298,29 +305,54 @@ impl WriteQueue {
         if self.is_held_up(class) {
             return None;
         }
+        let yielding = self.yielding(class);
         loop {
-            let (ticket, key) = self.lane_mut(class).pop(now)?;
+            let (ticket, key) = self.lane_mut(class).pop(&yielding, now)?;
             match self.take(class, key) {
-                Some(taken) => return Some((ticket, taken)),
+                Some(taken) => {
+                    match class {
+                        Class::Decision => self.n_since_event += 1,
+                        Class::Event => self.n_since_event = 0,
+                        Class::Volume | Class::Status => {}
+                    }
+                    return Some((ticket, taken));
+                }
                 // It was replaced by one that waits elsewhere.
                 None => self.finish(class, &ticket, Sign::None, now),
             }
         }
     }
 
-    /// While decisions wait for a worker, the API server is left to them, but for one other write.
+    /// While decisions wait for a worker, the API server is left to them, but for one status at a time,
+    /// and one event for every [`PER_EVENT`] decisions.
     fn is_held_up(&self, class: Class) -> bool {
-        let has_others = match class {
+        match class {
             Class::Decision | Class::Volume => false,
-            Class::Status => self.has_ready(Class::Decision),
-            Class::Event => self.has_ready(Class::Decision) || self.has_ready(Class::Status),
-        };
-        has_others && self.lane(class).n_in_flight() > 0
+            Class::Status => self.has_ready(Class::Decision) && self.lane(class).n_in_flight() > 0,
+            Class::Event => {
+                let is_other = self.lane(class).n_in_flight() > 0;
+                self.has_ready(Class::Decision) && (is_other || self.n_since_event < PER_EVENT)
+                    || self.has_ready(Class::Status) && is_other
+            }
+        }
+    }
+
+    /// The same for the namespaces whose decisions wait for answers to others of the namespace.
+    fn yielding(&self, class: Class) -> Yielding {
+        let full = |class| self.lane(class).full();
+        match class {
+            Class::Decision | Class::Volume => Yielding::default(),
+            Class::Status => Yielding { namespaces: full(Class::Decision).clone(), limit: 1 },
+            Class::Event => {
+                let limit = usize::from(self.n_since_event >= PER_EVENT);
+                Yielding { namespaces: full(Class::Decision) | full(Class::Status), limit }
+            }
+        }
     }
 
     /// Whether [`Self::pop`] would return a write of the class.
     pub(crate) fn may_pop(&self, class: Class) -> bool {
-        self.lane(class).may_pop() && !self.is_held_up(class)
+        !self.is_held_up(class) && self.lane(class).may_pop(&self.yielding(class))
     }
 
     fn take(&mut self, class: Class, key: Key) -> Option<Taken> {
@@ -410,10 +442,12 @@ impl WriteQueue {
         self.writing.remove(target) == Some(Wanted::Another)
     }
 
-    /// Lets something happen later.
-    pub(crate) fn set_timer(&mut self, due: Instant, timer: Timer) {
-        self.timers.insert((due, self.next_timer), timer);
-        self.next_timer += 1;
+    /// Lets something happen later; returns whether it is what happens first.
+    pub(crate) fn set_timer(&mut self, due: Instant, timer: Timer) -> bool {
+        let is_first = self.next_timer().is_none_or(|first| due < first);
+        self.timers.insert((due, self.n_timers), timer);
+        self.n_timers += 1;
+        is_first
     }
 
     /// Takes something that is to happen now.
@@ -567,6 +601,52 @@ mod tests {
         while world.pop(Class::Decision).is_some() {}
         assert!(!world.queue.has_pending_decisions());
         assert!(world.pop(Class::Status).is_some());
+    }
+
+    #[test]
+    fn while_decisions_of_a_namespace_wait_few_of_its_events_are_sent() {
+        let mut world = World::with_workers(32);
+        for n in 0..40 {
+            world.bind(&n.to_string(), "n", None);
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| world.pop(Class::Decision)).collect();
+        assert_eq!(taken.len(), 24);
+        assert!(world.queue.has_pending_decisions());
+        let about = |namespace| {
+            let pod = PodRef { key: ObjectKey::new(namespace, "a"), ..pod("a") };
+            Event { regarding: Regarding::Pod(pod), ..event(0) }
+        };
+        for namespace in ["ns", "ns", "other", "other", "other"] {
+            assert!(world.queue.push_event(about(namespace)));
+        }
+        let n_events = |world: &mut World| std::iter::from_fn(|| world.pop(Class::Event)).count();
+        assert_eq!(n_events(&mut world), 3, "of the other namespace");
+        let mut taken = taken.into_iter();
+        while world.queue.has_pending_decisions() {
+            assert!(!world.queue.may_pop(Class::Event));
+            world.finish(Class::Decision, &taken.next().expect("in flight").0);
+            world.pop(Class::Decision);
+        }
+        assert_eq!(n_events(&mut world), 2);
+    }
+
+    #[test]
+    fn while_decisions_wait_one_event_is_sent_for_fifty_of_them() {
+        let mut world = World::new();
+        for n in 0..200 {
+            world.bind(&n.to_string(), "n", None);
+        }
+        (0..10).for_each(|n| assert!(world.queue.push_event(event(n))));
+        let mut n_events = 0;
+        for _ in 0..150 {
+            let (ticket, _) = world.pop(Class::Decision).expect("a decision");
+            if let Some((event, _)) = world.pop(Class::Event) {
+                n_events += 1;
+                world.finish(Class::Event, &event);
+            }
+            world.finish(Class::Decision, &ticket);
+        }
+        assert_eq!(n_events, 3);
     }
 
     #[test]
