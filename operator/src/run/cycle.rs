@@ -235,7 +235,7 @@ impl Scheduler {
             return true;
         }
         let has_statuses =
-            state.has_confirmed || self.statuses.due().is_some_and(|due| due <= Instant::now());
+            state.wants_statuses || self.statuses.due().is_some_and(|due| due <= Instant::now());
         has_statuses && last.ended.elapsed() >= self.status_rest()
     }
 
@@ -317,7 +317,7 @@ impl Inputs {
         let started = Instant::now();
         let (mirror, version) = self.cache.mirror(|state| {
             let is_synced = state.is_synced();
-            state.has_confirmed &= !is_synced;
+            state.wants_statuses &= !is_synced;
             is_synced.then_some(state.version)
         });
         let version = version?;

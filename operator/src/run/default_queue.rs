@@ -59,7 +59,11 @@ pub(crate) async fn provide(
         if cache.lock().store.queue(&Name::from(&*name)).is_some() {
             return;
         }
-        match create(&client, &name, &terms, &metrics).await {
+        let created = create(&client, &name, &terms, &metrics).await;
+        if !matches!(created, Ok(()) | Err(WriteError::Conflict(_) | WriteError::NotLeading)) {
+            cache.await_queue(None);
+        }
+        match created {
             Ok(()) => {
                 info!(queue = name, "created the default queue");
                 break;
@@ -67,18 +71,15 @@ pub(crate) async fn provide(
             // It was created meanwhile, or the answer to our own call was lost.
             Err(WriteError::Conflict(_)) => break,
             Err(WriteError::NotFound) => {
-                cache.await_queue(None);
                 debug!("the API server does not serve queues yet");
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
             Err(WriteError::Passing { why, .. }) => {
-                cache.await_queue(None);
                 warn!(queue = name, why, "cannot create the default queue, retrying");
                 tokio::time::sleep(FAILED_PERIOD).await;
             }
             Err(WriteError::NotLeading) => tokio::time::sleep(PERIOD).await,
             Err(WriteError::Rejected(why) | WriteError::Forbidden(why)) => {
-                cache.await_queue(None);
                 warn!(queue = name, why, "the API server rejected the default queue");
                 tokio::time::sleep(REJECTED_PERIOD).await;
             }

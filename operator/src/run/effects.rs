@@ -25,7 +25,7 @@ mod volumes;
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -67,14 +67,32 @@ pub(crate) struct Effects {
     reporter: Reporter,
     n_workers: usize,
     queue: Mutex<WriteQueue>,
-    /// Notified when a worker of a class may have something to do, in the order of [`Class::ALL`].
-    work: [Notify; 4],
+    /// In the order of [`Class::ALL`].
+    workers: [Workers; 4],
     /// Notified when the next timer may be another one.
     timers: Notify,
     /// Notified when no write is queued or in flight.
     idle: Notify,
     back_off: Mutex<BackOff>,
     n_events: AtomicU64,
+}
+
+/// The workers of a class.
+#[derive(Default)]
+struct Workers {
+    /// Notified when one of them can send a write.
+    work: Notify,
+    /// Whether one was notified, or has ended a write, and will look for the next. Changed with the queue
+    /// locked only: without this, each change of the queue would wake one more of them in vain.
+    one_comes: AtomicBool,
+}
+
+impl Workers {
+    fn notify(&self) {
+        if !self.one_comes.swap(true, Ordering::Relaxed) {
+            self.work.notify_one();
+        }
+    }
 }
 
 /// What a step of a decision has led to.
@@ -97,7 +115,7 @@ impl Effects {
             reporter,
             n_workers,
             queue: Mutex::new(WriteQueue::new(n_workers)),
-            work: Default::default(),
+            workers: Default::default(),
             timers: Notify::new(),
             idle: Notify::new(),
             back_off: Mutex::default(),
@@ -193,7 +211,7 @@ impl Effects {
         metrics.effects_in_flight.set(count(queue.n_in_flight()));
         metrics.bindings_waiting_for_claims.set(count(queue.n_parked()));
         for class in Class::ALL.into_iter().filter(|class| queue.may_pop(*class)) {
-            self.work[class as usize].notify_one();
+            self.workers[class as usize].notify();
         }
         if queue.is_idle() {
             self.idle.notify_waiters();
@@ -216,16 +234,19 @@ impl Effects {
 
     /// The next write of a class, once there is one.
     async fn next(&self, class: Class) -> (Ticket, Taken) {
+        let Workers { work, one_comes } = &self.workers[class as usize];
         loop {
-            let now = Instant::now();
-            if let Some(taken) = self.with_queue(|queue| queue.pop(class, now)) {
-                return taken;
-            }
-            // Other classes may be notified here, but not this one: nothing of it can be sent now.
-            let due = self.with_queue(|queue| queue.next_due(class));
+            let taken = self.with_queue(|queue| {
+                one_comes.store(false, Ordering::Relaxed);
+                queue.pop(class, Instant::now()).ok_or_else(|| queue.next_due(class))
+            });
+            let due = match taken {
+                Ok(taken) => return taken,
+                Err(due) => due,
+            };
             tokio::select! {
                 biased;
-                () = self.work[class as usize].notified() => {}
+                () = work.notified() => {}
                 () = sleep_until(due) => {}
             }
         }
@@ -648,6 +669,7 @@ impl<'e> InFlight<'e> {
     fn end(&self, ticket: &Ticket, sign: Sign) -> bool {
         let now = Instant::now();
         let (is_latest, is_wanted) = self.effects.with_queue(|queue| {
+            self.effects.workers[self.class as usize].one_comes.store(true, Ordering::Relaxed);
             queue.finish(self.class, ticket, sign, now);
             match &self.of {
                 Of::Decision(pod) => (queue.sent(pod), false),

@@ -53,9 +53,9 @@ pub(crate) struct CacheState {
     pub(crate) assumed: Assumed,
     /// Incremented with every change that a decision can depend on.
     pub(crate) version: u64,
-    /// Whether decisions were confirmed as expected since the last snapshot, or a status was not written
-    /// because an earlier write of it was in flight: no reason for another decision, but for statuses.
-    pub(crate) has_confirmed: bool,
+    /// Whether statuses may have changed since the last snapshot though no decision would: decisions were
+    /// confirmed as expected, or a status was not written because an earlier write of it was in flight.
+    pub(crate) wants_statuses: bool,
     /// Kinds without a complete list, with the last error of their watch.
     unsynced: BTreeMap<&'static str, Option<String>>,
     /// The versions of each kind.
@@ -92,7 +92,7 @@ impl SchedulerCache {
             store,
             assumed,
             version: 0,
-            has_confirmed: false,
+            wants_statuses: false,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
             histories: BTreeMap::new(),
             term: 0,
@@ -152,7 +152,7 @@ impl SchedulerCache {
 
     /// Makes a cycle run when it is time for statuses.
     pub(crate) fn want_statuses(&self) {
-        self.lock().has_confirmed = true;
+        self.lock().wants_statuses = true;
         self.changed.notify_one();
     }
 
@@ -334,7 +334,7 @@ impl CacheState {
             (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
         {
-            self.has_confirmed = true;
+            self.wants_statuses = true;
             change = Change::Written;
         }
         if let Some(uid) = self.store.pods.get(key).map(|facts| facts.uid.clone())

@@ -99,17 +99,33 @@ struct Place {
     number: u64,
 }
 
-/// Namespaces that leave the API server to their writes in another lane.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Yielding {
-    pub(super) namespaces: BTreeSet<Name>,
-    /// How many writes each has in flight at most in this lane.
-    pub(super) limit: usize,
+/// How many writes of a lane are in flight at most, if fewer than its workers: it leaves the API server to
+/// the writes of another lane.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    all: usize,
+    /// Of single namespaces.
+    each: BTreeMap<Name, usize>,
 }
 
-impl Yielding {
-    fn may_send(&self, place: &Place, name: &Name) -> bool {
-        place.n_in_flight < self.limit || !self.namespaces.contains(name)
+impl Default for Limits {
+    fn default() -> Self {
+        Self { all: usize::MAX, each: BTreeMap::new() }
+    }
+}
+
+impl Limits {
+    /// Sets this limit while writes of another lane wait: for all if they wait for a worker, and for a
+    /// namespace if they wait for other writes of the namespace. `of_other` are the limits of that lane.
+    pub(super) fn yield_to<K>(&mut self, other: &Lane<K>, of_other: &Self, limit: usize) {
+        if other.has_ready(of_other) {
+            self.all = limit;
+        }
+        self.each.extend(other.full.iter().map(|name| (name.clone(), limit)));
+    }
+
+    fn of(&self, namespace: &Name) -> usize {
+        self.each.get(namespace).copied().unwrap_or(usize::MAX)
     }
 }
 
@@ -181,12 +197,12 @@ impl<K> Lane<K> {
     }
 
     /// Takes the next write that may be sent. It is in flight until [`Self::finish`].
-    pub(super) fn pop(&mut self, yielding: &Yielding, now: Instant) -> Option<(Ticket, K)> {
+    pub(super) fn pop(&mut self, limits: &Limits, now: Instant) -> Option<(Ticket, K)> {
         self.advance(now);
-        if self.n_in_flight >= self.limit {
+        if self.n_in_flight >= self.limit.min(limits.all) {
             return None;
         }
-        let (Place { number, .. }, name) = self.next_ready(yielding).cloned()?;
+        let (Place { number, .. }, name) = self.next_ready(limits).cloned()?;
         let namespace = self.namespaces.get_mut(&name).expect("a namespace with writes");
         let key = namespace.ready.remove(&number).expect("its first write");
         let is_probe = namespace.is_failing();
@@ -199,10 +215,10 @@ impl<K> Lane<K> {
     }
 
     /// The first write that may be sent if there were fewer in flight.
-    fn next_ready(&self, yielding: &Yielding) -> Option<&(Place, Name)> {
+    fn next_ready(&self, limits: &Limits) -> Option<&(Place, Name)> {
         let may_probe = self.n_probes < (self.limit / 4).max(1);
         let probe = self.first_probes.first().filter(|_| may_probe);
-        let first = self.first.iter().find(|(place, name)| yielding.may_send(place, name));
+        let first = self.first.iter().find(|(place, name)| place.n_in_flight < limits.of(name));
         first.into_iter().chain(probe).min_by_key(|(place, _)| place.number)
     }
 
@@ -246,8 +262,8 @@ impl<K> Lane<K> {
     }
 
     /// Whether a write could be sent if there were fewer in flight.
-    pub(super) fn has_ready(&self) -> bool {
-        self.next_ready(&Yielding::default()).is_some()
+    pub(super) fn has_ready(&self, limits: &Limits) -> bool {
+        self.next_ready(limits).is_some()
     }
 
     /// The namespaces whose writes wait because as many are in flight as one namespace may have: with
@@ -257,8 +273,8 @@ impl<K> Lane<K> {
     }
 
     /// Whether [`Self::pop`] would return a write.
-    pub(super) fn may_pop(&self, yielding: &Yielding) -> bool {
-        self.n_in_flight < self.limit && self.next_ready(yielding).is_some()
+    pub(super) fn may_pop(&self, limits: &Limits) -> bool {
+        self.n_in_flight < self.limit.min(limits.all) && self.has_ready(limits)
     }
 
     /// Number of writes that wait, for a worker or for their time.
@@ -371,7 +387,7 @@ mod tests {
         /// Takes everything that may be sent.
         fn pop_all(&mut self, millis: u64) -> Vec<(Ticket, &'static str)> {
             let now = self.at(millis);
-            std::iter::from_fn(|| self.lane.pop(&Yielding::default(), now)).collect()
+            std::iter::from_fn(|| self.lane.pop(&Limits::default(), now)).collect()
         }
 
         fn keys(&mut self, millis: u64) -> Vec<&'static str> {
@@ -427,7 +443,7 @@ mod tests {
         let taken = world.pop_all(0);
         assert_eq!(taken.iter().filter(|(_, key)| *key == "a").count(), 6);
         assert_eq!(taken.iter().filter(|(_, key)| *key == "b").count(), 1);
-        assert!(!world.lane.has_ready());
+        assert!(!world.lane.has_ready(&Limits::default()));
         let now = world.at(1);
         world.lane.finish(&taken[0].0, Sign::Alive, now);
         assert_eq!(world.keys(1), ["a"]);
@@ -514,7 +530,7 @@ mod tests {
             world.push(name, &["fails"; 6]);
             let now = world.at(0);
             for _ in 0..MANY_FAILURES {
-                let (ticket, _) = world.lane.pop(&Yielding::default(), now).expect("a write");
+                let (ticket, _) = world.lane.pop(&Limits::default(), now).expect("a write");
                 assert_eq!(&*ticket.namespace, &**name);
                 world.lane.finish(&ticket, Sign::Failing, now);
             }
@@ -522,7 +538,7 @@ mod tests {
         // Their pauses are over.
         let probes = world.pop_all(1_000);
         assert_eq!(probes.len(), 2);
-        assert!(!world.lane.has_ready());
+        assert!(!world.lane.has_ready(&Limits::default()));
         world.push("works", &["works"; 6]);
         assert_eq!(world.keys(1_000), ["works"; 6], "although they came later");
         let now = world.at(1_000);

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{
     attempts::Attempts,
-    lane::{Lane, Sign, Ticket, Yielding},
+    lane::{Lane, Limits, Sign, Ticket},
 };
 
 /// An object with a status.
@@ -182,9 +182,9 @@ enum Wanted {
     Another,
 }
 
-/// How many decisions are sent for each event while decisions wait. Guessed: a fiftieth of the API
-/// server's time.
-const PER_EVENT: u32 = 50;
+/// How many decisions are sent for each event while decisions wait. Guessed: half a percent of what the
+/// API server can do.
+const PER_EVENT: u32 = 200;
 /// How many events wait at most. They are sent last, and while there are other writes they only take
 /// memory: 10 000 of them take 5 MB.
 const MAX_EVENTS: usize = 10_000;
@@ -266,7 +266,7 @@ impl WriteQueue {
     /// Whether decisions wait until others are answered.
     pub(crate) fn has_pending_decisions(&self) -> bool {
         let lane = self.lane(Class::Decision);
-        lane.has_ready() || !lane.full().is_empty()
+        lane.has_ready(&Limits::default()) || !lane.full().is_empty()
     }
 
     /// Adds a status write, in place of one that waits.
@@ -302,12 +302,9 @@ impl WriteQueue {
     /// Takes the next write of a class, which is in flight until [`Self::finish`].
     pub(crate) fn pop(&mut self, class: Class, now: Instant) -> Option<(Ticket, Taken)> {
         self.lane_mut(class).advance(now);
-        if self.is_held_up(class) {
-            return None;
-        }
-        let yielding = self.yielding(class);
+        let limits = self.limits(class);
         loop {
-            let (ticket, key) = self.lane_mut(class).pop(&yielding, now)?;
+            let (ticket, key) = self.lane_mut(class).pop(&limits, now)?;
             match self.take(class, key) {
                 Some(taken) => {
                     match class {
@@ -323,36 +320,28 @@ impl WriteQueue {
         }
     }
 
-    /// While decisions wait for a worker, the API server is left to them, but for one status at a time,
-    /// and one event for every [`PER_EVENT`] decisions.
-    fn is_held_up(&self, class: Class) -> bool {
+    /// While decisions wait, the API server is left to them, but for one status at a time, and one event
+    /// for [`PER_EVENT`] decisions; while statuses wait, one event is sent at a time.
+    fn limits(&self, class: Class) -> Limits {
+        let mut limits = Limits::default();
         match class {
-            Class::Decision | Class::Volume => false,
-            Class::Status => self.has_ready(Class::Decision) && self.lane(class).n_in_flight() > 0,
+            Class::Decision | Class::Volume => {}
+            Class::Status => {
+                limits.yield_to(self.lane(Class::Decision), &Limits::default(), 1);
+            }
             Class::Event => {
-                let is_other = self.lane(class).n_in_flight() > 0;
-                self.has_ready(Class::Decision) && (is_other || self.n_since_event < PER_EVENT)
-                    || self.has_ready(Class::Status) && is_other
+                let beside_decisions = usize::from(self.n_since_event >= PER_EVENT);
+                let of_statuses = self.limits(Class::Status);
+                limits.yield_to(self.lane(Class::Status), &of_statuses, 1);
+                limits.yield_to(self.lane(Class::Decision), &Limits::default(), beside_decisions);
             }
         }
-    }
-
-    /// The same for the namespaces whose decisions wait for answers to others of the namespace.
-    fn yielding(&self, class: Class) -> Yielding {
-        let full = |class| self.lane(class).full();
-        match class {
-            Class::Decision | Class::Volume => Yielding::default(),
-            Class::Status => Yielding { namespaces: full(Class::Decision).clone(), limit: 1 },
-            Class::Event => {
-                let limit = usize::from(self.n_since_event >= PER_EVENT);
-                Yielding { namespaces: full(Class::Decision) | full(Class::Status), limit }
-            }
-        }
+        limits
     }
 
     /// Whether [`Self::pop`] would return a write of the class.
     pub(crate) fn may_pop(&self, class: Class) -> bool {
-        !self.is_held_up(class) && self.lane(class).may_pop(&self.yielding(class))
+        self.lane(class).may_pop(&self.limits(class))
     }
 
     fn take(&mut self, class: Class, key: Key) -> Option<Taken> {
@@ -464,11 +453,6 @@ impl WriteQueue {
     /// When a write of a class may become ready that is not now.
     pub(crate) fn next_due(&self, class: Class) -> Option<Instant> {
         self.lane(class).next_due()
-    }
-
-    /// Whether a write of a class waits for a worker.
-    fn has_ready(&self, class: Class) -> bool {
-        self.lane(class).has_ready()
     }
 
     /// Number of writes that wait.
@@ -631,14 +615,14 @@ mod tests {
     }
 
     #[test]
-    fn while_decisions_wait_one_event_is_sent_for_fifty_of_them() {
+    fn while_decisions_wait_one_event_is_sent_for_many_of_them() {
         let mut world = World::new();
-        for n in 0..200 {
+        for n in 0..1000 {
             world.bind(&n.to_string(), "n", None);
         }
         (0..10).for_each(|n| assert!(world.queue.push_event(event(n))));
         let mut n_events = 0;
-        for _ in 0..150 {
+        for _ in 0..3 * PER_EVENT {
             let (ticket, _) = world.pop(Class::Decision).expect("a decision");
             if let Some((event, _)) = world.pop(Class::Event) {
                 n_events += 1;
