@@ -174,8 +174,10 @@ impl SchedulerCache {
     /// Marks a kind as completely listed, and up to date in this term.
     pub(crate) fn set_synced(&self, kind: &'static str, term: Option<u64>) {
         let mut state = self.lock();
-        if let Some(term) = term {
-            state.confirmed.insert(kind, term);
+        // A kind that is not served is confirmed every few seconds.
+        if let Some(term) = term
+            && state.confirmed.insert(kind, term) != Some(term)
+        {
             self.record_change(&mut state, Change::Facts);
         }
         if state.unsynced.remove(kind).is_some() {

@@ -147,13 +147,16 @@ async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
     world.api.put(&format!("{QUEUES}/q"), queue);
     let (source, handler) = (world.source(), world.handler());
-    world.cache.set_synced(Node::KIND, None);
+    world.lead(1);
+    world.cache.set_synced(Node::KIND, Some(1));
     follow::spawn::<v1alpha2::Queue>(&source, &handler, &mut world.tasks);
     let n_queues = || world.cache.lock().store.queues.len();
     world.wait(0).await;
     assert!(world.cache.is_synced(), "there is nothing to wait for");
     assert_eq!(n_queues(), 0);
+    let version = world.cache.lock().version;
     world.wait(20).await;
+    assert_eq!(world.cache.lock().version, version, "no reason for a cycle");
     world.api.serve(QUEUES);
     world.wait(5).await;
     assert_eq!(n_queues(), 1);
