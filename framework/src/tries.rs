@@ -9,6 +9,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, JobIdx, Ordinal as _, QueueIdx},
+    name::JobKey,
     status::TaskStatus,
 };
 
@@ -36,7 +37,7 @@ impl Session {
             jobs.iter().any(|job| self.has_waiting_tasks(*job))
         };
         let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
-        let in_flight = in_flight(&self.cluster);
+        let (in_flight, protection) = (in_flight(&self.cluster), protection(&self.cluster));
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
         // The renewal is the same in the same state, and no part of an action.
@@ -45,7 +46,8 @@ impl Session {
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.n_decisions = n_decisions;
         let generation = turn_log.memory.generation.take();
-        turn_log.seen = generation.map(|generation| Seen { generation, shares, in_flight });
+        turn_log.seen =
+            generation.map(|generation| Seen { generation, shares, protection, in_flight });
         let before = turn_log.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
         turn_log.is_same = turn_log.seen.is_some() && before == turn_log.seen.as_ref();
     }
@@ -213,6 +215,21 @@ fn in_flight(cluster: &Cluster) -> u64 {
             let node = placement.node.or(nominated);
             let node = node.map(|node| cluster.node_name(node));
             (&cluster.tasks.facts[task].uid, placement.status as u8, node).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// A hash of what decides which running tasks may be evicted. Jobs without a PodGroup are left out: what
+/// is theirs does not change while their pods run.
+fn protection(cluster: &Cluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for job in cluster.jobs.key.ids() {
+        if cluster.jobs.counts[job].ready() > 0 && matches!(cluster.jobs.key[job], JobKey::Group(_))
+        {
+            let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
+            (&cluster.jobs.key[job], queue).hash(&mut hasher);
+            (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
         }
     }
     hasher.finish()

@@ -130,7 +130,8 @@ fn change_jobs(world: &mut World, action: Action) {
 fn change_nodes(world: &mut World, action: Action, n_created: usize) {
     match action {
         Action::AddNode { cpu } => {
-            let key = (String::new(), format!("node-{n_created}"));
+            // Not the name of a node that exists: its pods would be on a smaller one.
+            let key = (String::new(), format!("added-{n_created}"));
             world.server.put(NODES, &key, node(cpu));
         }
         Action::DeleteNode(n) => {

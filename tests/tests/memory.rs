@@ -1,7 +1,10 @@
 //! What a scheduler remembers from one cycle to the next: it changes no decision and no report, and turns
 //! in vain take a bounded part of a cycle.
 
-use kube_batch_api::{decision::Decision, name::ObjectKey, status::TaskStatus};
+use kube_batch_api::{
+    crd::ApiVersion, decision::Decision, facts::group::GroupFacts, name::ObjectKey,
+    status::TaskStatus,
+};
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
@@ -40,6 +43,23 @@ fn some_pod(simulation: &Simulation, rng: &mut Rng, status: TaskStatus) -> Optio
     (!keys.is_empty()).then(|| keys[rng.below(keys.len() as u64) as usize].clone())
 }
 
+/// Some PodGroup of the simulation with another minimum, class or queue, or deleted.
+fn changed_group(
+    simulation: &Simulation,
+    rng: &mut Rng,
+) -> Option<((ObjectKey, ApiVersion), Option<GroupFacts>)> {
+    let groups: Vec<_> = simulation.world.store.groups.iter().collect();
+    let (key, facts) = groups.get(rng.below(groups.len() as u64) as usize)?;
+    let mut changed = GroupFacts::clone(facts);
+    match rng.below(8) {
+        0 => return Some(((*key).clone(), None)),
+        1 => changed.queue = Some("q0".into()),
+        2 => changed.priority_class = Some(if rng.percent(50) { "low" } else { "high" }.into()),
+        _ => changed.min_member = 1 + rng.below(5) as u32,
+    }
+    Some(((*key).clone(), Some(changed)))
+}
+
 #[test]
 fn what_is_remembered_changes_no_decision_and_no_report() {
     let (mut with, mut without) = (0, 0);
@@ -72,6 +92,20 @@ fn what_is_remembered_changes_no_decision_and_no_report() {
                         simulation.world.store.pods.delete(&pod);
                     }
                 }
+            } else if rng.percent(30)
+                && let Some((key, changed)) = changed_group(a, &mut rng)
+            {
+                for simulation in [&mut *a, &mut *b] {
+                    let groups = &mut simulation.world.store.groups;
+                    match &changed {
+                        Some(facts) => {
+                            groups.apply(key.clone(), facts.clone());
+                        }
+                        None => {
+                            groups.delete(&key);
+                        }
+                    }
+                }
             }
             let ((of_a, work_of_a), (of_b, work_of_b)) = (cycle(a), cycle(b));
             assert!(of_a == of_b, "seed {seed}, step {step}: {of_a:#?}\n{of_b:#?}");
@@ -80,6 +114,53 @@ fn what_is_remembered_changes_no_decision_and_no_report() {
         }
     }
     assert!(with * 10 < without * 9, "little was remembered: {with} of {without} evaluations");
+}
+
+/// Two queues, of which the one that is above its share runs a gang at its minimum, and the other waits.
+const PROTECTED: &str = "name: protected
+config:
+  actions: reclaim, allocate
+  tiers:
+  - plugins: [{name: priority}, {name: gang}]
+  - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: one}, spec: {weight: 1}}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: two}, spec: {weight: 1}}
+- {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: '2', pods: '9'}}}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: runs, namespace: ns}, spec: {minMember: 2, queue: one}}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: waits, namespace: ns}, spec: {minMember: 1, queue: two}}
+- apiVersion: v1
+  kind: Pod
+  count: 2
+  metadata: {name: runs-0, namespace: ns, annotations: {scheduling.k8s.io/group-name: runs}}
+  spec:
+    schedulerName: kube-batch
+    nodeName: n
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: waits, namespace: ns, annotations: {scheduling.k8s.io/group-name: waits}}
+  spec:
+    schedulerName: kube-batch
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+steps:
+- cycles: 1
+";
+
+#[test]
+fn a_job_is_tried_again_when_another_is_protected_no_longer() {
+    let case = read(PROTECTED);
+    let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
+    for _ in 0..3 {
+        assert_eq!(cycle(&mut simulation).0.decisions, []);
+    }
+    let groups = &mut simulation.world.store.groups;
+    let (key, facts) = groups.iter().next().expect("the gang that runs");
+    let (key, facts) = (key.clone(), GroupFacts { min_member: 3, ..GroupFacts::clone(facts) });
+    groups.apply(key, facts);
+    let (cycle, _) = cycle(&mut simulation);
+    assert!(matches!(cycle.decisions[..], [Decision::Evict { .. }, ..]), "{:?}", cycle.decisions);
 }
 
 /// 30 nodes that are full but for a little, and two queues. Each of 40 jobs of the first queue has a
