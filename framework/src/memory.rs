@@ -1,9 +1,10 @@
 //! What a scheduler remembers from one cycle to the next, so that jobs which find no place take a bounded
 //! part of each cycle.
 //!
-//! - A job that found no place is not tried again while nothing has changed that could help it: only
-//!   waiting pods and PodGroups of other jobs have come, changed or gone, and not the minimum, priority
-//!   or queue of a job that runs; all queues have the same shares, and this cycle has decided nothing yet. Its report is that of the last try.
+//! - A job that found no place is not tried again while nothing has changed that could help it. Of other
+//!   jobs, only PodGroups and waiting pods may have changed, but not the minimum, priority or queue of a
+//!   job that runs. All queues have the same shares, and this cycle has decided nothing yet. The report
+//!   of the job is that of its last try.
 //! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
 //!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
@@ -55,8 +56,7 @@ pub(crate) struct Hopeless {
 pub(crate) struct Seen {
     pub(crate) generation: u64,
     pub(crate) shares: Vec<Option<QueueShares>>,
-    /// A hash of what decides which running tasks may be evicted: the minimum, priority and queue of
-    /// their jobs.
+    /// A hash of what decides which running tasks may be evicted.
     pub(crate) protection: u64,
     /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
     pub(crate) in_flight: u64,

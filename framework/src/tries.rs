@@ -37,7 +37,13 @@ impl Session {
             jobs.iter().any(|job| self.has_waiting_tasks(*job))
         };
         let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
-        let (in_flight, protection) = (in_flight(&self.cluster), protection(&self.cluster));
+        let generation = self.turn_log.memory.generation.take();
+        let seen = generation.map(|generation| Seen {
+            generation,
+            shares,
+            protection: protection(&self.cluster),
+            in_flight: in_flight(&self.cluster),
+        });
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
         // The renewal is the same in the same state, and no part of an action.
@@ -45,11 +51,9 @@ impl Session {
         turn_log.helped.clear();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.n_decisions = n_decisions;
-        let generation = turn_log.memory.generation.take();
-        turn_log.seen =
-            generation.map(|generation| Seen { generation, shares, protection, in_flight });
         let before = turn_log.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
-        turn_log.is_same = turn_log.seen.is_some() && before == turn_log.seen.as_ref();
+        turn_log.is_same = seen.is_some() && before == seen.as_ref();
+        turn_log.seen = seen;
     }
 
     /// Begins a turn of a job; `None` if it gets none.
@@ -220,13 +224,14 @@ fn in_flight(cluster: &Cluster) -> u64 {
     hasher.finish()
 }
 
-/// A hash of what decides which running tasks may be evicted. Jobs without a PodGroup are left out: what
-/// is theirs does not change while their pods run.
+/// A hash of what decides which running tasks may be evicted: the minimum, priority and queue of their
+/// jobs. A single pod without a PodGroup is left out: these change only with the pod itself.
 fn protection(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     for job in cluster.jobs.key.ids() {
-        if cluster.jobs.counts[job].ready() > 0 && matches!(cluster.jobs.key[job], JobKey::Group(_))
-        {
+        let is_group = matches!(cluster.jobs.key[job], JobKey::Group(_));
+        let may_change = is_group || cluster.jobs.tasks[job].len() > 1;
+        if may_change && cluster.jobs.counts[job].ready() > 0 {
             let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
             (&cluster.jobs.key[job], queue).hash(&mut hasher);
             (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);

@@ -5,6 +5,7 @@ use kube_batch_api::{
     crd::ApiVersion, decision::Decision, facts::group::GroupFacts, name::ObjectKey,
     status::TaskStatus,
 };
+use kube_batch_cache::store::Store;
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
@@ -98,12 +99,8 @@ fn what_is_remembered_changes_no_decision_and_no_report() {
                 for simulation in [&mut *a, &mut *b] {
                     let groups = &mut simulation.world.store.groups;
                     match &changed {
-                        Some(facts) => {
-                            groups.apply(key.clone(), facts.clone());
-                        }
-                        None => {
-                            groups.delete(&key);
-                        }
+                        Some(facts) => drop(groups.apply(key.clone(), facts.clone())),
+                        None => drop(groups.delete(&key)),
                     }
                 }
             }
@@ -116,8 +113,8 @@ fn what_is_remembered_changes_no_decision_and_no_report() {
     assert!(with * 10 < without * 9, "little was remembered: {with} of {without} evaluations");
 }
 
-/// Two queues, of which the one that is above its share runs a gang at its minimum, and the other waits.
-const PROTECTED: &str = "name: protected
+/// A queue above its share, whose only gang runs its minimum, and a queue that waits for its share.
+const PROTECTED_BY_ITS_MINIMUM: &str = "name: protected-by-its-minimum
 config:
   actions: reclaim, allocate
   tiers:
@@ -150,15 +147,66 @@ steps:
 
 #[test]
 fn a_job_is_tried_again_when_another_is_protected_no_longer() {
-    let case = read(PROTECTED);
+    evicts_after(PROTECTED_BY_ITS_MINIMUM, |store| {
+        let (key, facts) = store.groups.iter().next().expect("the gang that runs");
+        let (key, facts) = (key.clone(), GroupFacts { min_member: 3, ..GroupFacts::clone(facts) });
+        store.groups.apply(key, facts);
+    });
+    evicts_after(PROTECTED_BY_A_POD, |store| {
+        store.pods.delete(&ObjectKey::new("ns", "high"));
+    });
+}
+
+/// A job without a PodGroup that is protected by the priority of its gated pod, and one that waits for its
+/// node in a queue below its share.
+const PROTECTED_BY_A_POD: &str = "name: protected-by-a-pod
+config:
+  actions: allocate, preempt
+  tiers:
+  - plugins: [{name: priority}, {name: gang}]
+  - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: mid}, value: 100}
+- {apiVersion: v1, kind: Node, metadata: {name: n, labels: {disk: ssd}}, status: {allocatable: {cpu: '2', pods: '9'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: idle}, status: {allocatable: {cpu: '2', pods: '9'}}}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: waits, namespace: ns}, spec: {minMember: 1, priorityClassName: mid}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: low, namespace: ns, ownerReferences: [{apiVersion: v1, kind: ReplicationController, name: c, uid: c, controller: true}]}
+  spec:
+    schedulerName: kube-batch
+    nodeName: n
+    priority: 10
+    containers: [{name: c, resources: {requests: {cpu: '2'}}}]
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: high, namespace: ns, ownerReferences: [{apiVersion: v1, kind: ReplicationController, name: c, uid: c, controller: true}]}
+  spec:
+    schedulerName: kube-batch
+    priority: 1000
+    schedulingGates: [{name: g}]
+    containers: [{name: c, resources: {requests: {cpu: '9'}}}]
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: waits, namespace: ns, annotations: {scheduling.k8s.io/group-name: waits}}
+  spec:
+    schedulerName: kube-batch
+    nodeSelector: {disk: ssd}
+    containers: [{name: c, resources: {requests: {cpu: '2'}}}]
+steps:
+- cycles: 1
+";
+
+/// Runs a case until jobs wait in vain, changes the cluster, and checks that the next cycle evicts a pod.
+fn evicts_after(text: &str, change: impl FnOnce(&mut Store)) {
+    let case = read(text);
     let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
     for _ in 0..3 {
         assert_eq!(cycle(&mut simulation).0.decisions, []);
     }
-    let groups = &mut simulation.world.store.groups;
-    let (key, facts) = groups.iter().next().expect("the gang that runs");
-    let (key, facts) = (key.clone(), GroupFacts { min_member: 3, ..GroupFacts::clone(facts) });
-    groups.apply(key, facts);
+    change(&mut simulation.world.store);
     let (cycle, _) = cycle(&mut simulation);
     assert!(matches!(cycle.decisions[..], [Decision::Evict { .. }, ..]), "{:?}", cycle.decisions);
 }
