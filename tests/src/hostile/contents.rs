@@ -114,26 +114,14 @@ fn pod_terms() -> Vec<Kind> {
         Kind {
             name: "anti-own",
             about: "200 waiting pods, each with 50 other required anti-affinity terms about the own namespace",
-            pod: |pod, n| {
-                affinity(
-                    pod,
-                    "podAntiAffinity",
-                    (0..50).map(|k| own_term(matches_most(n, k), ZONE)),
-                );
-            },
+            pod: |pod, n| anti_own(pod, n, ZONE),
             ..Kind::NONE
         },
         Kind {
             name: "anti-own-running",
             about: "the same, but the pods run",
             runs: true,
-            pod: |pod, n| {
-                affinity(
-                    pod,
-                    "podAntiAffinity",
-                    (0..50).map(|k| own_term(matches_most(n, k), HOST)),
-                );
-            },
+            pod: |pod, n| anti_own(pod, n, HOST),
             ..Kind::NONE
         },
         Kind {
@@ -156,109 +144,125 @@ fn own_rules() -> Vec<Kind> {
         Kind {
             name: "spread",
             about: "200 waiting pods, each with 25 other topology spread constraints",
-            pod: |pod, n| {
-                let constraint = |k: usize| {
-                    json!({
-                        "topologyKey": if k.is_multiple_of(2) { HOST } else { ZONE }, "maxSkew": 1,
-                        "whenUnsatisfiable": if k.is_multiple_of(3) { "ScheduleAnyway" } else { "DoNotSchedule" },
-                        "labelSelector": values("index", "NotIn", n * 25 + k, 10),
-                    })
-                };
-                pod["spec"]["topologySpreadConstraints"] = (0..25).map(constraint).collect();
-            },
+            pod: spread_constraints,
             ..Kind::NONE
         },
         Kind {
             name: "tolerations",
             about: "200 waiting pods, each with 250 other tolerations",
-            pod: |pod, n| {
-                let toleration = |k| json!({"key": format!("key-{n}-{k}"), "operator": "Exists"});
-                pod["spec"]["tolerations"] = (0..250).map(toleration).collect();
-            },
+            pod: tolerations,
             ..Kind::NONE
         },
         Kind {
             name: "node-affinity",
             about: "200 waiting pods, each with 100 other terms of node affinity",
-            pod: |pod, n| {
-                let term = |k| {
-                    json!({"matchExpressions": [
-                        {"key": HOST, "operator": "NotIn", "values": [format!("x-{n}-{k}")]},
-                        {"key": format!("key-{n}-{k}"), "operator": "DoesNotExist"},
-                    ]})
-                };
-                let terms: Value = (0..100).map(term).collect();
-                pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
-                    json!({"nodeSelectorTerms": terms});
-            },
+            pod: node_affinity_terms,
             ..Kind::NONE
         },
         Kind {
             name: "ports",
             about: "200 waiting pods, each with 250 host ports",
-            pod: |pod, n| {
-                let port = |k| {
-                    json!({
-                        "containerPort": 80, "hostPort": 1 + (n * 250 + k) % 65_000,
-                        "hostIP": format!("10.0.{}.{}", n % 256, k % 256),
-                    })
-                };
-                pod["spec"]["containers"][0]["ports"] = (0..250).map(port).collect();
-            },
+            pod: host_ports,
             ..Kind::NONE
         },
         Kind {
             name: "volumes",
             about: "200 waiting pods, each with 500 other claims that do not exist",
-            pod: |pod, n| {
-                let volume = |k| {
-                    json!({
-                        "name": format!("v-{k}"),
-                        "persistentVolumeClaim": {"claimName": format!("claim-{n}-{k}")},
-                    })
-                };
-                pod["spec"]["volumes"] = (0..500).map(volume).collect();
-            },
+            pod: claims,
             ..Kind::NONE
         },
         Kind {
             name: "disks",
             about: "200 running pods, each with 500 other disks",
             runs: true,
-            pod: |pod, n| {
-                let volume = |k| {
-                    json!({
-                        "name": format!("v-{k}"),
-                        "gcePersistentDisk": {"pdName": format!("disk-{n}-{k}")},
-                    })
-                };
-                pod["spec"]["volumes"] = (0..500).map(volume).collect();
-            },
+            pod: disks,
             ..Kind::NONE
         },
         Kind {
             name: "labels",
             about: "200 waiting pods, each with 1 000 other labels",
-            pod: |pod, n| {
-                for k in 0..990 {
-                    pod["metadata"]["labels"][format!("label-{n}-{k}")] = json!("v");
-                }
-            },
+            pod: many_labels,
             ..Kind::NONE
         },
         Kind {
             name: "nominated",
             about: "200 waiting pods with a nominatedNodeName that another component wrote",
-            pod: |pod, n| {
-                pod["status"]["nominatedNodeName"] = json!(format!("node-{n:05}"));
-                pod["metadata"]["managedFields"] = json!([{
-                    "manager": "kubectl", "operation": "Update", "subresource": "status",
-                    "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
-                }]);
-            },
+            pod: nominated,
             ..Kind::NONE
         },
     ]
+}
+
+fn spread_constraints(pod: &mut Value, n: usize) {
+    let constraint = |k: usize| {
+        json!({
+            "topologyKey": if k.is_multiple_of(2) { HOST } else { ZONE }, "maxSkew": 1,
+            "whenUnsatisfiable": if k.is_multiple_of(3) { "ScheduleAnyway" } else { "DoNotSchedule" },
+            "labelSelector": values("index", "NotIn", n * 25 + k, 10),
+        })
+    };
+    pod["spec"]["topologySpreadConstraints"] = (0..25).map(constraint).collect();
+}
+
+fn tolerations(pod: &mut Value, n: usize) {
+    let toleration = |k| json!({"key": format!("key-{n}-{k}"), "operator": "Exists"});
+    pod["spec"]["tolerations"] = (0..250).map(toleration).collect();
+}
+
+fn node_affinity_terms(pod: &mut Value, n: usize) {
+    let term = |k| {
+        json!({"matchExpressions": [
+            {"key": HOST, "operator": "NotIn", "values": [format!("x-{n}-{k}")]},
+            {"key": format!("key-{n}-{k}"), "operator": "DoesNotExist"},
+        ]})
+    };
+    let terms: Value = (0..100).map(term).collect();
+    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!({"nodeSelectorTerms": terms});
+}
+
+fn host_ports(pod: &mut Value, n: usize) {
+    let port = |k| {
+        json!({
+            "containerPort": 80, "hostPort": 1 + (n * 250 + k) % 65_000,
+            "hostIP": format!("10.0.{}.{}", n % 256, k % 256),
+        })
+    };
+    pod["spec"]["containers"][0]["ports"] = (0..250).map(port).collect();
+}
+
+fn claims(pod: &mut Value, n: usize) {
+    let volume = |k| {
+        json!({
+            "name": format!("v-{k}"),
+            "persistentVolumeClaim": {"claimName": format!("claim-{n}-{k}")},
+        })
+    };
+    pod["spec"]["volumes"] = (0..500).map(volume).collect();
+}
+
+fn disks(pod: &mut Value, n: usize) {
+    let volume = |k| {
+        json!({
+            "name": format!("v-{k}"),
+            "gcePersistentDisk": {"pdName": format!("disk-{n}-{k}")},
+        })
+    };
+    pod["spec"]["volumes"] = (0..500).map(volume).collect();
+}
+
+fn many_labels(pod: &mut Value, n: usize) {
+    for k in 0..990 {
+        pod["metadata"]["labels"][format!("label-{n}-{k}")] = json!("v");
+    }
+}
+
+fn nominated(pod: &mut Value, n: usize) {
+    pod["status"]["nominatedNodeName"] = json!(format!("node-{n:05}"));
+    pod["metadata"]["managedFields"] = json!([{
+        "manager": "kubectl", "operation": "Update", "subresource": "status",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
+    }]);
 }
 
 fn groups() -> Vec<Kind> {
@@ -405,6 +409,11 @@ fn affinity(pod: &mut Value, field: &str, terms: impl Iterator<Item = Value>) {
 
 fn anti(pod: &mut Value, n: usize, key: &str, selector: fn(usize, usize) -> Value) {
     affinity(pod, "podAntiAffinity", (0..50).map(|k| term(selector(n, k), key)));
+}
+
+/// Required anti-affinity to most pods of the own namespace.
+fn anti_own(pod: &mut Value, n: usize, key: &str) {
+    affinity(pod, "podAntiAffinity", (0..50).map(|k| own_term(matches_most(n, k), key)));
 }
 
 fn preferred(pod: &mut Value, n: usize, key: &str) {
