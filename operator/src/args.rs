@@ -211,9 +211,9 @@ pub(crate) struct RunArgs {
         default_value = "false", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) debug_snapshot: bool,
-    /// How many bindings and evictions are sent at the same time at most, three quarters of them of one
-    /// namespace. In addition, half as many statuses, and a quarter each of events and of claims and
-    /// volumes.
+    /// Maximum number of concurrent bindings and evictions, of which one namespace uses at most three
+    /// quarters. There are half as many concurrent writes of statuses in addition, and a quarter each of
+    /// events and of claims and volumes.
     #[arg(long, default_value_t = 48, value_name = "N", env = "KUBE_BATCH_MAX_CONCURRENT_WRITES")]
     pub(crate) max_concurrent_writes: usize,
     /// How many jobs that are not ready have metrics of their own; those that lack most tasks.

@@ -38,7 +38,7 @@ const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 /// deleted later, it is not created again.
 ///
 /// No cycle runs before the first attempt has ended: it would only say of every pod that its queue does not
-/// exist. The caller has the cache [await the queue](SchedulerCache::await_queue).
+/// exist. The caller has called [`SchedulerCache::await_queue`].
 ///
 /// The queue is of the newer API group, or of the older one where only that is served.
 pub(crate) async fn provide(
@@ -60,6 +60,7 @@ pub(crate) async fn provide(
             return;
         }
         let created = create(&client, &name, &terms, &metrics).await;
+        // From now on a cycle may say that the queue does not exist.
         if !matches!(created, Ok(()) | Err(WriteError::Conflict(_) | WriteError::NotLeading)) {
             cache.await_queue(None);
         }
@@ -116,6 +117,7 @@ async fn create(
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use kube_batch_api::crd::ApiVersion;
     use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;
@@ -162,11 +164,10 @@ mod tests {
     fn store_queue(cache: &SchedulerCache) {
         let queue = json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
         let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
-        let version = kube_batch_api::crd::ApiVersion::V1Alpha2;
-        let apply = |store: &mut kube_batch_cache::store::Store| {
-            store.apply_queue(version, &queue.metadata, &queue.spec, None)
-        };
-        apply(&mut cache.lock().store).expect("facts of a queue");
+        let store = &mut cache.lock().store;
+        store
+            .apply_queue(ApiVersion::V1Alpha2, &queue.metadata, &queue.spec, None)
+            .expect("facts of a queue");
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]

@@ -82,14 +82,15 @@ pub(crate) struct Effects {
 struct Workers {
     /// Notified when one of them can send a write.
     work: Notify,
-    /// Whether one was notified, or has ended a write, and will look for the next. Changed with the queue
-    /// locked only: without this, each change of the queue would wake one more of them in vain.
-    one_comes: AtomicBool,
+    /// Whether one of them will look for the next write: it was notified, or has ended a write. Without
+    /// this, each change of the queue would wake one more of them in vain. Changed with the queue locked
+    /// only.
+    wake_pending: AtomicBool,
 }
 
 impl Workers {
     fn notify(&self) {
-        if !self.one_comes.swap(true, Ordering::Relaxed) {
+        if !self.wake_pending.swap(true, Ordering::Relaxed) {
             self.work.notify_one();
         }
     }
@@ -146,7 +147,7 @@ impl Effects {
         self.with_queue(|queue| queue.push_decision(id, decision));
     }
 
-    /// Returns whether a decision waits for a worker.
+    /// Whether decisions wait for a worker, or for answers to others of their namespace.
     pub(crate) fn has_pending_decisions(&self) -> bool {
         self.with_queue(|queue| queue.has_pending_decisions())
     }
@@ -163,7 +164,7 @@ impl Effects {
         self.with_queue(|queue| queue.defer_if_writing(target))
     }
 
-    /// Makes a cycle run that writes statuses: at once, unless they would wait behind decisions.
+    /// Requests a cycle that writes statuses: at once, unless they would wait behind decisions.
     fn write_statuses(&self) {
         if self.has_pending_decisions() {
             self.context.cache.want_statuses();
@@ -234,10 +235,10 @@ impl Effects {
 
     /// The next write of a class, once there is one.
     async fn next(&self, class: Class) -> (Ticket, Taken) {
-        let Workers { work, one_comes } = &self.workers[class as usize];
+        let Workers { work, wake_pending } = &self.workers[class as usize];
         loop {
             let taken = self.with_queue(|queue| {
-                one_comes.store(false, Ordering::Relaxed);
+                wake_pending.store(false, Ordering::Relaxed);
                 queue.pop(class, Instant::now()).ok_or_else(|| queue.next_due(class))
             });
             let due = match taken {
@@ -669,7 +670,7 @@ impl<'e> InFlight<'e> {
     fn end(&self, ticket: &Ticket, sign: Sign) -> bool {
         let now = Instant::now();
         let (is_latest, is_wanted) = self.effects.with_queue(|queue| {
-            self.effects.workers[self.class as usize].one_comes.store(true, Ordering::Relaxed);
+            self.effects.workers[self.class as usize].wake_pending.store(true, Ordering::Relaxed);
             queue.finish(self.class, ticket, sign, now);
             match &self.of {
                 Of::Decision(pod) => (queue.sent(pod), false),

@@ -99,8 +99,7 @@ struct Place {
     number: u64,
 }
 
-/// How many writes of a lane are in flight at most, if fewer than its workers: it leaves the API server to
-/// the writes of another lane.
+/// Limits on the writes in flight of a lane, while writes of a more urgent lane wait.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     all: usize,
@@ -115,8 +114,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets this limit while writes of another lane wait: for all if they wait for a worker, and for a
-    /// namespace if they wait for other writes of the namespace. `of_other` are the limits of that lane.
+    /// Applies this limit if writes of a more urgent lane wait: to all writes if they wait for a worker,
+    /// and to those of a namespace if they wait for other writes of that namespace. `of_other` are the
+    /// limits of the other lane.
     pub(super) fn yield_to<K>(&mut self, other: &Lane<K>, of_other: &Self, limit: usize) {
         if other.has_ready(of_other) {
             self.all = limit;
@@ -149,7 +149,7 @@ impl<K> Namespace<K> {
         self.n_failures >= MANY_FAILURES
     }
 
-    /// Whether its writes wait although they do not fail, if it may have this many in flight.
+    /// Whether its writes wait only because it has this many in flight already.
     fn is_full(&self, limit: usize) -> bool {
         !self.is_failing()
             && self.paused_until.is_none()

@@ -263,7 +263,7 @@ impl WriteQueue {
         &mut self.lanes[class as usize]
     }
 
-    /// Whether decisions wait until others are answered.
+    /// Whether decisions wait for a worker, or for answers to others of their namespace.
     pub(crate) fn has_pending_decisions(&self) -> bool {
         let lane = self.lane(Class::Decision);
         lane.has_ready(&Limits::default()) || !lane.full().is_empty()
@@ -308,7 +308,9 @@ impl WriteQueue {
             match self.take(class, key) {
                 Some(taken) => {
                     match class {
-                        Class::Decision => self.n_since_event += 1,
+                        Class::Decision => {
+                            self.n_since_event = (self.n_since_event + 1).min(PER_EVENT);
+                        }
                         Class::Event => self.n_since_event = 0,
                         Class::Volume | Class::Status => {}
                     }
@@ -431,7 +433,7 @@ impl WriteQueue {
         self.writing.remove(target) == Some(Wanted::Another)
     }
 
-    /// Lets something happen later; returns whether it is what happens first.
+    /// Adds a timer; returns whether it is now the first one.
     pub(crate) fn set_timer(&mut self, due: Instant, timer: Timer) -> bool {
         let is_first = self.next_timer().is_none_or(|first| due < first);
         self.timers.insert((due, self.n_timers), timer);
