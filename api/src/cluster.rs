@@ -27,6 +27,7 @@ use crate::{
         metadata::Metadata,
         node::NodeFacts,
         pod::TaskFacts,
+        policy::BudgetFacts,
         queue::QueueFacts,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
@@ -58,6 +59,8 @@ pub struct Cluster {
     pub storage: Arc<Storage>,
     /// Claims for devices.
     pub resource_claims: Arc<BTreeMap<ObjectKey, Arc<ResourceClaimFacts>>>,
+    /// Disruption budgets that protect pods, by namespace and name.
+    pub budgets: Vec<Arc<BudgetFacts>>,
 }
 
 /// Columns by node.
@@ -376,6 +379,12 @@ impl Cluster {
     /// The queue of a task's job.
     pub fn queue_of(&self, task: TaskIdx) -> Option<QueueIdx> {
         self.jobs.queue[self.tasks.job[task]?]
+    }
+
+    /// When a running task started; its creation, if its pod does not say.
+    pub fn start_of(&self, task: TaskIdx) -> Timestamp {
+        let facts = &self.tasks.facts[task];
+        facts.started.unwrap_or(facts.created)
     }
 
     /// The status of a task.

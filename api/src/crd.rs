@@ -27,6 +27,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Condition type of a PodGroup with a mistake that does not keep it from starting.
 pub const MISCONFIGURED: &str = "Misconfigured";
+/// The condition of a PodGroup whose gang was evicted as a whole for one of higher priority, and does not
+/// run again yet.
+pub const PREEMPTED: &str = "Preempted";
+/// The same for a queue that has less than it deserves.
+pub const RECLAIMED: &str = "Reclaimed";
+/// The reason of both.
+pub const GANG_EVICTED: &str = "GangEvicted";
 
 /// The API group and version an object lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -120,7 +127,7 @@ pub struct PodGroupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupCondition {
-    /// What is observed: Unschedulable or Misconfigured.
+    /// What is observed: Unschedulable, Misconfigured, Preempted or Reclaimed.
     #[serde(rename = "type", deserialize_with = "null_is_default")]
     pub type_: String,
     /// True, False or Unknown.
@@ -137,8 +144,8 @@ pub struct PodGroupCondition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
     /// One word for programs, for instance NotEnoughResources, NeverFits, NotEnoughTasks,
-    /// QueueNotFound, QueueCapability, QueueShare, NotTried, VolumeNotReady or
-    /// PriorityClassNotFound.
+    /// QueueNotFound, QueueCapability, QueueShare, NotTried, VolumeNotReady,
+    /// PriorityClassNotFound or GangEvicted.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// What is wrong, in a sentence.
@@ -160,6 +167,12 @@ pub struct QueueSpec {
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "resource_list_schema")]
     pub capability: BTreeMap<String, Quantity>,
+    /// How long a pod or gang of the queue runs before it may be evicted for another, such as `10m`: a
+    /// number with a unit from `ms` to `h`, or several. Pods of system priority classes evict it
+    /// earlier. By default there is no such time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "duration_schema")]
+    pub min_runtime: Option<String>,
 }
 
 /// What the scheduler last saw of a queue.
@@ -215,6 +228,15 @@ fn resource_list_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "minimum": 0,
             "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
         },
+    })
+}
+
+/// A duration as Kubernetes writes it.
+fn duration_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$",
     })
 }
 

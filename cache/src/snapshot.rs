@@ -72,6 +72,12 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
         tasks,
         storage: Arc::new(storage_of(store, assumed)),
         resource_claims: Arc::new(resource_claims_of(store)),
+        budgets: store
+            .budgets
+            .values()
+            .filter(|budget| budget.selector.is_some())
+            .cloned()
+            .collect(),
     };
     charge(&mut cluster);
     Snapshot { cluster, ignored, rejected, generation: store.generation() }

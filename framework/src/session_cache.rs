@@ -70,6 +70,7 @@ mod tests {
             matchers: Default::default(),
             storage: Default::default(),
             resource_claims: Default::default(),
+            budgets: Default::default(),
         };
         let mut cache = SessionCache::new(&cluster);
         let first = cache.get::<NumberOfNodes>();

@@ -49,6 +49,9 @@ pub struct TaskFacts {
     pub gated: bool,
     /// The status of the pod according to the API server.
     pub status: TaskStatus,
+    /// When it started, if it runs: `status.startTime`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
     /// `spec.nodeName`.
     pub node: Option<Name>,
     /// `status.nominatedNodeName`, if this scheduler wrote it.
@@ -160,6 +163,7 @@ impl TaskFacts {
             text.filter(|text| !text.is_empty()).map(|text| interner.names.intern(text))
         };
         let nominated_node = non_empty(status.and_then(|s| s.nominated_node_name.as_ref()));
+        let observed = observed_status(pod);
         let is_own = || wrote_nomination(pod.metadata.managed_fields.as_deref());
         let nominated_by_other = nominated_node.is_some() && !is_own();
         Ok(Self {
@@ -172,7 +176,12 @@ impl TaskFacts {
             priority_class: non_empty(spec.priority_class_name.as_ref()),
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
             gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
-            status: observed_status(pod),
+            // Before it runs, the time is no fact: the kubelet sets it first, and that decides nothing.
+            started: status
+                .and_then(|s| s.start_time.as_ref())
+                .map(|time| time.0)
+                .filter(|_| observed == TaskStatus::Running),
+            status: observed,
             node: non_empty(spec.node_name.as_ref()),
             nominated_node: nominated_node.filter(|_| !nominated_by_other),
             nominated_by_other,

@@ -8,7 +8,14 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 
 use super::{Controller, FactError, created, object_key};
-use crate::name::{Name, ObjectKey};
+use crate::{
+    name::{Name, ObjectKey},
+    selector::LabelSelector,
+};
+
+/// The highest value of a PriorityClass that users may define. Admission and quotas of Kubernetes
+/// guard higher ones, but only where a pod names them.
+pub const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 
 /// The fields of a PriorityClass that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +49,9 @@ impl PriorityClassFacts {
     }
 }
 
-/// The fields of a PodDisruptionBudget that the scheduler uses: a legacy gang, if it has a
-/// controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The fields of a PodDisruptionBudget that the scheduler uses. If it has a controller, it also defines
+/// a legacy gang.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetFacts {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -54,6 +61,16 @@ pub struct BudgetFacts {
     pub controller: Option<Controller>,
     /// How many of them belong together.
     pub min_available: Option<MinAvailable>,
+    /// The pods it protects; `None` if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// How many more of them may be evicted: `status.disruptionsAllowed`.
+    #[serde(default)]
+    pub allowed: i32,
+    /// The pods whose eviction is counted in [`Self::allowed`] already, sorted: the names in
+    /// `status.disruptedPods`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disrupted: Vec<Name>,
 }
 
 /// A minimum, as a number or as a part of the job's pods.
@@ -93,10 +110,20 @@ impl BudgetFacts {
             min_available.map(parse_min_available).transpose().map_err(|problem| {
                 FactError::new(format!("PodDisruptionBudget {key}"), "spec.minAvailable", problem)
             })?;
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        let status = budget.status.as_ref();
+        let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
         Ok(Self {
             created: created(&budget.metadata),
             controller: Controller::of(&budget.metadata),
             min_available,
+            selector: selector.map(LabelSelector::from_api),
+            allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
+            disrupted: disrupted
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| Name::from(&**name))
+                .collect(),
             key,
         })
     }

@@ -1,5 +1,7 @@
 //! Queues.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -7,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{FactError, created, object_key};
 use crate::{
     crd::{ApiVersion, QueueSpec, QueueStatus},
+    duration,
     name::Name,
     resource::ResourceList,
 };
@@ -27,6 +30,10 @@ pub struct QueueFacts {
     pub weight: u32,
     /// Hard limits by resource.
     pub capability: ResourceList,
+    /// How long its pods and gangs run before they may be evicted; zero if `spec.minRuntime` is absent.
+    // Parity: new, see docs/parity.md#p12.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub min_runtime: Duration,
     /// The version in which its status was stored; a write of the status says that it follows on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<Name>,
@@ -39,7 +46,8 @@ impl QueueFacts {
     ///
     /// # Errors
     ///
-    /// [`FactError`] if it has no name, a negative weight or an amount that cannot be read: skip it.
+    /// [`FactError`] if it has no name, a negative weight, or an amount or duration that cannot be read:
+    /// skip it.
     pub fn from_parts(
         version: ApiVersion,
         meta: &ObjectMeta,
@@ -53,12 +61,16 @@ impl QueueFacts {
         })?;
         let capability = ResourceList::from_map(&spec.capability)
             .map_err(|error| FactError::amount(object(), "spec.capability", &error))?;
+        let min_runtime = spec.min_runtime.as_deref().map_or(Ok(Duration::ZERO), duration::parse);
+        let min_runtime =
+            min_runtime.map_err(|problem| FactError::new(object(), "spec.minRuntime", problem))?;
         Ok(Self {
             uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
             version,
             created: created(meta),
             weight,
             capability,
+            min_runtime,
             resource_version: meta.resource_version.as_deref().map(Name::from),
             status: status.cloned().unwrap_or_default(),
             name: key.name,

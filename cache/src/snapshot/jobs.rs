@@ -7,7 +7,12 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    facts::{class::PodTemplate, group::GroupFacts, pod::TaskFacts, policy::BudgetFacts},
+    facts::{
+        class::PodTemplate,
+        group::GroupFacts,
+        pod::TaskFacts,
+        policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
+    },
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
     reason::{JobProblem, JobWarning},
@@ -198,10 +203,6 @@ fn legacy_gangs(store: &Store) -> BTreeMap<(&Name, &Name), &BudgetFacts> {
         })
         .collect()
 }
-
-/// The highest value of a PriorityClass that users may define. Admission and quotas of Kubernetes
-/// guard higher ones, but only where a pod names them.
-const HIGHEST_USER_PRIORITY: i32 = 1_000_000_000;
 
 /// Job priorities by PriorityClass.
 struct Priorities<'a> {
