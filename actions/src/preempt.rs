@@ -11,13 +11,13 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{QueueIdx, TaskIdx},
+    column::{JobIdx, QueueIdx, TaskIdx},
     decision::EvictReason,
 };
 use kube_batch_framework::{
     cycle::Action,
     order::{Turns, give_turn},
-    plugin::Proposal,
+    plugin::{JobProposal, Proposal},
     reservations::Reservations,
     session::Session,
     spec::ActionSpec,
@@ -121,7 +121,20 @@ impl VictimPolicy for BetweenJobs<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.plugins().preemptable(proposal)
+        let plugins = session.plugins();
+        plugins.preemptable(proposal) && !plugins.vetoes(proposal)
+    }
+
+    // Parity: see docs/parity.md#p10.
+    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool {
+        let own = cluster.tasks.job[task].expect("a task that preempts has a job");
+        cluster.jobs.queue[job].is_some()
+            && cluster.jobs.queue[job] == cluster.jobs.queue[own]
+            && cluster.jobs.priority[job] < cluster.jobs.priority[own]
+    }
+
+    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
+        session.plugins().job_preemptable(proposal)
     }
 }
 
@@ -139,6 +152,16 @@ impl VictimPolicy for InsideJob<'_> {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.plugins().preemptable(proposal)
+        let plugins = session.plugins();
+        plugins.preemptable(proposal) && !plugins.vetoes(proposal)
+    }
+
+    /// A job does not evict itself.
+    fn considers_job(&self, _: &Cluster, _: TaskIdx, _: JobIdx) -> bool {
+        false
+    }
+
+    fn allows_job(&self, _: &Session, _: &JobProposal<'_>) -> bool {
+        false
     }
 }

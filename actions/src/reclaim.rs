@@ -8,9 +8,17 @@
 //! waiting task is not placed, and skips a queue after its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+    decision::EvictReason,
+};
 use kube_batch_framework::{
-    cycle::Action, order::Turns, plugin::Proposal, reservations::Reservations, session::Session,
+    cycle::Action,
+    order::Turns,
+    plugin::{JobProposal, Proposal},
+    reservations::Reservations,
+    session::Session,
     spec::ActionSpec,
 };
 
@@ -62,6 +70,19 @@ impl VictimPolicy for AcrossQueues {
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        session.plugins().reclaimable(proposal)
+        let plugins = session.plugins();
+        plugins.reclaimable(proposal) && !plugins.vetoes(proposal)
+    }
+
+    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool {
+        cluster.jobs.queue[job].is_some() && cluster.jobs.queue[job] != cluster.queue_of(task)
+    }
+
+    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
+        let plugins = session.plugins();
+        // Without shares, two queues would evict each other's gangs in turn.
+        let queue = session.cluster().jobs.queue[proposal.job];
+        let has_shares = queue.is_some_and(|queue| plugins.queue_shares(queue).is_some());
+        has_shares && plugins.job_reclaimable(proposal)
     }
 }

@@ -46,6 +46,11 @@ pub enum ArgumentKind {
         /// The default.
         default: &'static str,
     },
+    /// One of some texts.
+    Choice {
+        /// The texts; the first is the default.
+        choices: &'static [&'static str],
+    },
     /// A duration as Go writes it, such as `1m30s`.
     Duration {
         /// The default.
@@ -154,7 +159,7 @@ pub enum ArgumentValue {
     Integer(i64),
     /// Of [`ArgumentKind::Number`].
     Number(f64),
-    /// Of [`ArgumentKind::Text`].
+    /// Of [`ArgumentKind::Text`] and [`ArgumentKind::Choice`].
     Text(String),
     /// Of [`ArgumentKind::Duration`].
     Duration(Duration),
@@ -193,6 +198,7 @@ impl ArgumentKind {
             Self::List {
                 items: ListItems::ExtendedResources | ListItems::ResourceGroups, ..
             }
+            | Self::Choice { .. }
             | Self::Weights { .. }
             | Self::NodeAffinity { .. } => true,
         }
@@ -215,6 +221,10 @@ impl ArgumentKind {
                 ArgumentValue::Number(value?)
             }
             Self::Text { .. } => ArgumentValue::Text(text.to_owned()),
+            Self::Choice { choices } => {
+                let is_choice = choices.contains(&text);
+                ArgumentValue::Text(is_choice.then(|| text.to_owned())?)
+            }
             Self::Duration { .. } => ArgumentValue::Duration(duration::parse(text).ok()?),
             Self::List { items: kind, .. } => {
                 let item = |item: &str| kind.accept(item).then(|| item.to_owned());
@@ -242,6 +252,7 @@ impl ArgumentKind {
             Self::Integer { range, .. } => whole_number(range),
             Self::Number { range: (least, most), .. } => format!("a number from {least} to {most}"),
             Self::Text { .. } => "text".to_owned(),
+            Self::Choice { choices } => choices.join(" or "),
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
             Self::List { items, .. } => match items {
                 ListItems::Texts => "a list of texts".to_owned(),
@@ -265,6 +276,7 @@ impl ArgumentKind {
             Self::Integer { default, .. } => ArgumentValue::Integer(default),
             Self::Number { default, .. } => ArgumentValue::Number(default),
             Self::Text { default } => ArgumentValue::Text(default.to_owned()),
+            Self::Choice { choices } => ArgumentValue::Text(choices[0].to_owned()),
             Self::Duration { default } => ArgumentValue::Duration(default),
             Self::List { default, .. } => {
                 ArgumentValue::List(default.iter().map(|item| (*item).to_owned()).collect())
@@ -350,7 +362,7 @@ impl Arguments {
         integer: Integer -> i64;
         /// The value of a number argument.
         number: Number -> f64;
-        /// The value of a text argument.
+        /// The value of a text argument, or of one with choices.
         text: Text -> String;
         /// The value of a duration argument.
         duration: Duration -> Duration;
@@ -386,6 +398,8 @@ mod tests {
             (ArgumentKind::Number { default: 1.0, range: (0.0, 1.0) }, "NaN", None),
             (ArgumentKind::Number { default: 1.0, range: (0.0, 1.0) }, "inf", None),
             (ArgumentKind::Text { default: "" }, "a b", Some("a b")),
+            (ArgumentKind::Choice { choices: &["a", "b"] }, "b", Some("b")),
+            (ArgumentKind::Choice { choices: &["a", "b"] }, "B", None),
             (ArgumentKind::Duration { default: Duration::ZERO }, "1m30s", Some("90s")),
             (ArgumentKind::Duration { default: Duration::ZERO }, "soon", None),
             (list(ListItems::Texts), "a, b,,c", Some("a,b,c")),

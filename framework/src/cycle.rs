@@ -1,5 +1,6 @@
 //! One scheduling cycle, from a snapshot to decisions.
 
+use jiff::Timestamp;
 use kube_batch_api::cluster::Cluster;
 
 use crate::{
@@ -24,10 +25,11 @@ pub trait Action: Send + Sync {
 
 /// Runs one cycle.
 ///
-/// The result depends on the snapshot, the plugins, the actions and the memory only. `reached` is called
+/// The result depends on the snapshot, the time, the plugins, the actions and the memory only. `reached` is called
 /// for each milestone and has no influence on the result.
 pub fn run_cycle(
     cluster: Cluster,
+    now: Timestamp,
     policy: Policy,
     actions: &[Box<dyn Action>],
     search: Search,
@@ -35,7 +37,7 @@ pub fn run_cycle(
     reached: &mut dyn FnMut(Milestone),
 ) -> Cycle {
     let remembered = std::mem::replace(memory, Memory::none());
-    let mut session = Session::open_measured(cluster, policy, search, remembered, reached);
+    let mut session = Session::open_measured(cluster, now, policy, search, remembered, reached);
     session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);

@@ -8,6 +8,7 @@ pub mod cycle;
 pub mod failure;
 pub mod memory;
 pub mod milestone;
+mod min_runtime;
 mod minimum;
 mod moves;
 mod nominations;

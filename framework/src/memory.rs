@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kube_batch_api::{
     column::{JobIdx, QueueIdx},
     name::{JobKey, Name},
@@ -58,6 +59,8 @@ pub(crate) struct Seen {
     pub(crate) shares: Vec<Option<QueueShares>>,
     /// A hash of what decides which running tasks may be evicted.
     pub(crate) protection: u64,
+    /// When the next task may be evicted that may not be now.
+    pub(crate) protected_until: Option<Timestamp>,
     /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
     pub(crate) in_flight: u64,
 }

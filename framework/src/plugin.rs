@@ -178,6 +178,17 @@ pub enum Vote {
     Reject,
 }
 
+impl Vote {
+    /// Rejects if any vote does, else permits if any does, else abstains.
+    pub fn unanimous(votes: impl IntoIterator<Item = Self>) -> Self {
+        votes.into_iter().fold(Self::Abstain, |so_far, vote| match (so_far, vote) {
+            (Self::Reject, _) | (_, Self::Reject) => Self::Reject,
+            (Self::Permit, _) | (_, Self::Permit) => Self::Permit,
+            (Self::Abstain, Self::Abstain) => Self::Abstain,
+        })
+    }
+}
+
 /// The proposal to evict one task for another.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
@@ -189,6 +200,32 @@ pub struct Proposal<'a> {
     /// Victims selected so far that the cluster still shows as running: a plugin that counts tasks or
     /// resources subtracts them. Victims that the cluster shows as terminating are not in this list.
     pub evicted: &'a [TaskIdx],
+}
+
+/// The proposal to evict all running tasks of a job for one task of another job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobProposal<'a> {
+    /// The task that would get the resources.
+    pub preemptor: TaskIdx,
+    /// The job that would be evicted.
+    pub job: JobIdx,
+    /// Its tasks that would be evicted, ascending. The cluster shows them as running or bound.
+    pub victims: &'a [TaskIdx],
+}
+
+impl JobProposal<'_> {
+    /// The proposals to evict its tasks one after another.
+    pub fn proposals(&self) -> impl Iterator<Item = Proposal<'_>> {
+        self.victims.iter().enumerate().map(|(at, victim)| {
+            let evicted = &self.victims[..at];
+            Proposal { preemptor: self.preemptor, victim: *victim, evicted }
+        })
+    }
+
+    /// The vote about all tasks, evicted one after another: a rejection of one is final.
+    pub fn each(&self, mut vote: impl FnMut(&Proposal<'_>) -> Vote) -> Vote {
+        Vote::unanimous(self.proposals().map(|proposal| vote(&proposal)))
+    }
 }
 
 /// A change of the status or node of a task.
@@ -372,11 +409,11 @@ pub struct QueueShares {
 ///     let extension_points = ExtensionPoints::ALL;
 ///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]] }
 /// };
-/// let mut session = Session::open(cluster.clone(), max_price(5), Search::Index);
+/// let mut session = Session::open(cluster.clone(), jiff::Timestamp::MAX, max_price(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
 /// assert!(session.is_indexable(class));
 ///
-/// let mut session = Session::open(cluster, max_price(1), Search::Index);
+/// let mut session = Session::open(cluster, jiff::Timestamp::MAX, max_price(1), Search::Index);
 /// assert_eq!(session.best_node(class), None);
 /// let why = session.explain(class).to_string();
 /// assert_eq!(why, "0/3 nodes are available: 3 node(s) exceeded the price limit.");
@@ -572,6 +609,25 @@ pub trait Plugin: Send {
 
     // Victims.
 
+    /// Which of some evictions, made in this order, a disruption budget does not allow: one answer for
+    /// each victim, or none at all if there are no budgets. The cluster still shows the victims as
+    /// running.
+    fn violates_budget(&self, _cluster: &Cluster, _victims: &[TaskIdx]) -> Vec<bool> {
+        Vec::new()
+    }
+
+    /// Whether the victim must not be evicted for another task, whatever other plugins vote and in
+    /// whichever tier the plugin is.
+    fn vetoes(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> bool {
+        false
+    }
+
+    /// Whether some task of the job must not be evicted. By default, if [`Plugin::vetoes`] says so of one
+    /// after another.
+    fn vetoes_job(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> bool {
+        proposal.proposals().any(|proposal| self.vetoes(cluster, &proposal))
+    }
+
     /// Whether the task must not be evicted even where no other task is to get its place.
     fn is_protected(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
         false
@@ -587,12 +643,34 @@ pub trait Plugin: Send {
         Vote::Abstain
     }
 
+    /// Whether all running tasks of a job may be evicted together, where one alone may not be.
+    fn evicts_whole_jobs(&self) -> bool {
+        false
+    }
+
+    /// Whether all running tasks of a job may be evicted together for a task of the same queue. By
+    /// default, if [`Plugin::preemptable`] permits one after another.
+    fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        proposal.each(|proposal| self.preemptable(cluster, proposal))
+    }
+
+    /// The same for a task of another queue. By default, if [`Plugin::reclaimable`] permits one after
+    /// another.
+    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        proposal.each(|proposal| self.reclaimable(cluster, proposal))
+    }
+
     // Shares.
 
-    /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request. The action `allocate` serves an overused queue
-    /// only after all other queues, from resources that are not reserved for them. The action
-    /// `reclaim` does not serve it.
+    /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request.
+    /// The action `allocate` serves an overused queue only after all other queues, from resources that
+    /// are not reserved for them. The action `reclaim` does not serve it.
     fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
+        false
+    }
+
+    /// Whether the queue holds more than it deserves, in a resource that the job requests.
+    fn exceeds_deserved(&self, _cluster: &Cluster, _queue: QueueIdx, _job: JobIdx) -> bool {
         false
     }
 

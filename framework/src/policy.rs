@@ -11,7 +11,10 @@ use kube_batch_api::{
 };
 
 use crate::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm, Vote},
+    plugin::{
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm,
+        Vote,
+    },
     session_cache::SessionCache,
 };
 
@@ -184,6 +187,11 @@ impl Policy {
         &*self.tiers[at.tier][at.place].plugin
     }
 
+    /// Whether all running tasks of a job may be evicted together, according to some plugin.
+    pub fn evicts_whole_jobs(&self) -> bool {
+        self.all().any(Plugin::evicts_whole_jobs)
+    }
+
     pub(crate) fn reports_unready_jobs(&self) -> bool {
         self.all().any(Plugin::reports_unready_jobs)
     }
@@ -307,22 +315,66 @@ impl Plugins<'_> {
     /// not abstain must allow it.
     // Parity: an empty answer is final, see docs/parity.md#p8.
     pub fn preemptable(self, proposal: &Proposal<'_>) -> bool {
-        let votes = self.policy.tiers.iter().map(|tier| {
-            unanimous(
-                tier.iter()
-                    .filter(|configured| configured.is_enabled_at(ExtensionPoint::Preemptable))
-                    .map(|configured| configured.plugin.preemptable(self.cluster, proposal)),
-            )
+        self.first_tier_permits(|plugin| plugin.preemptable(self.cluster, proposal))
+    }
+
+    /// As [`Self::preemptable`].
+    pub fn job_preemptable(self, proposal: &JobProposal<'_>) -> bool {
+        self.first_tier_permits(|plugin| plugin.job_preemptable(self.cluster, proposal))
+    }
+
+    fn first_tier_permits(self, vote: impl Fn(&dyn Plugin) -> Vote) -> bool {
+        let mut votes = self.policy.tiers.iter().map(|tier| {
+            let point = ExtensionPoint::Preemptable;
+            let enabled = tier.iter().filter(|configured| configured.is_enabled_at(point));
+            Vote::unanimous(enabled.map(|configured| vote(&*configured.plugin)))
         });
-        let decided = |vote: &Vote| *vote != Vote::Abstain;
-        votes.into_iter().find(decided) == Some(Vote::Permit)
+        votes.find(|vote| *vote != Vote::Abstain) == Some(Vote::Permit)
     }
 
     /// Every plugin of every tier that does not abstain must allow it.
     // Parity: differs, see docs/parity.md#c1.
     pub fn reclaimable(self, proposal: &Proposal<'_>) -> bool {
         let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
-        unanimous(plugins.map(|plugin| plugin.reclaimable(self.cluster, proposal))) == Vote::Permit
+        let votes = plugins.map(|plugin| plugin.reclaimable(self.cluster, proposal));
+        Vote::unanimous(votes) == Vote::Permit
+    }
+
+    /// As [`Self::reclaimable`].
+    pub fn job_reclaimable(self, proposal: &JobProposal<'_>) -> bool {
+        let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
+        let votes = plugins.map(|plugin| plugin.job_reclaimable(self.cluster, proposal));
+        Vote::unanimous(votes) == Vote::Permit
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn evicts_whole_jobs(self) -> bool {
+        self.policy.evicts_whole_jobs()
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn exceeds_deserved(self, queue: QueueIdx, job: JobIdx) -> bool {
+        self.policy.all().any(|plugin| plugin.exceeds_deserved(self.cluster, queue, job))
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn vetoes(self, proposal: &Proposal<'_>) -> bool {
+        self.policy.all().any(|plugin| plugin.vetoes(self.cluster, proposal))
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn vetoes_job(self, proposal: &JobProposal<'_>) -> bool {
+        self.policy.all().any(|plugin| plugin.vetoes_job(self.cluster, proposal))
+    }
+
+    /// One plugin suffices. Cannot be disabled.
+    pub fn violates_budget(self, victims: &[TaskIdx]) -> Vec<bool> {
+        self.policy.all().fold(Vec::new(), |mut violates, plugin| {
+            let answer = plugin.violates_budget(self.cluster, victims);
+            violates.resize(violates.len().max(answer.len()), false);
+            violates.iter_mut().zip(answer).for_each(|(any, violates)| *any |= violates);
+            violates
+        })
     }
 
     /// One plugin suffices. Cannot be disabled.
@@ -371,13 +423,4 @@ impl Plugins<'_> {
     pub fn job_share(self, job: JobIdx) -> Option<Share> {
         self.policy.all().find_map(|plugin| plugin.job_share(self.cluster, job))
     }
-}
-
-/// Rejects if any plugin rejects, else permits if any permits, else abstains.
-fn unanimous(votes: impl Iterator<Item = Vote>) -> Vote {
-    votes.fold(Vote::Abstain, |so_far, vote| match (so_far, vote) {
-        (Vote::Reject, _) | (_, Vote::Reject) => Vote::Reject,
-        (Vote::Permit, _) | (_, Vote::Permit) => Vote::Permit,
-        (Vote::Abstain, Vote::Abstain) => Vote::Abstain,
-    })
 }

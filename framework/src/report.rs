@@ -12,7 +12,10 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ti
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
-    crd::{MISCONFIGURED, PodGroupCondition, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
+    crd::{
+        GANG_EVICTED, MISCONFIGURED, PREEMPTED, PodGroupCondition, PodGroupStatus, QueueStatus,
+        RECLAIMED, UNSCHEDULABLE,
+    },
     decision::{Decision, EvictReason, PodRef},
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
@@ -38,8 +41,8 @@ pub struct Cycle {
     pub total: BTreeMap<String, String>,
     /// Number of evaluations of a node for a class of tasks.
     pub work: u64,
-    /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, or jobs
-    /// had no turn yet.
+    /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, a task may
+    /// have run for long enough to be evicted, or jobs had no turn yet.
     pub next_due: Option<Duration>,
 }
 
@@ -111,6 +114,8 @@ pub struct JobReport {
     pub warnings: Vec<JobWarning>,
     /// Whether it had a turn.
     pub tried: bool,
+    /// Why it was evicted as a whole in this cycle, if it was.
+    pub evicted: Option<(EvictReason, String)>,
     /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
     /// queue or its PodGroup does not exist.
     pub unplaced: Vec<PodRef>,
@@ -217,7 +222,7 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
     let next_due = if session.turn_log.is_cut() {
         Some(Duration::ZERO)
     } else {
-        stale_gangs::next_due(&session)
+        stale_gangs::next_due(&session).into_iter().chain(session.next_release()).min()
     };
     let work = session.work();
     (Cycle { jobs, queues, total, work, next_due, decisions: session.decisions }, memory)
@@ -333,6 +338,12 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         unplaced_because: because.unwrap_or_default(),
         unschedulable,
         warnings: cluster.jobs.warnings[job].clone(),
+        evicted: session.evicted_gangs.get(&job).map(|gang| {
+            let by = &cluster.jobs.key[gang.by];
+            let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
+            let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
+            (gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks))
+        }),
         tried,
         share: None,
         waited_since: None,
@@ -362,8 +373,9 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
 ///
 /// There is at most one condition of each type. Unschedulable is True with a reason while the group
-/// cannot start, Misconfigured while there are mistakes in its objects; each is False once that no
-/// longer holds. Time and transition id change only when the status of the condition does.
+/// cannot start, Misconfigured while there are mistakes in its objects, Preempted or Reclaimed from when
+/// the gang was evicted as a whole until it runs again. Each is False once that no longer holds. Time and
+/// transition id change only when the status of the condition does.
 // Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
 pub fn next_group_status(
     report: &JobReport,
@@ -382,7 +394,31 @@ pub fn next_group_status(
     let unschedulable = unschedulable.map(|(reason, message)| (*reason, message.clone()));
     set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, cycle_id, now);
     set_condition(&mut next.conditions, MISCONFIGURED, report.misconfigured(), cycle_id, now);
+    for (type_, reason) in [(PREEMPTED, EvictReason::Preempt), (RECLAIMED, EvictReason::Reclaim)] {
+        match &report.evicted {
+            Some((of, why)) if *of == reason => {
+                let why = Some((GANG_EVICTED, why.clone()));
+                set_condition(&mut next.conditions, type_, why, cycle_id, now);
+            }
+            // It runs again.
+            _ if report.phase == Phase::Running => {
+                set_condition(&mut next.conditions, type_, None, cycle_id, now);
+            }
+            _ => {}
+        }
+    }
     (next != *stored).then_some(next)
+}
+
+/// Why a pod is evicted, and for whom.
+pub fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
+    match reason {
+        EvictReason::Preempt => format!("preempted for {by} of queue \"{queue}\""),
+        EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
+        EvictReason::StaleGang => {
+            format!("{by} of queue \"{queue}\" has had fewer pods than its minimum for too long")
+        }
+    }
 }
 
 /// Sets a condition to True with a reason and message, or to False if it is there.

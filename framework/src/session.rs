@@ -3,12 +3,13 @@
 //! A session has no access to the API server. Actions read it freely and change it only through
 //! [`Statement`](crate::statement::Statement)s; its results are data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
-    decision::{ClaimChoice, Decision, PodRef},
+    decision::{ClaimChoice, Decision, EvictReason, PodRef},
     name::Name,
     reason::FitReport,
     status::{Placement, TaskStatus},
@@ -28,11 +29,17 @@ use crate::{
 pub struct Session {
     pub(crate) cluster: Cluster,
     pub(crate) policy: Policy,
+    /// The time of the cycle.
+    pub(crate) now: Timestamp,
     candidates: Candidates,
     log: Log,
     pub(crate) decisions: Vec<Decision>,
     /// Moves that statements kept without deciding anything, by job.
     pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
+    /// The jobs for which tasks were evicted.
+    pub(crate) preemptors: BTreeSet<JobIdx>,
+    /// The gangs that were evicted as a whole.
+    pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
     failures: Column<JobIdx, Option<Failure>>,
     /// The action in which each job failed.
     failed_in: Column<JobIdx, &'static str>,
@@ -45,6 +52,16 @@ pub struct Session {
     /// How many of them have been started.
     pub(crate) n_started: usize,
     pub(crate) turn_log: TurnLog,
+}
+
+/// Why a gang was evicted as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EvictedGang {
+    pub(crate) reason: EvictReason,
+    /// The job that gets the resources.
+    pub(crate) by: JobIdx,
+    /// How many of its tasks were evicted.
+    pub(crate) n_tasks: usize,
 }
 
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
@@ -79,13 +96,14 @@ impl Log {
 
 impl Session {
     /// Opens a session: marks the jobs that cannot be scheduled, then opens it for each plugin.
-    pub fn open(cluster: Cluster, policy: Policy, search: Search) -> Self {
-        Self::open_measured(cluster, policy, search, Memory::none(), &mut |_| {})
+    pub fn open(cluster: Cluster, now: Timestamp, policy: Policy, search: Search) -> Self {
+        Self::open_measured(cluster, now, policy, search, Memory::none(), &mut |_| {})
     }
 
     /// The same with a memory, reporting milestones.
     pub(crate) fn open_measured(
         mut cluster: Cluster,
+        now: Timestamp,
         mut policy: Policy,
         search: Search,
         memory: Memory,
@@ -102,12 +120,15 @@ impl Session {
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         let n_jobs = cluster.jobs.key.len();
         Self {
+            now,
             candidates: Candidates::new(search, &cluster),
             cluster,
             policy,
             log: Log::default(),
             decisions: Vec::new(),
             kept: BTreeMap::new(),
+            preemptors: BTreeSet::new(),
+            evicted_gangs: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
             failed_in: Column::filled("", n_jobs),
             tried: Column::filled(None, n_jobs),
@@ -350,6 +371,11 @@ impl Session {
     pub fn has_nominations(&self, job: JobIdx) -> bool {
         let kept = self.kept.get(&job).into_iter().flatten();
         kept.map(Move::task).any(|task| self.is_nominated(task))
+    }
+
+    /// Whether tasks were evicted for the job in this cycle.
+    pub fn is_preemptor(&self, job: JobIdx) -> bool {
+        self.preemptors.contains(&job)
     }
 
     /// Jobs with kept moves.

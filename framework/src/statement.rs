@@ -23,7 +23,7 @@ use crate::{
     candidates::Choice,
     moves::{Intent, Move},
     plugin::Capacity,
-    session::{LogPosition, Session},
+    session::{EvictedGang, LogPosition, Session},
 };
 
 /// A point in a statement to roll back to.
@@ -204,12 +204,28 @@ impl<'s> Statement<'s> {
 
     /// Number of tasks evicted.
     pub fn n_evicted(&self) -> usize {
-        self.moves.iter().filter(|made| matches!(made.intent, Intent::Evict(_))).count()
+        self.evicted().count()
+    }
+
+    /// The tasks evicted, in order.
+    pub fn evicted(&self) -> impl Iterator<Item = TaskIdx> + '_ {
+        let evictions = self.moves.iter().filter(|made| matches!(made.intent, Intent::Evict(_)));
+        evictions.map(|made| made.task)
+    }
+
+    /// The tasks moved since a point, in order, and where they are now.
+    pub fn moves_since(&self, point: Savepoint) -> Vec<(TaskIdx, Placement)> {
+        let tasks = self.moves[point.n_moves..].iter().map(|made| made.task);
+        tasks.map(|task| (task, self.session.cluster().tasks.placement[task])).collect()
     }
 
     /// Turns the moves into decisions, in order. The moves of tasks that wait for resources, or for
     /// the rest of the job, are kept as by [`Statement::keep`].
     pub fn commit(mut self) {
+        self.decide();
+    }
+
+    fn decide(&mut self) {
         let is_ready = self.job_ready();
         let mut kept = Vec::new();
         for made in std::mem::take(&mut self.moves) {
@@ -224,6 +240,7 @@ impl<'s> Statement<'s> {
                     continue;
                 }
                 Intent::Evict(reason) => {
+                    self.session.preemptors.insert(self.job);
                     let cluster = self.session.cluster();
                     let by = cluster.jobs.key[self.job].clone();
                     let queue = cluster.jobs.queue[self.job].expect("a scheduled job has a queue");
@@ -234,6 +251,21 @@ impl<'s> Statement<'s> {
             self.session.decisions.push(decision);
         }
         self.keep_moves(kept);
+    }
+
+    /// The same for a statement that evicts all tasks of some gangs: their other tasks are not nominated
+    /// any more, and their reports say why they were evicted.
+    pub fn commit_breaking(mut self, gangs: &[JobIdx], reason: EvictReason) {
+        let evicted: Vec<TaskIdx> = self.evicted().collect();
+        self.decide();
+        let by = self.job;
+        for gang in gangs {
+            let cluster = self.session.cluster();
+            let is_of_gang = |task: &&TaskIdx| cluster.tasks.job[**task] == Some(*gang);
+            let n_tasks = evicted.iter().filter(is_of_gang).count();
+            self.session.statement(*gang).release();
+            self.session.evicted_gangs.insert(*gang, EvictedGang { reason, by, n_tasks });
+        }
     }
 
     /// Keeps the moves without deciding anything. The next statement of the job begins with them.

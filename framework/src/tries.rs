@@ -42,6 +42,7 @@ impl Session {
             generation,
             shares,
             protection: protection(&self.cluster),
+            protected_until: self.next_end_of_protection(),
             in_flight: in_flight(&self.cluster),
         });
         let n_decisions = self.decisions.len();

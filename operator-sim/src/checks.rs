@@ -1,5 +1,6 @@
 //! What must hold when everything has been calm for a while.
 
+use jiff::Timestamp;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube_batch::Registry;
 use kube_batch_api::{
@@ -100,7 +101,7 @@ fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
     let snapshot = take_snapshot(truth, &Assumed::default(), &options);
     let text = include_str!("../../examples/scheduler.yaml");
     let conf = conf::parse(text, registry).expect("a configuration").conf;
-    let cycle = conf.run_cycle(snapshot.cluster, Search::Index, &mut |_| {});
+    let cycle = conf.run_cycle(snapshot.cluster, Timestamp::MAX, Search::Index, &mut |_| {});
     let is_write =
         |decision: &&Decision| matches!(decision, Decision::Bind { .. } | Decision::Evict { .. });
     let decision = cycle.decisions.iter().find(is_write)?;

@@ -17,7 +17,7 @@ use kube_batch_api::{
     resource::{Ledger, Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Vote},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -118,6 +118,11 @@ impl Plugin for Drf {
         let gained = self.share_with(own, [cluster.request(preemptor)], 1);
         let lost = self.share_with(other, of_other.map(|task| cluster.request(*task)), -1);
         if gained <= lost { Vote::Permit } else { Vote::Reject }
+    }
+
+    /// The rule compares the shares of two jobs that go on.
+    fn job_preemptable(&self, _: &Cluster, _: &JobProposal<'_>) -> Vote {
+        Vote::Abstain
     }
 
     fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {

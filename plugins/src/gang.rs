@@ -3,8 +3,9 @@
 //! A job is valid if enough of its tasks could count toward the minimum, ready if enough do, and
 //! pipelined if enough will once the resources of pipelined tasks are released. Jobs that are not
 //! ready go before those that are, and of those the jobs go first some of whose tasks run. If such a
-//! job is not completed within a time, what runs of it is evicted. Of a job, at most the tasks above its minimum are evicted; a
-//! minimum of 0 or 1 protects nothing.
+//! job is not completed within a time, what runs of it is evicted. Of a job, at most the tasks above its
+//! minimum are evicted, or all together if `gang.evictWholeGangs` is set; a minimum of 0 or 1 protects
+//! nothing.
 //!
 //! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
@@ -18,7 +19,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
-    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Dependencies, JobProposal, OrderScope, Plugin, Proposal, Vote},
     spec::PluginSpec,
 };
 
@@ -27,11 +28,12 @@ use kube_batch_framework::{
 pub struct Gang {
     /// How long a job may be incomplete; `None` for any time.
     staleness_grace_period: Option<Duration>,
+    evicts_whole: bool,
 }
 
 impl Default for Gang {
     fn default() -> Self {
-        Self { staleness_grace_period: Some(STALENESS_GRACE_PERIOD) }
+        Self { staleness_grace_period: Some(STALENESS_GRACE_PERIOD), evicts_whole: false }
     }
 }
 
@@ -44,11 +46,16 @@ const GRACE_PERIOD: ArgumentSpec = ArgumentSpec {
     about: "how long a gang may run with fewer than its minimum before its pods are evicted; 0 for any time",
 };
 
+const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
+    "gang.evictWholeGangs",
+    "evict a gang that has no more than its minimum as a whole; otherwise it is never evicted",
+);
+
 /// How a configuration names the plugin.
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[GRACE_PERIOD],
+    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD],
     metadata_prefixes: &[],
     new: |arguments| Box::new(Gang::new(arguments)),
 };
@@ -56,7 +63,10 @@ pub const SPEC: PluginSpec = PluginSpec {
 impl Gang {
     fn new(arguments: &Arguments) -> Self {
         let period = arguments.duration(&GRACE_PERIOD);
-        Self { staleness_grace_period: (!period.is_zero()).then_some(period) }
+        Self {
+            staleness_grace_period: (!period.is_zero()).then_some(period),
+            evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+        }
     }
 }
 
@@ -113,6 +123,20 @@ impl Plugin for Gang {
 
     fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         can_spare(cluster, proposal)
+    }
+
+    // Parity: new, see docs/parity.md#p10.
+    fn evicts_whole_jobs(&self) -> bool {
+        self.evicts_whole
+    }
+
+    fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        let is_gang = cluster.jobs.min_available[proposal.job] > 1;
+        if self.evicts_whole && is_gang { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        self.job_preemptable(cluster, proposal)
     }
 
     fn reports_unready_jobs(&self) -> bool {

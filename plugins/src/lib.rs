@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod drf;
 pub mod gang;
 pub mod nodeorder;
+pub mod pdb;
 pub mod predicates;
 pub mod priority;
 pub mod proportion;

@@ -19,12 +19,12 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, QueueIdx, TaskIdx},
     resource::{Ledger, ResourceVector, Share},
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, Proposal, QueueShares, Vote},
+    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, Vote},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -256,6 +256,26 @@ impl Plugin for Proportion {
             wanted.get(dim) > 0 && left >= self.deserved[queue][dim]
         });
         if keeps_its_part { Vote::Permit } else { Vote::Reject }
+    }
+
+    /// The last job that is evicted may leave its queue with less than it deserves.
+    // Parity: new, see docs/parity.md#c7.
+    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        let Some(queue) = cluster.jobs.queue[proposal.job] else { return Vote::Reject };
+        let wanted = cluster.request(proposal.preemptor);
+        let mut amounts = proposal.victims.iter().flat_map(|task| cluster.request(*task).shared());
+        let holds_more = amounts.any(|(dim, _)| {
+            wanted.get(dim) > 0 && self.allocated[queue][dim] > self.deserved[queue][dim]
+        });
+        if holds_more { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn exceeds_deserved(&self, cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> bool {
+        let mut requests =
+            cluster.jobs.tasks[job].iter().flat_map(|task| cluster.request(task).shared());
+        requests.any(|(dim, amount)| {
+            amount > 0 && self.allocated[queue][dim] > self.deserved[queue][dim]
+        })
     }
 
     fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {

@@ -5,6 +5,7 @@ mod world;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod};
 use kube_batch_api::{
     cluster::Cluster,
@@ -444,7 +445,12 @@ fn session(cluster: Cluster) -> Session {
     ];
     let configured =
         plugins.map(|plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL });
-    Session::open(cluster, Policy { tiers: vec![configured.into()] }, Search::default())
+    Session::open(
+        cluster,
+        Timestamp::MAX,
+        Policy { tiers: vec![configured.into()] },
+        Search::default(),
+    )
 }
 
 /// Compares the message for a pod that fits on no node, with all filters and resources together.

@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "only part of it is needed here")]
 mod world;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
     cluster::Cluster,
@@ -327,7 +328,7 @@ fn a_plugin_with_defaults_changes_no_decision() {
         let configured =
             |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
         let policy = Policy { tiers: vec![plugins.into_iter().map(configured).collect()] };
-        let mut session = Session::open(cluster.clone(), policy, Search::Index);
+        let mut session = Session::open(cluster.clone(), Timestamp::MAX, policy, Search::Index);
         assert_eq!(session.is_indexable(class), !with_defaults);
         session.best_node(class).map(|best| best.node)
     };

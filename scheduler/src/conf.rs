@@ -6,6 +6,7 @@
 //! v0.5.0 ignores are warnings.
 // Parity: differs, see docs/parity.md#x1.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeAffinity;
 use kube_batch_actions::{allocate, backfill};
 use kube_batch_api::{
@@ -75,22 +76,24 @@ impl Conf {
     pub fn run_cycle(
         &self,
         cluster: Cluster,
+        now: Timestamp,
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Cycle {
-        self.run_next_cycle(cluster, search, &mut Memory::none(), reached)
+        self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached)
     }
 
     /// Runs one cycle of several, with what is remembered from one to the next.
     pub fn run_next_cycle(
         &self,
         cluster: Cluster,
+        now: Timestamp,
         search: Search,
         memory: &mut Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Cycle {
         let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
-        run_cycle(cluster, self.policy(), &actions, search, memory, reached)
+        run_cycle(cluster, now, self.policy(), &actions, search, memory, reached)
     }
 
     /// The plugins of one cycle, in their tiers.

@@ -6,7 +6,9 @@ use kube_batch_framework::{
     arguments::Arguments,
     spec::{ActionSpec, PluginSpec},
 };
-use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_plugins::{
+    conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
+};
 
 /// The plugins and actions that a configuration can name.
 ///
@@ -57,6 +59,7 @@ impl Registry {
             priority::SPEC,
             gang::SPEC,
             conformance::SPEC,
+            pdb::SPEC,
             drf::SPEC,
             proportion::SPEC,
             predicates::SPEC,

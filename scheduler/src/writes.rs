@@ -20,7 +20,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::report::{
-    Cycle, JobReport, QueueReport, next_group_status, next_queue_status,
+    Cycle, JobReport, QueueReport, eviction_cause, next_group_status, next_queue_status,
 };
 
 /// A decision to be sent.
@@ -235,17 +235,6 @@ fn scheduled(pod: &PodRef, node: &Name) -> Event {
         reason: "Scheduled",
         action: "Binding",
         message: format!("Successfully assigned {} to {node}", pod.key),
-    }
-}
-
-/// Why a pod is evicted, and for whom.
-fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
-    match reason {
-        EvictReason::Preempt => format!("preempted for {by} of queue \"{queue}\""),
-        EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
-        EvictReason::StaleGang => {
-            format!("{by} of queue \"{queue}\" has had fewer pods than its minimum for too long")
-        }
     }
 }
 

@@ -55,7 +55,8 @@ impl Simulation {
         let snapshot = Arc::new(snapshot.cluster);
         let cluster = Cluster::clone(&snapshot);
         let dimensions = cluster.dimensions.clone();
-        let cycle = self.conf.run_next_cycle(cluster, self.search, &mut self.memory, reached);
+        let now = self.world.now();
+        let cycle = self.conf.run_next_cycle(cluster, now, self.search, &mut self.memory, reached);
         self.world.apply_cycle(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, snapshot })
     }

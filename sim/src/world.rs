@@ -451,7 +451,11 @@ impl World {
         if let Some((_, since)) = self.timers.get_mut(key) {
             *since = Some(self.now);
         }
-        self.change_pod(key, |facts| facts.status = TaskStatus::Running);
+        let now = self.now;
+        self.change_pod(key, |facts| {
+            facts.status = TaskStatus::Running;
+            facts.started = Some(now);
+        });
     }
 
     fn apply_decision(&mut self, write: DecisionWrite) {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use jiff::Timestamp;
 use kube_batch_api::decision::Decision;
 use kube_batch_cache::{
     assumed::Assumed,
@@ -55,7 +56,7 @@ fn main() {
                     .cluster;
             snapshots.push(start.elapsed().as_secs_f64() * 1e3);
             let start = Instant::now();
-            let cycle = shape.conf.run_cycle(cluster, Search::Index, &mut |_| {});
+            let cycle = shape.conf.run_cycle(cluster, Timestamp::MAX, Search::Index, &mut |_| {});
             cycles.push(start.elapsed().as_secs_f64() * 1e3);
             counts = [0; 3];
             for decision in &cycle.decisions {

@@ -58,7 +58,7 @@ impl RandomCluster {
     /// Generates a random cluster.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let head = head(&mut rng);
+        let head = with_whole_gangs(seed, head(&mut rng));
         // In one cluster some features are off and others frequent: this finds more bugs than an equal
         // mix.
         let features = Features::new(&mut rng);
@@ -91,6 +91,7 @@ impl RandomCluster {
             rng.pick(&["reclaim, allocate, backfill, preempt", "allocate, backfill, preempt"]);
         let (start, end) = (rng.below(2), rng.below(4));
         let head = head_of(actions, TIERS[rng.below(2) as usize], start, end);
+        let head = with_whole_gangs(seed, head);
         let mut features = Features::new(&mut rng);
         // No pod is running yet, and mostly only free resources limit placement.
         (features.running, features.terminating, features.gated, features.taints) = (0, 0, 0, 0);
@@ -207,6 +208,15 @@ fn head(rng: &mut Rng) -> String {
     let tiers = rng.pick(&TIERS);
     let (start, end) = (rng.below(2), rng.below(3));
     head_of(actions, tiers, start, end)
+}
+
+/// In half of the clusters gangs are evicted as a whole.
+fn with_whole_gangs(seed: u64, head: String) -> String {
+    if Rng::new(!seed).percent(50) {
+        return head;
+    }
+    let with_argument = "{name: gang, arguments: {gang.evictWholeGangs: 'true'}}";
+    head.replace("{name: gang}", with_argument)
 }
 
 fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {

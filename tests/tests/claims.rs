@@ -1,5 +1,6 @@
 //! Claims whose pod is bound, before the volume controller confirms the volume.
 
+use jiff::Timestamp;
 use kube_batch_api::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
@@ -73,7 +74,7 @@ fn world(case: &Case) -> World {
 /// The decisions of a cycle, with these decisions still in flight.
 fn decisions(case: &Case, world: &World, assumed: &Assumed) -> Vec<Decision> {
     let cluster = take_snapshot(&world.store, assumed, world.options()).cluster;
-    case.conf.run_cycle(cluster, Search::Index, &mut |_| {}).decisions
+    case.conf.run_cycle(cluster, Timestamp::MAX, Search::Index, &mut |_| {}).decisions
 }
 
 #[test]

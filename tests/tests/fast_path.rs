@@ -1,5 +1,6 @@
 //! Pods of the bench shapes are placed with the candidate index.
 
+use jiff::Timestamp;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -21,7 +22,7 @@ fn plain_pods_are_placed_with_the_index() {
             .map(|task| cluster.tasks.class[task])
             .collect();
         let policy = shape.conf.policy();
-        let mut session = Session::open(cluster, policy, Search::Index);
+        let mut session = Session::open(cluster, Timestamp::MAX, policy, Search::Index);
         assert!(!waiting.is_empty(), "{name}");
         for class in waiting {
             assert!(session.is_indexable(class), "{name}");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_api::column::ClassIdx;
 use kube_batch_cache::{
@@ -25,7 +26,7 @@ fn conf() -> Conf {
 
 fn decisions(store: &Store) -> Vec<String> {
     let snapshot = take_snapshot(store, &Assumed::default(), &SnapshotOptions::default());
-    let cycle = conf().run_cycle(snapshot.cluster, Search::Index, &mut |_| {});
+    let cycle = conf().run_cycle(snapshot.cluster, Timestamp::MAX, Search::Index, &mut |_| {});
     decisions_about_others(&cycle.decisions)
 }
 
@@ -42,7 +43,8 @@ fn hostile_objects_change_no_decision_about_others() {
 fn classes_of_others(kind: &Kind, variant: Variant) -> (usize, usize) {
     let store = kind.store(SMALL, variant);
     let snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
-    let mut session = Session::open(snapshot.cluster, conf().policy(), Search::Index);
+    let mut session =
+        Session::open(snapshot.cluster, Timestamp::MAX, conf().policy(), Search::Index);
     let cluster = session.cluster();
     let tasks =
         cluster.tasks.facts.iter().filter(|(task, facts)| {

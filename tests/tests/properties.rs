@@ -1,5 +1,6 @@
 //! Properties that hold for random clusters.
 
+use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
@@ -121,7 +122,7 @@ fn a_dropped_statement_restores_the_session() {
             continue;
         }
         let policy = case.conf.policy();
-        let mut session = Session::open(cluster, policy, Search::Index);
+        let mut session = Session::open(cluster, Timestamp::MAX, policy, Search::Index);
         let before = answers(&mut session);
         let mut rng = Rng::new(seed);
         let mut statement = session.statement(JobIdx::new(0));

@@ -256,15 +256,15 @@ impl<'a> Checker<'a> {
             let (pod, from) = match decision {
                 Decision::Bind { pod, .. }
                 | Decision::Nominate { pod, .. }
-                | Decision::Withdraw { pod } => (pod, TaskStatus::Pending),
-                Decision::Evict { pod, .. } => (pod, TaskStatus::Running),
+                | Decision::Withdraw { pod } => (pod, &[TaskStatus::Pending][..]),
+                Decision::Evict { pod, .. } => (pod, &[TaskStatus::Running, TaskStatus::Bound][..]),
             };
             let task = self.tasks[&pod.key];
             if seen.contains(&task) {
                 return Some(format!("{} has two decisions", pod.key));
             }
             seen.push(task);
-            if self.snapshot.status(task) != from || !self.snapshot.tasks.ours[task] {
+            if !from.contains(&self.snapshot.status(task)) || !self.snapshot.tasks.ours[task] {
                 return Some(format!(
                     "{decision:?} of a task that is {}",
                     self.snapshot.status(task)
@@ -292,7 +292,8 @@ impl<'a> Checker<'a> {
         (self.after.jobs.counts[job].ready(), self.after.jobs.min_available[job])
     }
 
-    /// Tasks are evicted only for a job that is then placed, and gangs keep their minimum.
+    /// Tasks are evicted only for a job that is then placed, and gangs keep their minimum or leave as a
+    /// whole. A task that does not run is evicted only with its gang.
     fn evictions(&self) -> Option<String> {
         for decision in &self.cycle.decisions {
             let Decision::Evict { pod, by, .. } = decision else { continue };
@@ -307,6 +308,14 @@ impl<'a> Checker<'a> {
             let victim = self.snapshot.tasks.job[self.tasks[&pod.key]]?;
             let was = self.snapshot.jobs.counts[victim].ready();
             let (ready, min) = self.readiness(victim);
+            let left = |status| self.after.jobs.counts[victim].of(status);
+            let is_whole = left(TaskStatus::Running) + left(TaskStatus::Bound) == 0;
+            if !is_whole && self.snapshot.status(self.tasks[&pod.key]) == TaskStatus::Bound {
+                return Some(format!("{} is evicted before it runs", pod.key));
+            }
+            if is_whole && self.evicts_whole_gangs() {
+                continue;
+            }
             if self.has_plugin("gang") && min > 1 && was >= min && ready < min {
                 return Some(format!(
                     "{} is evicted, which leaves its gang with {ready} of {min}",
@@ -339,6 +348,10 @@ impl<'a> Checker<'a> {
             }
         }
         None
+    }
+
+    fn evicts_whole_gangs(&self) -> bool {
+        self.conf.policy().evicts_whole_jobs()
     }
 
     fn has_action(&self, name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Classes that differ only in which selectors match them share an index of nodes.
 
+use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_api::crd::{ApiVersion, PodGroupSpec};
 use kube_batch_cache::{
@@ -106,7 +107,8 @@ fn a_shared_index_finds_the_same_nodes_as_the_naive_search() {
         let variant_of = &snapshot.cluster.classes.variant_of;
         n_variants += variant_of.iter().filter(|(class, first)| class != *first).count();
         let run = |search| {
-            let cycle = conf.run_cycle(snapshot.cluster.clone(), search, &mut |_| {});
+            let cycle =
+                conf.run_cycle(snapshot.cluster.clone(), Timestamp::MAX, search, &mut |_| {});
             Cycle { work: 0, ..cycle }
         };
         let (index, naive) = (run(Search::Index), run(Search::Naive));

@@ -32,12 +32,13 @@ impl NodeTasks {
     }
 }
 
-/// Lowest job priority, then lowest task priority, then youngest, then largest namespace and name.
+/// Lowest job priority, then lowest task priority, then latest start, then largest namespace and name.
 fn by_victim_cost(cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
     let rank = |task: TaskIdx| {
         let facts = &cluster.tasks.facts[task];
         let job_priority = job_priority(cluster, task);
-        (job_priority, cluster.tasks.priority[task], Reverse((facts.created, &facts.key)))
+        let start = cluster.start_of(task);
+        (job_priority, cluster.tasks.priority[task], Reverse((start, &facts.key)))
     };
     rank(l).cmp(&rank(r))
 }

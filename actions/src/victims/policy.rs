@@ -1,7 +1,15 @@
 //! Which tasks an action may evict.
 
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, decision::EvictReason};
-use kube_batch_framework::{plugin::Proposal, reservations::Reservations, session::Session};
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+    decision::EvictReason,
+};
+use kube_batch_framework::{
+    plugin::{JobProposal, Proposal},
+    reservations::Reservations,
+    session::Session,
+};
 
 /// Which tasks an action may evict, and in which order.
 pub(crate) trait VictimPolicy {
@@ -19,6 +27,12 @@ pub(crate) trait VictimPolicy {
 
     /// Whether the plugins permit the eviction.
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
+
+    /// Whether all tasks of a job may be evicted together, before plugins are called.
+    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool;
+
+    /// Whether the plugins permit that.
+    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool;
 
     /// What must stay idle for other queues, if the queue is overused. `None` otherwise: the queue may
     /// use what it finds.

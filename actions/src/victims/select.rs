@@ -1,10 +1,11 @@
 //! Which node a task gets, and which tasks there it evicts.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
+use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Dim, NodeIdx, QueueIdx, TaskIdx},
     resource::Share,
     status::TaskStatus,
 };
@@ -12,31 +13,72 @@ use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statem
 
 use super::{
     dry_run::{DryRun, ResourceDryRun, SessionDryRun},
+    limit::Limit,
     node_tasks::{NodeTasks, job_priority},
     policy::VictimPolicy,
 };
 
+/// A task that gets the place of victims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Preemptor {
+    pub(super) task: TaskIdx,
+    pub(super) class: ClassIdx,
+    /// The resource in which the loss is measured, if whole jobs may be evicted.
+    pub(super) scarce: Option<Dim>,
+    /// `None` if every victim is admitted.
+    pub(super) limit: Option<Limit>,
+}
+
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct VictimCost {
+    n_violating: usize,
     highest_priority: i32,
-    n_highest: usize,
-    sum_of_priorities: i64,
-    n_victims: usize,
+    loss: Loss,
+    /// When the first of those with the highest priority started; the later the better.
+    start: Reverse<Option<Timestamp>>,
+}
+
+/// What is lost with a set of victims. Losses of one kind are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Loss {
+    /// As in kube-scheduler, with the priorities of jobs instead of those of pods.
+    Victims {
+        /// Each with 2^31 added, so that more victims never cost less.
+        sum_of_priorities: i64,
+        n_victims: usize,
+    },
+    /// The sum of what they request of the resource that the preemptor is short of.
+    Amount(i64),
 }
 
 impl VictimCost {
-    // Parity: see docs/parity.md#p5.
-    fn of(cluster: &Cluster, victims: &[TaskIdx]) -> Self {
-        let priorities = victims.iter().map(|victim| job_priority(cluster, *victim));
-        let highest_priority = priorities.clone().max().unwrap_or(i32::MIN);
-        Self {
-            highest_priority,
-            n_highest: priorities.clone().filter(|p| *p == highest_priority).count(),
-            sum_of_priorities: priorities.map(i64::from).sum(),
-            n_victims: victims.len(),
-        }
+    // Parity: see docs/parity.md#p5 and docs/parity.md#p10.
+    fn of(cluster: &Cluster, preemptor: Preemptor, victims: &Victims) -> Self {
+        let Victims { tasks, n_violating } = victims;
+        let priority = |victim: &TaskIdx| job_priority(cluster, *victim);
+        let highest_priority = tasks.iter().map(priority).max().unwrap_or(i32::MIN);
+        let highest = tasks.iter().filter(|victim| priority(victim) == highest_priority);
+        let positive = |priority: i32| i64::from(priority) - i64::from(i32::MIN);
+        let loss = match preemptor.scarce {
+            Some(dim) => {
+                Loss::Amount(tasks.iter().map(|victim| cluster.request(*victim).get(dim)).sum())
+            }
+            None => Loss::Victims {
+                sum_of_priorities: tasks.iter().map(priority).map(positive).sum(),
+                n_victims: tasks.len(),
+            },
+        };
+        let start = Reverse(highest.map(|victim| cluster.start_of(*victim)).min());
+        Self { n_violating: *n_violating, highest_priority, loss, start }
     }
+}
+
+/// Victims on one node.
+struct Victims {
+    tasks: Vec<TaskIdx>,
+    /// How many of them a disruption budget protects.
+    n_violating: usize,
 }
 
 /// The node with the lowest [`VictimCost`], and its victims. Ties go to the best score, then to the
@@ -45,15 +87,14 @@ pub(super) fn select_victims<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
-    task: TaskIdx,
-    class: ClassIdx,
+    preemptor: Preemptor,
 ) -> Option<(NodeIdx, Vec<TaskIdx>)> {
     let mut lowest: Option<VictimCost> = None;
     let mut tied: Vec<NodeIdx> = Vec::new();
     for node in statement.session().cluster().nodes.facts.ids() {
-        let victims = select_victims_on_node(policy, statement, node_tasks, task, class, node);
+        let victims = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
         let Some(victims) = victims else { continue };
-        let cost = VictimCost::of(statement.session().cluster(), &victims);
+        let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
         match lowest.map_or(Ordering::Less, |lowest| cost.cmp(&lowest)) {
             Ordering::Less => {
                 lowest = Some(cost);
@@ -68,13 +109,13 @@ pub(super) fn select_victims<P: VictimPolicy>(
         [] => return None,
         [node] => *node,
         several => {
-            let scores = statement.session_mut().scores(class, several);
+            let scores = statement.session_mut().scores(preemptor.class, several);
             let best = scores.iter().zip(several).rev().max_by_key(|(score, _)| **score);
             *best.expect("there are several").1
         }
     };
-    let victims = select_victims_on_node(policy, statement, node_tasks, task, class, node)?;
-    Some((node, victims))
+    let victims = select_victims_on_node(policy, statement, node_tasks, preemptor, node)?;
+    Some((node, victims.tasks))
 }
 
 /// A minimal set of victims without which the task fits on the node, if there is one. Leaves the
@@ -83,25 +124,15 @@ fn select_victims_on_node<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
-    task: TaskIdx,
-    class: ClassIdx,
+    preemptor: Preemptor,
     node: NodeIdx,
-) -> Option<Vec<TaskIdx>> {
+) -> Option<Victims> {
+    let Preemptor { task, class, .. } = preemptor;
     if !statement.session_mut().is_eligible(class, node) {
         return None;
     }
-    let cluster = statement.session().cluster();
-    let candidates: Vec<TaskIdx> = node_tasks
-        .on(cluster, node)
-        .iter()
-        .copied()
-        .filter(|victim| cluster.status(*victim) == TaskStatus::Running)
-        .filter(|victim| policy.considers(cluster, task, *victim))
-        .collect();
-    if candidates.is_empty() {
-        return None;
-    }
-    if statement.session_mut().needs_only_resources(class, &candidates) {
+    let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node)?;
+    if statement.session_mut().needs_only_resources(class, &candidates.all) {
         // A rule that refuses the node now refuses it without the victims too.
         if !statement.session_mut().rules_pass(class, node) {
             return None;
@@ -110,7 +141,7 @@ fn select_victims_on_node<P: VictimPolicy>(
         return select_minimal_set(policy, &mut dry_run, candidates);
     }
     // Evicting tasks in the session costs far more than adding up their requests.
-    if !ResourceDryRun::new(statement.session(), task, node).has_room_without(&candidates) {
+    if !ResourceDryRun::new(statement.session(), task, node).has_room_without(&candidates.all) {
         return None;
     }
     let start = statement.savepoint();
@@ -120,18 +151,121 @@ fn select_victims_on_node<P: VictimPolicy>(
     victims
 }
 
+/// The tasks on a node that may be evicted as far as this does not depend on other evictions; `None` if
+/// there are none.
+fn candidates_on_node<P: VictimPolicy>(
+    policy: &P,
+    session: &Session,
+    node_tasks: &mut NodeTasks,
+    preemptor: Preemptor,
+    node: NodeIdx,
+) -> Option<Candidates> {
+    let Preemptor { task, limit, .. } = preemptor;
+    let cluster = session.cluster();
+    let is_admitted = |victim: &TaskIdx| {
+        limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, *victim)))
+    };
+    let all: Vec<TaskIdx> = node_tasks
+        .on(cluster, node)
+        .iter()
+        .copied()
+        .filter(|victim| cluster.status(*victim) == TaskStatus::Running)
+        .filter(|victim| policy.considers(cluster, task, *victim))
+        .filter(is_admitted)
+        .filter(|victim| session.have_run_enough(task, &[*victim]))
+        .collect();
+    if all.is_empty() {
+        return None;
+    }
+    let mut candidates = Candidates::new(session, all);
+    if limit.is_some_and(|limit| !limit.may_violate) {
+        candidates.protected.clear();
+    }
+    Some(candidates)
+}
+
+/// The tasks on a node that may be evicted together, the first victim first.
+pub(super) fn permitted_on_node<P: VictimPolicy>(
+    policy: &P,
+    statement: &Statement<'_>,
+    node_tasks: &mut NodeTasks,
+    preemptor: Preemptor,
+    node: NodeIdx,
+) -> Vec<TaskIdx> {
+    let session = statement.session();
+    let mut permitted: Vec<TaskIdx> = Vec::new();
+    let candidates = candidates_on_node(policy, session, node_tasks, preemptor, node);
+    for victim in
+        candidates.into_iter().flat_map(|of_node| [of_node.free, of_node.protected].concat())
+    {
+        let proposal = Proposal { preemptor: preemptor.task, victim, evicted: &permitted };
+        if policy.allows(session, &proposal) {
+            permitted.push(victim);
+        }
+    }
+    permitted
+}
+
+/// The tasks that may be evicted on a node.
+struct Candidates {
+    all: Vec<TaskIdx>,
+    /// Those that no disruption budget protects, the first victim first.
+    free: Vec<TaskIdx>,
+    /// Those that one protects, in the same order: the last resort.
+    protected: Vec<TaskIdx>,
+}
+
+impl Candidates {
+    /// Sorts candidates, the first victim first. What budgets allow goes to the most important ones, as
+    /// in kube-scheduler.
+    // Parity: see docs/parity.md#p11.
+    fn new(session: &Session, all: Vec<TaskIdx>) -> Self {
+        let most_important_first: Vec<TaskIdx> = all.iter().rev().copied().collect();
+        let violates = session.plugins().violates_budget(&most_important_first);
+        let (mut free, mut protected) = (Vec::new(), Vec::new());
+        for (at, task) in all.iter().rev().enumerate() {
+            let is_protected = violates.get(at) == Some(&true);
+            if is_protected { &mut protected } else { &mut free }.push(*task);
+        }
+        free.reverse();
+        protected.reverse();
+        Self { all, free, protected }
+    }
+}
+
 /// Evicts candidates in their order until the task fits, then restores, in the reverse order, those
 /// that turn out not to be needed.
 fn select_minimal_set<P: VictimPolicy>(
     policy: &P,
     dry_run: &mut impl DryRun,
-    mut candidates: Vec<TaskIdx>,
-) -> Option<Vec<TaskIdx>> {
-    let preemptor = dry_run.task();
-    loop {
-        if candidates.is_empty() {
-            return None;
+    candidates: Candidates,
+) -> Option<Victims> {
+    let Candidates { free, protected, .. } = candidates;
+    let violating = protected.clone();
+    if !evict_until_fit(policy, dry_run, free) && !evict_until_fit(policy, dry_run, protected) {
+        return None;
+    }
+    // The last victim is needed: the task did not fit without its eviction.
+    for at in (0..dry_run.victims().len() - 1).rev() {
+        let victim = dry_run.victims()[at];
+        dry_run.restore(at);
+        if !dry_run.fits() {
+            dry_run.evict(at, victim);
         }
+    }
+    let tasks = dry_run.victims().to_vec();
+    let n_violating = tasks.iter().filter(|task| violating.contains(task)).count();
+    Some(Victims { tasks, n_violating })
+}
+
+/// Evicts candidates in their order until the task fits. Returns whether it does.
+fn evict_until_fit<P: VictimPolicy>(
+    policy: &P,
+    dry_run: &mut impl DryRun,
+    mut candidates: Vec<TaskIdx>,
+) -> bool {
+    let preemptor = dry_run.task();
+    while !candidates.is_empty() {
         let at = if P::SAME_QUEUE {
             0
         } else {
@@ -142,19 +276,11 @@ fn select_minimal_set<P: VictimPolicy>(
         if policy.allows(dry_run.session(), &proposal) {
             dry_run.evict(dry_run.victims().len(), victim);
             if dry_run.fits() {
-                break;
+                return true;
             }
         }
     }
-    // The last victim is needed: the task did not fit without its eviction.
-    for at in (0..dry_run.victims().len() - 1).rev() {
-        let victim = dry_run.victims()[at];
-        dry_run.restore(at);
-        if !dry_run.fits() {
-            dry_run.evict(at, victim);
-        }
-    }
-    Some(dry_run.victims().to_vec())
+    false
 }
 
 /// The position of the first candidate of the queue with the highest share, as shares are now. Of

@@ -355,6 +355,7 @@ impl Inputs {
         let mut reached = Instant::now();
         self.conf.run_next_cycle(
             cluster,
+            self.clock.now(),
             Search::Index,
             &mut lock(&self.memory),
             &mut |milestone| {

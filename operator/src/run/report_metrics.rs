@@ -275,7 +275,8 @@ tiers:
                 priority_class: true,
             };
             let cluster = take_snapshot(&self.store, &Assumed::default(), &options).cluster;
-            let cycle = self.conf.run_cycle(cluster, Search::Index, &mut |_| {});
+            let cycle =
+                self.conf.run_cycle(cluster, jiff::Timestamp::MAX, Search::Index, &mut |_| {});
             let created: Timestamp = CREATED.parse().expect("a time");
             self.report.record(&cycle, created + jiff::SignedDuration::from_secs(seconds));
             let text = self.metrics.text();

@@ -121,6 +121,7 @@ impl World {
     fn job(&self, phase: Phase, running: u32, problem: Option<(&'static str, &str)>) -> Cycle {
         let key = ObjectKey::new("ns", "g");
         let report = JobReport {
+            evicted: None,
             key: JobKey::Group(key),
             group: Some(self.group()),
             queue: None,

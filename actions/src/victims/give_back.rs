@@ -1,0 +1,97 @@
+//! Giving back victims that turn out not to be needed, so that none of those that leave could stay.
+
+use std::cmp::Reverse;
+
+use kube_batch_api::{
+    column::{JobIdx, TaskIdx},
+    decision::EvictReason,
+    status::{Placement, TaskStatus},
+};
+use kube_batch_framework::{
+    session::Session,
+    statement::{Savepoint, Statement},
+};
+
+use super::{node_tasks::job_priority, whole_jobs::broken};
+
+/// What leaves together: one task, or all tasks of a gang.
+type Unit = Vec<TaskIdx>;
+
+/// Restores the victims evicted since `start` that are not needed for the tasks placed since then, the
+/// dearest first. `may_stay` says of a task that has just been placed whether it may have the place.
+pub(super) fn unneeded(
+    statement: &mut Statement<'_>,
+    start: Savepoint,
+    reason: EvictReason,
+    may_stay: impl Fn(&Session, TaskIdx) -> bool,
+) {
+    let moves = statement.moves_since(start);
+    let is_pipelined = |(_, at): &&(TaskIdx, Placement)| at.status == TaskStatus::Pipelined;
+    let placed: Vec<TaskIdx> = moves.iter().filter(is_pipelined).map(|(task, _)| *task).collect();
+    let mut units = units(statement);
+    let suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
+        statement.rollback_to(start);
+        evict(statement, units.iter().flatten(), reason);
+        placed.iter().all(|task| place(statement, *task) && may_stay(statement.session(), *task))
+    };
+    let mut at = 0;
+    while at < units.len() && units.len() > 1 {
+        let unit = units.remove(at);
+        if !suffices(statement, &units) {
+            units.insert(at, unit);
+            at += 1;
+        }
+    }
+    if !suffices(statement, &units) {
+        // A task may need a victim beside it that has left meanwhile.
+        statement.rollback_to(start);
+        for (task, at) in moves {
+            match at.node.filter(|_| at.status == TaskStatus::Pipelined) {
+                Some(node) => statement.pipeline(task, node).expect("it was pipelined before"),
+                None => evict(statement, [&task], reason),
+            }
+        }
+    }
+}
+
+/// The victims of a statement, the dearest first: of high priority, in whole gangs, old.
+fn units(statement: &Statement<'_>) -> Vec<Unit> {
+    let cluster = statement.session().cluster();
+    let gangs = broken(statement);
+    let gang_of = |task: TaskIdx| cluster.tasks.job[task].filter(|job| gangs.contains(job));
+    let mut units: Vec<(Option<JobIdx>, Unit)> = Vec::new();
+    for task in statement.evicted() {
+        let gang = gang_of(task);
+        match units.iter_mut().find(|(of, _)| gang.is_some() && *of == gang) {
+            Some((_, unit)) => unit.push(task),
+            None => units.push((gang, vec![task])),
+        }
+    }
+    units.sort_by_key(|(gang, unit)| {
+        let start = unit.iter().map(|task| cluster.start_of(*task)).min();
+        (Reverse((job_priority(cluster, unit[0]), gang.is_some(), unit.len())), start, unit[0])
+    });
+    units.into_iter().map(|(_, unit)| unit).collect()
+}
+
+fn evict<'a>(
+    statement: &mut Statement<'_>,
+    victims: impl IntoIterator<Item = &'a TaskIdx>,
+    reason: EvictReason,
+) {
+    for victim in victims {
+        statement.evict(*victim, reason).expect("a victim is bound or runs");
+    }
+}
+
+/// Pipelines a task on the best node, if there is one.
+fn place(statement: &mut Statement<'_>, task: TaskIdx) -> bool {
+    let session = statement.session();
+    let class = session.cluster().tasks.class[task];
+    if session.plugins().within_capability(task, &[]).is_err() {
+        return false;
+    }
+    let Some(choice) = statement.best_node(class) else { return false };
+    statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
+    true
+}

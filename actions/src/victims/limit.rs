@@ -1,0 +1,56 @@
+//! Which victims a search may choose: the search begins with the narrowest limit that could suffice.
+
+use std::collections::BTreeSet;
+
+use kube_batch_api::column::{JobIdx, TaskIdx};
+use kube_batch_framework::session::Session;
+
+use super::policy::VictimPolicy;
+
+/// Which victims a search may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// Whether disruption budgets may be violated.
+    pub(super) may_violate: bool,
+    /// The highest priority of a victim's job.
+    pub(super) priority: i32,
+}
+
+impl Limit {
+    /// Admits every victim.
+    pub(super) const WIDEST: Self = Self { may_violate: true, priority: i32::MAX };
+
+    /// The limits to try for a task of the job, one after another, until its job finds its places: no
+    /// budget is violated if that is possible, and the highest priority of a victim is the lowest
+    /// possible.
+    // Parity: new, see docs/parity.md#p10.
+    pub(super) fn of<P: VictimPolicy>(
+        policy: &P,
+        session: &Session,
+        preemptor: TaskIdx,
+    ) -> Vec<Self> {
+        let cluster = session.cluster();
+        let with_victims = |job: &JobIdx| {
+            let mut running = cluster.jobs.tasks[*job].iter();
+            let running = running.find(|task| cluster.tasks.placement[*task].node.is_some());
+            running.is_some_and(|victim| policy.considers(cluster, preemptor, victim))
+        };
+        let jobs = cluster.jobs.key.ids().filter(with_victims);
+        let priorities: BTreeSet<i32> = jobs.map(|job| cluster.jobs.priority[job]).collect();
+        let modes: &[bool] = if cluster.budgets.is_empty() { &[true] } else { &[false, true] };
+        let limits = |may_violate: &bool| {
+            let may_violate = *may_violate;
+            priorities.iter().map(move |priority| Self { may_violate, priority: *priority })
+        };
+        modes.iter().flat_map(limits).collect()
+    }
+
+    pub(super) const fn admits_priority(self, priority: i32) -> bool {
+        priority <= self.priority
+    }
+
+    /// Whether these evictions together are within the budgets, or may violate them.
+    pub(super) fn admits_violations(self, session: &Session, victims: &[TaskIdx]) -> bool {
+        self.may_violate || !session.plugins().violates_budget(victims).contains(&true)
+    }
+}

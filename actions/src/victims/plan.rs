@@ -1,0 +1,264 @@
+//! The best set of victims where tasks are equal.
+//!
+//! If the waiting tasks of a job and the tasks that may leave for them request the same, and no rule looks
+//! at other pods, each victim makes room for one task. Then the best set follows from what each job can
+//! spare and from the sizes of the gangs (docs/parity.md#p10). A plan says which gangs leave; single
+//! victims are selected as ever, within the limit of the plan.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    column::{JobIdx, TaskIdx},
+    status::TaskStatus,
+};
+use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
+
+use super::{
+    cover::{Cost, Item, cover},
+    limit::Limit,
+    policy::VictimPolicy,
+    whole_jobs::{Unit, Wanted, n_fitting, whole_job},
+};
+
+/// Which gangs leave, and which single tasks may.
+pub(super) struct Plan {
+    pub(super) limit: Limit,
+    pub(super) gangs: Vec<Unit>,
+}
+
+/// A job with tasks that may leave.
+struct VictimJob {
+    priority: i32,
+    /// The start of each task that it can spare, and whether its eviction violates a budget.
+    singles: Vec<(Timestamp, bool)>,
+    /// What leaves if it is broken, if it may be.
+    gang: Option<Gang>,
+}
+
+struct Gang {
+    unit: Unit,
+    /// The start of its first task.
+    start: Timestamp,
+    /// How many tasks fit once it is gone.
+    gain: usize,
+    n_violating: usize,
+}
+
+/// Which victims a set may have.
+#[derive(Clone, Copy)]
+struct Scope {
+    limit: Limit,
+    /// The earliest start of a victim that has the highest priority.
+    since: Timestamp,
+}
+
+/// The plan for the wanted tasks; `None` if it cannot be computed, if no gang may leave, or if no victims
+/// are needed.
+pub(super) fn plan<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    wanted: Wanted,
+) -> Option<Plan> {
+    let n_fitting = n_fitting(statement, wanted);
+    let wanted = Wanted { n_tasks: wanted.n_tasks - n_fitting, ..wanted };
+    if wanted.n_tasks == 0 || !are_apart(statement, wanted) {
+        return None;
+    }
+    let jobs = victim_jobs(policy, statement, wanted)?;
+    let Limit { may_violate, priority } = wanted.limit;
+    let scope = |priority, may_violate| Scope {
+        limit: Limit { may_violate, priority },
+        since: Timestamp::MIN,
+    };
+    let cost = |scope| best(&jobs, scope, wanted.n_tasks).map(|(cost, _)| cost);
+    let n_violating = cost(scope(priority, may_violate))?.n_violating;
+    let may_violate = n_violating > 0;
+    let priorities: BTreeSet<i32> = jobs.iter().map(|job| job.priority).collect();
+    let priorities: Vec<i32> = priorities.into_iter().collect();
+    let too_low = priorities.partition_point(|priority| {
+        cost(scope(*priority, may_violate)).is_none_or(|cost| cost.n_violating > n_violating)
+    });
+    let widest = scope(*priorities.get(too_low)?, may_violate);
+    let lowest = cost(widest)?;
+    let starts: Vec<Timestamp> = starts(&jobs, widest.limit.priority).into_iter().collect();
+    let n_equal = starts.partition_point(|since| {
+        cost(Scope { since: *since, ..widest }).is_some_and(|cost| cost == lowest)
+    });
+    let since = n_equal.checked_sub(1).map_or(Timestamp::MIN, |last| starts[last]);
+    let (_, gangs) = best(&jobs, Scope { since, ..widest }, wanted.n_tasks)?;
+    Some(Plan { limit: widest.limit, gangs: gangs.into_iter().cloned().collect() })
+}
+
+/// Whether a place of one of the tasks does not depend on the places of the others, free resources aside.
+fn are_apart(statement: &mut Statement<'_>, wanted: Wanted) -> bool {
+    let class = wanted.preemptor.class;
+    let session = statement.session_mut();
+    !session.is_open_to_change(class)
+        && session.needs_only_resources(class, &[wanted.preemptor.task])
+}
+
+/// When the victims of a priority started.
+fn starts(jobs: &[VictimJob], priority: i32) -> BTreeSet<Timestamp> {
+    let jobs = jobs.iter().filter(|job| job.priority == priority);
+    jobs.flat_map(|job| {
+        let gang = job.gang.as_ref().map(|gang| gang.start);
+        job.singles.iter().map(|(start, _)| *start).chain(gang)
+    })
+    .collect()
+}
+
+/// The jobs with tasks that may leave; `None` if not all of these make room for one task each, or if none
+/// may be broken.
+fn victim_jobs<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    wanted: Wanted,
+) -> Option<Vec<VictimJob>> {
+    let class = wanted.preemptor.class;
+    let all: Vec<JobIdx> = statement.session().cluster().jobs.key.ids().collect();
+    let mut jobs = Vec::new();
+    for job in all {
+        let tasks = running_tasks(policy, statement.session(), wanted, job);
+        let gang = whole_job(policy, statement.session(), wanted, job);
+        let of_gang = gang.iter().flat_map(|unit| &unit.tasks);
+        let leaving: Vec<TaskIdx> = tasks.iter().chain(of_gang).copied().collect();
+        if leaving.is_empty() {
+            continue;
+        }
+        let cluster = statement.session().cluster();
+        let request = &cluster.classes.request[class];
+        let is_equal = |task: &TaskIdx| cluster.request(*task) == request;
+        if !leaving.iter().all(is_equal)
+            || !statement.session_mut().needs_only_resources(class, &leaving)
+        {
+            return None;
+        }
+        let useful = |task: &TaskIdx, statement: &mut Statement<'_>| {
+            let node = statement.session().cluster().tasks.placement[*task].node;
+            node.is_some_and(|node| statement.session_mut().rules_pass(class, node))
+        };
+        let mut singles = tasks;
+        singles.retain(|task| useful(task, statement));
+        let gain = gang
+            .as_ref()
+            .map(|unit| unit.tasks.iter().filter(|task| useful(task, statement)).count());
+        jobs.push(VictimJob::new(
+            policy,
+            statement.session(),
+            wanted,
+            job,
+            singles,
+            gang.zip(gain),
+        ));
+    }
+    jobs.iter().any(|job| job.gang.is_some()).then_some(jobs)
+}
+
+/// The running tasks of a job that are candidates, in the order in which they leave.
+fn running_tasks<P: VictimPolicy>(
+    policy: &P,
+    session: &Session,
+    wanted: Wanted,
+    job: JobIdx,
+) -> Vec<TaskIdx> {
+    let cluster = session.cluster();
+    let preemptor = wanted.preemptor.task;
+    let tasks = cluster.jobs.tasks[job].iter();
+    tasks
+        .filter(|task| cluster.status(*task) == TaskStatus::Running && cluster.tasks.ours[*task])
+        .filter(|task| policy.considers(cluster, preemptor, *task))
+        .filter(|task| session.have_run_enough(preemptor, &[*task]))
+        .collect()
+}
+
+impl VictimJob {
+    fn new<P: VictimPolicy>(
+        policy: &P,
+        session: &Session,
+        wanted: Wanted,
+        job: JobIdx,
+        mut tasks: Vec<TaskIdx>,
+        gang: Option<(Unit, usize)>,
+    ) -> Self {
+        let cluster = session.cluster();
+        tasks.sort_by_key(|task| std::cmp::Reverse(cluster.start_of(*task)));
+        let mut singles: Vec<TaskIdx> = Vec::new();
+        for victim in tasks {
+            let proposal = Proposal { preemptor: wanted.preemptor.task, victim, evicted: &singles };
+            if singles.len() < wanted.n_tasks && policy.allows(session, &proposal) {
+                singles.push(victim);
+            }
+        }
+        let violates = session.plugins().violates_budget(&singles);
+        let violates = |at: usize| violates.get(at) == Some(&true);
+        let singles: Vec<(Timestamp, bool)> = singles
+            .iter()
+            .enumerate()
+            .map(|(at, task)| (cluster.start_of(*task), violates(at)))
+            .collect();
+        let gang = gang.map(|(unit, gain)| {
+            let violates = session.plugins().violates_budget(&unit.tasks);
+            let starts = unit.tasks.iter().map(|task| cluster.start_of(*task));
+            Gang {
+                start: starts.min().unwrap_or(Timestamp::MAX),
+                gain,
+                n_violating: violates.into_iter().filter(|violates| *violates).count(),
+                unit,
+            }
+        });
+        Self { priority: cluster.jobs.priority[job], singles, gang }
+    }
+
+    fn singles_in(&self, scope: Scope) -> impl Iterator<Item = bool> + '_ {
+        let admits = move |start: Timestamp, violates: bool| {
+            scope.admits(self.priority, start) && (scope.limit.may_violate || !violates)
+        };
+        let admitted =
+            self.singles.iter().filter(move |(start, violates)| admits(*start, *violates));
+        admitted.map(|(_, violates)| *violates)
+    }
+
+    fn gang_in(&self, scope: Scope) -> Option<&Gang> {
+        let gang = self.gang.as_ref()?;
+        let admitted = scope.admits(self.priority, gang.start)
+            && (scope.limit.may_violate || gang.n_violating == 0);
+        admitted.then_some(gang)
+    }
+
+    /// The gang as one item of a set of victims.
+    fn item(&self, scope: Scope) -> Option<(&Unit, Item)> {
+        let gang = self.gang_in(scope)?;
+        // What it could spare is counted already.
+        let n_counted = self.singles_in(scope).filter(|violates| !violates).count();
+        let gain = gang.gain.checked_sub(n_counted).filter(|gain| *gain > 0)?;
+        let amount = gang.unit.tasks.len() as i64;
+        Some((&gang.unit, Item { gain, n_violating: gang.n_violating, amount, start: None }))
+    }
+}
+
+impl Scope {
+    fn admits(self, priority: i32, start: Timestamp) -> bool {
+        self.limit.admits_priority(priority)
+            && (priority < self.limit.priority || start >= self.since)
+    }
+}
+
+/// The cheapest set of victims in a scope: its cost, and the gangs in it.
+fn best(jobs: &[VictimJob], scope: Scope, n_tasks: usize) -> Option<(Cost, Vec<&Unit>)> {
+    let n_singles = |violates: bool| -> usize {
+        let jobs = jobs.iter();
+        jobs.map(|job| job.singles_in(scope).filter(|own| *own == violates).count()).sum()
+    };
+    let need = n_tasks.saturating_sub(n_singles(false));
+    let n_last_resort = n_singles(true);
+    let settle = |gain: usize, cost: Cost| {
+        let missing = need.saturating_sub(gain);
+        let (n_violating, amount) = (cost.n_violating + missing, cost.amount.max(n_tasks as i64));
+        (missing <= n_last_resort).then_some(Cost { n_violating, amount, ..cost })
+    };
+    let (units, items): (Vec<&Unit>, Vec<Item>) =
+        jobs.iter().filter_map(|job| job.item(scope)).unzip();
+    let (cost, taken) = cover(&items, need, settle)?;
+    Some((cost, taken.into_iter().map(|at| units[at]).collect()))
+}

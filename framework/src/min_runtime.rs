@@ -1,0 +1,62 @@
+//! The least time that a queue lets its tasks run before they may be evicted.
+// Parity: new, see docs/parity.md#p12.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY, status::TaskStatus,
+};
+
+use crate::session::Session;
+
+impl Session {
+    /// Whether these tasks, which would be evicted together, have run for as long as their queue lets
+    /// them: the time counts from the start of the first of them.
+    pub fn have_run_enough(&self, preemptor: TaskIdx, victims: &[TaskIdx]) -> bool {
+        let Some(min) = victims.first().and_then(|victim| min_runtime(&self.cluster, *victim))
+        else {
+            return true;
+        };
+        let started = victims.iter().filter_map(|victim| started(&self.cluster, *victim)).min();
+        is_of_system_class(&self.cluster, preemptor)
+            || started.is_some_and(|started| end(started, min) <= self.now)
+    }
+
+    /// When the first of the tasks that are protected now no longer is.
+    pub(crate) fn next_end_of_protection(&self) -> Option<Timestamp> {
+        let cluster = &self.cluster;
+        let min = |queue| cluster.queues.facts[queue].min_runtime;
+        let queues = cluster.queues.facts.ids().filter(|queue| !min(*queue).is_zero());
+        let jobs = queues.flat_map(|queue| &cluster.queues.jobs[queue]);
+        let tasks = jobs.flat_map(|job| cluster.jobs.tasks[*job].iter());
+        let ends = tasks
+            .filter_map(|task| Some(end(started(cluster, task)?, min_runtime(cluster, task)?)));
+        ends.filter(|end| *end > self.now).min()
+    }
+
+    /// After which time another task may be evicted, if tasks wait that could need its place.
+    pub(crate) fn next_release(&self) -> Option<Duration> {
+        let end = self.next_end_of_protection()?;
+        let waits = self.cluster.jobs.key.ids().any(|job| self.has_waiting_tasks(job));
+        waits.then(|| Duration::try_from(end.duration_since(self.now)).unwrap_or_default())
+    }
+}
+
+fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
+    let queue = cluster.queue_of(task)?;
+    Some(cluster.queues.facts[queue].min_runtime).filter(|min| !min.is_zero())
+}
+
+fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {
+    (cluster.status(task) == TaskStatus::Running).then(|| cluster.start_of(task))
+}
+
+fn end(started: Timestamp, min: Duration) -> Timestamp {
+    started.checked_add(min).unwrap_or(Timestamp::MAX)
+}
+
+fn is_of_system_class(cluster: &Cluster, task: TaskIdx) -> bool {
+    let of_job = cluster.tasks.job[task].map_or(0, |job| cluster.jobs.priority[job]);
+    of_job.max(cluster.tasks.facts[task].priority) > HIGHEST_USER_PRIORITY
+}
