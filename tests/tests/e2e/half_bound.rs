@@ -58,11 +58,8 @@ fn half_bound_gang() -> Bed {
     let mut bed = Bed::new(&nodes(N_PODS / 2, "2"));
     install_policy(&bed);
     let sample = fs::read_to_string(root().join("examples/scheduler.yaml")).expect("the sample");
-    let period = format!(
-        "  - name: gang\n    arguments: {{gang.stalenessGracePeriod: {}s}}\n",
-        GRACE_PERIOD.as_secs()
-    );
-    let configuration = sample.replace("  - name: gang\n", &period);
+    let period = format!("{{gang.stalenessGracePeriod: {}s, ", GRACE_PERIOD.as_secs());
+    let configuration = sample.replace("{gang.", &format!("{period}gang."));
     assert_ne!(configuration, sample);
     let path = bed.plane.log_dir().join("scheduler.yaml");
     fs::write(&path, configuration).expect("a file");

@@ -23,3 +23,4 @@ mod silence;
 mod simulate;
 mod users;
 mod webhooks;
+mod whole_gangs;
