@@ -10,7 +10,10 @@ use kube_batch_api::{
 use kube_batch_scheduler::writes::{DecisionWrite, Event};
 use tracing::warn;
 
-use super::effects::{Effects, context::Context};
+use super::{
+    effects::{Effects, context::Context},
+    scheduler_cache::CacheState,
+};
 
 /// How many decisions are recorded before the lock of the cache is released for others.
 const N_AT_ONCE: usize = 500;
@@ -52,7 +55,14 @@ impl DecisionWriter {
     fn note(&self, decisions: &[Decision]) {
         let Context { cache, clock, .. } = &self.effects.context;
         let (mut state, now) = (cache.lock(), clock.now());
-        decisions.iter().for_each(|decision| state.assumed.note(decision, now));
+        let CacheState { store, assumed, .. } = &mut *state;
+        for decision in decisions {
+            assumed.note(decision, now);
+            // Otherwise it would be settled later, which makes another cycle run, which nominates it again.
+            if let Decision::Nominate { pod, .. } = decision {
+                assumed.settle_pod(&pod.uid, store);
+            }
+        }
     }
 
     fn enqueue(&self, write: DecisionWrite) {
@@ -103,6 +113,7 @@ mod tests {
 
     use kube_batch_cache::store::Store;
     use kube_batch_scheduler::writes::{decision_writes, ignored_event};
+    use serde_json::json;
 
     use super::*;
     use crate::run::effects::test_effects::TestEffects;
@@ -114,6 +125,28 @@ mod tests {
 
     fn pod(name: &str) -> PodRef {
         PodRef { uid: name.into(), key: ObjectKey::new("ns", name) }
+    }
+
+    #[tokio::test(flavor = "local")]
+    async fn a_nomination_that_the_facts_show_is_not_in_flight() {
+        let writer = writer();
+        let cache = &writer.effects.context.cache;
+        let nominated = |node: &str| {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "b", "namespace": "ns", "uid": "b"},
+                "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c"}]},
+                "status": {"phase": "Pending", "nominatedNodeName": node},
+            });
+            let pod = serde_json::from_value(pod).expect("a pod");
+            cache.lock().store.apply_pod(&pod).expect("facts");
+        };
+        let nominate = [Decision::Nominate { pod: pod("b"), node: "n".into() }];
+        for (shown, n_in_flight) in [("n", 0), ("other", 1), ("n", 0)] {
+            nominated(shown);
+            writer.write(&nominate, vec![]).await;
+            assert_eq!(cache.lock().assumed.len(), n_in_flight, "{shown} is shown");
+        }
     }
 
     fn evict(name: &str, by: &str) -> Decision {
@@ -134,7 +167,8 @@ mod tests {
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
         let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
         writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
-        assert_eq!(writer.effects.context.cache.lock().assumed.len(), 5);
+        // The facts show no pod that could be nominated.
+        assert_eq!(writer.effects.context.cache.lock().assumed.len(), 4);
         assert!(writer.effects.has_pending_decisions());
         // A binding, three evictions, and an event of each eviction.
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), 7);

@@ -37,10 +37,12 @@ fn start_gang(bed: &Bed, name: &str, n_pods: usize, fields: Value) {
     bed.apply(&job);
 }
 
-/// The pods of a Job that are being terminated.
+/// The pods of a Job that are being terminated and still run.
 fn n_terminating(bed: &Bed, owner: &str) -> usize {
     let is_victim = |pod: &&Value| {
-        pod["metadata"]["labels"]["of"] == owner && pod["metadata"]["deletionTimestamp"].is_string()
+        pod["metadata"]["labels"]["of"] == owner
+            && pod["metadata"]["deletionTimestamp"].is_string()
+            && pod["status"]["phase"] == "Running"
     };
     bed.list("pods").iter().filter(is_victim).count()
 }
@@ -93,6 +95,9 @@ fn a_gang_that_preempts_another_starts_although_the_leader_is_killed_meanwhile()
     wait_for_condition(&bed, "low", "Preempted", "True");
     bed.take_scheduler(0).kill();
     bed.wait_until_running("high", 3);
+    // While the victims stop, nothing changes.
+    let n_cycles = bed.scheduler(0).metric("kube_batch_cycles_total");
+    assert!((1.0..200.0).contains(&n_cycles), "{n_cycles} cycles");
     assert_eq!(n_terminating(&bed, "low"), 0, "the victims had their time to stop");
     bed.wait_until_running("middle", 4);
     bed.expect_none_running("low");
