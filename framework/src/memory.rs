@@ -10,6 +10,8 @@
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
 //!   one: that is a round.
 //!
+//! It also remembers which gangs were evicted as a whole, until they run again or are gone.
+//!
 //! Work is counted in evaluations of a node for a class of tasks, and not in time, so that the same
 //! snapshots lead to the same decisions.
 // Parity: new, see docs/parity.md#o4 and docs/parity.md#o5.
@@ -19,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube_batch_api::{
     column::{JobIdx, QueueIdx},
+    decision::EvictReason,
     name::{JobKey, Name},
 };
 
@@ -37,6 +40,8 @@ pub struct Memory {
     /// The jobs that had a turn in a round that is not complete, by action and queue.
     pub(crate) rounds: BTreeMap<(&'static str, Name), BTreeSet<JobKey>>,
     pub(crate) hopeless: Option<Hopeless>,
+    /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
+    pub(crate) evicted: BTreeMap<JobKey, (EvictReason, String)>,
 }
 
 impl Default for Memory {
@@ -89,7 +94,14 @@ impl Memory {
     /// Nothing yet. `budget` is how many evaluations of nodes the turns in vain of an action may take in a
     /// cycle.
     pub const fn with_budget(budget: u64) -> Self {
-        Self { budget, recalls: true, generation: None, rounds: BTreeMap::new(), hopeless: None }
+        Self {
+            budget,
+            recalls: true,
+            generation: None,
+            rounds: BTreeMap::new(),
+            hopeless: None,
+            evicted: BTreeMap::new(),
+        }
     }
 
     /// No memory: every job is tried in every cycle.

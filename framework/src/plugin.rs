@@ -401,6 +401,7 @@ pub struct QueueShares {
 /// #     matchers: Default::default(),
 /// #     storage: Default::default(),
 /// #     resource_claims: Default::default(),
+/// #     budgets: Default::default(),
 /// #     dimensions,
 /// # };
 /// # let class = ClassIdx::new(0);

@@ -114,7 +114,7 @@ pub struct JobReport {
     pub warnings: Vec<JobWarning>,
     /// Whether it had a turn.
     pub tried: bool,
-    /// Why it was evicted as a whole in this cycle, if it was.
+    /// Why it was evicted as a whole, if it was and has not run since.
     pub evicted: Option<(EvictReason, String)>,
     /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
     /// queue or its PodGroup does not exist.
@@ -185,7 +185,7 @@ impl Opening {
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(&mut session);
-    let memory = session.close_turn_log();
+    let mut memory = session.close_turn_log();
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
         .jobs
@@ -193,12 +193,19 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
         .ids()
         .zip(opening.jobs)
         .zip(opening.started)
-        .map(|((job, share), had_started)| JobReport {
-            share,
-            waited_since: if had_started { None } else { waited_since(cluster, job) },
-            ..job_report(&session, job)
+        .map(|((job, share), had_started)| {
+            let report = job_report(&session, job);
+            let before = memory.evicted.get(&report.key).filter(|_| report.phase != Phase::Running);
+            JobReport {
+                share,
+                waited_since: if had_started { None } else { waited_since(cluster, job) },
+                evicted: report.evicted.or_else(|| before.cloned()),
+                ..report
+            }
         })
         .collect();
+    let evicted_jobs = jobs.iter().filter_map(|job| Some((job.key.clone(), job.evicted.clone()?)));
+    memory.evicted = evicted_jobs.collect();
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
         if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {

@@ -139,8 +139,9 @@ impl Session {
             jobs.extend(now.map(|job| self.cluster.jobs.key[*job].clone()));
             rounds.insert(place, jobs);
         }
+        let evicted = turn_log.memory.evicted.clone();
         let Memory { budget, recalls, .. } = turn_log.memory;
-        Memory { budget, recalls, generation: None, rounds, hopeless }
+        Memory { budget, recalls, generation: None, rounds, hopeless, evicted }
     }
 
     /// The jobs that would find no place in the same state.

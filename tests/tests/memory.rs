@@ -294,3 +294,37 @@ fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
     };
     assert_eq!(last.jobs.iter().find(not_tried), None, "each was tried");
 }
+
+/// The operator may write the status of a PodGroup some cycles later.
+#[test]
+fn an_evicted_gang_is_reported_until_it_runs_again() {
+    let case = read(include_str!("../cases/preempt-gang-leaves-whole.yaml"));
+    let mut simulation = simulation(&case, Memory::default(), |_| true);
+    let mut reported = || {
+        let (cycle, _) = cycle(&mut simulation);
+        let low = cycle.jobs.iter().find(|job| job.key.to_string() == "ns/low").expect("the gang");
+        low.evicted.clone()
+    };
+    let evicted = reported();
+    assert!(evicted.is_some());
+    assert_eq!((reported(), reported()), (evicted.clone(), evicted));
+    // Its pods have no controller that creates them again.
+    for at in 0..4 {
+        let pod = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("new-{at}"), "namespace": "ns", "uid": format!("new-{at}"),
+                "annotations": {"scheduling.k8s.io/group-name": "low"},
+            },
+            "spec": {
+                "schedulerName": "kube-batch", "nodeName": "elsewhere",
+                "containers": [{"name": "c"}],
+            },
+            "status": {"phase": "Running"},
+        });
+        let pod = serde_json::from_value(pod).expect("a pod");
+        simulation.world.store.apply_pod(&pod).expect("facts");
+    }
+    let (cycle, _) = cycle(&mut simulation);
+    assert!(cycle.jobs.iter().all(|job| job.evicted.is_none()));
+}
