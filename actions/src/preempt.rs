@@ -24,7 +24,7 @@ use kube_batch_framework::{
 };
 
 use crate::{
-    victims::{NodeTasks, VictimPolicy, turn},
+    victims::{VictimPolicy, VictimSearch, turn},
     waiting::WaitingByJob,
 };
 
@@ -55,12 +55,12 @@ impl Action for Preempt {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut node_tasks = NodeTasks::new(session.cluster());
+        let mut search = VictimSearch::new(session.cluster());
         let reserved = Reservations::of(session);
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
-            between_jobs(session, &mut turns, &mut node_tasks, queue, &reserved);
-            inside_jobs(session, &mut node_tasks, queue, &reserved);
+            between_jobs(session, &mut turns, &mut search, queue, &reserved);
+            inside_jobs(session, &mut search, queue, &reserved);
         }
     }
 }
@@ -77,21 +77,21 @@ fn reserved_for_others<'a>(
 fn between_jobs(
     session: &mut Session,
     turns: &mut Turns,
-    node_tasks: &mut NodeTasks,
+    search: &mut VictimSearch,
     queue: QueueIdx,
     reserved: &Reservations,
 ) {
     let mut waiting = WaitingByJob::new();
     turns.run_queue(session, queue, |session, job| {
         let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
-        turn(&policy, session, node_tasks, job, &mut waiting)
+        turn(&policy, session, search, job, &mut waiting)
     });
 }
 
 // Parity: see docs/parity.md#p7.
 fn inside_jobs(
     session: &mut Session,
-    node_tasks: &mut NodeTasks,
+    search: &mut VictimSearch,
     queue: QueueIdx,
     reserved: &Reservations,
 ) {
@@ -101,7 +101,7 @@ fn inside_jobs(
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
         give_turn(session, job, &mut |session, job| {
-            turn(&policy, session, node_tasks, job, &mut WaitingByJob::new())
+            turn(&policy, session, search, job, &mut WaitingByJob::new())
         });
     }
 }
@@ -109,6 +109,7 @@ fn inside_jobs(
 impl VictimPolicy for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
+    const OTHER_JOBS: bool = true;
 
     fn reserved(&self) -> Option<&Reservations> {
         self.reserved
@@ -141,6 +142,7 @@ impl VictimPolicy for BetweenJobs<'_> {
 impl VictimPolicy for InsideJob<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
+    const OTHER_JOBS: bool = false;
 
     fn reserved(&self) -> Option<&Reservations> {
         self.reserved

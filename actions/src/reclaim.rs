@@ -23,7 +23,7 @@ use kube_batch_framework::{
 };
 
 use crate::{
-    victims::{NodeTasks, VictimPolicy, turn},
+    victims::{VictimPolicy, VictimSearch, turn},
     waiting::WaitingByJob,
 };
 
@@ -47,11 +47,11 @@ impl Action for Reclaim {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut node_tasks = NodeTasks::new(session.cluster());
+        let mut search = VictimSearch::new(session.cluster());
         let mut waiting = WaitingByJob::new();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run_unless_overused(session, |session, job| {
-            turn(&AcrossQueues, session, &mut node_tasks, job, &mut waiting)
+            turn(&AcrossQueues, session, &mut search, job, &mut waiting)
         });
     }
 }
@@ -59,6 +59,7 @@ impl Action for Reclaim {
 impl VictimPolicy for AcrossQueues {
     const REASON: EvictReason = EvictReason::Reclaim;
     const SAME_QUEUE: bool = false;
+    const OTHER_JOBS: bool = true;
 
     fn reserved(&self) -> Option<&Reservations> {
         // An overused queue does not reclaim.

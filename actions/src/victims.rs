@@ -11,6 +11,7 @@
 mod cover;
 mod dry_run;
 mod give_back;
+mod index;
 mod limit;
 mod node_tasks;
 mod plan;
@@ -33,14 +34,29 @@ use kube_batch_framework::{
     statement::{Savepoint, Statement},
 };
 
+pub(crate) use self::policy::VictimPolicy;
 use self::{
+    index::VictimIndexes,
     limit::Limit,
+    node_tasks::NodeTasks,
     plan::plan,
     select::{Preemptor, select_victims},
     whole_jobs::{Wanted, broken, evict_jobs, evict_units},
 };
-pub(crate) use self::{node_tasks::NodeTasks, policy::VictimPolicy};
 use crate::waiting::{Kind, Unplaceable, WaitingByJob};
+
+/// What the searches of an action share.
+#[derive(Debug)]
+pub(crate) struct VictimSearch {
+    node_tasks: NodeTasks,
+    indexes: VictimIndexes,
+}
+
+impl VictimSearch {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        Self { node_tasks: NodeTasks::new(cluster), indexes: VictimIndexes::default() }
+    }
+}
 
 /// Tries to place tasks of one job, in one [`Statement`].
 ///
@@ -50,14 +66,14 @@ use crate::waiting::{Kind, Unplaceable, WaitingByJob};
 pub(crate) fn turn<P: VictimPolicy>(
     policy: &P,
     session: &mut Session,
-    node_tasks: &mut NodeTasks,
+    search: &mut VictimSearch,
     job: JobIdx,
     waiting: &mut WaitingByJob,
 ) -> NextTurn {
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
     for means in means(policy, session, tasks) {
         let mut left = tasks.clone();
-        let mut attempt = Attempt::new(policy, session, node_tasks, job);
+        let mut attempt = Attempt::new(policy, session, search, job);
         match means {
             Means::SingleTasks => {}
             Means::Plan if attempt.evict_by_plan(tasks) => {}
@@ -100,7 +116,7 @@ fn means<P: VictimPolicy>(policy: &P, session: &Session, tasks: &VecDeque<TaskId
 struct Attempt<'a, 's, P> {
     policy: &'a P,
     statement: Statement<'s>,
-    node_tasks: &'a mut NodeTasks,
+    search: &'a mut VictimSearch,
     limit: Option<Limit>,
     /// Whether the gangs that leave were chosen before: then no victim could stay.
     is_planned: bool,
@@ -142,7 +158,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn new(
         policy: &'a P,
         session: &'s mut Session,
-        node_tasks: &'a mut NodeTasks,
+        search: &'a mut VictimSearch,
         job: JobIdx,
     ) -> Self {
         let one_more_task = session.plugins().job_pipelined(job);
@@ -153,7 +169,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         Self {
             policy,
             statement,
-            node_tasks,
+            search,
             limit: None,
             is_planned: false,
             start,
@@ -268,9 +284,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             return false;
         }
         let preemptor = self.preemptor(task);
-        let Self { policy, statement, node_tasks, .. } = self;
-        let Some((node, victims)) = select_victims(*policy, statement, node_tasks, preemptor)
-        else {
+        let Self { policy, statement, search, .. } = self;
+        let Some((node, victims)) = select_victims(*policy, statement, search, preemptor) else {
             return self.evict_jobs(task, others);
         };
         self.explain(class);
@@ -309,7 +324,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let class = self.statement.session().cluster().tasks.class[task];
         self.explain(class);
         let wanted = self.wanted(limit, task, others);
-        evict_jobs(self.policy, &mut self.statement, self.node_tasks, wanted);
+        evict_jobs(self.policy, &mut self.statement, &mut self.search.node_tasks, wanted);
         if self.statement.session().plugins().within_capability(task, &[]).is_err() {
             return false;
         }

@@ -368,6 +368,18 @@ impl Candidates {
             && self.passes(inputs, class, node, Capacity::FutureIdle, &Dependency::ALL[1..])
     }
 
+    pub(crate) fn uses_index(&self) -> bool {
+        self.search == Search::Index
+    }
+
+    /// Whether no score of the class depends on which nodes are compared.
+    pub(crate) fn scores_are_absolute(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        self.prepare(inputs, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        rules.scores_are_of_nodes()
+            && rules.terms().iter().all(|(_, term)| term.scale == Scale::AsIs)
+    }
+
     /// Whether a placement on one node can change whether the class may be placed on another.
     pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);

@@ -13,7 +13,7 @@ use kube_batch_api::{
 use crate::{
     plugin::{
         Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm,
-        Vote,
+        VictimScope, Vote,
     },
     session_cache::SessionCache,
 };
@@ -347,6 +347,38 @@ impl Plugins<'_> {
         Vote::unanimous(votes) == Vote::Permit
     }
 
+    /// What [`Self::preemptable`], [`Self::vetoes`] and [`Self::violates_budget`] depend on for the victim.
+    pub fn preemptable_scope(self, victim: TaskIdx) -> VictimScope {
+        let of_tiers = self.policy.tiers.iter().map(|tier| {
+            let point = ExtensionPoint::Preemptable;
+            let enabled = tier.iter().filter(|configured| configured.is_enabled_at(point));
+            joined(enabled.map(|at| at.plugin.preemptable_scope(self.cluster, victim)))
+        });
+        let decides = |scope: &VictimScope| *scope != VictimScope::NONE;
+        of_tiers.into_iter().find(decides).unwrap_or_default() | self.veto_scope(victim)
+    }
+
+    /// What [`Self::reclaimable`], [`Self::vetoes`] and [`Self::violates_budget`] depend on for the victim.
+    pub fn reclaimable_scope(self, victim: TaskIdx) -> VictimScope {
+        let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
+        joined(plugins.map(|plugin| plugin.reclaimable_scope(self.cluster, victim)))
+            | self.veto_scope(victim)
+    }
+
+    /// Whether some plugin has a say about the victim in [`Self::vetoes`] or [`Self::violates_budget`].
+    pub fn may_be_vetoed(self, victim: TaskIdx) -> bool {
+        self.veto_scope(victim) != VictimScope::NONE
+    }
+
+    fn veto_scope(self, victim: TaskIdx) -> VictimScope {
+        joined(self.policy.all().map(|plugin| plugin.veto_scope(self.cluster, victim)))
+    }
+
+    /// The answer of the first plugin that has one.
+    pub fn spare(self, queue: QueueIdx, dim: Dim) -> Option<i64> {
+        self.policy.all().find_map(|plugin| plugin.spare(self.cluster, queue, dim))
+    }
+
     /// One plugin suffices. Cannot be disabled.
     pub fn evicts_whole_jobs(self) -> bool {
         self.policy.evicts_whole_jobs()
@@ -423,4 +455,13 @@ impl Plugins<'_> {
     pub fn job_share(self, job: JobIdx) -> Option<Share> {
         self.policy.all().find_map(|plugin| plugin.job_share(self.cluster, job))
     }
+}
+
+/// What the answers of several plugins depend on together. Of two that depend on what a queue can spare, each
+/// may mean another amount.
+fn joined(scopes: impl Iterator<Item = VictimScope>) -> VictimScope {
+    scopes.fold(VictimScope::NONE, |all, own| {
+        let both = all.has(VictimScope::QUEUE) && own.has(VictimScope::QUEUE);
+        all | own | if both { VictimScope::ANYTHING } else { VictimScope::NONE }
+    })
 }

@@ -73,9 +73,9 @@ struct Log {
     read: LogPosition,
 }
 
-/// A position in the log.
+/// A position in the log of moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogPosition {
+pub struct LogPosition {
     nodes: usize,
     jobs: usize,
 }
@@ -271,6 +271,25 @@ impl Session {
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
         let (candidates, inputs) = self.query();
         candidates.explain(inputs, class)
+    }
+
+    /// Whether answers may be kept from one search to the next; otherwise every plugin is called every time.
+    pub fn uses_index(&self) -> bool {
+        self.candidates.uses_index()
+    }
+
+    /// Whether the scores of a node for the class depend on that node alone, not on the others they are
+    /// compared with.
+    pub fn scores_are_absolute(&mut self, class: ClassIdx) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        candidates.scores_are_absolute(inputs, class)
+    }
+
+    /// The nodes and jobs whose tasks have moved since a position in the log of moves; and the position now.
+    pub fn moved_since(&mut self, seen: LogPosition) -> (&[NodeIdx], &[JobIdx], LogPosition) {
+        self.log.read = self.log.end();
+        let Log { nodes, jobs, .. } = &self.log;
+        (&nodes[seen.nodes..], &jobs[seen.jobs..], self.log.end())
     }
 
     /// For a query whose answer is stored together with the length of the log it reflects.

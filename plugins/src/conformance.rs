@@ -7,7 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimScope, Vote},
     spec::PluginSpec,
 };
 
@@ -52,6 +52,18 @@ impl Plugin for Conformance {
 
     fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         unless_protected(cluster, proposal.victim)
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::FACTS
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::FACTS
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }
 

@@ -13,11 +13,11 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
     resource::{Ledger, Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope, Vote},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -127,5 +127,17 @@ impl Plugin for Drf {
 
     fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {
         Some(self.share[job])
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::ANYTHING
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }

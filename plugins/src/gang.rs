@@ -19,7 +19,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
-    plugin::{Dependencies, JobProposal, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope, Vote},
     spec::PluginSpec,
 };
 
@@ -142,6 +142,24 @@ impl Plugin for Gang {
     fn reports_unready_jobs(&self) -> bool {
         true
     }
+
+    fn preemptable_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
+        gang_scope(cluster, victim)
+    }
+
+    fn reclaimable_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
+        gang_scope(cluster, victim)
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+}
+
+/// A minimum of 0 or 1 protects nothing, whatever runs.
+fn gang_scope(cluster: &Cluster, victim: TaskIdx) -> VictimScope {
+    let min = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.min_available[job]);
+    if min <= 1 { VictimScope::FACTS } else { VictimScope::JOB }
 }
 
 /// The order of jobs.

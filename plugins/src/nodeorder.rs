@@ -23,10 +23,10 @@ mod taint_toleration;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx},
+    column::{ClassIdx, NodeIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm},
+    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -157,5 +157,17 @@ impl Plugin for NodeOrder {
         scores: &mut [i64],
     ) {
         self.score_of(term).score_all(cluster, class, nodes, scores);
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }

@@ -21,7 +21,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
-    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal},
+    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -157,5 +157,18 @@ impl Plugin for Pdb {
 
     fn vetoes_job(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> bool {
         self.is_required && self.violates_budget(cluster, proposal.victims).contains(&true)
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn veto_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
+        let is_counted = !self.left.is_empty() && self.budgets_of(cluster, victim).next().is_some();
+        if is_counted { VictimScope::ANYTHING } else { VictimScope::NONE }
     }
 }

@@ -49,7 +49,7 @@ use kube_batch_api::{
     reason::{Inadmissible, Unfit},
 };
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin},
+    plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -230,5 +230,17 @@ impl Plugin for Predicates {
         let query = Query { class, node, dependency, capacity };
         let mut applicable = self.applicable[class][dependency as usize];
         applicable.try_for_each(|at| self.filters[at].check(query))
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }

@@ -15,7 +15,7 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Dependencies, OrderScope, Plugin, Proposal, Vote},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimScope, Vote},
     spec::PluginSpec,
 };
 
@@ -64,5 +64,17 @@ impl Plugin for Priority {
             (None, _) | (_, None) => false,
         };
         if lower { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::FACTS
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }

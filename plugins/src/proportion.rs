@@ -24,7 +24,10 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, Vote},
+    plugin::{
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, VictimScope,
+        Vote,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -258,6 +261,10 @@ impl Plugin for Proportion {
         if keeps_its_part { Vote::Permit } else { Vote::Reject }
     }
 
+    fn spare(&self, _: &Cluster, queue: QueueIdx, dim: Dim) -> Option<i64> {
+        Some(self.allocated[queue][dim] - self.deserved[queue][dim])
+    }
+
     /// The last job that is evicted may leave its queue with less than it deserves.
     // Parity: new, see docs/parity.md#c7.
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -357,6 +364,18 @@ impl Plugin for Proportion {
             share: self.share[queue],
             overused: self.overused(cluster, queue),
         })
+    }
+
+    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::QUEUE
+    }
+
+    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+        VictimScope::NONE
     }
 }
 

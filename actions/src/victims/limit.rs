@@ -8,7 +8,7 @@ use kube_batch_framework::session::Session;
 use super::policy::VictimPolicy;
 
 /// Which victims a search may choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Limit {
     /// Whether disruption budgets may be violated.
     pub(super) may_violate: bool,

@@ -22,6 +22,9 @@ pub(crate) trait VictimPolicy {
     /// victims of the queue with the highest share, as shares are now, are evicted first.
     const SAME_QUEUE: bool;
 
+    /// Whether the victims are of other jobs than the task.
+    const OTHER_JOBS: bool;
+
     /// Whether a task is a candidate at all, before plugins are called.
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool;
 

@@ -12,7 +12,9 @@ use kube_batch_api::{
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
 
 use super::{
+    VictimSearch,
     dry_run::{DryRun, ResourceDryRun, SessionDryRun},
+    index::NotIndexed,
     limit::Limit,
     node_tasks::{NodeTasks, job_priority},
     policy::VictimPolicy,
@@ -31,7 +33,7 @@ pub(super) struct Preemptor {
 
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct VictimCost {
+pub(super) struct VictimCost {
     n_violating: usize,
     highest_priority: i32,
     loss: Loss,
@@ -54,7 +56,7 @@ enum Loss {
 
 impl VictimCost {
     // Parity: see docs/parity.md#p5 and docs/parity.md#p10.
-    fn of(cluster: &Cluster, preemptor: Preemptor, victims: &Victims) -> Self {
+    pub(super) fn of(cluster: &Cluster, preemptor: Preemptor, victims: &Victims) -> Self {
         let Victims { tasks, n_violating } = victims;
         let priority = |victim: &TaskIdx| job_priority(cluster, *victim);
         let highest_priority = tasks.iter().map(priority).max().unwrap_or(i32::MIN);
@@ -75,10 +77,19 @@ impl VictimCost {
 }
 
 /// Victims on one node.
-struct Victims {
+pub(super) struct Victims {
     tasks: Vec<TaskIdx>,
     /// How many of them a disruption budget protects.
     n_violating: usize,
+}
+
+/// What decided about the victims on a node.
+#[derive(Debug, Default)]
+pub(super) struct Considered {
+    /// The tasks about which plugins were asked, and whether each may be evicted.
+    pub(super) tasks: Vec<(TaskIdx, bool)>,
+    /// Whether it depended on more than the votes and the tasks of the node.
+    pub(super) is_volatile: bool,
 }
 
 /// The node with the lowest [`VictimCost`], and its victims. Ties go to the best score, then to the
@@ -86,13 +97,30 @@ struct Victims {
 pub(super) fn select_victims<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
-    node_tasks: &mut NodeTasks,
+    search: &mut VictimSearch,
     preemptor: Preemptor,
 ) -> Option<(NodeIdx, Vec<TaskIdx>)> {
+    let VictimSearch { node_tasks, indexes } = search;
+    let node = match indexes.best_node(policy, statement, node_tasks, preemptor) {
+        Ok(node) => node?,
+        Err(NotIndexed) => best_node(policy, statement, node_tasks, preemptor)?,
+    };
+    let (victims, _) = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
+    Some((node, victims?.tasks))
+}
+
+/// Searches every node. [`VictimIndexes::best_node`](super::index::VictimIndexes::best_node) returns the
+/// same.
+fn best_node<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    node_tasks: &mut NodeTasks,
+    preemptor: Preemptor,
+) -> Option<NodeIdx> {
     let mut lowest: Option<VictimCost> = None;
     let mut tied: Vec<NodeIdx> = Vec::new();
     for node in statement.session().cluster().nodes.facts.ids() {
-        let victims = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
+        let (victims, _) = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
         let Some(victims) = victims else { continue };
         let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
         match lowest.map_or(Ordering::Less, |lowest| cost.cmp(&lowest)) {
@@ -105,50 +133,50 @@ pub(super) fn select_victims<P: VictimPolicy>(
             Ordering::Greater => {}
         }
     }
-    let node = match tied.as_slice() {
-        [] => return None,
-        [node] => *node,
-        several => {
-            let scores = statement.session_mut().scores(preemptor.class, several);
-            let best = scores.iter().zip(several).rev().max_by_key(|(score, _)| **score);
-            *best.expect("there are several").1
-        }
-    };
-    let victims = select_victims_on_node(policy, statement, node_tasks, preemptor, node)?;
-    Some((node, victims.tasks))
+    if tied.len() < 2 {
+        return tied.first().copied();
+    }
+    let scores = statement.session_mut().scores(preemptor.class, &tied);
+    let best = scores.iter().zip(&tied).rev().max_by_key(|(score, _)| **score);
+    best.map(|(_, node)| *node)
 }
 
-/// A minimal set of victims without which the task fits on the node, if there is one. Leaves the
-/// statement as it was.
-fn select_victims_on_node<P: VictimPolicy>(
+/// A minimal set of victims without which the task fits on the node, if there is one, and what decided about
+/// it. Leaves the statement as it was.
+pub(super) fn select_victims_on_node<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,
     node: NodeIdx,
-) -> Option<Victims> {
+) -> (Option<Victims>, Considered) {
     let Preemptor { task, class, .. } = preemptor;
+    let mut considered = Considered::default();
     if !statement.session_mut().is_eligible(class, node) {
-        return None;
+        return (None, considered);
     }
-    let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node)?;
+    let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node);
+    let Some(candidates) = candidates else { return (None, considered) };
+    considered.is_volatile = candidates.are_volatile::<P>(statement.session());
     if statement.session_mut().needs_only_resources(class, &candidates.all) {
         // A rule that refuses the node now refuses it without the victims too.
         if !statement.session_mut().rules_pass(class, node) {
-            return None;
+            return (None, considered);
         }
         let mut dry_run = ResourceDryRun::new(statement.session(), task, node);
-        return select_minimal_set(policy, &mut dry_run, candidates);
+        let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
+        return (victims, considered);
     }
+    considered.is_volatile = true;
     // Evicting tasks in the session costs far more than adding up their requests.
     if !ResourceDryRun::new(statement.session(), task, node).has_room_without(&candidates.all) {
-        return None;
+        return (None, considered);
     }
     let start = statement.savepoint();
     let mut dry_run = SessionDryRun::new(statement, P::REASON, task, node);
-    let victims = select_minimal_set(policy, &mut dry_run, candidates);
+    let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
     statement.rollback_to(start);
-    victims
+    (victims, considered)
 }
 
 /// The tasks on a node that may be evicted as far as this does not depend on other evictions; `None` if
@@ -231,6 +259,16 @@ impl Candidates {
         protected.reverse();
         Self { all, free, protected }
     }
+
+    /// Whether what is chosen of them may change although no vote does: the order of queues by their share,
+    /// or what budgets allow.
+    fn are_volatile<P: VictimPolicy>(&self, session: &Session) -> bool {
+        let queue_of = |task: &TaskIdx| session.cluster().queue_of(*task);
+        let mut others = self.all.iter().skip(1);
+        let has_budgets = !session.cluster().budgets.is_empty();
+        (!P::SAME_QUEUE && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
+            || (has_budgets && self.all.iter().any(|task| session.plugins().may_be_vetoed(*task)))
+    }
 }
 
 /// Evicts candidates in their order until the task fits, then restores, in the reverse order, those
@@ -239,10 +277,13 @@ fn select_minimal_set<P: VictimPolicy>(
     policy: &P,
     dry_run: &mut impl DryRun,
     candidates: Candidates,
+    considered: &mut Considered,
 ) -> Option<Victims> {
     let Candidates { free, protected, .. } = candidates;
     let violating = protected.clone();
-    if !evict_until_fit(policy, dry_run, free) && !evict_until_fit(policy, dry_run, protected) {
+    let fits = evict_until_fit(policy, dry_run, free, considered)
+        || evict_until_fit(policy, dry_run, protected, considered);
+    if !fits {
         return None;
     }
     // The last victim is needed: the task did not fit without its eviction.
@@ -263,6 +304,7 @@ fn evict_until_fit<P: VictimPolicy>(
     policy: &P,
     dry_run: &mut impl DryRun,
     mut candidates: Vec<TaskIdx>,
+    considered: &mut Considered,
 ) -> bool {
     let preemptor = dry_run.task();
     while !candidates.is_empty() {
@@ -273,7 +315,9 @@ fn evict_until_fit<P: VictimPolicy>(
         };
         let victim = candidates.remove(at);
         let proposal = Proposal { preemptor, victim, evicted: dry_run.not_yet_moved() };
-        if policy.allows(dry_run.session(), &proposal) {
+        let is_allowed = policy.allows(dry_run.session(), &proposal);
+        considered.tasks.push((victim, is_allowed));
+        if is_allowed {
             dry_run.evict(dry_run.victims().len(), victim);
             if dry_run.fits() {
                 return true;

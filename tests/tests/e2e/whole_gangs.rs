@@ -20,7 +20,7 @@ fn start_replicas(bed: &mut Bed) {
     bed.start_scheduler(&flags);
 }
 
-/// Creates a gang that needs all its pods, and a Job that runs it again after it was evicted.
+/// Creates a gang that needs all its pods, and its Job, which replaces pods that are evicted.
 fn start_gang(bed: &Bed, name: &str, n_pods: usize, fields: Value) {
     let mut group = group(name, n_pods);
     for (field, value) in fields.as_object().expect("fields of the spec") {
@@ -28,10 +28,6 @@ fn start_gang(bed: &Bed, name: &str, n_pods: usize, fields: Value) {
     }
     bed.apply(&group);
     let mut job = job(name, n_pods, "1");
-    // Pods that fail because they were evicted are replaced at once.
-    job["spec"]["podFailurePolicy"] = json!({"rules": [{
-        "action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-    }]});
     job["spec"]["template"]["metadata"]["annotations"]["testbed.kube-batch/stop-after"] =
         json!(TERMINATION);
     bed.apply(&job);

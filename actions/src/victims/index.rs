@@ -1,0 +1,294 @@
+//! The best victims of each node, kept from one search to the next.
+//!
+//! For preemptors of one kind, the cost of the victims on a node is kept until something has changed that it
+//! depends on: a task of the node has moved; a task of a job with a victim there has moved, if the votes of
+//! plugins depend on it; or the queue of the victims can spare less than was counted on. Nodes on which a
+//! vote depends on anything else are searched every time. A property test compares the result with that of
+//! searching all nodes.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    status::TaskStatus,
+};
+use kube_batch_framework::{
+    plugin::VictimScope,
+    session::{LogPosition, Session},
+    statement::Statement,
+};
+
+use super::{
+    limit::Limit,
+    node_tasks::NodeTasks,
+    policy::VictimPolicy,
+    select::{Considered, Preemptor, VictimCost, select_victims_on_node},
+};
+
+/// What the victims of a preemptor depend on, apart from its own job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PreemptorProfile {
+    class: ClassIdx,
+    queue: Option<QueueIdx>,
+    job_priority: Option<i32>,
+    task_priority: i32,
+    /// Of the pod itself.
+    pod_priority: i32,
+    scarce: Option<Dim>,
+    limit: Option<Limit>,
+}
+
+impl PreemptorProfile {
+    fn of(cluster: &Cluster, preemptor: Preemptor) -> Self {
+        let Preemptor { task, class, scarce, limit } = preemptor;
+        let job = cluster.tasks.job[task];
+        Self {
+            class,
+            queue: cluster.queue_of(task),
+            job_priority: job.map(|job| cluster.jobs.priority[job]),
+            task_priority: cluster.tasks.priority[task],
+            pod_priority: cluster.tasks.facts[task].priority,
+            scarce,
+            limit,
+        }
+    }
+}
+
+/// A node with victims. The lowest is chosen.
+type Candidate = (VictimCost, Reverse<i64>, NodeIdx);
+
+/// At most so many indexes are kept. Guessed: jobs of few kinds preempt at the same time.
+const MAX_INDEXES: usize = 16;
+
+/// The indexes of an action.
+#[derive(Debug, Default)]
+pub(crate) struct VictimIndexes {
+    by_profile: BTreeMap<PreemptorProfile, VictimIndex>,
+}
+
+impl VictimIndexes {
+    /// The node with the best victims; `Err` if it cannot be told by an index.
+    pub(super) fn best_node<P: VictimPolicy>(
+        &mut self,
+        policy: &P,
+        statement: &mut Statement<'_>,
+        node_tasks: &mut NodeTasks,
+        preemptor: Preemptor,
+    ) -> Result<Option<NodeIdx>, NotIndexed> {
+        let Preemptor { task, class, .. } = preemptor;
+        let session = statement.session_mut();
+        let is_indexed = P::OTHER_JOBS
+            && session.uses_index()
+            && !session.is_open_to_change(class)
+            && session.scores_are_absolute(class)
+            // Then it is also without victims of the queue.
+            && session.plugins().within_capability(task, &[]).is_ok();
+        if !is_indexed {
+            return Err(NotIndexed);
+        }
+        let profile = PreemptorProfile::of(session.cluster(), preemptor);
+        if self.by_profile.len() >= MAX_INDEXES && !self.by_profile.contains_key(&profile) {
+            self.by_profile.clear();
+        }
+        let n_nodes = session.cluster().nodes.facts.len();
+        let index = self.by_profile.entry(profile).or_insert_with(|| VictimIndex::new(n_nodes));
+        index.catch_up(statement.session_mut());
+        Ok(index.best(policy, statement, node_tasks, preemptor))
+    }
+}
+
+/// The class has rules or scores that depend on other nodes, or there is no index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotIndexed;
+
+/// The victims of preemptors of one kind.
+#[derive(Debug)]
+struct VictimIndex {
+    /// Nodes with victims.
+    candidates: BTreeSet<Candidate>,
+    /// The entry of each node in `candidates`.
+    of_node: Vec<Option<Candidate>>,
+    /// Nodes to search before the next answer.
+    outdated: BTreeSet<NodeIdx>,
+    /// Nodes to search for every answer.
+    volatile: BTreeSet<NodeIdx>,
+    /// Nodes to search again once a task of the job has moved.
+    by_job: BTreeMap<JobIdx, BTreeSet<NodeIdx>>,
+    /// What queues must be able to spare for the victims of some nodes to be permitted.
+    needed: BTreeMap<(QueueIdx, Dim), i64>,
+    /// What queues could spare when a victim was refused.
+    refused_at: BTreeMap<(QueueIdx, Dim), i64>,
+    seen: LogPosition,
+}
+
+impl VictimIndex {
+    fn new(n_nodes: usize) -> Self {
+        Self {
+            candidates: BTreeSet::new(),
+            of_node: vec![None; n_nodes],
+            outdated: (0..n_nodes).map(NodeIdx::new).collect(),
+            volatile: BTreeSet::new(),
+            by_job: BTreeMap::new(),
+            needed: BTreeMap::new(),
+            refused_at: BTreeMap::new(),
+            seen: LogPosition::default(),
+        }
+    }
+
+    /// Marks the nodes to search again after what has changed.
+    fn catch_up(&mut self, session: &mut Session) {
+        let (nodes, jobs, now) = session.moved_since(self.seen);
+        self.seen = now;
+        self.outdated.extend(nodes);
+        for job in jobs {
+            self.outdated.extend(self.by_job.remove(job).unwrap_or_default());
+        }
+        let spare = |(queue, dim): &(QueueIdx, Dim)| session.plugins().spare(*queue, *dim);
+        if self.needed.iter().any(|(of, needed)| spare(of).is_none_or(|spare| spare < *needed))
+            || self.refused_at.iter().any(|(of, at)| spare(of).is_none_or(|spare| spare > *at))
+        {
+            *self = Self { seen: now, ..Self::new(self.of_node.len()) };
+        }
+    }
+
+    /// The node with the best victims.
+    fn best<P: VictimPolicy>(
+        &mut self,
+        policy: &P,
+        statement: &mut Statement<'_>,
+        node_tasks: &mut NodeTasks,
+        preemptor: Preemptor,
+    ) -> Option<NodeIdx> {
+        let own = own_nodes::<P>(statement.session().cluster(), preemptor.task);
+        let mut best: Option<Candidate> = None;
+        let mut search = |node, statement: &mut Statement<'_>| {
+            let (found, considered) = search_node(policy, statement, node_tasks, preemptor, node);
+            best = best.into_iter().chain(found).min();
+            (found, considered)
+        };
+        let outdated: Vec<NodeIdx> = self.outdated.difference(&own).copied().collect();
+        for node in outdated {
+            let (found, considered) = search(node, statement);
+            self.outdated.remove(&node);
+            self.store::<P>(statement.session(), preemptor.task, node, found, &considered);
+        }
+        let volatile: BTreeSet<NodeIdx> = self.volatile.union(&own).copied().collect();
+        for node in volatile {
+            search(node, statement);
+        }
+        let known = self.candidates.iter().find(|(_, _, node)| !own.contains(node));
+        best.into_iter().chain(known.copied()).min().map(|(_, _, node)| node)
+    }
+
+    /// Stores what was found on a node, and what it depends on.
+    fn store<P: VictimPolicy>(
+        &mut self,
+        session: &Session,
+        preemptor: TaskIdx,
+        node: NodeIdx,
+        found: Option<Candidate>,
+        considered: &Considered,
+    ) {
+        if let Some(old) = self.of_node[node.at()].take() {
+            self.candidates.remove(&old);
+        }
+        self.volatile.remove(&node);
+        if !self.depend_on::<P>(session, preemptor, node, considered) {
+            self.volatile.insert(node);
+            return;
+        }
+        self.of_node[node.at()] = found;
+        self.candidates.extend(found);
+    }
+
+    /// Records what the votes about the victims of a node depend on; returns `false` if that cannot be
+    /// recorded.
+    fn depend_on<P: VictimPolicy>(
+        &mut self,
+        session: &Session,
+        preemptor: TaskIdx,
+        node: NodeIdx,
+        considered: &Considered,
+    ) -> bool {
+        if considered.is_volatile {
+            return false;
+        }
+        let cluster = session.cluster();
+        let mut of_queue: Vec<(TaskIdx, bool)> = Vec::new();
+        for (victim, is_allowed) in &considered.tasks {
+            let scope = if P::SAME_QUEUE {
+                session.plugins().preemptable_scope(*victim)
+            } else {
+                session.plugins().reclaimable_scope(*victim)
+            };
+            if scope.has(VictimScope::ANYTHING) {
+                return false;
+            }
+            if scope.has(VictimScope::JOB)
+                && let Some(job) = cluster.tasks.job[*victim]
+            {
+                self.by_job.entry(job).or_default().insert(node);
+            }
+            if scope.has(VictimScope::QUEUE) {
+                of_queue.push((*victim, *is_allowed));
+            }
+        }
+        let Some((first, _)) = of_queue.first() else { return true };
+        // All are of one queue: otherwise the node is volatile.
+        let Some(queue) = cluster.queue_of(*first) else { return false };
+        let wanted: Vec<Dim> = cluster.request(preemptor).shared().map(|(dim, _)| dim).collect();
+        let spare = |dim: Dim| session.plugins().spare(queue, dim);
+        if of_queue.iter().any(|(_, is_allowed)| !is_allowed) {
+            for dim in &wanted {
+                let Some(spare) = spare(*dim) else { return false };
+                let at = self.refused_at.entry((queue, *dim)).or_insert(spare);
+                *at = spare.min(*at);
+            }
+        }
+        let allowed: Vec<TaskIdx> =
+            of_queue.iter().filter(|(_, is_allowed)| *is_allowed).map(|(task, _)| *task).collect();
+        if allowed.is_empty() {
+            return true;
+        }
+        // Of one resource the queue can spare all of them: so it may lose each.
+        let needed = wanted.into_iter().find_map(|dim| {
+            let amounts = || allowed.iter().map(|task| cluster.request(*task).get(dim));
+            let sum: i64 = amounts().sum();
+            let suffices = amounts().all(|amount| amount > 0) && spare(dim)? >= sum;
+            suffices.then_some((dim, sum))
+        });
+        let Some((dim, sum)) = needed else { return false };
+        let needed = self.needed.entry((queue, dim)).or_insert(sum);
+        *needed = sum.max(*needed);
+        true
+    }
+}
+
+/// The nodes on which the preemptor's own job has tasks, which are no victims.
+fn own_nodes<P: VictimPolicy>(cluster: &Cluster, preemptor: TaskIdx) -> BTreeSet<NodeIdx> {
+    let job = cluster.tasks.job[preemptor].filter(|_| P::SAME_QUEUE);
+    let tasks = job.into_iter().flat_map(|job| cluster.jobs.tasks[job].iter());
+    let running = tasks.filter(|task| cluster.status(*task) == TaskStatus::Running);
+    running.filter_map(|task| cluster.tasks.placement[task].node).collect()
+}
+
+fn search_node<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    node_tasks: &mut NodeTasks,
+    preemptor: Preemptor,
+    node: NodeIdx,
+) -> (Option<Candidate>, Considered) {
+    let (victims, considered) =
+        select_victims_on_node(policy, statement, node_tasks, preemptor, node);
+    let found = victims.map(|victims| {
+        let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
+        let scores = statement.session_mut().scores(preemptor.class, &[node]);
+        (cost, Reverse(scores[0]), node)
+    });
+    (found, considered)
+}
