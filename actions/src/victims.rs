@@ -353,8 +353,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let cluster = self.statement.session().cluster();
         let class = cluster.tasks.class[task];
         let limit = self.limit;
-        let scarce = *self.scarce.entry(class).or_insert_with(|| scarce_resource(cluster, class));
-        Preemptor { task, class, scarce: limit.map(|_| scarce), limit }
+        let scarce = limit
+            .map(|_| *self.scarce.entry(class).or_insert_with(|| scarce_resource(cluster, class)));
+        Preemptor { task, class, scarce, limit }
     }
 
     /// Stores why a task of the class does not fit now, unless the job has a reason already.

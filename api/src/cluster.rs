@@ -241,6 +241,8 @@ pub struct Tasks {
     pub class: Column<TaskIdx, ClassIdx>,
     /// Its priority among the tasks of its job: higher first.
     pub priority: Column<TaskIdx, i32>,
+    /// When it started, if its pod runs and says so; otherwise when its pod was created.
+    pub start: Column<TaskIdx, Timestamp>,
     /// Whether it is scheduled by kube-batch: only such tasks are placed or evicted.
     pub ours: Column<TaskIdx, bool>,
     /// Whether it waits for its scheduling gates.
@@ -379,12 +381,6 @@ impl Cluster {
     /// The queue of a task's job.
     pub fn queue_of(&self, task: TaskIdx) -> Option<QueueIdx> {
         self.jobs.queue[self.tasks.job[task]?]
-    }
-
-    /// When a running task started; its creation, if its pod does not say.
-    pub fn start_of(&self, task: TaskIdx) -> Timestamp {
-        let facts = &self.tasks.facts[task];
-        facts.started.unwrap_or(facts.created)
     }
 
     /// The status of a task.

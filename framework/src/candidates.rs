@@ -27,7 +27,7 @@ use kube_batch_api::{
 pub(crate) use self::inputs::Inputs;
 pub use self::placeable::Room;
 use self::{
-    explain::explain,
+    explain::{Explanation, explain},
     index::{ClassIndex, Scope},
     placeable::{Placeable, Question},
     rules::ClassRules,
@@ -56,6 +56,9 @@ pub struct Choice {
 /// A class with so many tasks has an index of its own, even if it has variants. Guessed.
 const OWN_INDEX: usize = 10;
 
+/// Of at most so many classes the reasons of each node are kept. Guessed.
+const MAX_EXPLANATIONS: usize = 16;
+
 /// The number of tasks of each class, if some class has several variants.
 fn n_tasks_of_variants(cluster: &Cluster) -> Column<ClassIdx, usize> {
     let classes = &cluster.classes;
@@ -82,6 +85,8 @@ pub(crate) struct Candidates {
     /// The number of tasks of each class; empty if no class has another variant.
     n_tasks: Column<ClassIdx, usize>,
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
+    /// What reports were made of, for classes that are explained repeatedly.
+    explanations: BTreeMap<ClassIdx, Explanation>,
     placeable: Placeable,
     /// Number of evaluations of a node for a class.
     work: Cell<u64>,
@@ -100,6 +105,7 @@ impl Candidates {
             shared: Default::default(),
             n_tasks: n_tasks_of_variants(cluster),
             reports: Column::filled(None, n_classes),
+            explanations: BTreeMap::new(),
             placeable: Placeable::new(n_constraint_classes),
             work: Cell::new(0),
         }
@@ -327,10 +333,32 @@ impl Candidates {
         {
             return report.clone();
         }
-        self.count_work(inputs.cluster.nodes.facts.len());
         let rules = self.rules[class].as_ref().expect("the class is prepared");
-        let report = explain(inputs, class, rules);
+        let is_repeated = self.reports[class].is_some();
+        let report = if is_repeated && self.uses_index() && !rules.depend_on_other_nodes() {
+            self.explain_again(inputs, class)
+        } else {
+            self.count_work(inputs.cluster.nodes.facts.len());
+            explain(inputs, class, rules)
+        };
         self.reports[class] = Some((inputs.touched.len(), report.clone()));
+        report
+    }
+
+    /// The same, from what was found out before and what has changed since.
+    fn explain_again(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        if self.explanations.len() >= MAX_EXPLANATIONS && !self.explanations.contains_key(&class) {
+            self.explanations.clear();
+        }
+        let mut n_nodes = 0;
+        let explanation = self.explanations.entry(class).or_insert_with(|| {
+            n_nodes = inputs.cluster.nodes.facts.len();
+            Explanation::new(inputs, class, rules)
+        });
+        n_nodes += explanation.catch_up(inputs, class, rules);
+        let report = explanation.report(inputs.cluster, class, rules);
+        self.count_work(n_nodes);
         report
     }
 
@@ -383,8 +411,6 @@ impl Candidates {
     /// Whether a placement on one node can change whether the class may be placed on another.
     pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
-        let rules = self.rules[class].as_ref().expect("prepared above");
-        let dependencies = rules.dependencies();
-        dependencies.has(Dependency::Domain) || dependencies.has(Dependency::Cluster)
+        self.rules[class].as_ref().expect("prepared above").depend_on_other_nodes()
     }
 }

@@ -49,7 +49,7 @@ fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
 }
 
 fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {
-    (cluster.status(task) == TaskStatus::Running).then(|| cluster.start_of(task))
+    (cluster.status(task) == TaskStatus::Running).then(|| cluster.tasks.start[task])
 }
 
 fn end(started: Timestamp, min: Duration) -> Timestamp {

@@ -253,23 +253,9 @@ fn waited_since(cluster: &Cluster, job: JobIdx) -> Option<Timestamp> {
 
 /// The number of tasks of each queue that the cycle evicted.
 fn evicted(session: &Session) -> BTreeMap<QueueIdx, BTreeMap<EvictReason, u32>> {
-    let reasons: BTreeMap<&Name, EvictReason> = session
-        .decisions
-        .iter()
-        .filter_map(|decision| match decision {
-            Decision::Evict { pod, reason, .. } => Some((&pod.uid, *reason)),
-            Decision::Bind { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
-        })
-        .collect();
     let mut evicted: BTreeMap<QueueIdx, BTreeMap<EvictReason, u32>> = BTreeMap::new();
-    if reasons.is_empty() {
-        return evicted;
-    }
-    let cluster = session.cluster();
-    for task in cluster.tasks.facts.ids() {
-        let is_releasing = cluster.tasks.placement[task].status == TaskStatus::Releasing;
-        let queue = cluster.queue_of(task).filter(|_| is_releasing);
-        if let Some((queue, reason)) = queue.zip(reasons.get(&cluster.tasks.facts[task].uid)) {
+    for (task, reason) in &session.evicted {
+        if let Some(queue) = session.cluster().queue_of(*task) {
             *evicted.entry(queue).or_default().entry(*reason).or_default() += 1;
         }
     }

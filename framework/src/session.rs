@@ -36,6 +36,8 @@ pub struct Session {
     pub(crate) decisions: Vec<Decision>,
     /// Moves that statements kept without deciding anything, by job.
     pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
+    /// The tasks that were evicted.
+    pub(crate) evicted: Vec<(TaskIdx, EvictReason)>,
     /// The jobs for which tasks were evicted.
     pub(crate) preemptors: BTreeSet<JobIdx>,
     /// The gangs that were evicted as a whole.
@@ -127,6 +129,7 @@ impl Session {
             log: Log::default(),
             decisions: Vec::new(),
             kept: BTreeMap::new(),
+            evicted: Vec::new(),
             preemptors: BTreeSet::new(),
             evicted_gangs: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),

@@ -240,6 +240,7 @@ impl<'s> Statement<'s> {
                     continue;
                 }
                 Intent::Evict(reason) => {
+                    self.session.evicted.push((made.task, reason));
                     self.session.preemptors.insert(self.job);
                     let cluster = self.session.cluster();
                     let by = cluster.jobs.key[self.job].clone();

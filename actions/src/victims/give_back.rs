@@ -68,7 +68,7 @@ fn units(statement: &Statement<'_>) -> Vec<Unit> {
         }
     }
     units.sort_by_key(|(gang, unit)| {
-        let start = unit.iter().map(|task| cluster.start_of(*task)).min();
+        let start = unit.iter().map(|task| cluster.tasks.start[*task]).min();
         (Reverse((job_priority(cluster, unit[0]), gang.is_some(), unit.len())), start, unit[0])
     });
     units.into_iter().map(|(_, unit)| unit).collect()

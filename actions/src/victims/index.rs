@@ -3,7 +3,8 @@
 //! For preemptors of one kind, the cost of the victims on a node is kept until something has changed that it
 //! depends on: a task of the node has moved; a task of a job with a victim there has moved, if the votes of
 //! plugins depend on it; or the queue of the victims can spare less than was counted on. Nodes on which a
-//! vote depends on anything else are searched every time. A property test compares the result with that of
+//! vote depends on anything else are searched every time. A node is searched at all only if a bound of its
+//! cost, for which no plugin is asked, is the lowest. A property test compares the result with that of
 //! searching all nodes.
 
 use std::{
@@ -26,7 +27,7 @@ use super::{
     limit::Limit,
     node_tasks::NodeTasks,
     policy::VictimPolicy,
-    select::{Considered, Preemptor, VictimCost, select_victims_on_node},
+    select::{Considered, Preemptor, VictimCost, lower_bound, select_victims_on_node},
 };
 
 /// What the victims of a preemptor depend on, apart from its own job.
@@ -60,6 +61,14 @@ impl PreemptorProfile {
 
 /// A node with victims. The lowest is chosen.
 type Candidate = (VictimCost, Reverse<i64>, NodeIdx);
+
+/// What is known of a node. The lowest candidate is the best if it is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    candidate: Candidate,
+    /// Whether the candidate is what a search has found, and not only a lower bound.
+    is_exact: bool,
+}
 
 /// At most so many indexes are kept. Guessed: jobs of few kinds preempt at the same time.
 const MAX_INDEXES: usize = 16;
@@ -108,11 +117,11 @@ pub(super) struct NotIndexed;
 /// The victims of preemptors of one kind.
 #[derive(Debug)]
 struct VictimIndex {
-    /// Nodes with victims.
-    candidates: BTreeSet<Candidate>,
+    /// Nodes that may have victims.
+    candidates: BTreeSet<Known>,
     /// The entry of each node in `candidates`.
-    of_node: Vec<Option<Candidate>>,
-    /// Nodes to search before the next answer.
+    of_node: Vec<Option<Known>>,
+    /// Nodes of which nothing is known.
     outdated: BTreeSet<NodeIdx>,
     /// Nodes to search for every answer.
     volatile: BTreeSet<NodeIdx>,
@@ -164,45 +173,47 @@ impl VictimIndex {
         preemptor: Preemptor,
     ) -> Option<NodeIdx> {
         let own = own_nodes::<P>(statement.session().cluster(), preemptor.task);
-        let mut best: Option<Candidate> = None;
-        let mut search = |node, statement: &mut Statement<'_>| {
-            let (found, considered) = search_node(policy, statement, node_tasks, preemptor, node);
-            best = best.into_iter().chain(found).min();
-            (found, considered)
-        };
-        let outdated: Vec<NodeIdx> = self.outdated.difference(&own).copied().collect();
-        for node in outdated {
-            let (found, considered) = search(node, statement);
+        for node in self.outdated.difference(&own).copied().collect::<Vec<_>>() {
             self.outdated.remove(&node);
-            self.store::<P>(statement.session(), preemptor.task, node, found, &considered);
+            self.volatile.remove(&node);
+            let bound = lower_bound(policy, statement.session_mut(), preemptor, node);
+            let candidate = bound.map(|cost| candidate(statement, preemptor, node, cost));
+            self.set(node, candidate.map(|candidate| Known { candidate, is_exact: false }));
         }
-        let volatile: BTreeSet<NodeIdx> = self.volatile.union(&own).copied().collect();
-        for node in volatile {
-            search(node, statement);
+        let mut best: Option<Candidate> = None;
+        let searched: Vec<NodeIdx> = self.volatile.union(&own).copied().collect();
+        for node in searched {
+            let (found, _) = search_node(policy, statement, node_tasks, preemptor, node);
+            best = best.into_iter().chain(found).min();
         }
-        let known = self.candidates.iter().find(|(_, _, node)| !own.contains(node));
-        best.into_iter().chain(known.copied()).min().map(|(_, _, node)| node)
+        loop {
+            let known =
+                self.candidates.iter().find(|known| !own.contains(&known.candidate.2)).copied();
+            let known = known.filter(|known| best.is_none_or(|best| known.candidate < best));
+            let Some(Known { candidate, is_exact }) = known else { break };
+            if is_exact {
+                return Some(candidate.2);
+            }
+            let node = candidate.2;
+            let (found, considered) = search_node(policy, statement, node_tasks, preemptor, node);
+            debug_assert!(found.is_none_or(|found| candidate <= found), "it is a lower bound");
+            if self.depend_on::<P>(statement.session(), preemptor.task, node, &considered) {
+                self.set(node, found.map(|candidate| Known { candidate, is_exact: true }));
+            } else {
+                self.set(node, None);
+                self.volatile.insert(node);
+                best = best.into_iter().chain(found).min();
+            }
+        }
+        best.map(|(_, _, node)| node)
     }
 
-    /// Stores what was found on a node, and what it depends on.
-    fn store<P: VictimPolicy>(
-        &mut self,
-        session: &Session,
-        preemptor: TaskIdx,
-        node: NodeIdx,
-        found: Option<Candidate>,
-        considered: &Considered,
-    ) {
-        if let Some(old) = self.of_node[node.at()].take() {
-            self.candidates.remove(&old);
+    fn set(&mut self, node: NodeIdx, known: Option<Known>) {
+        let before = std::mem::replace(&mut self.of_node[node.at()], known);
+        if let Some(before) = before {
+            self.candidates.remove(&before);
         }
-        self.volatile.remove(&node);
-        if !self.depend_on::<P>(session, preemptor, node, considered) {
-            self.volatile.insert(node);
-            return;
-        }
-        self.of_node[node.at()] = found;
-        self.candidates.extend(found);
+        self.candidates.extend(known);
     }
 
     /// Records what the votes about the victims of a node depend on; returns `false` if that cannot be
@@ -287,8 +298,17 @@ fn search_node<P: VictimPolicy>(
         select_victims_on_node(policy, statement, node_tasks, preemptor, node);
     let found = victims.map(|victims| {
         let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
-        let scores = statement.session_mut().scores(preemptor.class, &[node]);
-        (cost, Reverse(scores[0]), node)
+        candidate(statement, preemptor, node, cost)
     });
     (found, considered)
+}
+
+fn candidate(
+    statement: &mut Statement<'_>,
+    preemptor: Preemptor,
+    node: NodeIdx,
+    cost: VictimCost,
+) -> Candidate {
+    let scores = statement.session_mut().scores(preemptor.class, &[node]);
+    (cost, Reverse(scores[0]), node)
 }

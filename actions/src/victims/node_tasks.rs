@@ -37,7 +37,7 @@ fn by_victim_cost(cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
     let rank = |task: TaskIdx| {
         let facts = &cluster.tasks.facts[task];
         let job_priority = job_priority(cluster, task);
-        let start = cluster.start_of(task);
+        let start = cluster.tasks.start[task];
         (job_priority, cluster.tasks.priority[task], Reverse((start, &facts.key)))
     };
     rank(l).cmp(&rank(r))

@@ -182,7 +182,7 @@ impl VictimJob {
         gang: Option<(Unit, usize)>,
     ) -> Self {
         let cluster = session.cluster();
-        tasks.sort_by_key(|task| std::cmp::Reverse(cluster.start_of(*task)));
+        tasks.sort_by_key(|task| std::cmp::Reverse(cluster.tasks.start[*task]));
         let mut singles: Vec<TaskIdx> = Vec::new();
         for victim in tasks {
             let proposal = Proposal { preemptor: wanted.preemptor.task, victim, evicted: &singles };
@@ -195,11 +195,11 @@ impl VictimJob {
         let singles: Vec<(Timestamp, bool)> = singles
             .iter()
             .enumerate()
-            .map(|(at, task)| (cluster.start_of(*task), violates(at)))
+            .map(|(at, task)| (cluster.tasks.start[*task], violates(at)))
             .collect();
         let gang = gang.map(|(unit, gain)| {
             let violates = session.plugins().violates_budget(&unit.tasks);
-            let starts = unit.tasks.iter().map(|task| cluster.start_of(*task));
+            let starts = unit.tasks.iter().map(|task| cluster.tasks.start[*task]);
             Gang {
                 start: starts.min().unwrap_or(Timestamp::MAX),
                 gain,

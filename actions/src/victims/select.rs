@@ -61,7 +61,6 @@ impl VictimCost {
         let priority = |victim: &TaskIdx| job_priority(cluster, *victim);
         let highest_priority = tasks.iter().map(priority).max().unwrap_or(i32::MIN);
         let highest = tasks.iter().filter(|victim| priority(victim) == highest_priority);
-        let positive = |priority: i32| i64::from(priority) - i64::from(i32::MIN);
         let loss = match preemptor.scarce {
             Some(dim) => {
                 Loss::Amount(tasks.iter().map(|victim| cluster.request(*victim).get(dim)).sum())
@@ -71,9 +70,46 @@ impl VictimCost {
                 n_victims: tasks.len(),
             },
         };
-        let start = Reverse(highest.map(|victim| cluster.start_of(*victim)).min());
+        let start = Reverse(highest.map(|victim| cluster.tasks.start[*victim]).min());
         Self { n_violating: *n_violating, highest_priority, loss, start }
     }
+}
+
+/// A cost that no victims on the node can be below, without asking plugins; `None` if there are no candidates.
+pub(super) fn lower_bound<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    preemptor: Preemptor,
+    node: NodeIdx,
+) -> Option<VictimCost> {
+    if !session.is_eligible(preemptor.class, node) {
+        return None;
+    }
+    let cluster = session.cluster();
+    let tasks = cluster.nodes.tasks[node].iter().copied();
+    let is_candidate = |task: &TaskIdx| {
+        cluster.tasks.ours[*task] && is_candidate(policy, session, preemptor, *task)
+    };
+    let mut bound: Option<(i32, i64, Timestamp)> = None;
+    for task in tasks.filter(is_candidate) {
+        let amount = preemptor.scarce.map_or(0, |dim| cluster.request(task).get(dim));
+        let (priority, start) = (job_priority(cluster, task), cluster.tasks.start[task]);
+        bound = Some(match bound {
+            None => (priority, amount, start),
+            Some(least) => (least.0.min(priority), least.1.min(amount), least.2.max(start)),
+        });
+    }
+    let (highest_priority, amount, start) = bound?;
+    let loss = match preemptor.scarce {
+        Some(_) => Loss::Amount(amount),
+        None => Loss::Victims { sum_of_priorities: positive(highest_priority), n_victims: 1 },
+    };
+    Some(VictimCost { n_violating: 0, highest_priority, loss, start: Reverse(Some(start)) })
+}
+
+/// A priority with 2^31 added.
+fn positive(priority: i32) -> i64 {
+    i64::from(priority) - i64::from(i32::MIN)
 }
 
 /// Victims on one node.
@@ -188,20 +224,10 @@ fn candidates_on_node<P: VictimPolicy>(
     preemptor: Preemptor,
     node: NodeIdx,
 ) -> Option<Candidates> {
-    let Preemptor { task, limit, .. } = preemptor;
-    let cluster = session.cluster();
-    let is_admitted = |victim: &TaskIdx| {
-        limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, *victim)))
-    };
-    let all: Vec<TaskIdx> = node_tasks
-        .on(cluster, node)
-        .iter()
-        .copied()
-        .filter(|victim| cluster.status(*victim) == TaskStatus::Running)
-        .filter(|victim| policy.considers(cluster, task, *victim))
-        .filter(is_admitted)
-        .filter(|victim| session.have_run_enough(task, &[*victim]))
-        .collect();
+    let Preemptor { limit, .. } = preemptor;
+    let tasks = node_tasks.on(session.cluster(), node).iter().copied();
+    let all: Vec<TaskIdx> =
+        tasks.filter(|victim| is_candidate(policy, session, preemptor, *victim)).collect();
     if all.is_empty() {
         return None;
     }
@@ -210,6 +236,21 @@ fn candidates_on_node<P: VictimPolicy>(
         candidates.protected.clear();
     }
     Some(candidates)
+}
+
+/// Whether the task may be evicted, before plugins are called.
+fn is_candidate<P: VictimPolicy>(
+    policy: &P,
+    session: &Session,
+    preemptor: Preemptor,
+    victim: TaskIdx,
+) -> bool {
+    let Preemptor { task, limit, .. } = preemptor;
+    let cluster = session.cluster();
+    cluster.status(victim) == TaskStatus::Running
+        && policy.considers(cluster, task, victim)
+        && limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, victim)))
+        && session.have_run_enough(task, &[victim])
 }
 
 /// The tasks on a node that may be evicted together, the first victim first.

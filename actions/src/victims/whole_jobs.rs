@@ -246,7 +246,7 @@ fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wanted) -> Ite
         gain,
         n_violating: violates.into_iter().filter(|violates| *violates).count(),
         amount: wanted.amount(cluster, tasks),
-        start: tasks.iter().map(|task| cluster.start_of(*task)).min().filter(|_| has_highest),
+        start: tasks.iter().map(|task| cluster.tasks.start[*task]).min().filter(|_| has_highest),
     }
 }
 

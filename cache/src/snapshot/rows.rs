@@ -140,6 +140,7 @@ impl<'a> Rows<'a> {
         tasks.job.push(job);
         tasks.class.push(self.classifier.class_of(facts, group));
         tasks.priority.push(facts.priority);
+        tasks.start.push(facts.started.unwrap_or(facts.created));
         tasks.ours.push(facts.scheduler == self.options.scheduler_name);
         tasks.gated.push(facts.gated && waits);
         tasks.placement.push(Placement { status, node: node.and_then(row) });

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    column::{ClassIdx, Dim, NodeIdx},
+    cluster::Cluster,
+    column::{ClassIdx, Dim, NodeIdx, Ordinal},
     reason::{FitReport, Unfit},
 };
 
@@ -15,24 +16,97 @@ const MAX_UNKNOWN: usize = 3;
 
 /// For each node, the reasons why a task of the class does not fit there now.
 pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> FitReport {
-    let cluster = inputs.cluster;
-    let n_nodes = cluster.nodes.facts.len();
-    if let Err(reason) = &rules.admission {
-        return FitReport::everywhere(n_nodes, reason.clone());
-    }
-    let mut counts = BTreeMap::<Unfit, usize>::new();
+    let mut counts = Counts::new();
     let mut reasons = Vec::new();
-    for node in cluster.nodes.facts.ids() {
+    for node in inputs.cluster.nodes.facts.ids().filter(|_| rules.admission.is_ok()) {
         collect_reasons(inputs, class, rules, node, &mut reasons);
         for reason in reasons.drain(..) {
             *counts.entry(reason).or_default() += 1;
         }
     }
+    report(inputs.cluster, class, rules, &counts)
+}
+
+/// How many nodes give each reason.
+type Counts = BTreeMap<Unfit, usize>;
+
+fn report(cluster: &Cluster, class: ClassIdx, rules: &ClassRules, counts: &Counts) -> FitReport {
+    let n_nodes = cluster.nodes.facts.len();
+    if let Err(reason) = &rules.admission {
+        return FitReport::everywhere(n_nodes, reason.clone());
+    }
     let mut report = FitReport::new(n_nodes);
-    for (reason, n_nodes) in counts {
-        report.add(reason.cause(), &cluster.reason_text(class, reason), n_nodes);
+    for (reason, n_nodes) in counts.iter().filter(|(_, n_nodes)| **n_nodes > 0) {
+        report.add(reason.cause(), &cluster.reason_text(class, *reason), *n_nodes);
     }
     report
+}
+
+/// The reasons of each node for one class.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    of_nodes: Vec<Vec<Unfit>>,
+    counts: Counts,
+    /// The length of the log of touched nodes that it reflects.
+    seen: usize,
+}
+
+impl Explanation {
+    pub(super) fn new(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> Self {
+        let mut new = Self {
+            of_nodes: vec![Vec::new(); inputs.cluster.nodes.facts.len()],
+            counts: Counts::new(),
+            seen: inputs.touched.len(),
+        };
+        if rules.admission.is_ok() {
+            for node in inputs.cluster.nodes.facts.ids() {
+                new.explain_node(inputs, class, rules, node);
+            }
+        }
+        new
+    }
+
+    /// Looks again at the nodes that have changed, and returns how many. The rules of the class must not
+    /// depend on other nodes.
+    pub(super) fn catch_up(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        rules: &ClassRules,
+    ) -> usize {
+        let changed = &inputs.touched[self.seen..];
+        for node in changed.iter().filter(|_| rules.admission.is_ok()) {
+            self.explain_node(inputs, class, rules, *node);
+        }
+        self.seen = inputs.touched.len();
+        changed.len()
+    }
+
+    fn explain_node(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        rules: &ClassRules,
+        node: NodeIdx,
+    ) {
+        let reasons = &mut self.of_nodes[node.at()];
+        for reason in reasons.drain(..) {
+            *self.counts.get_mut(&reason).expect("it was counted") -= 1;
+        }
+        collect_reasons(inputs, class, rules, node, reasons);
+        for reason in reasons {
+            *self.counts.entry(*reason).or_default() += 1;
+        }
+    }
+
+    pub(super) fn report(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        rules: &ClassRules,
+    ) -> FitReport {
+        report(cluster, class, rules, &self.counts)
+    }
 }
 
 /// Adds the reasons of one node, as Kubernetes gives them: the first filter that refuses speaks

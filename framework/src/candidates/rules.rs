@@ -60,6 +60,12 @@ impl ClassRules {
         self.predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own)
     }
 
+    /// Whether a placement on one node can change an answer about another.
+    pub(super) fn depend_on_other_nodes(&self) -> bool {
+        let dependencies = self.dependencies();
+        dependencies.has(Dependency::Domain) || dependencies.has(Dependency::Cluster)
+    }
+
     /// Whether moving a task may change an answer about the class.
     pub(super) fn depend_on(
         &self,
