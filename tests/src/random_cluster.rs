@@ -76,6 +76,7 @@ impl RandomCluster {
         for n in 0..n_groups {
             group(&mut rng, &features, n, n_queues, n_nodes, &mut objects);
         }
+        let head = with_protection(seed, head, &mut objects);
         let n_changes = rng.below(4);
         let changes = (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
         let last_cycles = if n_changes == 0 { 4 } else { 3 };
@@ -106,6 +107,7 @@ impl RandomCluster {
         let n_queues = 1 + rng.below(3);
         objects.extend((0..n_queues).map(|n| queue(&mut rng, &features, n)));
         objects.extend(priority_classes());
+        let head = with_protection(seed, head, &mut objects);
         let mut changes: Vec<Vec<String>> = Vec::new();
         for n in 0..3 + rng.below(4) {
             let mut job = Vec::new();
@@ -217,6 +219,28 @@ fn with_whole_gangs(seed: u64, head: String) -> String {
     }
     let with_argument = "{name: gang, arguments: {gang.evictWholeGangs: 'true'}}";
     head.replace("{name: gang}", with_argument)
+}
+
+/// In some clusters disruption budgets protect pods, and in some queues they run for a while.
+fn with_protection(seed: u64, head: String, objects: &mut Vec<String>) -> String {
+    let mut rng = Rng::new(seed.rotate_left(32));
+    for object in objects.iter_mut().filter(|object| object.contains("kind: Queue")) {
+        if rng.percent(20) {
+            *object = object.replace("{weight:", "{minRuntime: 3s, weight:");
+        }
+    }
+    if rng.percent(60) {
+        return head;
+    }
+    for n in 0..1 + rng.below(2) {
+        let (label, allowed) = (rng.below(3), rng.below(3));
+        objects.push(format!(
+            "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: b{n}, namespace: ns}}, spec: {{selector: {{matchLabels: {{app: a{label}}}}}}}, status: {{disruptionsAllowed: {allowed}}}}}"
+        ));
+    }
+    let mode = rng.pick(&["prefer", "require"]);
+    let with_plugin = format!("{{name: pdb, arguments: {{pdb.mode: {mode}}}}}, {{name: gang");
+    head.replacen("{name: gang", &with_plugin, 1)
 }
 
 fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {

@@ -20,7 +20,10 @@ use k8s_openapi::{
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
 use kube_batch_cache::store::Store;
-use kube_batch_framework::spec::{ActionSpec, PluginSpec};
+use kube_batch_framework::{
+    arguments::ArgumentValue,
+    spec::{ActionSpec, PluginSpec},
+};
 use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 
@@ -87,6 +90,13 @@ pub fn shape(name: &str) -> Option<Shape> {
             build.pending(*gang, *gang, &queues, "high", |_| PodKind::default());
             build.conf = full(&[allocate::SPEC, preempt::SPEC]);
         }
+        ("GANGPREEMPT", [nodes]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1]);
+            build.running_gangs(*nodes, &queues[0]);
+            build.pending(512, 512, &queues, "high", |_| PodKind::default());
+            build.conf = with_whole_gangs(full(&[allocate::SPEC, preempt::SPEC]));
+        }
         ("RECLAIM", [nodes, gang]) => {
             build.nodes(*nodes);
             let queues = build.queues(&[1, 1]);
@@ -113,6 +123,17 @@ pub fn shape(name: &str) -> Option<Shape> {
         _ => return None,
     }
     Some(Shape { store: build.store, conf: build.conf })
+}
+
+/// Lets gangs at their minimum be evicted as a whole.
+fn with_whole_gangs(mut conf: Conf) -> Conf {
+    for plugin in conf.tiers.iter_mut().flatten().filter(|plugin| plugin.spec.name == "gang") {
+        let specs = plugin.spec.arguments.iter();
+        for spec in specs.filter(|spec| spec.key == "gang.evictWholeGangs") {
+            plugin.arguments.set(spec, ArgumentValue::Bool(true));
+        }
+    }
+    conf
 }
 
 /// The sample configuration's tiers, with these actions.
@@ -147,7 +168,7 @@ impl Default for Build {
     fn default() -> Self {
         let mut build =
             Self { store: Store::default(), conf: Conf::default(), gpus: 0, tainted_every: 0 };
-        for (name, value) in [("low", 10), ("high", 1000)] {
+        for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
             let class = PriorityClass {
                 metadata: meta(name, None, BASE),
                 value: Some(value),
@@ -315,6 +336,26 @@ impl Build {
             }
             let node = format!("node-{:05}", r / pods_per_node);
             self.pod(&name, r % 100, created, &kind, Some(node));
+        }
+    }
+
+    /// Fills the nodes with gangs of 8, 64 and 512 pods in turn that run their minimum, of the classes low
+    /// and middle and of none, in turn.
+    fn running_gangs(&mut self, nodes: usize, queue: &str) {
+        let kind = PodKind::default();
+        let (mut gang, mut left) = (0, 0);
+        let mut name = String::new();
+        for r in 0..nodes * 32 {
+            if left == 0 {
+                name = format!("run-{gang:05}");
+                left = [8, 64, 512][gang % 3].min(nodes * 32 - r);
+                let class = ["", "low", "middle"][gang / 3 % 3];
+                self.group(&name, BASE + gang as i64, left, queue, class);
+                gang += 1;
+            }
+            left -= 1;
+            let node = format!("node-{:05}", r / 32);
+            self.pod(&name, left, BASE + gang as i64, &kind, Some(node));
         }
     }
 
