@@ -93,6 +93,17 @@ impl ops::BitOr for Dependencies {
     }
 }
 
+/// A question about a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VictimQuestion {
+    /// [`Plugin::preemptable`]
+    Preemptable,
+    /// [`Plugin::reclaimable`]
+    Reclaimable,
+    /// [`Plugin::vetoes`] and [`Plugin::violates_budget`]
+    Veto,
+}
+
 /// What an answer about a victim depends on, besides facts of the victim and the class, queue and
 /// priorities of the preemptor: nothing of these changes in a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -675,21 +686,16 @@ pub trait Plugin: Send {
         Vote::Abstain
     }
 
-    /// What [`Plugin::preemptable`] depends on for the victim, and for a preemptor of another job.
+    /// What the answer to a question about the victim depends on; the preemptor is of another job.
     ///
     /// The default is correct for every plugin, but slow: with one such plugin the nodes of the victim are
     /// searched again for each task.
-    fn preemptable_scope(&self, _cluster: &Cluster, _victim: TaskIdx) -> VictimScope {
-        VictimScope::ANYTHING
-    }
-
-    /// The same for [`Plugin::reclaimable`].
-    fn reclaimable_scope(&self, _cluster: &Cluster, _victim: TaskIdx) -> VictimScope {
-        VictimScope::ANYTHING
-    }
-
-    /// The same for [`Plugin::vetoes`] and [`Plugin::violates_budget`].
-    fn veto_scope(&self, _cluster: &Cluster, _victim: TaskIdx) -> VictimScope {
+    fn victim_scope(
+        &self,
+        _cluster: &Cluster,
+        _victim: TaskIdx,
+        _question: VictimQuestion,
+    ) -> VictimScope {
         VictimScope::ANYTHING
     }
 

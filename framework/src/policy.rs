@@ -13,7 +13,7 @@ use kube_batch_api::{
 use crate::{
     plugin::{
         Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm,
-        VictimScope, Vote,
+        VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
 };
@@ -352,7 +352,9 @@ impl Plugins<'_> {
         let of_tiers = self.policy.tiers.iter().map(|tier| {
             let point = ExtensionPoint::Preemptable;
             let enabled = tier.iter().filter(|configured| configured.is_enabled_at(point));
-            joined(enabled.map(|at| at.plugin.preemptable_scope(self.cluster, victim)))
+            joined(enabled.map(|at| {
+                at.plugin.victim_scope(self.cluster, victim, VictimQuestion::Preemptable)
+            }))
         });
         let decides = |scope: &VictimScope| *scope != VictimScope::NONE;
         of_tiers.into_iter().find(decides).unwrap_or_default() | self.veto_scope(victim)
@@ -361,8 +363,11 @@ impl Plugins<'_> {
     /// What [`Self::reclaimable`], [`Self::vetoes`] and [`Self::violates_budget`] depend on for the victim.
     pub fn reclaimable_scope(self, victim: TaskIdx) -> VictimScope {
         let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
-        joined(plugins.map(|plugin| plugin.reclaimable_scope(self.cluster, victim)))
-            | self.veto_scope(victim)
+        joined(
+            plugins.map(|plugin| {
+                plugin.victim_scope(self.cluster, victim, VictimQuestion::Reclaimable)
+            }),
+        ) | self.veto_scope(victim)
     }
 
     /// Whether some plugin has a say about the victim in [`Self::vetoes`] or [`Self::violates_budget`].
@@ -371,7 +376,11 @@ impl Plugins<'_> {
     }
 
     fn veto_scope(self, victim: TaskIdx) -> VictimScope {
-        joined(self.policy.all().map(|plugin| plugin.veto_scope(self.cluster, victim)))
+        joined(
+            self.policy
+                .all()
+                .map(|plugin| plugin.victim_scope(self.cluster, victim, VictimQuestion::Veto)),
+        )
     }
 
     /// The answer of the first plugin that has one.

@@ -7,7 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimScope, Vote},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote},
     spec::PluginSpec,
 };
 
@@ -54,16 +54,11 @@ impl Plugin for Conformance {
         unless_protected(cluster, proposal.victim)
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::FACTS
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::FACTS
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
+        match question {
+            VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::FACTS,
+            VictimQuestion::Veto => VictimScope::NONE,
+        }
     }
 }
 

@@ -17,7 +17,10 @@ use kube_batch_api::{
     resource::{Ledger, Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope, Vote},
+    plugin::{
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion,
+        VictimScope, Vote,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -129,15 +132,10 @@ impl Plugin for Drf {
         Some(self.share[job])
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::ANYTHING
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
+        match question {
+            VictimQuestion::Preemptable => VictimScope::ANYTHING,
+            VictimQuestion::Reclaimable | VictimQuestion::Veto => VictimScope::NONE,
+        }
     }
 }

@@ -19,7 +19,9 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
-    plugin::{Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope, Vote},
+    plugin::{
+        Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote,
+    },
     spec::PluginSpec,
 };
 
@@ -143,23 +145,20 @@ impl Plugin for Gang {
         true
     }
 
-    fn preemptable_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
-        gang_scope(cluster, victim)
+    fn victim_scope(
+        &self,
+        cluster: &Cluster,
+        victim: TaskIdx,
+        question: VictimQuestion,
+    ) -> VictimScope {
+        // A minimum of 0 or 1 protects nothing, whatever runs.
+        let min = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.min_available[job]);
+        match question {
+            VictimQuestion::Veto => VictimScope::NONE,
+            _ if min <= 1 => VictimScope::FACTS,
+            VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::JOB,
+        }
     }
-
-    fn reclaimable_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
-        gang_scope(cluster, victim)
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-}
-
-/// A minimum of 0 or 1 protects nothing, whatever runs.
-fn gang_scope(cluster: &Cluster, victim: TaskIdx) -> VictimScope {
-    let min = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.min_available[job]);
-    if min <= 1 { VictimScope::FACTS } else { VictimScope::JOB }
 }
 
 /// The order of jobs.

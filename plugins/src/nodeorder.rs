@@ -26,7 +26,7 @@ use kube_batch_api::{
     column::{ClassIdx, NodeIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm, VictimScope},
+    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm, VictimQuestion, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -159,15 +159,7 @@ impl Plugin for NodeOrder {
         self.score_of(term).score_all(cluster, class, nodes, scores);
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::NONE
     }
 }

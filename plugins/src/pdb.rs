@@ -21,7 +21,10 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
-    plugin::{Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimScope},
+    plugin::{
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion,
+        VictimScope,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -159,16 +162,15 @@ impl Plugin for Pdb {
         self.is_required && self.violates_budget(cluster, proposal.victims).contains(&true)
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn veto_scope(&self, cluster: &Cluster, victim: TaskIdx) -> VictimScope {
-        let is_counted = !self.left.is_empty() && self.budgets_of(cluster, victim).next().is_some();
+    fn victim_scope(
+        &self,
+        cluster: &Cluster,
+        victim: TaskIdx,
+        question: VictimQuestion,
+    ) -> VictimScope {
+        let is_counted = question == VictimQuestion::Veto
+            && !self.left.is_empty()
+            && self.budgets_of(cluster, victim).next().is_some();
         if is_counted { VictimScope::ANYTHING } else { VictimScope::NONE }
     }
 }

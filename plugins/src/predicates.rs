@@ -49,7 +49,9 @@ use kube_batch_api::{
     reason::{Inadmissible, Unfit},
 };
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependencies, Dependency, OrderScope, Plugin, VictimScope},
+    plugin::{
+        Capacity, Change, Dependencies, Dependency, OrderScope, Plugin, VictimQuestion, VictimScope,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -232,15 +234,7 @@ impl Plugin for Predicates {
         applicable.try_for_each(|at| self.filters[at].check(query))
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::NONE
     }
 }

@@ -15,7 +15,7 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimScope, Vote},
+    plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote},
     spec::PluginSpec,
 };
 
@@ -66,15 +66,10 @@ impl Plugin for Priority {
         if lower { Vote::Permit } else { Vote::Reject }
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::FACTS
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
+        match question {
+            VictimQuestion::Preemptable => VictimScope::FACTS,
+            VictimQuestion::Reclaimable | VictimQuestion::Veto => VictimScope::NONE,
+        }
     }
 }

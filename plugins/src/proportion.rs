@@ -25,8 +25,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, VictimScope,
-        Vote,
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares,
+        VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -366,16 +366,11 @@ impl Plugin for Proportion {
         })
     }
 
-    fn preemptable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
-    }
-
-    fn reclaimable_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::QUEUE
-    }
-
-    fn veto_scope(&self, _: &Cluster, _: TaskIdx) -> VictimScope {
-        VictimScope::NONE
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
+        match question {
+            VictimQuestion::Reclaimable => VictimScope::QUEUE,
+            VictimQuestion::Preemptable | VictimQuestion::Veto => VictimScope::NONE,
+        }
     }
 }
 

@@ -9,13 +9,16 @@ use std::cmp::Ordering;
 use kube_batch::{
     api::{
         cluster::Cluster,
-        column::{ClassIdx, JobIdx, NodeIdx},
+        column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
         facts::metadata::Metadata,
         reason::Unfit,
     },
     framework::{
         arguments::{ArgumentKind, ArgumentSpec},
-        plugin::{Capacity, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm},
+        plugin::{
+            Capacity, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm,
+            VictimQuestion, VictimScope,
+        },
         spec::PluginSpec,
     },
 };
@@ -70,6 +73,10 @@ impl Plugin for NodePrice {
     // The order of two jobs depends on these two jobs alone.
     fn order_scope(&self) -> OrderScope {
         OrderScope::Own
+    }
+
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::NONE
     }
 
     // Prices are labels and exceptions are annotations: no placement changes either.
