@@ -14,6 +14,7 @@ mod give_back;
 mod index;
 mod limit;
 mod node_tasks;
+mod on_node;
 mod plan;
 mod policy;
 mod select;
@@ -34,29 +35,15 @@ use kube_batch_framework::{
     statement::{Savepoint, Statement},
 };
 
-pub(crate) use self::policy::VictimPolicy;
 use self::{
-    index::VictimIndexes,
     limit::Limit,
-    node_tasks::NodeTasks,
+    on_node::Preemptor,
     plan::plan,
-    select::{Preemptor, select_victims},
+    select::select_victims,
     whole_jobs::{Wanted, broken, evict_jobs, evict_units},
 };
+pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
 use crate::waiting::{Kind, Unplaceable, WaitingByJob};
-
-/// What the searches of an action share.
-#[derive(Debug)]
-pub(crate) struct VictimSearch {
-    node_tasks: NodeTasks,
-    indexes: VictimIndexes,
-}
-
-impl VictimSearch {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
-        Self { node_tasks: NodeTasks::new(cluster), indexes: VictimIndexes::default() }
-    }
-}
 
 /// Tries to place tasks of one job, in one [`Statement`].
 ///

@@ -26,8 +26,8 @@ use kube_batch_framework::{
 use super::{
     limit::Limit,
     node_tasks::NodeTasks,
+    on_node::{Considered, Preemptor, VictimCost, lower_bound, select_victims_on_node},
     policy::VictimPolicy,
-    select::{Considered, Preemptor, VictimCost, lower_bound, select_victims_on_node},
 };
 
 /// What the victims of a preemptor depend on, apart from its own job.

@@ -1,131 +1,31 @@
 //! Which node a task gets, and which tasks there it evicts.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 
-use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Dim, NodeIdx, QueueIdx, TaskIdx},
-    resource::Share,
-    status::TaskStatus,
+    column::{NodeIdx, TaskIdx},
 };
-use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
+use kube_batch_framework::statement::Statement;
 
 use super::{
-    VictimSearch,
-    dry_run::{DryRun, ResourceDryRun, SessionDryRun},
-    index::NotIndexed,
-    limit::Limit,
-    node_tasks::{NodeTasks, job_priority},
+    index::{NotIndexed, VictimIndexes},
+    node_tasks::NodeTasks,
+    on_node::{Preemptor, VictimCost, select_victims_on_node},
     policy::VictimPolicy,
 };
 
-/// A task that gets the place of victims.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Preemptor {
-    pub(super) task: TaskIdx,
-    pub(super) class: ClassIdx,
-    /// The resource in which the loss is measured, if whole jobs may be evicted.
-    pub(super) scarce: Option<Dim>,
-    /// `None` if every victim is admitted.
-    pub(super) limit: Option<Limit>,
+/// What the searches of an action share.
+#[derive(Debug)]
+pub(crate) struct VictimSearch {
+    pub(super) node_tasks: NodeTasks,
+    indexes: VictimIndexes,
 }
 
-/// The cost of evicting a set of victims. The node with the lowest cost is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct VictimCost {
-    n_violating: usize,
-    highest_priority: i32,
-    loss: Loss,
-    /// When the first of those with the highest priority started; the later the better.
-    start: Reverse<Option<Timestamp>>,
-}
-
-/// What is lost with a set of victims. Losses of one kind are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Loss {
-    /// As in kube-scheduler, with the priorities of jobs instead of those of pods.
-    Victims {
-        /// Each with 2^31 added, so that more victims never cost less.
-        sum_of_priorities: i64,
-        n_victims: usize,
-    },
-    /// The sum of what they request of the resource that the preemptor is short of.
-    Amount(i64),
-}
-
-impl VictimCost {
-    // Parity: see docs/parity.md#p5 and docs/parity.md#p10.
-    pub(super) fn of(cluster: &Cluster, preemptor: Preemptor, victims: &Victims) -> Self {
-        let Victims { tasks, n_violating } = victims;
-        let priority = |victim: &TaskIdx| job_priority(cluster, *victim);
-        let highest_priority = tasks.iter().map(priority).max().unwrap_or(i32::MIN);
-        let highest = tasks.iter().filter(|victim| priority(victim) == highest_priority);
-        let loss = match preemptor.scarce {
-            Some(dim) => {
-                Loss::Amount(tasks.iter().map(|victim| cluster.request(*victim).get(dim)).sum())
-            }
-            None => Loss::Victims {
-                sum_of_priorities: tasks.iter().map(priority).map(positive).sum(),
-                n_victims: tasks.len(),
-            },
-        };
-        let start = Reverse(highest.map(|victim| cluster.tasks.start[*victim]).min());
-        Self { n_violating: *n_violating, highest_priority, loss, start }
+impl VictimSearch {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        Self { node_tasks: NodeTasks::new(cluster), indexes: VictimIndexes::default() }
     }
-}
-
-/// A cost that no victims on the node can be below, without asking plugins; `None` if there are no candidates.
-pub(super) fn lower_bound<P: VictimPolicy>(
-    policy: &P,
-    session: &mut Session,
-    preemptor: Preemptor,
-    node: NodeIdx,
-) -> Option<VictimCost> {
-    if !session.is_eligible(preemptor.class, node) {
-        return None;
-    }
-    let cluster = session.cluster();
-    let tasks = cluster.nodes.tasks[node].iter().copied();
-    let is_candidate = |task: &TaskIdx| {
-        cluster.tasks.ours[*task] && is_candidate(policy, session, preemptor, *task)
-    };
-    let mut bound: Option<(i32, i64, Timestamp)> = None;
-    for task in tasks.filter(is_candidate) {
-        let amount = preemptor.scarce.map_or(0, |dim| cluster.request(task).get(dim));
-        let (priority, start) = (job_priority(cluster, task), cluster.tasks.start[task]);
-        bound = Some(match bound {
-            None => (priority, amount, start),
-            Some(least) => (least.0.min(priority), least.1.min(amount), least.2.max(start)),
-        });
-    }
-    let (highest_priority, amount, start) = bound?;
-    let loss = match preemptor.scarce {
-        Some(_) => Loss::Amount(amount),
-        None => Loss::Victims { sum_of_priorities: positive(highest_priority), n_victims: 1 },
-    };
-    Some(VictimCost { n_violating: 0, highest_priority, loss, start: Reverse(Some(start)) })
-}
-
-/// A priority with 2^31 added.
-fn positive(priority: i32) -> i64 {
-    i64::from(priority) - i64::from(i32::MIN)
-}
-
-/// Victims on one node.
-pub(super) struct Victims {
-    tasks: Vec<TaskIdx>,
-    /// How many of them a disruption budget protects.
-    n_violating: usize,
-}
-
-/// What decided about the victims on a node.
-#[derive(Debug, Default)]
-pub(super) struct Considered {
-    /// The tasks about which plugins were asked, and whether each may be evicted.
-    pub(super) tasks: Vec<(TaskIdx, bool)>,
-    /// Whether it depended on more than the votes and the tasks of the node.
-    pub(super) is_volatile: bool,
 }
 
 /// The node with the lowest [`VictimCost`], and its victims. Ties go to the best score, then to the
@@ -145,7 +45,7 @@ pub(super) fn select_victims<P: VictimPolicy>(
     Some((node, victims?.tasks))
 }
 
-/// Searches every node. [`VictimIndexes::best_node`](super::index::VictimIndexes::best_node) returns the
+/// Searches every node. [`VictimIndexes::best_node`] returns the
 /// same.
 fn best_node<P: VictimPolicy>(
     policy: &P,
@@ -175,217 +75,4 @@ fn best_node<P: VictimPolicy>(
     let scores = statement.session_mut().scores(preemptor.class, &tied);
     let best = scores.iter().zip(&tied).rev().max_by_key(|(score, _)| **score);
     best.map(|(_, node)| *node)
-}
-
-/// A minimal set of victims without which the task fits on the node, if there is one, and what decided about
-/// it. Leaves the statement as it was.
-pub(super) fn select_victims_on_node<P: VictimPolicy>(
-    policy: &P,
-    statement: &mut Statement<'_>,
-    node_tasks: &mut NodeTasks,
-    preemptor: Preemptor,
-    node: NodeIdx,
-) -> (Option<Victims>, Considered) {
-    let Preemptor { task, class, .. } = preemptor;
-    let mut considered = Considered::default();
-    if !statement.session_mut().is_eligible(class, node) {
-        return (None, considered);
-    }
-    let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node);
-    let Some(candidates) = candidates else { return (None, considered) };
-    considered.is_volatile = candidates.are_volatile::<P>(statement.session());
-    if statement.session_mut().needs_only_resources(class, &candidates.all) {
-        // A rule that refuses the node now refuses it without the victims too.
-        if !statement.session_mut().rules_pass(class, node) {
-            return (None, considered);
-        }
-        let mut dry_run = ResourceDryRun::new(statement.session(), task, node);
-        let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
-        return (victims, considered);
-    }
-    considered.is_volatile = true;
-    // Evicting tasks in the session costs far more than adding up their requests.
-    if !ResourceDryRun::new(statement.session(), task, node).has_room_without(&candidates.all) {
-        return (None, considered);
-    }
-    let start = statement.savepoint();
-    let mut dry_run = SessionDryRun::new(statement, P::REASON, task, node);
-    let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
-    statement.rollback_to(start);
-    (victims, considered)
-}
-
-/// The tasks on a node that may be evicted as far as this does not depend on other evictions; `None` if
-/// there are none.
-fn candidates_on_node<P: VictimPolicy>(
-    policy: &P,
-    session: &Session,
-    node_tasks: &mut NodeTasks,
-    preemptor: Preemptor,
-    node: NodeIdx,
-) -> Option<Candidates> {
-    let Preemptor { limit, .. } = preemptor;
-    let tasks = node_tasks.on(session.cluster(), node).iter().copied();
-    let all: Vec<TaskIdx> =
-        tasks.filter(|victim| is_candidate(policy, session, preemptor, *victim)).collect();
-    if all.is_empty() {
-        return None;
-    }
-    let mut candidates = Candidates::new(session, all);
-    if limit.is_some_and(|limit| !limit.may_violate) {
-        candidates.protected.clear();
-    }
-    Some(candidates)
-}
-
-/// Whether the task may be evicted, before plugins are called.
-fn is_candidate<P: VictimPolicy>(
-    policy: &P,
-    session: &Session,
-    preemptor: Preemptor,
-    victim: TaskIdx,
-) -> bool {
-    let Preemptor { task, limit, .. } = preemptor;
-    let cluster = session.cluster();
-    cluster.status(victim) == TaskStatus::Running
-        && policy.considers(cluster, task, victim)
-        && limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, victim)))
-        && session.have_run_enough(task, &[victim])
-}
-
-/// The tasks on a node that may be evicted together, the first victim first.
-pub(super) fn permitted_on_node<P: VictimPolicy>(
-    policy: &P,
-    statement: &Statement<'_>,
-    node_tasks: &mut NodeTasks,
-    preemptor: Preemptor,
-    node: NodeIdx,
-) -> Vec<TaskIdx> {
-    let session = statement.session();
-    let mut permitted: Vec<TaskIdx> = Vec::new();
-    let candidates = candidates_on_node(policy, session, node_tasks, preemptor, node);
-    for victim in
-        candidates.into_iter().flat_map(|of_node| [of_node.free, of_node.protected].concat())
-    {
-        let proposal = Proposal { preemptor: preemptor.task, victim, evicted: &permitted };
-        if policy.allows(session, &proposal) {
-            permitted.push(victim);
-        }
-    }
-    permitted
-}
-
-/// The tasks that may be evicted on a node.
-struct Candidates {
-    all: Vec<TaskIdx>,
-    /// Those that no disruption budget protects, the first victim first.
-    free: Vec<TaskIdx>,
-    /// Those that one protects, in the same order: the last resort.
-    protected: Vec<TaskIdx>,
-}
-
-impl Candidates {
-    /// Sorts candidates, the first victim first. What budgets allow goes to the most important ones, as
-    /// in kube-scheduler.
-    // Parity: see docs/parity.md#p11.
-    fn new(session: &Session, all: Vec<TaskIdx>) -> Self {
-        let most_important_first: Vec<TaskIdx> = all.iter().rev().copied().collect();
-        let violates = session.plugins().violates_budget(&most_important_first);
-        let (mut free, mut protected) = (Vec::new(), Vec::new());
-        for (at, task) in all.iter().rev().enumerate() {
-            let is_protected = violates.get(at) == Some(&true);
-            if is_protected { &mut protected } else { &mut free }.push(*task);
-        }
-        free.reverse();
-        protected.reverse();
-        Self { all, free, protected }
-    }
-
-    /// Whether what is chosen of them may change although no vote does: the order of queues by their share,
-    /// or what budgets allow.
-    fn are_volatile<P: VictimPolicy>(&self, session: &Session) -> bool {
-        let queue_of = |task: &TaskIdx| session.cluster().queue_of(*task);
-        let mut others = self.all.iter().skip(1);
-        let has_budgets = !session.cluster().budgets.is_empty();
-        (!P::SAME_QUEUE && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
-            || (has_budgets && self.all.iter().any(|task| session.plugins().may_be_vetoed(*task)))
-    }
-}
-
-/// Evicts candidates in their order until the task fits, then restores, in the reverse order, those
-/// that turn out not to be needed.
-fn select_minimal_set<P: VictimPolicy>(
-    policy: &P,
-    dry_run: &mut impl DryRun,
-    candidates: Candidates,
-    considered: &mut Considered,
-) -> Option<Victims> {
-    let Candidates { free, protected, .. } = candidates;
-    let violating = protected.clone();
-    let fits = evict_until_fit(policy, dry_run, free, considered)
-        || evict_until_fit(policy, dry_run, protected, considered);
-    if !fits {
-        return None;
-    }
-    // The last victim is needed: the task did not fit without its eviction.
-    for at in (0..dry_run.victims().len() - 1).rev() {
-        let victim = dry_run.victims()[at];
-        dry_run.restore(at);
-        if !dry_run.fits() {
-            dry_run.evict(at, victim);
-        }
-    }
-    let tasks = dry_run.victims().to_vec();
-    let n_violating = tasks.iter().filter(|task| violating.contains(task)).count();
-    Some(Victims { tasks, n_violating })
-}
-
-/// Evicts candidates in their order until the task fits. Returns whether it does.
-fn evict_until_fit<P: VictimPolicy>(
-    policy: &P,
-    dry_run: &mut impl DryRun,
-    mut candidates: Vec<TaskIdx>,
-    considered: &mut Considered,
-) -> bool {
-    let preemptor = dry_run.task();
-    while !candidates.is_empty() {
-        let at = if P::SAME_QUEUE {
-            0
-        } else {
-            first_by_queue_share(dry_run.session(), &candidates, dry_run.not_yet_moved())
-        };
-        let victim = candidates.remove(at);
-        let proposal = Proposal { preemptor, victim, evicted: dry_run.not_yet_moved() };
-        let is_allowed = policy.allows(dry_run.session(), &proposal);
-        considered.tasks.push((victim, is_allowed));
-        if is_allowed {
-            dry_run.evict(dry_run.victims().len(), victim);
-            if dry_run.fits() {
-                return true;
-            }
-        }
-    }
-    false
-}
-
-/// The position of the first candidate of the queue with the highest share, as shares are now. Of
-/// queues with equal shares, the one that would be served last.
-// Parity: see docs/parity.md#c5.
-fn first_by_queue_share(session: &Session, candidates: &[TaskIdx], evicted: &[TaskIdx]) -> usize {
-    let cluster = session.cluster();
-    let mut highest: Option<(Share, Option<QueueIdx>)> = None;
-    let mut first = 0;
-    for (at, task) in candidates.iter().enumerate() {
-        let queue = cluster.queue_of(*task);
-        if highest.is_some_and(|(_, highest)| highest == queue) {
-            continue;
-        }
-        let share =
-            queue.map_or(Share::ZERO, |queue| session.plugins().queue_share(queue, evicted));
-        if highest.is_none_or(|highest| (share, queue) > highest) {
-            highest = Some((share, queue));
-            first = at;
-        }
-    }
-    first
 }

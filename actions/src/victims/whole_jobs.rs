@@ -28,8 +28,8 @@ use super::{
     cover::{Cost, Item, cover},
     limit::Limit,
     node_tasks::NodeTasks,
+    on_node::{Preemptor, permitted_on_node},
     policy::VictimPolicy,
-    select::{Preemptor, permitted_on_node},
 };
 
 /// Some tasks of one class that want a place.
