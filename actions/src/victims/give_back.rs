@@ -31,7 +31,7 @@ pub(super) fn unneeded(
     let mut units = units(statement);
     let suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
         statement.rollback_to(start);
-        evict(statement, units.iter().flatten(), reason);
+        evict(statement, units.iter().rev().flatten(), reason);
         placed.iter().all(|task| place(statement, *task) && may_stay(statement.session(), *task))
     };
     let mut at = 0;
