@@ -13,7 +13,7 @@ use kube_batch_framework::{candidates::Search, memory::Memory};
 use kube_batch_tests::shapes::shape;
 
 /// The shapes that run if none is named.
-const STANDARD: [&str; 17] = [
+const STANDARD: [&str; 23] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
@@ -31,6 +31,12 @@ const STANDARD: [&str; 17] = [
     "RECLAIM-5000-1",
     "KAIRECLAIM-1000",
     "KAIRECLAIM-10000",
+    "AFF-ZONE-5000",
+    "AFF-HOST-5000",
+    "SPREAD-5000",
+    "PREF-AFF-ZONE-5000",
+    "PREF-AFF-HOST-5000",
+    "PREF-SPREAD-5000",
 ];
 
 /// Runs of each shape; the fastest and the median are shown.

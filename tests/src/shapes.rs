@@ -1,6 +1,8 @@
 //! Clusters for benchmarks; the name of a shape describes it completely.
 //!
-//! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods request 1 CPU and 2 Gi.
+//! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods request 1 CPU and 2 Gi. For
+//! pods with rules about other pods, nodes and pods are those of kube-scheduler's own benchmark: 4 CPUs and
+//! 32 Gi in three zones, and 100m and 500Mi.
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
 //! minimum of 1.
 
@@ -8,13 +10,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus,
-        ResourceRequirements, Taint, Toleration,
+        Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity,
+        PodAffinityTerm, PodAntiAffinity, PodSpec, PodStatus, ResourceRequirements, Taint,
+        Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
     },
     api::scheduling::v1::PriorityClass,
     apimachinery::pkg::{
         api::resource::Quantity,
-        apis::meta::v1::{ObjectMeta, Time},
+        apis::meta::v1::{LabelSelector, ObjectMeta, Time},
     },
 };
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
@@ -41,9 +44,15 @@ const DAY: i64 = 86_400;
 
 /// Builds the shape with a name such as `FILL-1000-10000-100`.
 pub fn shape(name: &str) -> Option<Shape> {
-    let (kind, rest) = name.split_once('-').unwrap_or((name, ""));
+    let first_number = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    let (kind, rest) = name.split_at(first_number);
+    let kind = kind.trim_end_matches('-');
     let numbers: Vec<usize> = rest.split('-').filter_map(|part| part.parse().ok()).collect();
     let mut build = Build::default();
+    if let (Some(rule), [nodes]) = (PodRule::of(kind), numbers.as_slice()) {
+        build.with_rule(*nodes, rule);
+        return Some(Shape { store: build.store, conf: build.conf });
+    }
     match (kind, numbers.as_slice()) {
         ("FILL", [nodes, pods, gang]) => {
             build.nodes(*nodes);
@@ -149,25 +158,126 @@ struct PodKind {
     memory: String,
     gpus: u32,
     tolerates: bool,
+    rule: Option<PodRule>,
 }
 
 impl Default for PodKind {
     fn default() -> Self {
-        Self { cpu: "1".to_owned(), memory: "2Gi".to_owned(), gpus: 0, tolerates: false }
+        let (cpu, memory) = ("1".to_owned(), "2Gi".to_owned());
+        Self { cpu, memory, gpus: 0, tolerates: false, rule: None }
+    }
+}
+
+/// A rule of pods about pods with the same label.
+#[derive(Clone, Copy)]
+struct PodRule {
+    term: PodTerm,
+    /// Whether the rule is only a preference.
+    is_preferred: bool,
+}
+
+#[derive(Clone, Copy)]
+enum PodTerm {
+    /// In one zone.
+    ZoneAffinity,
+    /// Each on a node of its own.
+    HostAntiAffinity,
+    /// Over all zones, with a skew of 5 at most.
+    ZoneSpread,
+}
+
+/// The label of pods with rules.
+const RULE_LABEL: &str = "color";
+
+impl PodRule {
+    fn of(kind: &str) -> Option<Self> {
+        let (kind, is_preferred) = match kind.strip_prefix("PREF-") {
+            Some(kind) => (kind, true),
+            None => (kind, false),
+        };
+        let term = match kind {
+            "AFF-ZONE" => PodTerm::ZoneAffinity,
+            "AFF-HOST" => PodTerm::HostAntiAffinity,
+            "SPREAD" => PodTerm::ZoneSpread,
+            _ => return None,
+        };
+        Some(Self { term, is_preferred })
+    }
+
+    /// The numbers of pods that run and that wait, for 5 000 nodes: those of kube-scheduler's own benchmark.
+    const fn n_pods(self) -> (usize, usize) {
+        match self.term {
+            PodTerm::ZoneAffinity | PodTerm::ZoneSpread => (5_000, 5_000),
+            PodTerm::HostAntiAffinity => (1_000, 2_000),
+        }
+    }
+
+    fn apply(self, spec: &mut PodSpec) {
+        let selector = LabelSelector {
+            match_labels: Some(BTreeMap::from([(RULE_LABEL.to_owned(), "blue".to_owned())])),
+            ..Default::default()
+        };
+        let topology_key = match self.term {
+            PodTerm::ZoneAffinity | PodTerm::ZoneSpread => "topology.kubernetes.io/zone",
+            PodTerm::HostAntiAffinity => "kubernetes.io/hostname",
+        };
+        if let PodTerm::ZoneSpread = self.term {
+            let when = if self.is_preferred { "ScheduleAnyway" } else { "DoNotSchedule" };
+            spec.topology_spread_constraints = Some(vec![TopologySpreadConstraint {
+                label_selector: Some(selector),
+                max_skew: 5,
+                topology_key: topology_key.to_owned(),
+                when_unsatisfiable: when.to_owned(),
+                ..Default::default()
+            }]);
+            return;
+        }
+        let term = PodAffinityTerm {
+            label_selector: Some(selector),
+            topology_key: topology_key.to_owned(),
+            ..Default::default()
+        };
+        let weighted = WeightedPodAffinityTerm { pod_affinity_term: term.clone(), weight: 1 };
+        let (required, preferred) =
+            if self.is_preferred { (None, Some(vec![weighted])) } else { (Some(vec![term]), None) };
+        let mut affinity = Affinity::default();
+        if let PodTerm::HostAntiAffinity = self.term {
+            affinity.pod_anti_affinity = Some(PodAntiAffinity {
+                required_during_scheduling_ignored_during_execution: required,
+                preferred_during_scheduling_ignored_during_execution: preferred,
+            });
+        } else {
+            affinity.pod_affinity = Some(PodAffinity {
+                required_during_scheduling_ignored_during_execution: required,
+                preferred_during_scheduling_ignored_during_execution: preferred,
+            });
+        }
+        spec.affinity = Some(affinity);
     }
 }
 
 struct Build {
     store: Store,
     conf: Conf,
+    /// CPUs, memory and zones of nodes.
+    cpu: &'static str,
+    memory: &'static str,
+    n_zones: usize,
     gpus: u32,
     tainted_every: usize,
 }
 
 impl Default for Build {
     fn default() -> Self {
-        let mut build =
-            Self { store: Store::default(), conf: Conf::default(), gpus: 0, tainted_every: 0 };
+        let mut build = Self {
+            store: Store::default(),
+            conf: Conf::default(),
+            cpu: "32",
+            memory: "128Gi",
+            n_zones: 10,
+            gpus: 0,
+            tainted_every: 0,
+        };
         for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
             let class = PriorityClass {
                 metadata: meta(name, None, BASE),
@@ -203,14 +313,15 @@ impl Build {
         for i in 0..n_nodes {
             let name = format!("node-{i:05}");
             let gpus = self.gpus.to_string();
-            let mut allocatable = amounts(&[("cpu", "32"), ("memory", "128Gi"), ("pods", "110")]);
+            let mut allocatable =
+                amounts(&[("cpu", self.cpu), ("memory", self.memory), ("pods", "110")]);
             if self.gpus > 0 {
                 allocatable.extend(amounts(&[("nvidia.com/gpu", &gpus), ("memory", "256Gi")]));
             }
             let mut metadata = meta(&name, None, BASE);
             metadata.labels = Some(BTreeMap::from([
                 ("kubernetes.io/hostname".to_owned(), name),
-                ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", i % 10)),
+                ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", i % self.n_zones)),
             ]));
             let taint = Taint {
                 key: "dedicated".to_owned(),
@@ -278,7 +389,7 @@ impl Build {
             operator: Some("Exists".to_owned()),
             ..Default::default()
         };
-        let pod = Pod {
+        let mut pod = Pod {
             metadata,
             spec: Some(PodSpec {
                 scheduler_name: Some("kube-batch".to_owned()),
@@ -297,6 +408,11 @@ impl Build {
             status: node
                 .map(|_| PodStatus { phase: Some("Running".to_owned()), ..Default::default() }),
         };
+        if let (Some(rule), Some(spec)) = (kind.rule, &mut pod.spec) {
+            rule.apply(spec);
+            pod.metadata.labels =
+                Some(BTreeMap::from([(RULE_LABEL.to_owned(), "blue".to_owned())]));
+        }
         self.store.apply_pod(&pod).expect("the pod is valid");
     }
 
@@ -317,6 +433,28 @@ impl Build {
                 self.pod(&name, k, created, &kind, None);
             }
         }
+    }
+
+    /// Pods with a rule: some run already, of which those with zone affinity are all in the first zone, and
+    /// gangs of 100 wait.
+    fn with_rule(&mut self, nodes: usize, rule: PodRule) {
+        let kind = || PodKind {
+            cpu: "100m".to_owned(),
+            memory: "500Mi".to_owned(),
+            rule: Some(rule),
+            ..PodKind::default()
+        };
+        (self.cpu, self.memory, self.n_zones) = ("4", "32Gi", 3);
+        self.nodes(nodes);
+        let queues = self.queues(&[1]);
+        let (running, pending) = rule.n_pods();
+        self.group("run", BASE, 1, &queues[0], "low");
+        let step = if matches!(rule.term, PodTerm::ZoneAffinity) { self.n_zones } else { 1 };
+        for k in 0..running {
+            let node = format!("node-{:05}", k * step % nodes);
+            self.pod("run", k, BASE, &kind(), Some(node));
+        }
+        self.pending(pending, 100, &queues, "low", |_| kind());
     }
 
     fn saturated(&mut self, nodes: usize, pods_per_node: usize) {
