@@ -184,8 +184,8 @@ impl Plugin for Predicates {
 
     fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> Vec<Vec<NodeIdx>> {
         let class = cluster.classes.constraint_class[class];
-        let mut following = self.applicable[class][Dependency::Cluster as usize];
-        let domains = following.find_map(|at| {
+        let [_, _, domain, all] = self.applicable[class];
+        let domains = domain.union(all).find_map(|at| {
             let domains = self.filters[at].domains_to_choose(class);
             (!domains.is_empty()).then_some(domains)
         });

@@ -52,6 +52,8 @@ struct TopologyCount {
     n_changes: u64,
     /// How often a sum has become 0 or has no longer been 0, in a domain of several nodes.
     n_crossings: u64,
+    /// How often the total has.
+    n_total_crossings: u64,
 }
 
 /// The sum of the weights of some pods.
@@ -85,8 +87,10 @@ impl TopologyCount {
         let before = *sum;
         let after = before.plus(change);
         *sum = after;
-        self.total = self.total.plus(change);
+        let total_before = self.total;
+        self.total = total_before.plus(change);
         self.n_changes += 1;
+        self.n_total_crossings += u64::from(!total_before.is_zero_as(self.total));
         if !before.is_zero_as(after) && !self.by_domain.labels().is_alone(node) {
             self.n_crossings += 1;
         }
@@ -107,6 +111,7 @@ impl TopologyCounts {
                 total: Sum::default(),
                 n_changes: 0,
                 n_crossings: 0,
+                n_total_crossings: 0,
             });
             for (class, weight) in members {
                 counted_in[*class].push((count, *weight));
@@ -257,6 +262,11 @@ impl TopologyCounts {
     /// more than one node.
     pub(crate) fn n_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_crossings).sum()
+    }
+
+    /// The same for the sums over all domains.
+    pub(crate) fn n_total_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
+        counts.iter().map(|count| self.rows[*count].n_total_crossings).sum()
     }
 }
 

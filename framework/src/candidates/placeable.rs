@@ -71,7 +71,7 @@ impl Placeable {
     /// domain are counted in the domain that holds most. Other rules that look at other pods are not
     /// considered.
     pub(super) fn count(&self, inputs: Inputs<'_>, question: Question<'_>) -> u64 {
-        let domains = if question.rules.dependencies().has(Dependency::Cluster) {
+        let domains = if question.rules.depend_on_other_nodes() {
             inputs.policy.about(inputs.cluster).domains_to_choose(question.class)
         } else {
             Vec::new()

@@ -132,19 +132,22 @@ impl InterPodAffinity {
 }
 
 impl Filter for InterPodAffinity {
-    /// Affinity also depends on whether there is a matching pod anywhere.
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
         let Terms { affinity, anti_affinity, anti_affinity_of_others, matches_itself: _ } =
             &self.terms[class];
-        let has_anti = !anti_affinity.is_empty() || !anti_affinity_of_others.is_empty();
-        Dependencies::NONE
-            .with_if(Dependency::Cluster, !affinity.is_empty())
-            .with_if(Dependency::Domain, has_anti)
+        let has_terms = [affinity, anti_affinity, anti_affinity_of_others]
+            .into_iter()
+            .any(|list| !list.is_empty());
+        Dependencies::NONE.with_if(Dependency::Domain, has_terms)
     }
 
+    /// More pods in a domain that has some already change no answer. Affinity also depends on whether there
+    /// is a matching pod anywhere.
     fn version(&self, class: ConstraintClassIdx) -> u64 {
-        let Terms { anti_affinity, anti_affinity_of_others, .. } = &self.terms[class];
-        self.counts.n_crossings(anti_affinity) + self.counts.n_crossings(anti_affinity_of_others)
+        let Terms { affinity, anti_affinity, anti_affinity_of_others, .. } = &self.terms[class];
+        let lists = [affinity, anti_affinity, anti_affinity_of_others];
+        lists.into_iter().map(|list| self.counts.n_crossings(list)).sum::<u64>()
+            + self.counts.n_total_crossings(affinity)
     }
 
     fn depends_on(&self, class: ConstraintClassIdx, other: ConstraintClassIdx) -> bool {
@@ -161,10 +164,9 @@ impl Filter for InterPodAffinity {
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
         match query.dependency {
-            Dependency::Class | Dependency::Node => Ok(()),
-            Dependency::Domain => self.anti_affinity(query),
-            Dependency::Cluster if self.affinity_is_met(query) => Ok(()),
-            Dependency::Cluster => Err(Unfit::PodAffinity),
+            Dependency::Domain if self.affinity_is_met(query) => self.anti_affinity(query),
+            Dependency::Domain => Err(Unfit::PodAffinity),
+            Dependency::Class | Dependency::Node | Dependency::Cluster => Ok(()),
         }
     }
 
