@@ -59,6 +59,9 @@ impl Dependency {
     pub const ALL: [Self; 4] = [Self::Class, Self::Node, Self::Domain, Self::Cluster];
 }
 
+/// A number for each node; nodes with equal numbers are in one domain.
+pub type DomainColumn = Column<NodeIdx, u32>;
+
 /// The dependencies of a plugin's predicates for a class. [`Plugin::predicate`] is called once for
 /// each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -486,6 +489,18 @@ pub trait Plugin: Send {
         0
     }
 
+    /// What decides about the class on each node, as far as tasks on other nodes do: nodes with equal
+    /// numbers get equal answers from [`Plugin::predicate`] with [`Dependency::Domain`], equal raw scores
+    /// for terms with that dependency, and equal scores for terms with [`Scale::Joint`], which do not change
+    /// if of several equal candidates only one is given. Each column has a number for each node. `None` if
+    /// there are no such numbers.
+    ///
+    /// With it the index keeps the best node of each domain, and asks about one node of each domain only.
+    /// Without it, [`Plugin::version`] says when the index has to be built again.
+    fn domains(&self, _cluster: &Cluster, _class: ClassIdx) -> Option<Vec<DomainColumn>> {
+        None
+    }
+
     // Order. `Less` means that the left one goes first.
 
     /// Compares two queues: which one gets the next turn.
@@ -628,8 +643,10 @@ pub trait Plugin: Send {
     ///
     /// Leave a term out if it cannot prefer one node to another for the class. The index supports
     /// terms that depend on [`Dependency::Class`], except with [`Scale::Joint`], terms that depend on
-    /// [`Dependency::Node`] with [`Scale::AsIs`], and terms that depend on [`Dependency::Domain`] with
-    /// [`Scale::FromLeast`]. With any other term, every placement of the class scores every node.
+    /// [`Dependency::Node`] with [`Scale::AsIs`], terms that depend on [`Dependency::Domain`] with
+    /// [`Scale::FromLeast`], and, if [`Plugin::domains`] answers for the class, all terms that depend on
+    /// [`Dependency::Domain`] or have [`Scale::Joint`]. With any other term, every placement of the class
+    /// scores every node.
     fn score_terms(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<ScoreTerm> {
         Vec::new()
     }

@@ -24,7 +24,7 @@ impl<T: Copy + Default> ByDomain<T> {
     }
 
     /// The domains.
-    pub(crate) fn labels(&self) -> &LabelColumn {
+    pub(crate) const fn labels(&self) -> &Arc<LabelColumn> {
         &self.labels
     }
 

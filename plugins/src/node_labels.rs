@@ -16,6 +16,8 @@ use kube_batch_api::{
     name::Name,
 };
 
+use kube_batch_framework::plugin::DomainColumn;
+
 use crate::rows::row_type;
 
 row_type! {
@@ -73,6 +75,11 @@ impl LabelColumn {
     /// The value of a node.
     pub(crate) fn value(&self, node: NodeIdx) -> Value {
         self.of_node[node]
+    }
+
+    /// The value of each node, as a number.
+    pub(crate) fn numbers(&self) -> DomainColumn {
+        self.of_node.values().map(|value| value.at() as u32).collect()
     }
 
     /// All nodes, ascending.

@@ -26,7 +26,10 @@ use kube_batch_api::{
     column::{ClassIdx, NodeIdx, TaskIdx},
 };
 use kube_batch_framework::{
-    plugin::{Change, Dependencies, OrderScope, Plugin, ScoreTerm, VictimQuestion, VictimScope},
+    plugin::{
+        Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin, Scale, ScoreTerm,
+        VictimQuestion, VictimScope,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -130,6 +133,18 @@ impl Plugin for NodeOrder {
 
     fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
         self.scores.iter().map(|weighted| weighted.score.version(cluster, class)).sum()
+    }
+
+    fn domains(&self, cluster: &Cluster, class: ClassIdx) -> Option<Vec<DomainColumn>> {
+        let applicable = self.scores.iter().filter(|own| own.score.applies(cluster, class));
+        let mut of_domains = applicable.filter(|own| {
+            own.score.dependency() == Dependency::Domain || own.score.scale() == Scale::Joint
+        });
+        let labels = of_domains.try_fold(Vec::new(), |mut labels, own| {
+            labels.extend(own.score.domains(cluster, class)?);
+            Some(labels)
+        });
+        Some(labels?.into_iter().map(|labels| labels.numbers()).collect())
     }
 
     fn score_terms(&self, cluster: &Cluster, class: ClassIdx) -> Vec<ScoreTerm> {

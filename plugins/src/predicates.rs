@@ -50,7 +50,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{
-        Capacity, Change, Dependencies, Dependency, OrderScope, Plugin, VictimQuestion, VictimScope,
+        Capacity, Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin,
+        VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -204,6 +205,16 @@ impl Plugin for Predicates {
         self.applicable[class][Dependency::Domain as usize]
             .map(|at| self.filters[at].version(class))
             .sum()
+    }
+
+    fn domains(&self, cluster: &Cluster, class: ClassIdx) -> Option<Vec<DomainColumn>> {
+        let class = cluster.classes.constraint_class[class];
+        let mut filters = self.applicable[class][Dependency::Domain as usize];
+        let labels = filters.try_fold(Vec::new(), |mut labels, at| {
+            labels.extend(self.filters[at].domains(class)?);
+            Some(labels)
+        });
+        Some(labels?.into_iter().map(|labels| labels.numbers()).collect())
     }
 
     fn depends_on(&self, cluster: &Cluster, class: ClassIdx, other: TaskIdx) -> bool {

@@ -65,6 +65,8 @@ struct SpreadCount {
     n_domains: u32,
     /// The smallest number of pods in a domain.
     lowest: u32,
+    /// How often that, or the number of pods in a domain of several nodes, has changed.
+    n_changes: u64,
 }
 
 impl SpreadCount {
@@ -73,7 +75,8 @@ impl SpreadCount {
         let nodes = nodes.iter().filter(|(_, eligible)| **eligible).map(|(node, _)| node);
         let n_domains = by_domain.n_domains(nodes);
         let n_domains = u32::try_from(n_domains).expect("a table has fewer than 2^32 rows");
-        Self { eligible, by_domain, n_domains_with: vec![n_domains], n_domains, lowest: 0 }
+        let n_domains_with = vec![n_domains];
+        Self { eligible, by_domain, n_domains_with, n_domains, lowest: 0, n_changes: 0 }
     }
 
     /// Adds 1 or -1 on an eligible node.
@@ -82,6 +85,7 @@ impl SpreadCount {
         let old = *count;
         let new = old.wrapping_add_signed(change);
         *count = new;
+        let lowest = self.lowest;
         if self.n_domains_with.len() <= new as usize {
             self.n_domains_with.resize(new as usize + 1, 0);
         }
@@ -91,6 +95,8 @@ impl SpreadCount {
         if new < self.lowest || self.n_domains_with[self.lowest as usize] == 0 {
             self.lowest = new;
         }
+        let is_alone = self.by_domain.labels().is_alone(node);
+        self.n_changes += u64::from(!is_alone || self.lowest != lowest);
     }
 }
 
@@ -211,6 +217,17 @@ impl SpreadCounts {
                 }
             }
         }
+    }
+
+    /// The label whose values are the domains of a count.
+    pub(crate) fn labels(&self, count: SpreadCountIdx) -> Arc<LabelColumn> {
+        Arc::clone(self.rows[count].by_domain.labels())
+    }
+
+    /// A number that is a new one when the number of pods in a domain of several nodes has changed, or the
+    /// smallest number.
+    pub(crate) fn n_changes(&self, count: SpreadCountIdx) -> u64 {
+        self.rows[count].n_changes
     }
 
     /// The number of pods in the node's domain, 0 if that has no eligible node; `None` if the node

@@ -243,6 +243,14 @@ impl TopologyCounts {
         domains.into_values().collect()
     }
 
+    /// The labels whose values are the domains of these counts.
+    pub(crate) fn labels<'a>(
+        &'a self,
+        counts: &'a [TopologyCountIdx],
+    ) -> impl Iterator<Item = Arc<LabelColumn>> + 'a {
+        counts.iter().map(|count| Arc::clone(self.rows[*count].by_domain.labels()))
+    }
+
     /// The sum over all domains.
     pub(crate) fn total(&self, count: TopologyCountIdx, capacity: Capacity) -> i64 {
         self.rows[count].total.of(capacity)

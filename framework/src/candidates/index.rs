@@ -3,8 +3,12 @@
 //! Nodes with the same raw scores of terms that are normalised form a group; inside a group a
 //! tournament tree holds what depends on the node alone. Normalising looks at groups only, so a
 //! placement costs O(log nodes) for the class in hand. Other classes catch up from the log of touched
-//! nodes when they are searched. If a placement may have changed answers on other nodes, or raw scores
-//! that are normalised, the index is outdated and has to be built again.
+//! nodes when they are searched.
+//!
+//! If tasks on other nodes decide about a class, and are the same for all nodes of a topology domain, the
+//! nodes of a group are of one domain, and each search asks about the best node of each group only. If they
+//! differ inside domains, or there are too many, the index is outdated and has to be built again whenever a
+//! placement may have changed answers on other nodes, or raw scores that are normalised.
 //!
 //! Variants of one class may share an index. It knows nothing about topology domains: for each search,
 //! the predicates of [`Dependency::Domain`] are evaluated on the best nodes until one passes.
@@ -16,7 +20,10 @@ use kube_batch_api::{
     node_set::NodeSet,
 };
 
-use super::{inputs::Inputs, rules::ClassRules};
+use super::{
+    inputs::Inputs,
+    rules::{ClassRules, is_of_domains},
+};
 use crate::{
     plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
     policy::Position,
@@ -39,7 +46,9 @@ pub(crate) struct ClassIndex {
     capacity: Capacity,
     scope: Scope,
     /// The terms that are normalised over the candidates. Nodes of a group have equal raw scores.
-    normalised: Vec<ScoreTerm>,
+    normalised: Vec<(Position, ScoreTerm)>,
+    /// Whether the nodes of a group are of one domain.
+    has_domains: bool,
     groups: Vec<Group>,
     /// Group and position of each node; empty if there is one group of all nodes.
     places: Vec<Option<(u32, u32)>>,
@@ -52,11 +61,24 @@ pub(crate) struct ClassIndex {
 /// Nodes with equal raw scores for every term that is normalised.
 #[derive(Debug)]
 struct Group {
-    /// One raw score for each normalised term.
+    /// One raw score for each normalised term; 0 for those of domains.
     raw: Vec<i64>,
     /// Ascending.
     members: Vec<NodeIdx>,
     tree: Tournament,
+}
+
+/// The best node of a group.
+struct Feasible<'a> {
+    group: &'a Group,
+    node: NodeIdx,
+    /// The part of its score that is not normalised.
+    own: i64,
+}
+
+/// Whether a term is not part of what the tree of a group compares.
+fn is_normalised(term: &ScoreTerm, has_domains: bool) -> bool {
+    term.scale != Scale::AsIs || (has_domains && is_of_domains(term))
 }
 
 impl ClassIndex {
@@ -68,28 +90,31 @@ impl ClassIndex {
         rules: &ClassRules,
         eligible: &NodeSet,
     ) -> Self {
-        let is_normalised = |term: &&(Position, ScoreTerm)| term.1.scale != Scale::AsIs;
-        let normalised: Vec<(Position, ScoreTerm)> =
-            rules.terms().iter().filter(is_normalised).copied().collect();
-        let mut members = BTreeMap::<Vec<i64>, Vec<NodeIdx>>::new();
+        let domains = rules.domains().filter(|_| scope == Scope::Class);
+        let terms = rules.terms().iter().filter(|(_, term)| is_normalised(term, domains.is_some()));
+        let normalised: Vec<(Position, ScoreTerm)> = terms.copied().collect();
+        let mut members = BTreeMap::<(Vec<i64>, u32), Vec<NodeIdx>>::new();
         for node in eligible.iter() {
-            let raw = normalised.iter().map(|(at, term)| {
-                inputs.policy.plugin(*at).score(inputs.cluster, class, node, term.id)
+            let raw = normalised.iter().map(|(at, term)| match domains {
+                Some(_) if is_of_domains(term) => 0,
+                _ => inputs.policy.plugin(*at).score(inputs.cluster, class, node, term.id),
             });
-            members.entry(raw.collect()).or_default().push(node);
+            let domain = domains.map_or(0, |domains| domains[node]);
+            members.entry((raw.collect(), domain)).or_default().push(node);
         }
         let version = rules.version(inputs.policy, inputs.cluster, class);
         let mut index = Self {
             class,
             capacity,
             scope,
-            normalised: normalised.into_iter().map(|(_, term)| term).collect(),
+            normalised,
+            has_domains: domains.is_some(),
             groups: Vec::new(),
             places: Vec::new(),
             seen: inputs.touched.len(),
             version,
         };
-        let groups = members.into_iter().map(|(raw, members)| {
+        let groups = members.into_iter().map(|((raw, _), members)| {
             let scores = members.iter().map(|node| index.score(inputs, rules, *node));
             Group { raw, tree: Tournament::new(scores), members }
         });
@@ -110,6 +135,7 @@ impl ClassIndex {
     /// Whether answers have changed on nodes that the log of touched nodes does not name.
     pub(super) fn is_outdated(&self, inputs: Inputs<'_>, rules: &ClassRules) -> bool {
         self.scope == Scope::Class
+            && !self.has_domains
             && self.version != rules.version(inputs.policy, inputs.cluster, self.class)
     }
 
@@ -145,33 +171,60 @@ impl ClassIndex {
         class: ClassIdx,
         rules: &ClassRules,
     ) -> Option<NodeIdx> {
-        let best_of = |group: &Group| match self.scope {
-            Scope::Class => group.tree.best(),
-            Scope::Variants => group.tree.best_where(|position| {
-                let (node, domain) = (group.members[position], Dependency::Domain);
-                let Inputs { cluster, policy, .. } = inputs;
-                rules.predicate(policy, cluster, class, node, domain, self.capacity).is_ok()
-            }),
+        let Inputs { cluster, policy, .. } = inputs;
+        let in_domain = |node: NodeIdx| {
+            rules.predicate(policy, cluster, class, node, Dependency::Domain, self.capacity).is_ok()
         };
-        let feasible: Vec<(&Group, usize, i64)> = self
+        let best_of = |group: &Group| match self.scope {
+            Scope::Class if self.has_domains => {
+                group.tree.best().filter(|(position, _)| in_domain(group.members[*position]))
+            }
+            Scope::Class => group.tree.best(),
+            Scope::Variants => group.tree.best_where(|position| in_domain(group.members[position])),
+        };
+        let feasible: Vec<Feasible<'_>> = self
             .groups
             .iter()
-            .filter_map(|group| best_of(group).map(|(position, score)| (group, position, score)))
-            .collect();
-        let extremes: Vec<Extremes> = (0..self.normalised.len())
-            .map(|term| Extremes::of(feasible.iter().map(|(group, ..)| group.raw[term])))
-            .collect();
-        feasible
-            .into_iter()
-            .map(|(group, position, own)| {
-                let terms = self.normalised.iter().zip(&group.raw).zip(&extremes);
-                let shared: i64 = terms
-                    .map(|((term, raw), among)| term.weight * term.scale.apply(*raw, *among))
-                    .sum();
-                (own + shared, std::cmp::Reverse(group.members[position]))
+            .filter_map(|group| {
+                let (position, own) = best_of(group)?;
+                Some(Feasible { group, node: group.members[position], own })
             })
+            .collect();
+        let mut totals: Vec<i64> = feasible.iter().map(|best| best.own).collect();
+        for (number, (at, term)) in self.normalised.iter().enumerate() {
+            let raw = self.raw_scores(inputs, class, &feasible, number, (*at, *term));
+            let among = Extremes::of(raw.iter().copied());
+            for (total, raw) in totals.iter_mut().zip(raw) {
+                *total += term.weight * term.scale.apply(raw, among);
+            }
+        }
+        let best = feasible.iter().zip(totals);
+        best.map(|(best, total)| (total, std::cmp::Reverse(best.node)))
             .max()
             .map(|(_, node)| node.0)
+    }
+
+    /// The raw scores of the best nodes of some groups for one normalised term.
+    fn raw_scores(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        feasible: &[Feasible<'_>],
+        number: usize,
+        (at, term): (Position, ScoreTerm),
+    ) -> Vec<i64> {
+        if !self.has_domains || !is_of_domains(&term) {
+            return feasible.iter().map(|best| best.group.raw[number]).collect();
+        }
+        let Inputs { cluster, policy, .. } = inputs;
+        let plugin = policy.plugin(at);
+        let nodes: Vec<NodeIdx> = feasible.iter().map(|best| best.node).collect();
+        if term.scale != Scale::Joint {
+            return nodes.iter().map(|node| plugin.score(cluster, class, *node, term.id)).collect();
+        }
+        let mut scores = vec![0; nodes.len()];
+        plugin.score_all(cluster, class, &nodes, term.id, &mut scores);
+        scores
     }
 
     /// The part of a node's score that is not normalised; `None` if the class does not fit there.
@@ -189,10 +242,10 @@ impl ClassIndex {
         if !fits || !passes(Dependency::Node) {
             return None;
         }
-        if self.scope == Scope::Class && !passes(Dependency::Domain) {
+        if self.scope == Scope::Class && !self.has_domains && !passes(Dependency::Domain) {
             return None;
         }
-        let own = rules.terms().iter().filter(|(_, term)| term.scale == Scale::AsIs);
+        let own = rules.terms().iter().filter(|(_, term)| !is_normalised(term, self.has_domains));
         let scores = own.map(|(at, term)| {
             term.weight * inputs.policy.plugin(*at).score(cluster, class, node, term.id)
         });

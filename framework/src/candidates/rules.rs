@@ -1,14 +1,16 @@
 //! The predicates and scores that apply to one class.
 
+use std::collections::BTreeMap;
+
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, NodeIdx, Ordinal, TaskIdx},
     node_set::NodeSet,
     reason::{Cause, Inadmissible, Unfit},
 };
 
 use super::inputs::Inputs;
-use crate::plugin::{Capacity, Dependencies, Dependency, Scale, ScoreTerm};
+use crate::plugin::{Capacity, Dependencies, Dependency, DomainColumn, Scale, ScoreTerm};
 use crate::policy::{Policy, Position};
 
 /// The predicates and scores of one class, collected once in a cycle.
@@ -23,6 +25,29 @@ pub(crate) struct ClassRules {
     terms: Vec<(Position, ScoreTerm)>,
     /// The plugins of both, each once.
     plugins: Vec<Position>,
+    /// The domain of each node, if tasks on other nodes decide about the class, and are the same for all
+    /// nodes of a domain.
+    domains: Option<Column<NodeIdx, u32>>,
+}
+
+/// If there are more domains, an index that looks at each of them for each search is no faster than building
+/// it again. Guessed.
+const MAX_DOMAINS: usize = 64;
+
+/// The domain of each node, numbered in the order of the first node of each: nodes of one domain have the
+/// same number in every column. `None` if there are too many.
+fn joined(columns: &[DomainColumn], n_nodes: usize) -> Option<Column<NodeIdx, u32>> {
+    let mut numbers = BTreeMap::<Vec<u32>, u32>::new();
+    let mut of_nodes = Column::new();
+    for node in (0..n_nodes).map(NodeIdx::new) {
+        let key: Vec<u32> = columns.iter().map(|column| column[node]).collect();
+        let next = numbers.len() as u32;
+        of_nodes.push(*numbers.entry(key).or_insert(next));
+        if numbers.len() > MAX_DOMAINS {
+            return None;
+        }
+    }
+    Some(of_nodes)
 }
 
 impl ClassRules {
@@ -33,7 +58,23 @@ impl ClassRules {
             predicates.iter().map(|(at, _)| *at).chain(terms.iter().map(|(at, _)| *at)).collect();
         plugins.sort_unstable();
         plugins.dedup();
+        let of_domains: Vec<Position> = predicates
+            .iter()
+            .filter(|(_, own)| own.has(Dependency::Domain))
+            .map(|(at, _)| *at)
+            .chain(terms.iter().filter(|(_, term)| is_of_domains(term)).map(|(at, _)| *at))
+            .collect();
+        let columns = of_domains.iter().filter(|_| cluster.nodes.facts.len() > 0).try_fold(
+            Vec::new(),
+            |mut columns, at| {
+                columns.extend(policy.plugin(*at).domains(cluster, class)?);
+                Some(columns)
+            },
+        );
+        let columns = columns.filter(|_| !of_domains.is_empty());
+        let domains = columns.and_then(|columns| joined(&columns, cluster.nodes.facts.len()));
         Self {
+            domains,
             admission: match &cluster.classes.template[class].refused {
                 Some(message) => {
                     Err(Inadmissible { cause: Cause::Rules, message: message.clone() })
@@ -45,6 +86,11 @@ impl ClassRules {
             terms,
             plugins,
         }
+    }
+
+    /// The domain of each node, if the index may look at one node of each domain.
+    pub(super) const fn domains(&self) -> Option<&Column<NodeIdx, u32>> {
+        self.domains.as_ref()
     }
 
     /// Whether the class can be placed at all.
@@ -90,10 +136,11 @@ impl ClassRules {
     pub(super) fn is_indexable(&self) -> bool {
         !self.dependencies().has(Dependency::Cluster)
             && self.terms.iter().all(|(_, term)| match term.scale {
+                Scale::Joint => self.domains.is_some(),
+                _ if self.domains.is_some() && is_of_domains(term) => true,
                 Scale::AsIs => term.dependency != Dependency::Cluster,
                 Scale::UpToLargest | Scale::DownFromLargest => term.dependency == Dependency::Class,
                 Scale::FromLeast => term.dependency != Dependency::Cluster,
-                Scale::Joint => false,
             })
     }
 
@@ -138,4 +185,9 @@ impl ClassRules {
             });
         refusals.min().map_or(Ok(()), Err)
     }
+}
+
+/// Whether the scores of the term are the same for all nodes of a domain.
+pub(super) const fn is_of_domains(term: &ScoreTerm) -> bool {
+    matches!(term.dependency, Dependency::Domain) || matches!(term.scale, Scale::Joint)
 }

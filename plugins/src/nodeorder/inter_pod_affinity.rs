@@ -11,6 +11,8 @@
 //! Source: Kubernetes 1.36, `plugins/interpodaffinity/scoring.go`, with `hardPodAffinityWeight` 1.
 //! Floats where Kubernetes has them, in its order.
 
+use std::sync::Arc;
+
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
@@ -22,6 +24,7 @@ use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
+    node_labels::LabelColumn,
     pod_count::Placed,
     topology_counts::{TopologyCountIdx, TopologyCounts},
 };
@@ -74,6 +77,11 @@ impl Score for InterPodAffinity {
 
     fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
         self.counts.n_changes(&self.weights[cluster.classes.constraint_class[class]])
+    }
+
+    fn domains(&self, cluster: &Cluster, class: ClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        let weights = &self.weights[cluster.classes.constraint_class[class]];
+        Some(self.counts.labels(weights).collect())
     }
 
     fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {

@@ -75,6 +75,13 @@ impl Score for PodTopologySpread {
         Scale::Joint
     }
 
+    /// For the host name, each node is a domain, also one without the label.
+    fn domains(&self, cluster: &Cluster, class: ClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        let constraints = &self.constraints[cluster.classes.constraint_class[class]];
+        let labels = |own: &Constraint| [Arc::clone(&own.labels), self.counts.labels(own.count)];
+        Some(constraints.iter().flat_map(labels).collect())
+    }
+
     fn applies(&self, cluster: &Cluster, class: ClassIdx) -> bool {
         !self.constraints[cluster.classes.constraint_class[class]].is_empty()
     }

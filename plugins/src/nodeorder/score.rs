@@ -1,6 +1,6 @@
 //! The interface of one score.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -9,7 +9,7 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::arguments::NodeOrderArguments;
-use crate::{compiled::Opening, pod_count::Placed};
+use crate::{compiled::Opening, node_labels::LabelColumn, pod_count::Placed};
 
 /// One score. Built once for each session, unless its weight is 0.
 pub(super) trait Score: fmt::Debug + Send {
@@ -22,6 +22,12 @@ pub(super) trait Score: fmt::Debug + Send {
     /// See [`Plugin::version`](kube_batch_framework::plugin::Plugin::version).
     fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
         0
+    }
+
+    /// The labels of nodes that decide the score of a class, as far as pods on other nodes do; see
+    /// [`Plugin::domains`](kube_batch_framework::plugin::Plugin::domains).
+    fn domains(&self, _cluster: &Cluster, _class: ClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        None
     }
 
     /// Whether the score can prefer one node to another for a class. If not, it is left out, which

@@ -1,6 +1,6 @@
 //! The interface of one filter, and sets of filters.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use kube_batch_api::{
     column::NodeIdx,
@@ -11,7 +11,10 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
 use super::arguments::PredicatesArguments;
-use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
+use crate::{
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_labels::LabelColumn,
+    pod_count::Placed,
+};
 
 /// One filter. Built once for each session.
 ///
@@ -31,6 +34,12 @@ pub(super) trait Filter: fmt::Debug + Send {
     /// See [`Plugin::version`](kube_batch_framework::plugin::Plugin::version).
     fn version(&self, _class: ConstraintClassIdx) -> u64 {
         0
+    }
+
+    /// The labels of nodes that decide the answers which depend on [`Dependency::Domain`]; see
+    /// [`Plugin::domains`](kube_batch_framework::plugin::Plugin::domains).
+    fn domains(&self, _class: ConstraintClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        None
     }
 
     /// Whether placing or evicting a task of another class may change an answer about the class.

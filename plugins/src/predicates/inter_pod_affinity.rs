@@ -10,6 +10,8 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/interpodaffinity/filtering.go`.
 
+use std::sync::Arc;
+
 use kube_batch_api::{
     column::{Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
@@ -25,6 +27,7 @@ use super::{
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
+    node_labels::LabelColumn,
     pod_count::Placed,
     topology_counts::{TopologyCountIdx, TopologyCounts, matcher_row},
 };
@@ -148,6 +151,12 @@ impl Filter for InterPodAffinity {
         let lists = [affinity, anti_affinity, anti_affinity_of_others];
         lists.into_iter().map(|list| self.counts.n_crossings(list)).sum::<u64>()
             + self.counts.n_total_crossings(affinity)
+    }
+
+    fn domains(&self, class: ConstraintClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        let Terms { affinity, anti_affinity, anti_affinity_of_others, .. } = &self.terms[class];
+        let lists = [affinity, anti_affinity, anti_affinity_of_others];
+        Some(lists.into_iter().flat_map(|list| self.counts.labels(list)).collect())
     }
 
     fn depends_on(&self, class: ConstraintClassIdx, other: ConstraintClassIdx) -> bool {

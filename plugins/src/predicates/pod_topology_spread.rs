@@ -7,6 +7,8 @@
 //! Source: Kubernetes 1.36, `plugins/podtopologyspread/filtering.go`. Default constraints need
 //! Services, which are not watched, so there are none.
 
+use std::sync::Arc;
+
 use kube_batch_api::{column::Column, facts::class::SpreadConstraint, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
 
@@ -17,6 +19,7 @@ use super::{
 use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
+    node_labels::LabelColumn,
     pod_count::Placed,
     spread_counts::{SpreadCountIdx, SpreadCounts, matches_itself},
 };
@@ -56,7 +59,17 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
 
 impl Filter for PodTopologySpread {
     fn dependencies(&self, class: ConstraintClassIdx) -> Dependencies {
-        Dependencies::NONE.with_if(Dependency::Cluster, !self.constraints[class].is_empty())
+        Dependencies::NONE.with_if(Dependency::Domain, !self.constraints[class].is_empty())
+    }
+
+    fn version(&self, class: ConstraintClassIdx) -> u64 {
+        let constraints = self.constraints[class].iter();
+        constraints.map(|constraint| self.counts.n_changes(constraint.count)).sum()
+    }
+
+    fn domains(&self, class: ConstraintClassIdx) -> Option<Vec<Arc<LabelColumn>>> {
+        let constraints = self.constraints[class].iter();
+        Some(constraints.map(|constraint| self.counts.labels(constraint.count)).collect())
     }
 
     fn check(&self, query: Query) -> Result<(), Unfit> {
