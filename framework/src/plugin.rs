@@ -483,8 +483,7 @@ pub trait Plugin: Send {
     fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
 
     /// A number that changes whenever placing or evicting a task has changed an answer about the
-    /// class that depends on [`Dependency::Domain`], on another node than those of the task. For raw
-    /// scores with [`Scale::FromLeast`], a change on any node counts.
+    /// class that depends on [`Dependency::Domain`], on another node than those of the task.
     fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
         0
     }

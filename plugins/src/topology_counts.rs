@@ -48,7 +48,7 @@ struct TopologyCount {
     by_domain: ByDomain<Sum>,
     /// Over all domains.
     total: Sum,
-    /// How often a sum has changed.
+    /// How often a sum has changed, in a domain of several nodes.
     n_changes: u64,
     /// How often a sum has become 0 or has no longer been 0, in a domain of several nodes.
     n_crossings: u64,
@@ -89,10 +89,10 @@ impl TopologyCount {
         *sum = after;
         let total_before = self.total;
         self.total = total_before.plus(change);
-        self.n_changes += 1;
         self.n_total_crossings += u64::from(!total_before.is_zero_as(self.total));
-        if !before.is_zero_as(after) && !self.by_domain.labels().is_alone(node) {
-            self.n_crossings += 1;
+        if !self.by_domain.labels().is_alone(node) {
+            self.n_changes += 1;
+            self.n_crossings += u64::from(!before.is_zero_as(after));
         }
     }
 }
@@ -261,7 +261,7 @@ impl TopologyCounts {
         self.counted_in[class].iter().any(|(count, _)| counts.contains(count))
     }
 
-    /// A number that is a new one when a sum of these counts has changed.
+    /// A number that is a new one when a sum of these counts has changed for more than one node.
     pub(crate) fn n_changes(&self, counts: &[TopologyCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_changes).sum()
     }

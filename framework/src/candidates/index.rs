@@ -3,17 +3,20 @@
 //! Nodes with the same raw scores of terms that are normalised form a group; inside a group a
 //! tournament tree holds what depends on the node alone. Normalising looks at groups only, so a
 //! placement costs O(log nodes) for the class in hand. Other classes catch up from the log of touched
-//! nodes when they are searched.
+//! nodes when they are searched; a node whose raw scores have changed becomes a guest of another group.
 //!
 //! If tasks on other nodes decide about a class, and are the same for all nodes of a topology domain, the
 //! nodes of a group are of one domain, and each search asks about the best node of each group only. If they
 //! differ inside domains, or there are too many, the index is outdated and has to be built again whenever a
-//! placement may have changed answers on other nodes, or raw scores that are normalised.
+//! placement may have changed answers or raw scores on other nodes.
 //!
 //! Variants of one class may share an index. It knows nothing about topology domains: for each search,
 //! the predicates of [`Dependency::Domain`] are evaluated on the best nodes until one passes.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use kube_batch_api::{
     column::{ClassIdx, NodeIdx, Ordinal},
@@ -52,6 +55,8 @@ pub(crate) struct ClassIndex {
     groups: Vec<Group>,
     /// Group and position of each node; empty if there is one group of all nodes.
     places: Vec<Option<(u32, u32)>>,
+    /// Nodes that are guests: the group, and the score there if the class fits.
+    guests: BTreeMap<NodeIdx, (usize, Option<i64>)>,
     /// How much of the log of touched nodes the index reflects.
     seen: usize,
     /// [`ClassRules::version`] when the index was built.
@@ -63,9 +68,40 @@ pub(crate) struct ClassIndex {
 struct Group {
     /// One raw score for each normalised term; 0 for those of domains.
     raw: Vec<i64>,
-    /// Ascending.
+    /// 0 if nodes of several domains are in a group.
+    domain: u32,
+    /// Nodes that had these raw scores when the index was built, ascending.
     members: Vec<NodeIdx>,
+    /// Without those that are guests elsewhere.
     tree: Tournament,
+    /// Nodes that have these raw scores now, the best first; without those where the class does not fit.
+    guests: BTreeSet<(Reverse<i64>, NodeIdx)>,
+}
+
+impl Group {
+    fn new((raw, domain): (Vec<i64>, u32), members: Vec<NodeIdx>, tree: Tournament) -> Self {
+        Self { raw, domain, members, tree, guests: BTreeSet::new() }
+    }
+
+    /// The best node and its score.
+    fn best(&self) -> Option<(NodeIdx, i64)> {
+        let own = self.tree.best().map(|(position, score)| (self.members[position], score));
+        let guest = self.guests.first().map(|(Reverse(score), node)| (*node, *score));
+        better(own, guest)
+    }
+
+    /// The best of the nodes that are wanted, and its score.
+    fn best_where(&self, is_wanted: impl Fn(NodeIdx) -> bool) -> Option<(NodeIdx, i64)> {
+        let own = self.tree.best_where(|position| is_wanted(self.members[position]));
+        let own = own.map(|(position, score)| (self.members[position], score));
+        let guest = self.guests.iter().find(|(_, node)| is_wanted(*node));
+        better(own, guest.map(|(Reverse(score), node)| (*node, *score)))
+    }
+}
+
+/// The node with the higher score; of equal ones the first.
+fn better(one: Option<(NodeIdx, i64)>, other: Option<(NodeIdx, i64)>) -> Option<(NodeIdx, i64)> {
+    one.into_iter().chain(other).max_by_key(|(node, score)| (*score, Reverse(*node)))
 }
 
 /// The best node of a group.
@@ -93,15 +129,6 @@ impl ClassIndex {
         let domains = rules.domains().filter(|_| scope == Scope::Class);
         let terms = rules.terms().iter().filter(|(_, term)| is_normalised(term, domains.is_some()));
         let normalised: Vec<(Position, ScoreTerm)> = terms.copied().collect();
-        let mut members = BTreeMap::<(Vec<i64>, u32), Vec<NodeIdx>>::new();
-        for node in eligible.iter() {
-            let raw = normalised.iter().map(|(at, term)| match domains {
-                Some(_) if is_of_domains(term) => 0,
-                _ => inputs.policy.plugin(*at).score(inputs.cluster, class, node, term.id),
-            });
-            let domain = domains.map_or(0, |domains| domains[node]);
-            members.entry((raw.collect(), domain)).or_default().push(node);
-        }
         let version = rules.version(inputs.policy, inputs.cluster, class);
         let mut index = Self {
             class,
@@ -111,12 +138,20 @@ impl ClassIndex {
             has_domains: domains.is_some(),
             groups: Vec::new(),
             places: Vec::new(),
+            guests: BTreeMap::new(),
             seen: inputs.touched.len(),
             version,
         };
-        let groups = members.into_iter().map(|((raw, _), members)| {
+        let mut members = BTreeMap::<(Vec<i64>, u32), Vec<NodeIdx>>::new();
+        for node in eligible.iter() {
+            let domain = domains.map_or(0, |domains| domains[node]);
+            let key = (index.kept_scores(inputs, node), domain);
+            members.entry(key).or_default().push(node);
+        }
+        let groups = members.into_iter().map(|(key, members)| {
             let scores = members.iter().map(|node| index.score(inputs, rules, *node));
-            Group { raw, tree: Tournament::new(scores), members }
+            let tree = Tournament::new(scores);
+            Group::new(key, members, tree)
         });
         let groups: Vec<Group> = groups.collect();
         let n_nodes = inputs.cluster.nodes.facts.len();
@@ -143,8 +178,9 @@ impl ClassIndex {
     pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
         let touched = &inputs.touched[self.seen..];
         self.seen = inputs.touched.len();
+        let can_move = self.nodes_can_move();
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
-        if touched.len() >= n_members {
+        if touched.len() >= n_members && !can_move {
             for group in 0..self.groups.len() {
                 let members = self.groups[group].members.iter();
                 let scores = members.map(|node| self.score(inputs, rules, *node));
@@ -157,11 +193,64 @@ impl ClassIndex {
                 [] => Some((0, node.at() as u32)),
                 places => places[node.at()],
             };
-            if let Some((group, position)) = place {
-                let score = self.score(inputs, rules, *node);
-                self.groups[group as usize].tree.set(position as usize, score);
+            let Some((group, position)) = place else { continue };
+            let (group, position) = (group as usize, position as usize);
+            let score = self.score(inputs, rules, *node);
+            if can_move {
+                self.update(inputs, *node, (group, position), score);
+            } else {
+                self.groups[group].tree.set(position, score);
             }
         }
+    }
+
+    /// Whether a placement on a node can change its raw scores. Those of domains are not kept.
+    fn nodes_can_move(&self) -> bool {
+        let mut kept = self.normalised.iter().filter(|(_, term)| {
+            !(self.has_domains && is_of_domains(term)) && term.dependency != Dependency::Class
+        });
+        kept.next().is_some()
+    }
+
+    /// Updates a node whose raw scores may have changed.
+    fn update(
+        &mut self,
+        inputs: Inputs<'_>,
+        node: NodeIdx,
+        (home, position): (usize, usize),
+        score: Option<i64>,
+    ) {
+        if let Some((group, score)) = self.guests.remove(&node)
+            && let Some(score) = score
+        {
+            self.groups[group].guests.remove(&(Reverse(score), node));
+        }
+        let raw = self.kept_scores(inputs, node);
+        if self.groups[home].raw == raw {
+            self.groups[home].tree.set(position, score);
+            return;
+        }
+        self.groups[home].tree.set(position, None);
+        let domain = self.groups[home].domain;
+        let is_right = |group: &Group| group.domain == domain && group.raw == raw;
+        let group = self.groups.iter().position(is_right).unwrap_or_else(|| {
+            let nobody = Tournament::new([].into_iter());
+            self.groups.push(Group::new((raw, domain), Vec::new(), nobody));
+            self.groups.len() - 1
+        });
+        self.guests.insert(node, (group, score));
+        self.groups[group].guests.extend(score.map(|score| (Reverse(score), node)));
+    }
+
+    /// The raw scores by which nodes are grouped; 0 for those of domains.
+    fn kept_scores(&self, inputs: Inputs<'_>, node: NodeIdx) -> Vec<i64> {
+        let raw = self.normalised.iter().map(|(at, term)| {
+            if self.has_domains && is_of_domains(term) {
+                return 0;
+            }
+            inputs.policy.plugin(*at).score(inputs.cluster, self.class, node, term.id)
+        });
+        raw.collect()
     }
 
     /// The node with the highest score; of equal ones the first. For a shared index, `class` is the variant.
@@ -176,18 +265,16 @@ impl ClassIndex {
             rules.predicate(policy, cluster, class, node, Dependency::Domain, self.capacity).is_ok()
         };
         let best_of = |group: &Group| match self.scope {
-            Scope::Class if self.has_domains => {
-                group.tree.best().filter(|(position, _)| in_domain(group.members[*position]))
-            }
-            Scope::Class => group.tree.best(),
-            Scope::Variants => group.tree.best_where(|position| in_domain(group.members[position])),
+            Scope::Class if self.has_domains => group.best().filter(|(node, _)| in_domain(*node)),
+            Scope::Class => group.best(),
+            Scope::Variants => group.best_where(in_domain),
         };
         let feasible: Vec<Feasible<'_>> = self
             .groups
             .iter()
             .filter_map(|group| {
-                let (position, own) = best_of(group)?;
-                Some(Feasible { group, node: group.members[position], own })
+                let (node, own) = best_of(group)?;
+                Some(Feasible { group, node, own })
             })
             .collect();
         let mut totals: Vec<i64> = feasible.iter().map(|best| best.own).collect();
@@ -199,9 +286,7 @@ impl ClassIndex {
             }
         }
         let best = feasible.iter().zip(totals);
-        best.map(|(best, total)| (total, std::cmp::Reverse(best.node)))
-            .max()
-            .map(|(_, node)| node.0)
+        best.map(|(best, total)| (total, Reverse(best.node))).max().map(|(_, node)| node.0)
     }
 
     /// The raw scores of the best nodes of some groups for one normalised term.

@@ -30,20 +30,40 @@ pub(crate) struct ClassRules {
     domains: Option<Column<NodeIdx, u32>>,
 }
 
-/// If there are more domains, an index that looks at each of them for each search is no faster than building
-/// it again. Guessed.
+/// If there are more domains, looking at each of them for each search is slow. Guessed.
 const MAX_DOMAINS: usize = 64;
 
+/// With fewer nodes a domain, hardly any node is spared by looking at one of each domain. Guessed.
+const MIN_NODES_OF_DOMAIN: usize = 2;
+
+/// See [`ClassRules::domains`].
+fn domains(
+    cluster: &Cluster,
+    policy: &Policy,
+    class: ClassIdx,
+    predicates: &[(Position, Dependencies)],
+    terms: &[(Position, ScoreTerm)],
+) -> Option<Column<NodeIdx, u32>> {
+    let predicates = predicates.iter().filter(|(_, own)| own.has(Dependency::Domain));
+    let terms = terms.iter().filter(|(_, term)| is_of_domains(term));
+    let mut columns = Vec::new();
+    for at in predicates.map(|(at, _)| at).chain(terms.map(|(at, _)| at)) {
+        columns.extend(policy.plugin(*at).domains(cluster, class)?);
+    }
+    if columns.is_empty() { None } else { joined(&columns, cluster.nodes.facts.len()) }
+}
+
 /// The domain of each node, numbered in the order of the first node of each: nodes of one domain have the
-/// same number in every column. `None` if there are too many.
+/// same number in every column. `None` if there are too many domains.
 fn joined(columns: &[DomainColumn], n_nodes: usize) -> Option<Column<NodeIdx, u32>> {
     let mut numbers = BTreeMap::<Vec<u32>, u32>::new();
     let mut of_nodes = Column::new();
+    let most = MAX_DOMAINS.min(n_nodes / MIN_NODES_OF_DOMAIN);
     for node in (0..n_nodes).map(NodeIdx::new) {
         let key: Vec<u32> = columns.iter().map(|column| column[node]).collect();
         let next = numbers.len() as u32;
         of_nodes.push(*numbers.entry(key).or_insert(next));
-        if numbers.len() > MAX_DOMAINS {
+        if numbers.len() > most {
             return None;
         }
     }
@@ -58,21 +78,7 @@ impl ClassRules {
             predicates.iter().map(|(at, _)| *at).chain(terms.iter().map(|(at, _)| *at)).collect();
         plugins.sort_unstable();
         plugins.dedup();
-        let of_domains: Vec<Position> = predicates
-            .iter()
-            .filter(|(_, own)| own.has(Dependency::Domain))
-            .map(|(at, _)| *at)
-            .chain(terms.iter().filter(|(_, term)| is_of_domains(term)).map(|(at, _)| *at))
-            .collect();
-        let columns = of_domains.iter().filter(|_| cluster.nodes.facts.len() > 0).try_fold(
-            Vec::new(),
-            |mut columns, at| {
-                columns.extend(policy.plugin(*at).domains(cluster, class)?);
-                Some(columns)
-            },
-        );
-        let columns = columns.filter(|_| !of_domains.is_empty());
-        let domains = columns.and_then(|columns| joined(&columns, cluster.nodes.facts.len()));
+        let domains = domains(cluster, policy, class, &predicates, &terms);
         Self {
             domains,
             admission: match &cluster.classes.template[class].refused {
