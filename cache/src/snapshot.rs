@@ -4,22 +4,22 @@
 //! every tie. Objects that cannot take part, such as a job without its queue or the second of two
 //! PodGroups with one name, are ignored here, each with its reason.
 
-mod classes;
+pub(crate) mod classes;
 mod foreign_selectors;
-mod hints;
-mod jobs;
+pub(crate) mod hints;
+pub(crate) mod jobs;
 mod matching;
 mod options;
-mod rows;
-mod storage;
+pub(crate) mod rows;
+pub(crate) mod storage;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use kube_batch_api::{
     cluster::{Cluster, Nodes, Queues},
-    column::Column,
+    column::{Column, Dim},
     crd::ApiVersion,
-    facts::queue::QueueFacts,
+    facts::{policy::BudgetFacts, queue::QueueFacts},
     name::Name,
     reason::Ignored,
     resource::{Dimensions, Ledger},
@@ -27,6 +27,8 @@ use kube_batch_api::{
 };
 
 use self::{
+    classes::Classifier,
+    hints::Hints,
     jobs::sort_into_jobs,
     rows::Rows,
     storage::{resource_claims_of, storage_of},
@@ -52,19 +54,26 @@ pub struct Snapshot {
 
 /// Takes the snapshot of one cycle.
 pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions) -> Snapshot {
-    let mut ignored = Vec::new();
-    let groups = newest(&store.groups, |key| ignored.push(Ignored::DuplicateGroup(key.clone())));
-    let queues = newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
+    fold(store, assumed, options).0
+}
 
+/// A snapshot, and what the next one can reuse.
+pub(crate) fn fold(
+    store: &Store,
+    assumed: &Assumed,
+    options: &SnapshotOptions,
+) -> (Snapshot, Classifier, Hints) {
+    let groups = newest(&store.groups, |_| {});
+    let queues = newest(&store.queues, |_| {});
     let members = sort_into_jobs(store, &groups, options);
     let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
     let queues = queues_of(queues, &dimensions);
-    let Rows { classifier, tasks, jobs, queues, rejected, .. } =
-        Rows::new(store, members, &dimensions, &nodes, queues, assumed, options);
+    let rows = Rows::new(members, &dimensions, &nodes, queues, (store, assumed, options));
+    let Rows { classifier, classes, matchers, hints, tasks, jobs, queues, rejected } = rows;
     let mut cluster = Cluster {
-        classes: classifier.classes,
-        matchers: classifier.matchers,
+        classes,
+        matchers,
         dimensions,
         nodes,
         queues,
@@ -72,15 +81,25 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
         tasks,
         storage: Arc::new(storage_of(store, assumed)),
         resource_claims: Arc::new(resource_claims_of(store)),
-        budgets: store
-            .budgets
-            .values()
-            .filter(|budget| budget.selector.is_some())
-            .cloned()
-            .collect(),
+        budgets: budgets_of(store),
     };
     charge(&mut cluster);
-    Snapshot { cluster, ignored, rejected, generation: store.generation() }
+    let ignored = duplicates(store);
+    let snapshot = Snapshot { cluster, ignored, rejected, generation: store.generation() };
+    (snapshot, classifier, hints)
+}
+
+/// The objects of the older API group for which there is one of the newer.
+pub(crate) fn duplicates(store: &Store) -> Vec<Ignored> {
+    let mut ignored = Vec::new();
+    newest(&store.groups, |key| ignored.push(Ignored::DuplicateGroup(key.clone())));
+    newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
+    ignored
+}
+
+/// The budgets that protect pods.
+pub(crate) fn budgets_of(store: &Store) -> Vec<Arc<BudgetFacts>> {
+    store.budgets.values().filter(|budget| budget.selector.is_some()).cloned().collect()
 }
 
 /// Adds every task to the ledgers according to its placement.
@@ -146,13 +165,15 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
 fn queues_of(queues: Vec<(&Name, &Arc<QueueFacts>)>, dimensions: &Dimensions) -> Queues {
     let mut facts: Vec<_> = queues.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
     facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
-    let limits = |facts: &Arc<QueueFacts>| {
-        let limits = facts.capability.iter();
-        limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
-    };
     Queues {
-        capability: facts.iter().map(limits).collect(),
+        capability: facts.iter().map(|facts| limits_of(dimensions, facts)).collect(),
         jobs: Column::filled(Vec::new(), facts.len()),
         facts: facts.into_iter().collect(),
     }
+}
+
+/// The hard limits of a queue.
+pub(crate) fn limits_of(dimensions: &Dimensions, facts: &QueueFacts) -> Vec<(Dim, i64)> {
+    let limits = facts.capability.iter();
+    limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
 }

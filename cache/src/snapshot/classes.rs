@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use kube_batch_api::{
@@ -13,7 +13,7 @@ use kube_batch_api::{
         metadata::Metadata,
         pod::TaskFacts,
     },
-    intern::InternId,
+    intern::{InternId, Interned},
     matcher_set::MatcherSet,
     name::Name,
     resource::Dimensions,
@@ -21,11 +21,14 @@ use kube_batch_api::{
 };
 
 use super::{
-    foreign_selectors::{templates_above_bound, without_terms},
+    foreign_selectors::{MAX_FOREIGN_SELECTORS, foreign, templates_above_bound, without_terms},
     jobs::Members,
     matching::{Labelled, MatcherIndex, SetId},
 };
 use crate::store::Store;
+
+/// A namespace without labels.
+static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);
 
 /// The properties of a class that do not come from its template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,90 +41,166 @@ struct Context {
 
 /// Sorts tasks into classes: same template, matched by the same selectors of other pods, and with
 /// the same metadata of their PodGroup.
-pub(super) struct Classifier<'a> {
-    store: &'a Store,
-    dimensions: &'a Dimensions,
+#[derive(Debug)]
+pub(crate) struct Classifier {
+    dimensions: Dimensions,
     above_bound: HashSet<InternId>,
-    pub(super) matchers: Matchers,
+    /// The templates with selectors.
+    with_selectors: HashSet<InternId>,
+    /// The number of their selectors about pods of other namespaces.
+    n_foreign: usize,
     matcher_index: MatcherIndex,
     /// The selectors that match pods of a namespace with given labels.
-    matched: HashMap<(Name, InternId), (SetId, Arc<MatcherSet>)>,
+    matched: HashMap<(Name, InternId), Matched>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
     variants: HashMap<(InternId, Arc<Metadata>), ClassIdx>,
     constraint_classes: HashMap<(Constraints, Context), ConstraintClassIdx>,
-    pub(super) classes: Classes,
 }
 
-impl<'a> Classifier<'a> {
-    pub(super) fn new(store: &'a Store, members: &Members<'_>, dimensions: &'a Dimensions) -> Self {
+/// The classes of a cluster while tasks get theirs.
+pub(crate) struct ClassRows<'a> {
+    pub(crate) classifier: &'a mut Classifier,
+    pub(crate) classes: &'a mut Classes,
+    pub(crate) matchers: &'a Matchers,
+}
+
+/// The selectors that match the pods of a namespace with some labels.
+#[derive(Debug)]
+struct Matched {
+    labels: Interned<Labels>,
+    set: (SetId, Arc<MatcherSet>),
+}
+
+impl Classifier {
+    /// A classifier, and the selectors of all templates.
+    pub(crate) fn new(members: &Members<'_>, dimensions: &Dimensions) -> (Self, Matchers) {
         let mut matchers = Matchers::default();
         let above_bound = templates_above_bound(members);
-        let templates = members.templates().filter(|own| !above_bound.contains(&own.id()));
-        for matcher in templates.flat_map(|template| matchers_of(template)) {
-            matchers.intern(matcher);
+        let (mut with_selectors, mut n_foreign) = (HashSet::new(), 0);
+        for template in members.templates().filter(|own| has_selectors(own)) {
+            if with_selectors.insert(template.id()) && !above_bound.contains(&template.id()) {
+                for matcher in matchers_of(template) {
+                    matchers.intern(matcher);
+                }
+                n_foreign += foreign(template).count();
+            }
         }
-        let matcher_index = MatcherIndex::new(&matchers);
-        Self {
-            store,
-            dimensions,
+        let classifier = Self {
+            dimensions: dimensions.clone(),
             above_bound,
-            matchers,
-            matcher_index,
+            with_selectors,
+            n_foreign,
+            matcher_index: MatcherIndex::new(&matchers),
             matched: HashMap::new(),
             by_content: HashMap::new(),
             variants: HashMap::new(),
             constraint_classes: HashMap::new(),
-            classes: Classes::default(),
-        }
+        };
+        (classifier, matchers)
     }
 
-    pub(super) fn class_of(&mut self, facts: &TaskFacts, group: &Arc<Metadata>) -> ClassIdx {
-        let (matched, matched_by) = self.matched_by(facts);
+    /// Adds the selectors of a template of a new pod. Returns whether that is all: otherwise classes of other
+    /// pods change too, because the selectors match them, or because of the bound on selectors.
+    pub(crate) fn add_template(
+        &mut self,
+        matchers: &mut Matchers,
+        store: &Store,
+        template: &Interned<PodTemplate>,
+    ) -> bool {
+        if !has_selectors(template) || !self.with_selectors.insert(template.id()) {
+            return true;
+        }
+        self.n_foreign += foreign(template).count();
+        if self.n_foreign > MAX_FOREIGN_SELECTORS || matchers.is_empty() {
+            return false;
+        }
+        matchers_of(template).all(|matcher| {
+            matchers.get(matcher).is_some() || self.add_matcher(matchers, store, matcher)
+        })
+    }
+
+    /// Adds a selector that matches no pod so far; returns whether it does not.
+    fn add_matcher(
+        &mut self,
+        matchers: &mut Matchers,
+        store: &Store,
+        matcher: &PodMatcher,
+    ) -> bool {
+        let matches_none = self.matched.iter().all(|((namespace, _), matched)| {
+            let pod = labelled(store, namespace, &matched.labels);
+            !matcher.matches(pod.namespace, pod.namespace_labels, pod.labels)
+        });
+        if matches_none {
+            let row = matchers.intern(matcher);
+            self.matcher_index.append(row, matcher);
+        }
+        matches_none
+    }
+
+    /// Whether the bound on selectors is exceeded.
+    pub(crate) fn is_above_bound(&self) -> bool {
+        !self.above_bound.is_empty()
+    }
+}
+
+impl ClassRows<'_> {
+    pub(crate) fn class_of(
+        &mut self,
+        store: &Store,
+        facts: &TaskFacts,
+        group: &Arc<Metadata>,
+    ) -> ClassIdx {
+        let (matched, matched_by) = self.matched_by(store, facts);
         let context = Context { matched, group: Arc::clone(group) };
         let content = (facts.template.id(), context);
-        if let Some(class) = self.by_content.get(&content) {
+        if let Some(class) = self.classifier.by_content.get(&content) {
             return *class;
         }
+        let (classifier, classes) = (&mut *self.classifier, &mut *self.classes);
         let context = &content.1;
-        let template = if self.above_bound.contains(&facts.template.id()) {
+        let template = if classifier.above_bound.contains(&facts.template.id()) {
             Arc::new(without_terms(&facts.template))
         } else {
             facts.template.share()
         };
-        let class = self.classes.template.push(Arc::clone(&template));
-        self.classes.request.push(self.dimensions.request(&facts.template.request));
-        self.classes.matched_by.push(matched_by);
-        self.classes.group_metadata.push(Arc::clone(&context.group));
+        let class = classes.template.push(Arc::clone(&template));
+        classes.request.push(classifier.dimensions.request(&facts.template.request));
+        classes.matched_by.push(matched_by);
+        classes.group_metadata.push(Arc::clone(&context.group));
         let unmatched = (facts.template.id(), Arc::clone(group));
-        let first = *self.variants.entry(unmatched).or_insert(class);
-        self.classes.variant_of.push(first);
+        let first = *classifier.variants.entry(unmatched).or_insert(class);
+        classes.variant_of.push(first);
         let constraints = (Constraints(template), context.clone());
-        let next = ConstraintClassIdx::new(self.constraint_classes.len());
-        let row = *self.constraint_classes.entry(constraints).or_insert(next);
-        self.classes.constraint_class.push(row);
-        self.by_content.insert(content, class);
+        let next = ConstraintClassIdx::new(classifier.constraint_classes.len());
+        let row = *classifier.constraint_classes.entry(constraints).or_insert(next);
+        classes.constraint_class.push(row);
+        classifier.by_content.insert(content, class);
         class
     }
 
-    fn matched_by(&mut self, facts: &TaskFacts) -> (SetId, Arc<MatcherSet>) {
+    fn matched_by(&mut self, store: &Store, facts: &TaskFacts) -> (SetId, Arc<MatcherSet>) {
         if self.matchers.is_empty() {
             return Default::default();
         }
         let key = (facts.key.namespace.clone(), facts.labels.id());
-        if let Some(matched) = self.matched.get(&key) {
-            return matched.clone();
+        if let Some(matched) = self.classifier.matched.get(&key) {
+            return matched.set.clone();
         }
-        let no_labels = Labels::default();
-        let namespace = self.store.namespaces.get(&facts.key.namespace);
-        let pod = Labelled {
-            namespace: &facts.key.namespace,
-            namespace_labels: namespace.map_or(&no_labels, |namespace| &namespace.labels),
-            labels: &facts.labels,
-        };
-        let matched = self.matcher_index.matching(&self.matchers, pod);
-        self.matched.insert(key, matched.clone());
-        matched
+        let pod = labelled(store, &facts.key.namespace, &facts.labels);
+        let set = self.classifier.matcher_index.matching(self.matchers, pod);
+        let labels = facts.labels.clone();
+        self.classifier.matched.insert(key, Matched { labels, set: set.clone() });
+        set
     }
+}
+
+fn labelled<'a>(store: &'a Store, namespace: &'a Name, labels: &'a Labels) -> Labelled<'a> {
+    let of_namespace = store.namespaces.get(namespace).map(|namespace| &namespace.labels);
+    Labelled { namespace, namespace_labels: of_namespace.unwrap_or(&NO_LABELS), labels }
+}
+
+fn has_selectors(template: &PodTemplate) -> bool {
+    !template.pod_terms.is_empty() || !template.spread.is_empty()
 }
 
 fn matchers_of(template: &PodTemplate) -> impl Iterator<Item = &PodMatcher> {

@@ -23,13 +23,13 @@ use super::jobs::Members;
 /// How many different selectors about pods of other namespaces the pods of one namespace may have.
 /// Guessed: at least ten times what is known from practice.
 // Parity: see docs/parity.md#j14.
-const MAX_FOREIGN_SELECTORS: usize = 500;
+pub(crate) const MAX_FOREIGN_SELECTORS: usize = 500;
 
 /// The templates that would bring their namespace above the bound. Their terms are not read.
 ///
 /// Pods on nodes come first, then pods in order of creation and name; a template comes with its first
 /// pod.
-pub(super) fn templates_above_bound(members: &Members<'_>) -> HashSet<InternId> {
+pub(crate) fn templates_above_bound(members: &Members<'_>) -> HashSet<InternId> {
     let templates = members.templates().filter(|template| !template.pod_terms.is_empty());
     let templates: HashMap<InternId, &PodTemplate> =
         templates.map(|template| (template.id(), &**template)).collect();
@@ -67,7 +67,7 @@ fn first_pods<'a>(members: &'a Members<'_>) -> Vec<&'a TaskFacts> {
 }
 
 /// The template without its terms, refused.
-pub(super) fn without_terms(template: &PodTemplate) -> PodTemplate {
+pub(crate) fn without_terms(template: &PodTemplate) -> PodTemplate {
     let why = format!(
         "the pods of the namespace have more than {MAX_FOREIGN_SELECTORS} different selectors about pods \
          of other namespaces"
@@ -82,7 +82,7 @@ fn rank(facts: &TaskFacts) -> impl Ord + use<'_> {
 }
 
 /// The selectors of a template about pods of other namespaces.
-fn foreign(template: &PodTemplate) -> impl Iterator<Item = &PodMatcher> {
+pub(crate) fn foreign(template: &PodTemplate) -> impl Iterator<Item = &PodMatcher> {
     let is_foreign = |matcher: &&PodMatcher| {
         let is_own = |name: &Name| template.namespace.as_ref() == Some(name);
         matcher.namespace_selector.is_some() || !matcher.namespaces.iter().all(is_own)

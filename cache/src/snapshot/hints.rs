@@ -1,7 +1,11 @@
 //! Mistakes in the objects of jobs that users find hard to see: pods that should be in a gang and are
 //! not.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::Hash,
+    sync::Arc,
+};
 
 use kube_batch_api::{
     facts::pod::TaskFacts,
@@ -10,39 +14,61 @@ use kube_batch_api::{
 };
 
 /// Pods that look as if they should be in a gang.
-#[derive(Default)]
-pub(super) struct Hints<'a> {
-    /// Pods of other schedulers that wait, by the PodGroup they name: how many, and the scheduler of
-    /// the first.
-    other_scheduler: HashMap<ObjectKey, (u32, &'a Name)>,
-    /// Pods without a PodGroup, by the uid of their controller: how many, and the first.
-    not_annotated: HashMap<&'a Name, (u32, &'a ObjectKey)>,
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// Pods of other schedulers that wait, with their schedulers, by the PodGroup they name.
+    other_scheduler: HashMap<ObjectKey, BTreeMap<ObjectKey, Name>>,
+    /// Pods without a PodGroup, by the uid of their controller.
+    not_annotated: HashMap<Name, BTreeSet<ObjectKey>>,
 }
 
-impl<'a> Hints<'a> {
+impl Hints {
     /// Records a pod that waits for another scheduler.
-    pub(super) fn other_scheduler(&mut self, facts: &'a TaskFacts) {
-        if let Some(group) = &facts.group {
-            let key = ObjectKey { namespace: facts.key.namespace.clone(), name: group.clone() };
-            self.other_scheduler.entry(key).or_insert((0, &facts.scheduler)).0 += 1;
+    pub(crate) fn other_scheduler(&mut self, facts: &TaskFacts) {
+        if let Some(group) = named_group(facts) {
+            let pods = self.other_scheduler.entry(group).or_default();
+            pods.insert(facts.key.clone(), facts.scheduler.clone());
         }
     }
 
     /// Records a pod of ours that is not in a gang.
-    pub(super) fn not_annotated(&mut self, facts: &'a TaskFacts) {
+    pub(crate) fn not_annotated(&mut self, facts: &TaskFacts) {
         if let Some(controller) = &facts.controller {
-            self.not_annotated.entry(&controller.uid).or_insert((0, &facts.key)).0 += 1;
+            let pods = self.not_annotated.entry(controller.uid.clone()).or_default();
+            pods.insert(facts.key.clone());
         }
     }
 
+    /// Forgets a pod of another scheduler, and returns the PodGroup it named.
+    pub(crate) fn forget_other_scheduler(&mut self, facts: &TaskFacts) -> Option<ObjectKey> {
+        let group = named_group(facts)?;
+        remove(&mut self.other_scheduler, &group, |pods| {
+            pods.remove(&facts.key);
+            pods.is_empty()
+        });
+        Some(group)
+    }
+
+    /// Forgets a pod of ours that was not in a gang, and returns the uid of its controller.
+    pub(crate) fn forget_not_annotated(&mut self, facts: &TaskFacts) -> Option<Name> {
+        let uid = &facts.controller.as_ref()?.uid;
+        remove(&mut self.not_annotated, uid, |pods| {
+            pods.remove(&facts.key);
+            pods.is_empty()
+        });
+        Some(uid.clone())
+    }
+
     /// What was recorded about the job of a PodGroup with these tasks.
-    pub(super) fn warnings(
+    pub(crate) fn warnings(
         &self,
         group: &ObjectKey,
         tasks: &[&Arc<TaskFacts>],
     ) -> impl Iterator<Item = JobWarning> {
-        let other = self.other_scheduler.get(group).map(|(n_pods, scheduler)| {
-            JobWarning::OtherScheduler { n_pods: *n_pods, scheduler: (*scheduler).clone() }
+        let other = self.other_scheduler.get(group).and_then(|pods| {
+            let (_, scheduler) = pods.first_key_value()?;
+            let n_pods = u32::try_from(pods.len()).unwrap_or(u32::MAX);
+            Some(JobWarning::OtherScheduler { n_pods, scheduler: scheduler.clone() })
         });
         other.into_iter().chain(self.not_annotated_beside(tasks))
     }
@@ -51,18 +77,39 @@ impl<'a> Hints<'a> {
         if self.not_annotated.is_empty() {
             return None;
         }
-        let mut controllers: Vec<&Name> = Vec::new();
-        for facts in tasks {
-            let Some(controller) = &facts.controller else { continue };
-            // Most pods of a job have the controller of the one before.
-            if controllers.last() != Some(&&controller.uid) {
-                controllers.push(&controller.uid);
-            }
-        }
-        controllers.sort_unstable();
-        controllers.dedup();
-        let found = controllers.into_iter().filter_map(|uid| self.not_annotated.get(uid));
-        let (n_pods, first) = found.copied().reduce(|l, r| (l.0 + r.0, l.1.min(r.1)))?;
+        let pods: Vec<&BTreeSet<ObjectKey>> =
+            controllers(tasks).into_iter().filter_map(|uid| self.not_annotated.get(uid)).collect();
+        let first = pods.iter().filter_map(|pods| pods.first()).min()?;
+        let n_pods = pods.iter().map(|pods| pods.len()).sum::<usize>();
+        let n_pods = u32::try_from(n_pods).unwrap_or(u32::MAX);
         Some(JobWarning::NotAnnotated { n_pods, first: first.clone() })
+    }
+}
+
+/// The PodGroup that a pod names.
+pub(crate) fn named_group(facts: &TaskFacts) -> Option<ObjectKey> {
+    let name = facts.group.clone()?;
+    Some(ObjectKey { namespace: facts.key.namespace.clone(), name })
+}
+
+/// The uids of the controllers of some tasks, each once.
+pub(crate) fn controllers<'a>(tasks: &[&'a Arc<TaskFacts>]) -> Vec<&'a Name> {
+    let mut controllers: Vec<&Name> = Vec::new();
+    for facts in tasks {
+        let Some(controller) = &facts.controller else { continue };
+        // Most pods of a job have the controller of the one before.
+        if controllers.last() != Some(&&controller.uid) {
+            controllers.push(&controller.uid);
+        }
+    }
+    controllers.sort_unstable();
+    controllers.dedup();
+    controllers
+}
+
+/// Changes the pods of a key, and removes it if there are none left.
+fn remove<K: Eq + Hash, T>(of: &mut HashMap<K, T>, key: &K, change: impl FnOnce(&mut T) -> bool) {
+    if of.get_mut(key).is_some_and(change) {
+        of.remove(key);
     }
 }

@@ -1,6 +1,7 @@
 //! Which tasks are in the snapshot, and which job each belongs to.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -22,30 +23,31 @@ use super::{hints::Hints, options::SnapshotOptions};
 use crate::store::Store;
 
 /// The tasks of the snapshot, sorted into jobs.
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     /// In row order.
-    pub(super) jobs: Vec<(JobKey, Job<'a>)>,
-    pub(super) jobless: Vec<&'a Arc<TaskFacts>>,
+    pub(crate) jobs: Vec<(JobKey, Job<'a>)>,
+    pub(crate) jobless: Vec<&'a Arc<TaskFacts>>,
+    pub(crate) hints: Hints,
 }
 
-pub(super) struct Job<'a> {
-    pub(super) group: Option<Arc<GroupFacts>>,
-    pub(super) created: Timestamp,
-    pub(super) queue: Name,
-    pub(super) min_available: u32,
-    pub(super) priority: i32,
-    pub(super) problem: Option<JobProblem>,
-    pub(super) warnings: Vec<JobWarning>,
-    pub(super) tasks: Vec<&'a Arc<TaskFacts>>,
+pub(crate) struct Job<'a> {
+    pub(crate) group: Option<Arc<GroupFacts>>,
+    pub(crate) created: Timestamp,
+    pub(crate) queue: Name,
+    pub(crate) min_available: u32,
+    pub(crate) priority: i32,
+    pub(crate) problem: Option<JobProblem>,
+    pub(crate) warnings: Vec<JobWarning>,
+    pub(crate) tasks: Vec<&'a Arc<TaskFacts>>,
 }
 
 impl Members<'_> {
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
         self.jobs.iter().flat_map(|(_, job)| &job.tasks).chain(&self.jobless).copied()
     }
 
     /// The templates of the tasks in row order; consecutive equal ones are merged.
-    pub(super) fn templates(&self) -> impl Iterator<Item = &Interned<PodTemplate>> {
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Interned<PodTemplate>> {
         let mut last = None;
         self.tasks().map(|facts| &facts.template).filter(move |template| {
             let is_new = last != Some(template.id());
@@ -56,7 +58,8 @@ impl Members<'_> {
 }
 
 /// Who schedules a pod.
-enum Membership {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Membership {
     /// Another scheduler: the pod is pending and not in the snapshot.
     Absent,
     /// Another scheduler: the pod only occupies its node.
@@ -64,13 +67,17 @@ enum Membership {
     Job(JobKey),
 }
 
-fn membership(facts: &TaskFacts, groups: &Groups<'_>, options: &SnapshotOptions) -> Membership {
+pub(crate) fn membership(
+    facts: &TaskFacts,
+    is_group: impl Fn(&ObjectKey) -> bool,
+    options: &SnapshotOptions,
+) -> Membership {
     let ours = facts.scheduler == options.scheduler_name;
     if !ours && facts.node.is_none() {
         return Membership::Absent;
     }
     match facts.job_key() {
-        JobKey::Group(key) if !ours && !groups.contains_key(&key) => Membership::NodeOnly,
+        JobKey::Group(key) if !ours && !is_group(&key) => Membership::NodeOnly,
         JobKey::Shadow { .. } if !ours => Membership::NodeOnly,
         key => Membership::Job(key),
     }
@@ -78,7 +85,7 @@ fn membership(facts: &TaskFacts, groups: &Groups<'_>, options: &SnapshotOptions)
 
 type Groups<'a> = HashMap<&'a ObjectKey, &'a Arc<GroupFacts>>;
 
-pub(super) fn sort_into_jobs<'a>(
+pub(crate) fn sort_into_jobs<'a>(
     store: &'a Store,
     groups: &[(&ObjectKey, &Arc<GroupFacts>)],
     options: &SnapshotOptions,
@@ -91,7 +98,7 @@ pub(super) fn sort_into_jobs<'a>(
     let mut jobless = Vec::new();
     let mut hints = Hints::default();
     for facts in store.pods.values() {
-        match membership(facts, &groups, options) {
+        match membership(facts, |key| groups.contains_key(key), options) {
             Membership::Absent => hints.other_scheduler(facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
@@ -106,41 +113,76 @@ pub(super) fn sort_into_jobs<'a>(
             }
         }
     }
-    let priorities = Priorities::new(store, options);
-    let budgets = legacy_gangs(store);
+    let maker = JobMaker::new(store, options);
     let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
         .into_iter()
         .map(|(key, tasks)| {
-            let tasks = in_order(tasks);
-            let job = match &key {
-                JobKey::Group(group) => {
-                    let facts = groups.get(group).copied();
-                    let warnings = hints.warnings(group, &tasks).collect();
-                    group_job(group, facts, tasks, &priorities, warnings, options)
-                }
-                JobKey::Shadow { owner, uid } => {
-                    let budget = budgets.get(&(&owner.namespace, uid));
-                    shadow_job(tasks, budget.copied(), options)
-                }
+            let group = match &key {
+                JobKey::Group(group) => groups.get(group).copied(),
+                JobKey::Shadow { .. } => None,
             };
+            let job = maker.job(&key, group, in_order(tasks), &hints);
             (key, job)
         })
         .collect();
-    jobs.sort_by(|(l, left), (r, right)| {
-        (left.created, l.object(), l).cmp(&(right.created, r.object(), r))
-    });
-    Members { jobs, jobless }
+    jobs.sort_by(|(l, left), (r, right)| rank(left.created, l).cmp(&rank(right.created, r)));
+    Members { jobs, jobless, hints }
 }
 
-/// The tasks of a job, by creation time, then name.
+/// The order of jobs.
+pub(crate) fn rank(created: Timestamp, key: &JobKey) -> (Timestamp, &ObjectKey, &JobKey) {
+    (created, key.object(), key)
+}
+
+/// The order of the tasks of a job, which are in one namespace.
 // Parity: differs, see docs/parity.md#o2.
-fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFacts>> {
-    // All are in one namespace. What is compared is next to each other in memory.
+pub(crate) fn task_order(
+    (l, l_name): (Timestamp, &str),
+    (r, r_name): (Timestamp, &str),
+) -> Ordering {
+    l.cmp(&r).then_with(|| natural_order(l_name, r_name))
+}
+
+/// What jobs depend on besides their own objects.
+pub(crate) struct JobMaker<'a> {
+    priorities: Priorities<'a>,
+    budgets: BTreeMap<(&'a Name, &'a Name), &'a BudgetFacts>,
+    options: &'a SnapshotOptions,
+}
+
+impl<'a> JobMaker<'a> {
+    pub(crate) fn new(store: &'a Store, options: &'a SnapshotOptions) -> Self {
+        let priorities = Priorities::new(store, options);
+        Self { priorities, budgets: legacy_gangs(store), options }
+    }
+
+    /// A job with its PodGroup, if it has one, and its tasks, in order.
+    pub(crate) fn job<'t>(
+        &self,
+        key: &JobKey,
+        facts: Option<&Arc<GroupFacts>>,
+        tasks: Vec<&'t Arc<TaskFacts>>,
+        hints: &Hints,
+    ) -> Job<'t> {
+        match key {
+            JobKey::Group(group) => {
+                let warnings = hints.warnings(group, &tasks).collect();
+                group_job(group, facts, tasks, &self.priorities, warnings, self.options)
+            }
+            JobKey::Shadow { owner, uid } => {
+                let budget = self.budgets.get(&(&owner.namespace, uid));
+                shadow_job(tasks, budget.copied(), self.options)
+            }
+        }
+    }
+}
+
+/// The tasks of a job in their order.
+pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFacts>> {
+    // What is compared is next to each other in memory.
     let mut keyed: Vec<(Timestamp, &'a str, &'a Arc<TaskFacts>)> =
         tasks.into_iter().map(|facts| (facts.created, facts.key.name.as_str(), facts)).collect();
-    keyed.sort_by(|(l, l_name, _), (r, r_name, _)| {
-        l.cmp(r).then_with(|| natural_order(l_name, r_name))
-    });
+    keyed.sort_by(|(l, l_name, _), (r, r_name, _)| task_order((*l, l_name), (*r, r_name)));
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 

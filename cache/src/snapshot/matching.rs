@@ -23,19 +23,19 @@ use smallvec::SmallVec;
 
 /// What selectors look at.
 #[derive(Clone, Copy)]
-pub(super) struct Labelled<'a> {
-    pub(super) namespace: &'a Name,
-    pub(super) namespace_labels: &'a Labels,
-    pub(super) labels: &'a Labels,
+pub(crate) struct Labelled<'a> {
+    pub(crate) namespace: &'a Name,
+    pub(crate) namespace_labels: &'a Labels,
+    pub(crate) labels: &'a Labels,
 }
 
 /// Identifies a set of selectors that match a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct SetId(usize);
+pub(crate) struct SetId(usize);
 
 /// Which selectors match a pod.
 #[derive(Debug, Default)]
-pub(super) struct MatcherIndex {
+pub(crate) struct MatcherIndex {
     /// Selectors that need a label pair, by these pairs.
     by_pair: HashMap<(Name, Name), Vec<MatcherIdx>>,
     /// Selectors that need several labels, but no pair, by one of the labels.
@@ -114,15 +114,23 @@ impl Bits {
 }
 
 impl MatcherIndex {
-    pub(super) fn new(matchers: &Matchers) -> Self {
+    pub(crate) fn new(matchers: &Matchers) -> Self {
         let mut index = Self::default();
+        // The id of the empty set is that of pods for which no set was computed.
+        index.sets.insert(Default::default(), Default::default());
         for (row, matcher) in matchers.iter() {
-            // A selector that is absent matches nothing.
-            if let Some(selector) = &matcher.selector {
-                index.add(row, selector);
-            }
+            index.append(row, matcher);
         }
         index
+    }
+
+    /// Adds a selector. The sets so far stay what they are, so it must not match their pods.
+    pub(crate) fn append(&mut self, row: MatcherIdx, matcher: &PodMatcher) {
+        self.in_namespace.clear();
+        // A selector that is absent matches nothing.
+        if let Some(selector) = &matcher.selector {
+            self.add(row, selector);
+        }
     }
 
     fn add(&mut self, row: MatcherIdx, selector: &LabelSelector) {
@@ -162,7 +170,7 @@ impl MatcherIndex {
     }
 
     /// The selectors that match a pod, as a set that is equal for two pods exactly if its id is.
-    pub(super) fn matching(
+    pub(crate) fn matching(
         &mut self,
         matchers: &Matchers,
         pod: Labelled<'_>,

@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::{Jobs, Nodes, Queues, StatusCounts, TaskRange, Tasks},
-    column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    facts::{metadata::Metadata, pod::TaskFacts},
+    cluster::{Classes, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
+    column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    facts::{group::GroupFacts, metadata::Metadata, pod::TaskFacts},
     name::{JobKey, Name},
     reason::JobProblem,
     resource::Dimensions,
@@ -13,7 +14,8 @@ use kube_batch_api::{
 };
 
 use super::{
-    classes::Classifier,
+    classes::{ClassRows, Classifier},
+    hints::Hints,
     jobs::{Job, Members},
     options::SnapshotOptions,
 };
@@ -33,80 +35,33 @@ pub struct RejectedTask {
     pub kept: Option<NodeIdx>,
 }
 
-/// Jobs and tasks while they get their rows.
-pub(super) struct Rows<'a> {
-    pub(super) classifier: Classifier<'a>,
-    node_rows: HashMap<&'a Name, NodeIdx>,
-    assumed: &'a Assumed,
-    options: &'a SnapshotOptions,
-    pub(super) tasks: Tasks,
-    pub(super) jobs: Jobs,
-    pub(super) queues: Queues,
-    pub(super) rejected: Vec<RejectedTask>,
+/// What the row of a task depends on besides its pod and its job.
+pub(crate) struct RowMaker<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) assumed: &'a Assumed,
+    pub(crate) options: &'a SnapshotOptions,
+    /// The row of a node.
+    pub(crate) node_row: &'a dyn Fn(&Name) -> Option<NodeIdx>,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(
-        store: &'a Store,
-        members: Members<'_>,
-        dimensions: &'a Dimensions,
-        nodes: &'a Nodes,
-        queues: Queues,
-        assumed: &'a Assumed,
-        options: &'a SnapshotOptions,
-    ) -> Self {
-        let queue_rows: HashMap<Name, QueueIdx> =
-            queues.facts.iter().map(|(row, facts)| (facts.name.clone(), row)).collect();
-        let mut rows = Self {
-            classifier: Classifier::new(store, &members, dimensions),
-            node_rows: nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect(),
-            assumed,
-            options,
-            tasks: Tasks::default(),
-            jobs: Jobs::default(),
-            queues,
-            rejected: Vec::new(),
-        };
-        let no_group = Arc::default();
-        for (key, job) in members.jobs {
-            let queue = queue_rows.get(&job.queue).copied();
-            rows.push_job(key, job, queue);
-        }
-        for facts in members.jobless {
-            rows.push_task(facts, None, &no_group);
-        }
-        rows
-    }
+/// The columns of a task that come from its pod and the decision in flight about it.
+pub(crate) struct TaskRow {
+    pub(crate) class: ClassIdx,
+    pub(crate) start: Timestamp,
+    pub(crate) ours: bool,
+    pub(crate) gated: bool,
+    pub(crate) placement: Placement,
+    pub(crate) nominated: Option<NodeIdx>,
+}
 
-    fn push_job(&mut self, key: JobKey, job: Job<'_>, queue: Option<QueueIdx>) {
-        let start = self.tasks.facts.len();
-        let row = self.jobs.key.push(key);
-        let metadata = job.group.as_ref().map(|group| Arc::clone(&group.metadata));
-        let metadata = metadata.unwrap_or_default();
-        for facts in job.tasks {
-            self.push_task(facts, Some(row), &metadata);
-        }
-        let problem = job
-            .problem
-            .or_else(|| queue.is_none().then(|| JobProblem::QueueNotFound(job.queue.clone())));
-        let queue = queue.filter(|_| problem.is_none());
-        if let Some(queue) = queue {
-            self.queues.jobs[queue].push(row);
-        }
-        self.jobs.group.push(job.group);
-        self.jobs.created.push(job.created);
-        self.jobs.queue.push(queue);
-        self.jobs.min_available.push(job.min_available);
-        self.jobs.priority.push(job.priority);
-        self.jobs.tasks.push(TaskRange::new(start..self.tasks.facts.len()));
-        self.jobs.problem.push(problem);
-        self.jobs.warnings.push(job.warnings);
-        self.jobs.counts.push(StatusCounts::default());
-        self.jobs.incomplete_for.push(None);
-    }
-
+impl RowMaker<'_> {
     /// Decisions in flight override the facts.
-    fn push_task(&mut self, facts: &Arc<TaskFacts>, job: Option<JobIdx>, group: &Arc<Metadata>) {
+    pub(crate) fn row(
+        &self,
+        classes: &mut ClassRows<'_>,
+        facts: &TaskFacts,
+        group: &Arc<Metadata>,
+    ) -> TaskRow {
         let in_flight = self.assumed.get(&facts.uid);
         let (status, node) = match in_flight {
             Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
@@ -125,26 +80,156 @@ impl<'a> Rows<'a> {
                 facts.nominated_node.as_ref()
             }
         };
-        let row = |node: &Name| self.node_rows.get(node).copied();
         let waits = status == TaskStatus::Pending;
-        if in_flight.is_some() && facts.status == TaskStatus::Pending {
-            self.rejected.extend(self.assumed.after_rejection(&facts.uid).map(|state| {
-                let kept = match in_flight {
-                    Some(InFlight::Rejected { node }) => row(node),
-                    _ => None,
-                };
-                RejectedTask { task: TaskIdx::new(self.tasks.facts.len()), state, kept }
-            }));
+        TaskRow {
+            class: classes.class_of(self.store, facts, group),
+            start: facts.started.unwrap_or(facts.created),
+            ours: facts.scheduler == self.options.scheduler_name,
+            gated: facts.gated && waits,
+            placement: Placement { status, node: node.and_then(self.node_row) },
+            nominated: nominated.filter(|_| waits).and_then(self.node_row),
         }
-        let tasks = &mut self.tasks;
+    }
+
+    /// Adds a task.
+    pub(crate) fn push(
+        &self,
+        tasks: &mut Tasks,
+        classes: &mut ClassRows<'_>,
+        facts: &Arc<TaskFacts>,
+        job: Option<JobIdx>,
+        group: &Arc<Metadata>,
+    ) -> TaskIdx {
+        let TaskRow { class, start, ours, gated, placement, nominated } =
+            self.row(classes, facts, group);
         tasks.job.push(job);
-        tasks.class.push(self.classifier.class_of(facts, group));
+        tasks.class.push(class);
         tasks.priority.push(facts.priority);
-        tasks.start.push(facts.started.unwrap_or(facts.created));
-        tasks.ours.push(facts.scheduler == self.options.scheduler_name);
-        tasks.gated.push(facts.gated && waits);
-        tasks.placement.push(Placement { status, node: node.and_then(row) });
-        tasks.nominated.push(nominated.filter(|_| waits).and_then(row));
-        tasks.facts.push(Arc::clone(facts));
+        tasks.start.push(start);
+        tasks.ours.push(ours);
+        tasks.gated.push(gated);
+        tasks.placement.push(placement);
+        tasks.nominated.push(nominated);
+        tasks.facts.push(Arc::clone(facts))
+    }
+
+    /// The task, if its pod waits and the API server rejected its binding.
+    pub(crate) fn rejected(&self, task: TaskIdx, facts: &TaskFacts) -> Option<RejectedTask> {
+        let in_flight = self.assumed.get(&facts.uid)?;
+        if facts.status != TaskStatus::Pending {
+            return None;
+        }
+        let state = self.assumed.after_rejection(&facts.uid)?;
+        let kept = match in_flight {
+            InFlight::Rejected { node } => (self.node_row)(node),
+            _ => None,
+        };
+        Some(RejectedTask { task, state, kept })
+    }
+}
+
+/// The columns of a job besides its tasks.
+pub(crate) struct JobRow {
+    pub(crate) queue: Option<QueueIdx>,
+    pub(crate) problem: Option<JobProblem>,
+}
+
+impl JobRow {
+    pub(crate) fn of(job: &Job<'_>, queue: Option<QueueIdx>) -> Self {
+        let problem = job.problem.clone();
+        let problem = problem
+            .or_else(|| queue.is_none().then(|| JobProblem::QueueNotFound(job.queue.clone())));
+        Self { queue: queue.filter(|_| problem.is_none()), problem }
+    }
+}
+
+/// The metadata of the PodGroup of a job.
+pub(crate) fn metadata_of(group: Option<&Arc<GroupFacts>>) -> Arc<Metadata> {
+    group.map(|group| Arc::clone(&group.metadata)).unwrap_or_default()
+}
+
+/// Adds a job with these tasks.
+pub(crate) fn push_job(
+    jobs: &mut Jobs,
+    key: JobKey,
+    job: Job<'_>,
+    queue: Option<QueueIdx>,
+    tasks: TaskRange,
+) -> JobIdx {
+    let JobRow { queue, problem } = JobRow::of(&job, queue);
+    jobs.group.push(job.group);
+    jobs.created.push(job.created);
+    jobs.queue.push(queue);
+    jobs.min_available.push(job.min_available);
+    jobs.priority.push(job.priority);
+    jobs.tasks.push(tasks);
+    jobs.problem.push(problem);
+    jobs.warnings.push(job.warnings);
+    jobs.counts.push(StatusCounts::default());
+    jobs.incomplete_for.push(None);
+    jobs.key.push(key)
+}
+
+/// Jobs and tasks with their rows.
+pub(crate) struct Rows {
+    pub(crate) classifier: Classifier,
+    pub(crate) classes: Classes,
+    pub(crate) matchers: Matchers,
+    pub(crate) hints: Hints,
+    pub(crate) tasks: Tasks,
+    pub(crate) jobs: Jobs,
+    pub(crate) queues: Queues,
+    pub(crate) rejected: Vec<RejectedTask>,
+}
+
+impl Rows {
+    pub(crate) fn new(
+        members: Members<'_>,
+        dimensions: &Dimensions,
+        nodes: &Nodes,
+        mut queues: Queues,
+        (store, assumed, options): (&Store, &Assumed, &SnapshotOptions),
+    ) -> Self {
+        let queue_rows: HashMap<&Name, QueueIdx> =
+            queues.facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
+        let node_rows: HashMap<&Name, NodeIdx> =
+            nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
+        let node_row = |name: &Name| node_rows.get(name).copied();
+        let maker = RowMaker { store, assumed, options, node_row: &node_row };
+        let (mut classifier, matchers) = Classifier::new(&members, dimensions);
+        let mut classes = Classes::default();
+        let mut class_rows =
+            ClassRows { classifier: &mut classifier, classes: &mut classes, matchers: &matchers };
+        let (mut tasks, mut jobs) = (Tasks::default(), Jobs::default());
+        let mut rejected = Vec::new();
+        for (key, job) in members.jobs {
+            let start = tasks.facts.len();
+            let row = JobIdx::new(jobs.key.len());
+            let metadata = metadata_of(job.group.as_ref());
+            for facts in &job.tasks {
+                let task = maker.push(&mut tasks, &mut class_rows, facts, Some(row), &metadata);
+                rejected.extend(maker.rejected(task, facts));
+            }
+            let range = TaskRange::new(start..tasks.facts.len());
+            let queue = queue_rows.get(&job.queue).copied();
+            push_job(&mut jobs, key, job, queue, range);
+        }
+        let no_group = Arc::default();
+        for facts in members.jobless {
+            let task = maker.push(&mut tasks, &mut class_rows, facts, None, &no_group);
+            rejected.extend(maker.rejected(task, facts));
+        }
+        list_jobs(&mut queues, &jobs);
+        Self { classifier, classes, matchers, hints: members.hints, tasks, jobs, queues, rejected }
+    }
+}
+
+/// Lists the jobs of each queue.
+pub(crate) fn list_jobs(queues: &mut Queues, jobs: &Jobs) {
+    queues.jobs.values_mut().for_each(Vec::clear);
+    for (job, queue) in jobs.queue.iter() {
+        if let Some(queue) = queue {
+            queues.jobs[*queue].push(job);
+        }
     }
 }

@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// Claims for devices.
-pub(super) fn resource_claims_of(store: &Store) -> BTreeMap<ObjectKey, Arc<ResourceClaimFacts>> {
+pub(crate) fn resource_claims_of(store: &Store) -> BTreeMap<ObjectKey, Arc<ResourceClaimFacts>> {
     store.resource_claims.iter().map(|(key, claim)| (key.clone(), Arc::clone(claim))).collect()
 }
 
-pub(super) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
+pub(crate) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
     let mut storage = Storage {
         volumes: store.volumes.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
         claims: store.claims.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
