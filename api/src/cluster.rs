@@ -1,8 +1,8 @@
 //! The snapshot a cycle works on, as columns, and the only function that changes placements.
 //!
-//! A [`Cluster`] is built by `kube-batch-cache`, belongs to one cycle, and is dropped after it. Facts
-//! are shared and never change; ledgers and counts are derived from the placements of tasks, and only
-//! [`Cluster::set_placement`] changes them.
+//! A [`Cluster`] is built by `kube-batch-cache` and belongs to one cycle, which gives it back as it was, so
+//! that the next one is made from it. Facts are shared and never change; ledgers and counts are derived from
+//! the placements of tasks, and only [`Cluster::set_placement`] changes them while a cycle runs.
 
 use std::{
     borrow::Cow,
@@ -83,6 +83,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
+    fn ledgers(&mut self) -> [&mut Ledger<NodeIdx>; 5] {
+        let Self { allocatable, idle, releasing, pipelined, used, .. } = self;
+        [allocatable, idle, releasing, pipelined, used]
+    }
+
     /// Whether a request fits into what is idle and not nominated.
     // Parity: see docs/parity.md#a3.
     pub fn fits_idle(&self, node: NodeIdx, request: &Request) -> bool {
@@ -123,6 +128,15 @@ impl Nodes {
             (*amount > available).then_some(*dim)
         })
     }
+}
+
+/// What was counted before some resources were left out.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    /// Empty if nothing was left out.
+    ledgers: Vec<Ledger<NodeIdx>>,
+    requests: Column<ClassIdx, Request>,
+    capability: Column<QueueIdx, Vec<(Dim, i64)>>,
 }
 
 /// Columns by queue.
@@ -353,6 +367,11 @@ impl Cluster {
         self.charge(task, self.tasks.placement[task], 1);
     }
 
+    /// Removes a task from the ledgers and counts, before its row is written again or removed.
+    pub fn unbook(&mut self, task: TaskIdx) {
+        self.charge(task, self.tasks.placement[task], -1);
+    }
+
     fn charge(&mut self, task: TaskIdx, at: Placement, sign: i64) {
         if let Some(job) = self.tasks.job[task].filter(|_| !self.tasks.gated[task]) {
             let count = &mut self.jobs.counts[job].0[at.status as usize];
@@ -432,23 +451,20 @@ impl Cluster {
     }
 
     /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and
-    /// no queue is limited in them. To be called before any task is moved.
-    pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) {
+    /// no queue is limited in them. To be called before any task is moved. Returns what is to be put back when
+    /// none is any more.
+    pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) -> LeftOut {
         let dims = self.dimensions.ids();
         let dims: Vec<Dim> = dims.filter(|dim| ignores(self.dimensions.name(*dim))).collect();
         let mut unknown = self.classes.request.values().flat_map(Request::unknown);
         if dims.is_empty() && !unknown.any(|resource| ignores(resource)) {
-            return;
+            return LeftOut::default();
         }
-        let nodes = &mut self.nodes;
-        for node in nodes.facts.ids().collect::<Vec<_>>() {
-            for ledger in [
-                &mut nodes.allocatable,
-                &mut nodes.idle,
-                &mut nodes.releasing,
-                &mut nodes.pipelined,
-                &mut nodes.used,
-            ] {
+        let mut left_out = LeftOut { requests: self.classes.request.clone(), ..LeftOut::default() };
+        left_out.capability = self.queues.capability.clone();
+        for ledger in self.nodes.ledgers() {
+            left_out.ledgers.push(ledger.clone());
+            for node in ledger.ids().collect::<Vec<_>>() {
                 dims.iter().for_each(|dim| ledger[node][*dim] = 0);
             }
         }
@@ -458,6 +474,20 @@ impl Cluster {
         for limits in self.queues.capability.values_mut() {
             limits.retain(|(dim, _)| !dims.contains(dim));
         }
+        left_out
+    }
+
+    /// Counts resources again that were left out.
+    pub fn put_back(&mut self, left_out: LeftOut) {
+        let LeftOut { ledgers, requests, capability } = left_out;
+        if ledgers.is_empty() {
+            return;
+        }
+        for (ledger, before) in self.nodes.ledgers().into_iter().zip(ledgers) {
+            *ledger = before;
+        }
+        self.classes.request = requests;
+        self.queues.capability = capability;
     }
 
     /// What is idle and not nominated, summed over the nodes that take new tasks.

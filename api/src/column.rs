@@ -2,8 +2,8 @@
 //!
 //! In a snapshot, objects are identified by dense row numbers. A [`Column`] can only be indexed by
 //! the row type it is declared with, so a task can never be looked up among nodes. Rows are valid for
-//! one snapshot: no row is added or removed while a cycle runs, and decisions refer to objects by
-//! name.
+//! one snapshot: no row is added or removed while a cycle runs, the next snapshot may have others, and
+//! decisions refer to objects by name.
 
 use std::{fmt, marker::PhantomData, ops};
 
@@ -134,6 +134,11 @@ impl<I: Ordinal, T> Column<I, T> {
         self.rows.is_empty()
     }
 
+    /// Removes the rows from `at` on, and returns their values.
+    pub fn split_off(&mut self, at: I) -> Vec<T> {
+        self.rows.split_off(at.at())
+    }
+
     /// Sets every row to the same value.
     pub fn fill(&mut self, value: T)
     where
@@ -146,6 +151,12 @@ impl<I: Ordinal, T> Column<I, T> {
 impl<I: Ordinal, T> FromIterator<T> for Column<I, T> {
     fn from_iter<A: IntoIterator<Item = T>>(values: A) -> Self {
         Self { rows: values.into_iter().collect(), index: PhantomData }
+    }
+}
+
+impl<I: Ordinal, T> Extend<T> for Column<I, T> {
+    fn extend<A: IntoIterator<Item = T>>(&mut self, values: A) {
+        self.rows.extend(values);
     }
 }
 

@@ -3,7 +3,10 @@
 //! They are kept apart from the facts and combined with them in the snapshot, so that a pod update
 //! cannot erase a decision.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -15,7 +18,7 @@ use kube_batch_api::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    changes::Changes,
+    changes::{Changes, Former},
     store::{Fact, Store},
 };
 
@@ -73,6 +76,8 @@ pub struct Assumed {
     by_uid: BTreeMap<Name, Entry>,
     n_decisions: u64,
     changes: Changes<Name>,
+    /// The decisions in flight before they changed.
+    former: Former<Name, Entry>,
 }
 
 /// Equal if the same decisions are in flight, whatever their ids.
@@ -124,7 +129,8 @@ impl Assumed {
     /// Removes the decision about a pod: it failed, or the pod is deleted.
     pub fn forget(&mut self, uid: &Name) {
         self.changes.add(uid);
-        self.by_uid.remove(uid);
+        let before = self.by_uid.remove(uid);
+        self.former.add(uid, before, self.by_uid.len());
     }
 
     /// Records from now on what changes, for [`Self::copy_changes`].
@@ -135,12 +141,29 @@ impl Assumed {
     /// Copies at most `n` changes to decisions that have all earlier ones, and returns their number. If
     /// it is less than `n`, both are the same.
     pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
-        let Self { by_uid, changes, n_decisions } = self;
+        let Self { by_uid, changes, n_decisions, .. } = self;
         to.n_decisions = *n_decisions;
-        changes.take(n, |uid| match by_uid.get(&uid) {
-            Some(entry) => drop(to.by_uid.insert(uid, entry.clone())),
-            None => drop(to.by_uid.remove(&uid)),
+        changes.take(n, |uid| {
+            let before = match by_uid.get(&uid) {
+                Some(entry) => to.by_uid.insert(uid.clone(), entry.clone()),
+                None => to.by_uid.remove(&uid),
+            };
+            to.former.add(&uid, before, to.by_uid.len());
         })
+    }
+
+    /// The pods whose decision in flight changed since the last call, and whether one of them chooses volumes
+    /// or did. `None` if anything may have changed, as before the first call.
+    pub(crate) fn take_touched(&mut self) -> Option<(BTreeSet<ObjectKey>, bool)> {
+        let (mut pods, mut has_claims) = (BTreeSet::new(), false);
+        for (uid, before) in self.former.take()? {
+            for entry in before.iter().chain(self.by_uid.get(&uid)) {
+                pods.insert(entry.pod.clone());
+                has_claims |=
+                    matches!(&entry.in_flight, InFlight::Bind { claims, .. } if !claims.is_empty());
+            }
+        }
+        Some((pods, has_claims))
     }
 
     /// Records that the API server rejected a binding. It stays in flight until its back-off ends.
@@ -155,8 +178,10 @@ impl Assumed {
 
     fn set_after_rejection(&mut self, uid: &Name, id: DecisionId, to: Option<AfterRejection>) {
         if let Some(entry) = self.by_uid.get_mut(uid).filter(|entry| entry.id == id) {
+            let before = entry.clone();
             entry.after_rejection = to;
             self.changes.add(uid);
+            self.former.add(uid, Some(before), self.by_uid.len());
         }
     }
 
@@ -167,8 +192,11 @@ impl Assumed {
             return false;
         };
         if let InFlight::Bind { node, .. } = &entry.in_flight {
-            entry.in_flight = InFlight::Rejected { node: node.clone() };
+            let left = InFlight::Rejected { node: node.clone() };
+            let before =
+                Entry { in_flight: std::mem::replace(&mut entry.in_flight, left), ..entry.clone() };
             self.changes.add(uid);
+            self.former.add(uid, Some(before), self.by_uid.len());
         } else {
             self.forget(uid);
         }
@@ -196,8 +224,9 @@ impl Assumed {
 
     /// Removes all decisions. Their ids are not used again.
     pub fn clear(&mut self) {
-        for uid in std::mem::take(&mut self.by_uid).keys() {
-            self.changes.add(uid);
+        for (uid, entry) in std::mem::take(&mut self.by_uid) {
+            self.changes.add(&uid);
+            self.former.add(&uid, Some(entry), 0);
         }
     }
 
@@ -218,7 +247,8 @@ impl Assumed {
         });
         let entry = Entry { id, pod: pod.key, in_flight, since, after_rejection };
         self.changes.add(&pod.uid);
-        self.by_uid.insert(pod.uid, entry);
+        let before = self.by_uid.insert(pod.uid.clone(), entry);
+        self.former.add(&pod.uid, before, self.by_uid.len());
     }
 
     /// Pods in order of their uid, with the decision in flight and its time.
@@ -226,6 +256,12 @@ impl Assumed {
         self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since, .. })| {
             (PodRef { uid: uid.clone(), key: pod.clone() }, in_flight, *since)
         })
+    }
+
+    /// The pods whose bindings the API server rejected.
+    pub(crate) fn rejected(&self) -> impl Iterator<Item = (&Name, &ObjectKey)> {
+        let rejected = self.by_uid.iter().filter(|(_, entry)| entry.after_rejection.is_some());
+        rejected.map(|(uid, entry)| (uid, &entry.pod))
     }
 
     /// Number of decisions in flight.

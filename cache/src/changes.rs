@@ -1,6 +1,6 @@
-//! The keys of a table that have changed since they were copied.
+//! What has changed in a table: the keys since they were copied, or the former values since they were taken.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The keys that have changed since they were taken; nothing if they are not recorded.
 #[derive(Clone, Debug)]
@@ -37,5 +37,35 @@ impl<K: Ord + Clone> Changes<K> {
             n_taken += 1;
         }
         n_taken
+    }
+}
+
+/// The former values of what has changed since they were taken; nothing before they are taken for the first
+/// time.
+#[derive(Clone, Debug)]
+pub(crate) struct Former<K, V>(Option<BTreeMap<K, Option<V>>>);
+
+/// If this many more have changed than there are, they are no longer recorded: nobody takes them. Guessed.
+const MAX_UNTAKEN: usize = 10_000;
+
+impl<K, V> Default for Former<K, V> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K: Ord + Clone, V> Former<K, V> {
+    /// Records the former value of a key; `None` if it is new. Of `n_rows` values there are now.
+    pub(crate) fn add(&mut self, key: &K, value: Option<V>, n_rows: usize) {
+        let Some(values) = &mut self.0 else { return };
+        values.entry(key.clone()).or_insert(value);
+        if values.len() > n_rows + MAX_UNTAKEN {
+            self.0 = None;
+        }
+    }
+
+    /// The values that changed since the last call, before they did. `None` if anything may have changed.
+    pub(crate) fn take(&mut self) -> Option<BTreeMap<K, Option<V>>> {
+        self.0.replace(BTreeMap::new())
     }
 }

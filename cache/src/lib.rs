@@ -4,6 +4,7 @@ pub mod assumed;
 mod changes;
 pub mod history;
 pub mod incomplete;
+pub mod live;
 pub mod mirror;
 pub mod snapshot;
 pub mod store;

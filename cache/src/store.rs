@@ -36,7 +36,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::changes::Changes;
+use crate::changes::{Changes, Former};
 
 /// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,13 +116,19 @@ impl Fact for QueueFacts {
 pub struct Table<K, F> {
     rows: BTreeMap<K, Arc<F>>,
     changes: Changes<K>,
+    former: Former<K, Arc<F>>,
     /// Number of changes that may concern other jobs than the object's own.
     generation: u64,
 }
 
 impl<K, F> Default for Table<K, F> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), changes: Changes::default(), generation: 0 }
+        Self {
+            rows: BTreeMap::new(),
+            changes: Changes::default(),
+            former: Former::default(),
+            generation: 0,
+        }
     }
 }
 
@@ -157,11 +163,12 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
     fn insert(&mut self, key: K, facts: Arc<F>, is_same: bool) {
         self.changes.add(&key);
         let is_own = facts.concerns_only_its_job();
-        let before = self.rows.insert(key, facts);
-        let was_own = before.is_none_or(|before| before.concerns_only_its_job());
+        let before = self.rows.insert(key.clone(), facts);
+        let was_own = before.as_ref().is_none_or(|before| before.concerns_only_its_job());
         if !(is_same || is_own && was_own) {
             self.generation += 1;
         }
+        self.former.add(&key, before, self.rows.len());
     }
 
     /// Removes an object; returns whether it was known.
@@ -171,17 +178,28 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
         if before.as_ref().is_some_and(|before| !before.concerns_only_its_job()) {
             self.generation += 1;
         }
-        before.is_some()
+        let was_known = before.is_some();
+        self.former.add(key, before, self.rows.len());
+        was_known
     }
 
     /// Copies at most `n` changes to a table that has all earlier ones, and returns their number.
     pub(crate) fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
-        let Self { rows, changes, generation } = self;
+        let Self { rows, changes, generation, .. } = self;
         to.generation = *generation;
-        changes.take(n, |key| match rows.get(&key) {
-            Some(facts) => drop(to.rows.insert(key, Arc::clone(facts))),
-            None => drop(to.rows.remove(&key)),
+        changes.take(n, |key| {
+            let before = match rows.get(&key) {
+                Some(facts) => to.rows.insert(key.clone(), Arc::clone(facts)),
+                None => to.rows.remove(&key),
+            };
+            to.former.add(&key, before, to.rows.len());
         })
+    }
+
+    /// The facts that changed since the last call, before they did: `None` in the map is a new object. `None`
+    /// if anything may have changed, as before the first call.
+    pub(crate) fn take_former(&mut self) -> Option<BTreeMap<K, Option<Arc<F>>>> {
+        self.former.take()
     }
 
     /// Removes those of the first `n` objects after a key, or from the start, that are not to be kept. All

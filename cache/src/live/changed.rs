@@ -1,0 +1,78 @@
+//! What has changed since the last snapshot.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube_batch_api::{
+    crd::ApiVersion,
+    facts::{
+        group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::BudgetFacts, queue::QueueFacts,
+    },
+    name::{Name, ObjectKey},
+};
+
+use crate::{
+    assumed::Assumed,
+    store::{Fact, Store, Table},
+};
+
+/// Facts before they changed; `None` if they are new.
+pub(super) type Former<K, F> = BTreeMap<K, Option<Arc<F>>>;
+
+/// What has changed since the last snapshot.
+pub(super) struct Changed {
+    pub(super) pods: Former<ObjectKey, TaskFacts>,
+    /// Pods whose decision in flight has changed.
+    pub(super) touched: BTreeSet<ObjectKey>,
+    pub(super) groups: Former<(ObjectKey, ApiVersion), GroupFacts>,
+    pub(super) queues: Former<(Name, ApiVersion), QueueFacts>,
+    pub(super) nodes: Former<Name, NodeFacts>,
+    pub(super) budgets: Former<ObjectKey, BudgetFacts>,
+    /// Whether any of these have changed.
+    pub(super) namespaces: bool,
+    pub(super) priority_classes: bool,
+    pub(super) storage: bool,
+    pub(super) resource_claims: bool,
+}
+
+impl Changed {
+    /// Takes what has changed. `None` if anything may have: nobody has taken it before, or not for long.
+    pub(super) fn take(store: &mut Store, assumed: &mut Assumed) -> Option<Self> {
+        // Each is taken, whatever the others say.
+        let touched = assumed.take_touched();
+        let pods = store.pods.take_former();
+        let groups = store.groups.take_former();
+        let queues = store.queues.take_former();
+        let nodes = store.nodes.take_former();
+        let budgets = store.budgets.take_former();
+        let storage = [
+            has_changed(&mut store.volumes),
+            has_changed(&mut store.claims),
+            has_changed(&mut store.storage_classes),
+            has_changed(&mut store.csi_nodes),
+            has_changed(&mut store.csi_drivers),
+        ];
+        let namespaces = has_changed(&mut store.namespaces);
+        let priority_classes = has_changed(&mut store.priority_classes);
+        let resource_claims = has_changed(&mut store.resource_claims);
+        let (touched, claims_chosen) = touched?;
+        Some(Self {
+            pods: pods?,
+            touched,
+            groups: groups?,
+            queues: queues?,
+            nodes: nodes?,
+            budgets: budgets?,
+            namespaces,
+            priority_classes,
+            storage: claims_chosen || storage.contains(&true),
+            resource_claims,
+        })
+    }
+}
+
+fn has_changed<K: Ord + Clone, F: Fact>(table: &mut Table<K, F>) -> bool {
+    table.take_former().is_none_or(|former| !former.is_empty())
+}

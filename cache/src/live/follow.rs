@@ -1,0 +1,309 @@
+//! Applies what has changed to the last snapshot.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    facts::pod::TaskFacts,
+    name::{JobKey, Name, ObjectKey},
+    reason::Ignored,
+};
+
+use super::{
+    blocks::{Block, Dirty, Rows},
+    changed::Changed,
+    world::{row_of_node, write_budgets, write_nodes, write_queues},
+    write::{JobIndex, Writer},
+};
+use crate::{
+    assumed::Assumed,
+    snapshot::{
+        RejectedTask, Snapshot, SnapshotOptions,
+        classes::Classifier,
+        duplicates, fold,
+        hints::{Hints, named_group},
+        jobs::{JobMaker, Membership, membership},
+        rows::{RowMaker, metadata_of},
+        storage::{resource_claims_of, storage_of},
+    },
+    store::Store,
+};
+
+/// With more classes than twice those of the last snapshot from scratch, and so many more, most are unused.
+/// Guessed.
+const MAX_UNUSED_CLASSES: usize = 1_000;
+
+/// The last snapshot, and what it was made of.
+#[derive(Debug)]
+pub(super) struct Kept {
+    options: SnapshotOptions,
+    /// `None` until a cycle gives it back.
+    cluster: Option<Cluster>,
+    classifier: Classifier,
+    hints: Hints,
+    /// How many pods of other schedulers on nodes name each PodGroup: they are tasks of its job if it exists.
+    named_by_others: HashMap<ObjectKey, usize>,
+    jobs: JobIndex,
+    ignored: Vec<Ignored>,
+    /// Pods whose rows were changed after the snapshot.
+    lent: Vec<ObjectKey>,
+    /// The number of classes of the last snapshot from scratch.
+    n_classes: usize,
+}
+
+impl Kept {
+    /// Takes a snapshot from scratch.
+    pub(super) fn from_scratch(
+        store: &Store,
+        assumed: &Assumed,
+        options: &SnapshotOptions,
+    ) -> (Self, Snapshot) {
+        let (snapshot, classifier, hints) = fold(store, assumed, options);
+        let mut named_by_others = HashMap::new();
+        for group in store.pods.values().filter_map(|facts| named_on_node(facts, options)) {
+            *named_by_others.entry(group).or_default() += 1;
+        }
+        let kept = Self {
+            options: options.clone(),
+            cluster: None,
+            classifier,
+            hints,
+            named_by_others,
+            jobs: JobIndex::of(&snapshot.cluster),
+            ignored: snapshot.ignored.clone(),
+            lent: lent(&snapshot),
+            n_classes: snapshot.cluster.classes.template.len(),
+        };
+        (kept, snapshot)
+    }
+
+    pub(super) fn is_for(&self, options: &SnapshotOptions) -> bool {
+        self.options == *options
+    }
+
+    pub(super) fn give_back(&mut self, mut cluster: Cluster) {
+        cluster.jobs.incomplete_for.fill(None);
+        self.cluster = Some(cluster);
+    }
+
+    /// The next snapshot; `None` if it has to be taken from scratch.
+    pub(super) fn follow(
+        &mut self,
+        store: &Store,
+        assumed: &Assumed,
+        changed: &Changed,
+    ) -> Option<Snapshot> {
+        let mut cluster = self.cluster.take()?;
+        let has_room = cluster.classes.template.len() <= 2 * self.n_classes + MAX_UNUSED_CLASSES;
+        let reads_namespaces = !cluster.matchers.is_empty();
+        if !has_room
+            || changed.priority_classes
+            || changed.namespaces && reads_namespaces
+            || self.classifier.is_above_bound()
+        {
+            return None;
+        }
+        write_nodes(&mut cluster, store, &changed.nodes)?;
+        write_queues(&mut cluster, store, changed)?;
+        write_budgets(&mut cluster, store, changed)?;
+        if changed.storage {
+            cluster.storage = Arc::new(storage_of(store, assumed));
+        }
+        if changed.resource_claims {
+            cluster.resource_claims = Arc::new(resource_claims_of(store));
+        }
+        if !(changed.groups.is_empty() && changed.queues.is_empty()) {
+            self.ignored = duplicates(store);
+        }
+        let dirty = self.dirty_blocks(&mut cluster, store, changed)?;
+        let nodes = std::mem::take(&mut cluster.nodes.facts);
+        let node_row = |name: &Name| row_of_node(&nodes, name);
+        let options = self.options.clone();
+        let maker = RowMaker { store, assumed, options: &options, node_row: &node_row };
+        if !dirty.is_empty() {
+            let writer = Writer {
+                job_maker: JobMaker::new(store, &options),
+                queue_rows: cluster
+                    .queues
+                    .facts
+                    .iter()
+                    .map(|(row, q)| (q.name.clone(), row))
+                    .collect(),
+                cluster: &mut cluster,
+                classifier: &mut self.classifier,
+                hints: &self.hints,
+                jobs: &mut self.jobs,
+                maker: &maker,
+            };
+            writer.write(dirty);
+        }
+        let rejected = self.rejected(&cluster, &maker);
+        cluster.nodes.facts = nodes;
+        let ignored = self.ignored.clone();
+        let snapshot = Snapshot { cluster, ignored, rejected, generation: store.generation() };
+        self.lent = lent(&snapshot);
+        Some(snapshot)
+    }
+
+    /// What has changed in each block.
+    fn dirty_blocks(
+        &mut self,
+        cluster: &mut Cluster,
+        store: &Store,
+        changed: &Changed,
+    ) -> Option<BTreeMap<Block, Dirty>> {
+        let mut dirty = BTreeMap::<Block, Dirty>::new();
+        for (group, _) in changed.groups.keys() {
+            let key = JobKey::Group(group.clone());
+            let before = self.jobs.row(&key).and_then(|row| cluster.jobs.group[row].as_ref());
+            let after = store.group(group);
+            if before.is_some() != after.is_some() && self.named_by_others.contains_key(group) {
+                return None;
+            }
+            let is_reclassified = metadata_of(before) != metadata_of(after);
+            dirty.entry(Some(key)).or_default().is_reclassified |= is_reclassified;
+        }
+        let mut uids = BTreeSet::new();
+        for (key, before) in &changed.pods {
+            let after = store.pods.get(key);
+            if let Some(facts) = after.filter(|facts| self.block_of(store, facts).is_some()) {
+                let matchers = &mut cluster.matchers;
+                self.classifier.add_template(matchers, store, &facts.template).then_some(())?;
+            }
+            let pod = PodChange { before: before.as_ref(), after };
+            self.follow_hints(store, pod, &mut dirty, &mut uids);
+            self.follow_pod(store, pod, &mut dirty);
+        }
+        let touched = changed.touched.iter().chain(&self.lent);
+        let touched: BTreeSet<_> = touched.filter(|key| !changed.pods.contains_key(key)).collect();
+        for facts in touched.into_iter().filter_map(|key| store.pods.get(key)) {
+            if let Some(block) = self.block_of(store, facts) {
+                dirty.entry(block).or_default().changed.push(Arc::clone(facts));
+            }
+        }
+        for key in self.jobs.with_controllers(&uids) {
+            dirty.entry(Some(key.clone())).or_default();
+        }
+        Some(dirty)
+    }
+
+    /// The block that the task of a pod is in; `None` if the pod is not in the snapshot.
+    fn block_of(&self, store: &Store, facts: &TaskFacts) -> Option<Block> {
+        match membership(facts, |group| store.group(group).is_some(), &self.options) {
+            Membership::Absent => None,
+            Membership::NodeOnly => Some(None),
+            Membership::Job(key) => Some(Some(key)),
+        }
+    }
+
+    /// Records a changed pod in its block.
+    fn follow_pod(
+        &self,
+        store: &Store,
+        PodChange { before, after }: PodChange<'_>,
+        dirty: &mut BTreeMap<Block, Dirty>,
+    ) {
+        let [from, to] = [before, after].map(|facts| Some((facts?, self.block_of(store, facts?)?)));
+        match (from, to) {
+            (Some((before, from)), Some((after, to)))
+                if from == to && before.created == after.created =>
+            {
+                dirty.entry(to).or_default().changed.push(Arc::clone(after));
+            }
+            (from, to) => {
+                if let Some((facts, block)) = from {
+                    dirty.entry(block).or_default().removed.push(Arc::clone(facts));
+                }
+                if let Some((facts, block)) = to {
+                    dirty.entry(block).or_default().added.push(Arc::clone(facts));
+                }
+            }
+        }
+    }
+
+    /// Records a changed pod in what jobs know of pods that are not theirs. `uids` are those of controllers
+    /// about whose pods something has changed.
+    fn follow_hints(
+        &mut self,
+        store: &Store,
+        PodChange { before, after }: PodChange<'_>,
+        dirty: &mut BTreeMap<Block, Dirty>,
+        uids: &mut BTreeSet<Name>,
+    ) {
+        for (facts, is_new) in [(before, false), (after, true)] {
+            let Some(facts) = facts else { continue };
+            match self.block_of(store, facts) {
+                None => {
+                    if is_new {
+                        self.hints.other_scheduler(facts);
+                    } else {
+                        self.hints.forget_other_scheduler(facts);
+                    }
+                    // The job exists if it has a PodGroup or pods of ours.
+                    let key = named_group(facts).map(JobKey::Group);
+                    if let Some(key) = key.filter(|key| self.jobs.row(key).is_some()) {
+                        dirty.entry(Some(key)).or_default();
+                    }
+                }
+                Some(Some(JobKey::Shadow { .. })) => {
+                    if is_new {
+                        self.hints.not_annotated(facts);
+                    } else {
+                        self.hints.forget_not_annotated(facts);
+                    }
+                    uids.extend(facts.controller.as_ref().map(|controller| controller.uid.clone()));
+                }
+                Some(_) => {}
+            }
+            let Some(group) = named_on_node(facts, &self.options) else { continue };
+            let n_pods = self.named_by_others.entry(group.clone()).or_default();
+            *n_pods = if is_new { *n_pods + 1 } else { *n_pods - 1 };
+            if *n_pods == 0 {
+                self.named_by_others.remove(&group);
+            }
+        }
+    }
+
+    /// The tasks whose bindings the API server rejected, in row order.
+    fn rejected(&self, cluster: &Cluster, maker: &RowMaker<'_>) -> Vec<RejectedTask> {
+        let mut rejected: Vec<RejectedTask> = Vec::new();
+        for (uid, key) in maker.assumed.rejected() {
+            let known = maker.store.pods.get(key).filter(|facts| facts.uid == *uid);
+            let place = known.and_then(|facts| Some((facts, self.block_of(maker.store, facts)?)));
+            let Some((facts, block)) = place else { continue };
+            let rows = self.rows_of(cluster, &block);
+            rejected.extend(maker.rejected(rows.row_of(cluster, facts), facts));
+        }
+        rejected.sort_by_key(|rejected| rejected.task);
+        rejected
+    }
+
+    fn rows_of(&self, cluster: &Cluster, block: &Block) -> Rows {
+        match block {
+            Some(key) => Rows::of_job(cluster, self.jobs.row(key)),
+            None => Rows::jobless(cluster),
+        }
+    }
+}
+
+/// The facts of a pod before and after it changed.
+#[derive(Clone, Copy)]
+struct PodChange<'a> {
+    before: Option<&'a Arc<TaskFacts>>,
+    after: Option<&'a Arc<TaskFacts>>,
+}
+
+/// The PodGroup that a pod of another scheduler names that is on a node.
+fn named_on_node(facts: &TaskFacts, options: &SnapshotOptions) -> Option<ObjectKey> {
+    let is_other = facts.scheduler != options.scheduler_name && facts.node.is_some();
+    named_group(facts).filter(|_| is_other)
+}
+
+/// The pods whose nominations are changed after the snapshot.
+fn lent(snapshot: &Snapshot) -> Vec<ObjectKey> {
+    let tasks = &snapshot.cluster.tasks;
+    snapshot.rejected.iter().map(|rejected| tasks.facts[rejected.task].key.clone()).collect()
+}

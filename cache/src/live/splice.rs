@@ -1,0 +1,99 @@
+//! New rows between others: the columns of jobs and tasks, copied from the first new or removed row on.
+
+use std::{iter::repeat_n, sync::Arc, vec::IntoIter};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    cluster::{Jobs, StatusCounts, TaskRange, Tasks},
+    column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    facts::{group::GroupFacts, pod::TaskFacts},
+    name::JobKey,
+    reason::{JobProblem, JobWarning},
+    status::Placement,
+};
+use std::time::Duration;
+
+/// The last rows of a table, to be copied or left out one after another.
+macro_rules! tail {
+    ($(#[$doc:meta])* $name:ident of $table:ident: $($column:ident: $type:ty),* $(,)?) => {
+        $(#[$doc])*
+        pub(super) struct $name {
+            $(pub(super) $column: IntoIter<$type>,)*
+        }
+
+        impl $name {
+            /// Removes them from the table.
+            pub(super) fn of(table: &mut $table, first: usize) -> Self {
+                // Without `..`, so that the compiler reports a missing column.
+                let $table { $($column),* } = table;
+                Self { $($column: $column.split_off(Ordinal::new(first)).into_iter(),)* }
+            }
+
+            /// Leaves out the next `n` rows.
+            pub(super) fn skip(&mut self, n: usize) {
+                $(self.$column.by_ref().take(n).for_each(drop);)*
+            }
+
+            /// Copies the next `n` rows.
+            fn copy(&mut self, n: usize, table: &mut $table) {
+                $(table.$column.extend(self.$column.by_ref().take(n));)*
+            }
+        }
+    };
+}
+
+tail! {
+    /// The last tasks.
+    TaskTail of Tasks:
+    facts: Arc<TaskFacts>,
+    job: Option<JobIdx>,
+    class: ClassIdx,
+    priority: i32,
+    start: Timestamp,
+    ours: bool,
+    gated: bool,
+    placement: Placement,
+    nominated: Option<NodeIdx>,
+}
+
+tail! {
+    /// The last jobs.
+    JobTail of Jobs:
+    key: JobKey,
+    group: Option<Arc<GroupFacts>>,
+    created: Timestamp,
+    queue: Option<QueueIdx>,
+    min_available: u32,
+    priority: i32,
+    tasks: TaskRange,
+    problem: Option<JobProblem>,
+    warnings: Vec<JobWarning>,
+    counts: StatusCounts,
+    incomplete_for: Option<Duration>,
+}
+
+impl TaskTail {
+    /// Copies the next `n` rows, as tasks of this job.
+    pub(super) fn copy_to_job(&mut self, n: usize, job: Option<JobIdx>, tasks: &mut Tasks) {
+        let start = tasks.facts.len();
+        self.copy(n, tasks);
+        let rows = (start..tasks.facts.len()).map(TaskIdx::new);
+        rows.zip(repeat_n(job, n)).for_each(|(row, job)| tasks.job[row] = job);
+    }
+}
+
+impl JobTail {
+    /// Copies the next job, whose tasks are these.
+    pub(super) fn copy_with(&mut self, range: TaskRange, jobs: &mut Jobs) -> JobIdx {
+        self.copy(1, jobs);
+        let row = JobIdx::new(jobs.key.len() - 1);
+        jobs.tasks[row] = range;
+        row
+    }
+
+    /// The creation time, the key and the number of tasks of the next job.
+    pub(super) fn next(&self) -> Option<(Timestamp, &JobKey, usize)> {
+        let key = self.key.as_slice().first()?;
+        Some((self.created.as_slice()[0], key, self.tasks.as_slice()[0].len()))
+    }
+}

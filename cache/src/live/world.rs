@@ -1,0 +1,90 @@
+//! What changes in place for the whole cluster: nodes, queues and budgets.
+
+use std::sync::Arc;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, NodeIdx, Ordinal},
+    facts::{node::NodeFacts, policy::BudgetFacts},
+    name::Name,
+    resource::ResourceList,
+};
+
+use super::changed::{Changed, Former};
+use crate::{
+    snapshot::{budgets_of, limits_of},
+    store::Store,
+};
+
+/// Writes changed nodes; `None` if there are others, or other resources.
+pub(super) fn write_nodes(
+    cluster: &mut Cluster,
+    store: &Store,
+    changed: &Former<Name, NodeFacts>,
+) -> Option<()> {
+    for (name, before) in changed {
+        let (before, after) = (before.as_ref()?, store.nodes.get(name)?);
+        if !have_same_names(&before.allocatable, &after.allocatable) {
+            return None;
+        }
+        let node = row_of_node(&cluster.nodes.facts, name)?;
+        let amounts = cluster.dimensions.vector(&after.allocatable);
+        for dim in cluster.dimensions.ids() {
+            let more = amounts[dim] - cluster.nodes.allocatable[node][dim];
+            cluster.nodes.allocatable[node][dim] += more;
+            cluster.nodes.idle[node][dim] += more;
+        }
+        cluster.nodes.facts[node] = Arc::clone(after);
+    }
+    Some(())
+}
+
+/// The row of a node; they are in name order.
+pub(super) fn row_of_node(nodes: &Column<NodeIdx, Arc<NodeFacts>>, name: &Name) -> Option<NodeIdx> {
+    let row = nodes.values().as_slice().binary_search_by(|facts| facts.name.cmp(name));
+    row.ok().map(NodeIdx::new)
+}
+
+/// Writes changed queues; `None` if there are others, or other resources.
+pub(super) fn write_queues(cluster: &mut Cluster, store: &Store, changed: &Changed) -> Option<()> {
+    for (name, _) in changed.queues.keys() {
+        let row = cluster.queues.facts.iter().find(|(_, facts)| facts.name == *name);
+        let Some((row, before)) = row else {
+            // It was new and is gone already, or is new.
+            if store.queue(name).is_none() { continue } else { return None }
+        };
+        let after = store.queue(name)?;
+        let is_same = before.created == after.created
+            && have_same_names(&before.capability, &after.capability);
+        if !is_same {
+            return None;
+        }
+        cluster.queues.capability[row] = limits_of(&cluster.dimensions, after);
+        cluster.queues.facts[row] = Arc::clone(after);
+    }
+    Some(())
+}
+
+/// Writes changed budgets; `None` if one of them is a minimum of a job.
+pub(super) fn write_budgets(cluster: &mut Cluster, store: &Store, changed: &Changed) -> Option<()> {
+    if changed.budgets.is_empty() {
+        return Some(());
+    }
+    let minimum = |budget: &BudgetFacts| {
+        let BudgetFacts { created, controller, min_available, .. } = budget;
+        controller.as_ref().map(|controller| (controller.clone(), *created, *min_available))
+    };
+    for (key, before) in &changed.budgets {
+        let after = store.budgets.get(key).and_then(|budget| minimum(budget));
+        if before.as_ref().and_then(|budget| minimum(budget)) != after {
+            return None;
+        }
+    }
+    cluster.budgets = budgets_of(store);
+    Some(())
+}
+
+/// Whether the same resources are in both lists: so the dimensions are the same.
+fn have_same_names(l: &ResourceList, r: &ResourceList) -> bool {
+    l.iter().map(|(name, _)| name).eq(r.iter().map(|(name, _)| name))
+}

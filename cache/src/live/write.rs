@@ -1,0 +1,352 @@
+//! Writes the rows of blocks that have changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    iter::repeat_n,
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube_batch_api::{
+    cluster::{Cluster, TaskRange},
+    column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
+    facts::{group::GroupFacts, metadata::Metadata, pod::TaskFacts},
+    name::{JobKey, Name, ObjectKey},
+    status::Placement,
+};
+
+use super::{
+    blocks::{Block, Dirty, Rows},
+    splice::{JobTail, TaskTail},
+};
+use crate::snapshot::{
+    classes::{ClassRows, Classifier},
+    hints::{Hints, controllers},
+    jobs::{Job, JobMaker, rank},
+    rows::{JobRow, RowMaker, TaskRow, list_jobs, metadata_of, push_job},
+};
+
+/// The rows of jobs, and what they have to do with pods of others.
+#[derive(Debug, Default)]
+pub(super) struct JobIndex {
+    rows: HashMap<JobKey, JobIdx>,
+    /// The uids of the controllers of the tasks of each job, if there are any.
+    controllers: HashMap<JobKey, Vec<Name>>,
+}
+
+impl JobIndex {
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let mut index = Self::default();
+        for (row, key) in cluster.jobs.key.iter() {
+            index.rows.insert(key.clone(), row);
+            let tasks = cluster.jobs.tasks[row].iter().map(|task| &cluster.tasks.facts[task]);
+            index.set_tasks(key, &tasks.collect::<Vec<_>>());
+        }
+        index
+    }
+
+    pub(super) fn row(&self, key: &JobKey) -> Option<JobIdx> {
+        self.rows.get(key).copied()
+    }
+
+    /// The jobs with pods of these controllers.
+    pub(super) fn with_controllers(&self, uids: &BTreeSet<Name>) -> impl Iterator<Item = &JobKey> {
+        let all = (!uids.is_empty()).then_some(&self.controllers).into_iter().flatten();
+        let has_one = |own: &[Name]| own.iter().any(|uid| uids.contains(uid));
+        all.filter(move |(_, own)| has_one(own)).map(|(key, _)| key)
+    }
+
+    fn set_tasks(&mut self, key: &JobKey, tasks: &[&Arc<TaskFacts>]) {
+        let uids: Vec<Name> = controllers(tasks).into_iter().cloned().collect();
+        if uids.is_empty() {
+            self.controllers.remove(key);
+        } else {
+            self.controllers.insert(key.clone(), uids);
+        }
+    }
+
+    fn remove(&mut self, key: &JobKey) {
+        self.rows.remove(key);
+        self.controllers.remove(key);
+    }
+}
+
+/// Writes rows.
+pub(super) struct Writer<'a> {
+    /// Without the facts of nodes.
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) classifier: &'a mut Classifier,
+    pub(super) hints: &'a Hints,
+    pub(super) jobs: &'a mut JobIndex,
+    pub(super) maker: &'a RowMaker<'a>,
+    pub(super) job_maker: JobMaker<'a>,
+    pub(super) queue_rows: HashMap<Name, QueueIdx>,
+}
+
+/// A job with rows that are new or have to move, and its pods.
+struct Moved {
+    created: Timestamp,
+    key: JobKey,
+    pods: Vec<Arc<TaskFacts>>,
+}
+
+impl Moved {
+    fn rank(&self) -> (Timestamp, &ObjectKey, &JobKey) {
+        rank(self.created, &self.key)
+    }
+}
+
+/// What to do with rows, from the first that moves on.
+#[derive(Default)]
+struct Moves {
+    /// Jobs that lose the rows they have had.
+    gone: HashSet<JobIdx>,
+    new: Vec<Moved>,
+    /// The pods without a job, if some of them are new or gone.
+    jobless: Option<Vec<Arc<TaskFacts>>>,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes what has changed in some blocks.
+    pub(super) fn write(mut self, dirty: BTreeMap<Block, Dirty>) {
+        let mut moves = Moves::default();
+        for (block, dirty) in dirty {
+            match block {
+                Some(key) => self.write_job(key, &dirty, &mut moves),
+                None => self.write_jobless(&dirty, &mut moves),
+            }
+        }
+        if !(moves.gone.is_empty() && moves.new.is_empty() && moves.jobless.is_none()) {
+            self.move_rows(moves);
+        }
+        list_jobs(&mut self.cluster.queues, &self.cluster.jobs);
+    }
+
+    fn write_jobless(&mut self, dirty: &Dirty, moves: &mut Moves) {
+        let rows = Rows::jobless(self.cluster);
+        self.write_tasks(&rows, dirty, &Arc::default());
+        if dirty.moves_rows() {
+            moves.jobless = Some(dirty.pods(self.cluster, &rows));
+        }
+    }
+
+    fn write_job(&mut self, key: JobKey, dirty: &Dirty, moves: &mut Moves) {
+        let row = self.jobs.row(&key);
+        let group = self.group(&key);
+        let rows = Rows::of_job(self.cluster, row);
+        self.write_tasks(&rows, dirty, &metadata_of(group));
+        let pods = dirty.pods(self.cluster, &rows);
+        let tasks: Vec<&Arc<TaskFacts>> = pods.iter().collect();
+        self.jobs.set_tasks(&key, &tasks);
+        let exists = group.is_some() || !tasks.is_empty();
+        let job = self.job_maker.job(&key, group, tasks, self.hints);
+        let created = job.created;
+        match row {
+            Some(row)
+                if exists && !dirty.moves_rows() && self.cluster.jobs.created[row] == created =>
+            {
+                self.write_job_row(row, job);
+            }
+            _ => {
+                moves.gone.extend(row);
+                if exists {
+                    moves.new.push(Moved { created, key, pods });
+                } else {
+                    self.jobs.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn group(&self, key: &JobKey) -> Option<&'a Arc<GroupFacts>> {
+        match key {
+            JobKey::Group(group) => self.maker.store.group(group),
+            JobKey::Shadow { .. } => None,
+        }
+    }
+
+    fn write_job_row(&mut self, row: JobIdx, job: Job<'_>) {
+        let queue = self.queue_rows.get(&job.queue).copied();
+        let JobRow { queue, problem } = JobRow::of(&job, queue);
+        let jobs = &mut self.cluster.jobs;
+        jobs.group[row] = job.group;
+        jobs.queue[row] = queue;
+        jobs.min_available[row] = job.min_available;
+        jobs.priority[row] = job.priority;
+        jobs.problem[row] = problem;
+        jobs.warnings[row] = job.warnings;
+    }
+
+    /// Writes the tasks of a block that have changed and keep their rows.
+    fn write_tasks(&mut self, rows: &Rows, dirty: &Dirty, group: &Arc<Metadata>) {
+        for facts in &dirty.changed {
+            let task = rows.row_of(self.cluster, facts);
+            self.write_task(task, facts, group);
+        }
+    }
+
+    fn write_task(&mut self, task: TaskIdx, facts: &Arc<TaskFacts>, group: &Arc<Metadata>) {
+        self.cluster.unbook(task);
+        let mut class_rows = ClassRows {
+            classifier: self.classifier,
+            classes: &mut self.cluster.classes,
+            matchers: &self.cluster.matchers,
+        };
+        let row = self.maker.row(&mut class_rows, facts, group);
+        let TaskRow { class, start, ours, gated, placement, nominated } = row;
+        let tasks = &mut self.cluster.tasks;
+        let before = std::mem::replace(&mut tasks.placement[task], placement);
+        tasks.facts[task] = Arc::clone(facts);
+        tasks.class[task] = class;
+        tasks.priority[task] = facts.priority;
+        tasks.start[task] = start;
+        tasks.ours[task] = ours;
+        tasks.gated[task] = gated;
+        tasks.nominated[task] = nominated;
+        self.cluster.book(task);
+        let (from, to) = (place(before), place(placement));
+        if from != to {
+            if let Some(from) = from {
+                self.cluster.nodes.tasks[from].retain(|other| *other != task);
+            }
+            self.add_to_node(task);
+        }
+    }
+
+    /// Adds a task to those of its node.
+    fn add_to_node(&mut self, task: TaskIdx) {
+        if let Some(node) = place(self.cluster.tasks.placement[task]) {
+            let tasks = &mut self.cluster.nodes.tasks[node];
+            let at = tasks.partition_point(|other| *other < task);
+            tasks.insert(at, task);
+        }
+    }
+
+    /// Adds tasks at the end.
+    fn push_tasks(
+        &mut self,
+        pods: &[Arc<TaskFacts>],
+        job: Option<JobIdx>,
+        group: &Arc<Metadata>,
+    ) -> TaskRange {
+        let start = self.cluster.tasks.facts.len();
+        let mut class_rows = ClassRows {
+            classifier: self.classifier,
+            classes: &mut self.cluster.classes,
+            matchers: &self.cluster.matchers,
+        };
+        for facts in pods {
+            self.maker.push(&mut self.cluster.tasks, &mut class_rows, facts, job, group);
+        }
+        TaskRange::new(start..self.cluster.tasks.facts.len())
+    }
+
+    /// Gives jobs and tasks their new rows, from the first that is new or gone on.
+    fn move_rows(&mut self, Moves { gone, mut new, jobless }: Moves) {
+        new.sort_by(|l, r| l.rank().cmp(&r.rank()));
+        let first_new = new.first();
+        let before_new = first_new.map(|job| self.n_jobs_before(job));
+        let first_gone = gone.iter().map(|row| row.at());
+        let n_jobs = self.cluster.jobs.key.len();
+        let first = first_gone.chain(before_new).min().unwrap_or(n_jobs);
+        let old_jobless = Rows::jobless(self.cluster).range;
+        for row in &gone {
+            self.cluster.jobs.tasks[*row].iter().for_each(|task| self.cluster.unbook(task));
+        }
+        if jobless.is_some() {
+            old_jobless.clone().map(TaskIdx::new).for_each(|task| self.cluster.unbook(task));
+        }
+        let tasks_before = self.cluster.jobs.tasks.values().take(first);
+        let first_task: usize = tasks_before.map(|tasks| tasks.len()).sum();
+        let mut old_jobs = JobTail::of(&mut self.cluster.jobs, first);
+        let mut old_tasks = TaskTail::of(&mut self.cluster.tasks, first_task);
+        // The new rows of the old tasks, and the rows of new tasks.
+        let mut renumbered: Vec<Option<TaskIdx>> = Vec::new();
+        let mut added: Vec<TaskRange> = Vec::new();
+        let mut new = new.into_iter().peekable();
+        for old in (first..=n_jobs).map(JobIdx::new) {
+            let next_old = old_jobs.next().map(|(at, key, n_tasks)| (at, key.clone(), n_tasks));
+            while let Some(job) = new.next_if(|job| {
+                next_old.as_ref().is_none_or(|(created, key, _)| job.rank() < rank(*created, key))
+            }) {
+                added.push(self.push_job(job));
+            }
+            let Some((_, _, n_tasks)) = next_old else { break };
+            if gone.contains(&old) {
+                old_jobs.skip(1);
+                old_tasks.skip(n_tasks);
+                renumbered.extend(repeat_n(None, n_tasks));
+                continue;
+            }
+            let start = self.cluster.tasks.facts.len();
+            let range = TaskRange::new(start..start + n_tasks);
+            let row = old_jobs.copy_with(range, &mut self.cluster.jobs);
+            old_tasks.copy_to_job(n_tasks, Some(row), &mut self.cluster.tasks);
+            renumbered.extend(range.iter().map(Some));
+        }
+        if let Some(pods) = jobless {
+            renumbered.extend(repeat_n(None, old_jobless.len()));
+            added.push(self.push_tasks(&pods, None, &Arc::default()));
+        } else {
+            let start = self.cluster.tasks.facts.len();
+            old_tasks.copy_to_job(old_jobless.len(), None, &mut self.cluster.tasks);
+            let rows = (start..start + old_jobless.len()).map(TaskIdx::new);
+            renumbered.extend(rows.map(Some));
+        }
+        self.renumber_on_nodes(first_task, &renumbered);
+        for task in added.into_iter().flat_map(TaskRange::iter) {
+            self.cluster.book(task);
+            self.add_to_node(task);
+        }
+        for row in (first..self.cluster.jobs.key.len()).map(JobIdx::new) {
+            self.jobs.rows.insert(self.cluster.jobs.key[row].clone(), row);
+        }
+    }
+
+    /// The number of jobs that are before another.
+    fn n_jobs_before(&self, other: &Moved) -> usize {
+        let jobs = &self.cluster.jobs;
+        let (mut least, mut most) = (0, jobs.key.len());
+        while least < most {
+            let middle = usize::midpoint(least, most);
+            let row = JobIdx::new(middle);
+            if rank(jobs.created[row], &jobs.key[row]) < other.rank() {
+                least = middle + 1;
+            } else {
+                most = middle;
+            }
+        }
+        least
+    }
+
+    /// Adds a job at the end; returns its tasks.
+    fn push_job(&mut self, Moved { key, pods, .. }: Moved) -> TaskRange {
+        let row = JobIdx::new(self.cluster.jobs.key.len());
+        let group = self.group(&key).cloned();
+        let tasks = self.push_tasks(&pods, Some(row), &metadata_of(group.as_ref()));
+        let job = self.job_maker.job(&key, group.as_ref(), pods.iter().collect(), self.hints);
+        let queue = self.queue_rows.get(&job.queue).copied();
+        push_job(&mut self.cluster.jobs, key, job, queue, tasks);
+        tasks
+    }
+
+    /// Gives the tasks of nodes, from the first on that is renumbered, their new rows.
+    fn renumber_on_nodes(&mut self, first: usize, renumbered: &[Option<TaskIdx>]) {
+        for tasks in self.cluster.nodes.tasks.values_mut() {
+            let n_kept = tasks.partition_point(|task| task.at() < first);
+            let mut at = n_kept;
+            for from in n_kept..tasks.len() {
+                if let Some(row) = renumbered[tasks[from].at() - first] {
+                    tasks[at] = row;
+                    at += 1;
+                }
+            }
+            tasks.truncate(at);
+        }
+    }
+}
+
+/// The node that a task is on.
+fn place(at: Placement) -> Option<NodeIdx> {
+    at.node.filter(|_| at.status.is_on_node())
+}

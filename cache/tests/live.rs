@@ -1,0 +1,469 @@
+//! A snapshot that follows what changed is equal to one from scratch, whatever changed.
+
+use jiff::{SignedDuration, Timestamp};
+use kube_batch_api::{
+    crd::ApiVersion,
+    decision::{Decision, EvictReason, PodRef},
+    name::{JobKey, Name, ObjectKey},
+};
+use kube_batch_cache::{
+    assumed::Assumed,
+    live::LiveSnapshot,
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
+    store::Store,
+};
+use proptest::prelude::*;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// A pod. Few names, jobs, nodes and labels, so that most changes meet others.
+#[derive(Clone, Debug)]
+struct PodStep {
+    name: u8,
+    /// Of pods with one name, those with another version have another uid.
+    version: u8,
+    created: u8,
+    group: Option<u8>,
+    controller: Option<u8>,
+    is_ours: bool,
+    node: Option<u8>,
+    phase: &'static str,
+    cpu: u8,
+    label: u8,
+    /// The label of the pods that it must not be beside, and whether those of some namespaces count.
+    anti: Option<(u8, bool)>,
+    nominated: Option<u8>,
+    is_gated: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pod(PodStep),
+    DeletePod(u8),
+    Group {
+        name: u8,
+        created: u8,
+        min: u32,
+        queue: u8,
+        has_class: bool,
+        note: u8,
+        version: ApiVersion,
+    },
+    DeleteGroup(u8, ApiVersion),
+    Node {
+        name: u8,
+        cpu: u8,
+        has_gpus: bool,
+    },
+    DeleteNode(u8),
+    Queue {
+        name: u8,
+        created: u8,
+        limit: Option<u8>,
+        version: ApiVersion,
+    },
+    DeleteQueue(u8, ApiVersion),
+    Class(i32),
+    Namespace(u8),
+    Budget {
+        name: u8,
+        owner: Option<u8>,
+        allowed: i32,
+        min: u8,
+    },
+    DeleteBudget(u8),
+    Claim {
+        is_bound: bool,
+    },
+    Bind(u8, u8),
+    Evict(u8),
+    Nominate(u8, u8),
+    Withdraw(u8),
+    Reject(u8),
+    EndBackOff(u8),
+    Settle,
+    /// Takes a snapshot, and gives it back unless a cycle has panicked.
+    Take {
+        gives_back: bool,
+    },
+}
+
+fn pod_step() -> impl Strategy<Value = PodStep> {
+    let identity = (0..12_u8, 0..2_u8, 0..3_u8, prop::bool::weighted(0.8));
+    let of = (prop::option::of(0..3_u8), prop::option::weighted(0.3, 0..2_u8));
+    let at = (prop::option::of(0..4_u8), prop::option::weighted(0.2, 0..4_u8));
+    let phase = prop::sample::select(vec!["Pending", "Running", "Running", "Succeeded"]);
+    let kind = (1..3_u8, 0..3_u8, prop::option::weighted(0.3, (0..4_u8, any::<bool>())));
+    (identity, of, at, phase, kind, prop::bool::weighted(0.1)).prop_map(
+        |(identity, (group, controller), (node, nominated), phase, kind, is_gated)| {
+            let (name, version, created, is_ours) = identity;
+            let (cpu, label, anti) = kind;
+            PodStep {
+                name,
+                version,
+                created,
+                group,
+                controller,
+                is_ours,
+                node,
+                phase,
+                cpu,
+                label,
+                anti,
+                nominated,
+                is_gated,
+            }
+        },
+    )
+}
+
+fn version() -> impl Strategy<Value = ApiVersion> {
+    prop::sample::select(ApiVersion::ALL.to_vec())
+}
+
+fn group_step() -> impl Strategy<Value = Step> {
+    (0..3_u8, 0..3_u8, 0..3_u32, 0..2_u8, any::<bool>(), 0..2_u8, version()).prop_map(
+        |(name, created, min, queue, has_class, note, version)| Step::Group {
+            name,
+            created,
+            min,
+            queue,
+            has_class,
+            note,
+            version,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let queue = (0..2_u8, 0..2_u8, prop::option::of(1..9_u8), version());
+    let budget = (0..2_u8, prop::option::weighted(0.3, 0..2_u8), 0..3_i32, 1..3_u8);
+    prop_oneof![
+        20 => pod_step().prop_map(Step::Pod),
+        4 => (0..12_u8).prop_map(Step::DeletePod),
+        5 => group_step(),
+        2 => (0..3_u8, version()).prop_map(|(name, version)| Step::DeleteGroup(name, version)),
+        3 => (0..4_u8, 1..9_u8, prop::bool::weighted(0.2))
+            .prop_map(|(name, cpu, has_gpus)| Step::Node { name, cpu, has_gpus }),
+        1 => (0..4_u8).prop_map(Step::DeleteNode),
+        1 => queue.prop_map(|(name, created, limit, version)| Step::Queue {
+            name, created, limit, version,
+        }),
+        1 => (0..2_u8, version()).prop_map(|(name, version)| Step::DeleteQueue(name, version)),
+        1 => (0..3_i32).prop_map(Step::Class),
+        1 => (0..2_u8).prop_map(Step::Namespace),
+        2 => budget.prop_map(|(name, owner, allowed, min)| Step::Budget {
+            name, owner, allowed, min,
+        }),
+        1 => (0..2_u8).prop_map(Step::DeleteBudget),
+        1 => any::<bool>().prop_map(|is_bound| Step::Claim { is_bound }),
+        5 => (0..12_u8, 0..4_u8).prop_map(|(pod, node)| Step::Bind(pod, node)),
+        2 => (0..12_u8).prop_map(Step::Evict),
+        2 => (0..12_u8, 0..4_u8).prop_map(|(pod, node)| Step::Nominate(pod, node)),
+        1 => (0..12_u8).prop_map(Step::Withdraw),
+        2 => (0..12_u8).prop_map(Step::Reject),
+        1 => (0..12_u8).prop_map(Step::EndBackOff),
+        1 => Just(Step::Settle),
+        12 => prop::bool::weighted(0.95).prop_map(|gives_back| Step::Take { gives_back }),
+    ]
+}
+
+struct World {
+    store: Store,
+    assumed: Assumed,
+    live: LiveSnapshot,
+    options: SnapshotOptions,
+}
+
+fn time(seconds: u8) -> String {
+    (Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds.into())).to_string()
+}
+
+/// Names whose order as text is another than as numbers.
+fn pod_key(name: u8) -> ObjectKey {
+    ObjectKey::new("ns", format!("p-{}", name + 5))
+}
+
+fn node_name(name: u8) -> Name {
+    format!("n{name}").into()
+}
+
+fn from<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}
+
+fn controller(uid: u8) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("r{uid}"),
+        "uid": format!("r{uid}"), "controller": true,
+    })
+}
+
+fn manifest(pod: &PodStep) -> Value {
+    let key = pod_key(pod.name);
+    let term = pod.anti.map(|(label, has_namespaces)| {
+        let of_namespaces = json!({"matchLabels": {"l": "0"}});
+        let namespaces = if has_namespaces { of_namespaces } else { Value::Null };
+        json!({
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"l": label.to_string()}},
+            "namespaceSelector": namespaces,
+        })
+    });
+    let terms: Vec<Value> = term.into_iter().collect();
+    let group = pod.group.map(|group| format!("g{group}"));
+    json!({
+        "metadata": {
+            "name": key.name, "namespace": key.namespace,
+            "uid": format!("{}-{}", pod.name, pod.version),
+            "creationTimestamp": time(pod.created), "labels": {"l": pod.label.to_string()},
+            "annotations": group.map(|group| json!({"scheduling.k8s.io/group-name": group})),
+            "ownerReferences": pod.controller.map(|uid| json!([controller(uid)])),
+        },
+        "spec": {
+            "schedulerName": if pod.is_ours { "kube-batch" } else { "other" },
+            "containers": [{
+                "name": "c", "resources": {"requests": {"cpu": pod.cpu.to_string()}},
+            }],
+            "nodeName": pod.node.map(node_name),
+            "schedulingGates": pod.is_gated.then(|| json!([{"name": "gate"}])),
+            "affinity": {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+            },
+        },
+        "status": {"phase": pod.phase, "nominatedNodeName": pod.nominated.map(node_name)},
+    })
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            store: Store::new(["note"].into_iter().collect()),
+            assumed: Assumed::default(),
+            live: LiveSnapshot::default(),
+            options: SnapshotOptions { default_queue: "q0".into(), ..SnapshotOptions::default() },
+        };
+        for name in 0..3 {
+            world.run(Step::Node { name, cpu: 8, has_gpus: false });
+        }
+        world.run(Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 });
+        world
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
+            Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
+            Step::Group { name, created, min, queue, has_class, note, version } => {
+                let meta = json!({
+                    "name": format!("g{name}"), "namespace": "ns",
+                    "creationTimestamp": time(created), "annotations": {"note": note.to_string()},
+                });
+                let class = if has_class { "class" } else { "" };
+                let spec = json!({
+                    "minMember": min, "queue": format!("q{queue}"), "priorityClassName": class,
+                });
+                let (meta, spec) = (from(meta), from(spec));
+                self.store.apply_group(version, &meta, &spec, None).expect("a group");
+            }
+            Step::DeleteGroup(name, version) => {
+                let key = ObjectKey::new("ns", format!("g{name}"));
+                self.store.groups.delete(&(key, version));
+            }
+            Step::Queue { name, created, limit, version } => {
+                let meta = json!({"name": format!("q{name}"), "creationTimestamp": time(created)});
+                let limit = limit.map(|cpu| json!({"cpu": cpu.to_string()}));
+                let spec = json!({"weight": 1, "capability": limit.unwrap_or_else(|| json!({}))});
+                let (meta, spec) = (from(meta), from(spec));
+                self.store.apply_queue(version, &meta, &spec, None).expect("a queue");
+            }
+            Step::DeleteQueue(name, version) => {
+                self.store.queues.delete(&(format!("q{name}").into(), version));
+            }
+            Step::Bind(pod, node) => {
+                let node = node_name(node);
+                self.decide(pod, |pod| Decision::Bind { pod, node, claims: vec![] });
+            }
+            Step::Evict(pod) => self.decide(pod, |pod| Decision::Evict {
+                by: JobKey::Group(pod.key.clone()),
+                pod,
+                node: node_name(0),
+                reason: EvictReason::Preempt,
+                queue: "q0".into(),
+            }),
+            Step::Nominate(pod, node) => {
+                let node = node_name(node);
+                self.decide(pod, |pod| Decision::Nominate { pod, node });
+            }
+            Step::Withdraw(pod) => self.decide(pod, |pod| Decision::Withdraw { pod }),
+            Step::Reject(pod) => self.answer(pod, |assumed, uid| {
+                assumed.id(uid).into_iter().for_each(|id| assumed.reject(uid, id));
+            }),
+            Step::EndBackOff(pod) => self.answer(pod, |assumed, uid| {
+                assumed.id(uid).into_iter().for_each(|id| {
+                    assumed.end_back_off(uid, id);
+                });
+            }),
+            Step::Settle => self.assumed.settle(&self.store),
+            Step::Take { gives_back } => self.take(gives_back),
+            other => self.change_world(other),
+        }
+    }
+
+    /// Steps about what is neither a pod nor a job.
+    fn change_world(&mut self, step: Step) {
+        match step {
+            Step::Node { name, cpu, has_gpus } => {
+                let mut amounts = json!({"cpu": cpu.to_string(), "memory": "8Gi", "pods": "9"});
+                if has_gpus {
+                    amounts["example.com/gpu"] = json!("1");
+                }
+                let node = json!({
+                    "metadata": {"name": node_name(name)},
+                    "status": {"allocatable": amounts, "capacity": amounts},
+                });
+                self.store.apply_node(&from(node)).expect("a node");
+            }
+            Step::DeleteNode(name) => drop(self.store.nodes.delete(&node_name(name))),
+            Step::Class(value) => {
+                let class = json!({"metadata": {"name": "class"}, "value": value});
+                self.store.apply_priority_class(&from(class)).expect("a class");
+            }
+            Step::Namespace(label) => {
+                let meta = json!({"name": "ns", "labels": {"l": label.to_string()}});
+                let namespace = from(json!({"metadata": meta}));
+                self.store.apply_namespace(&namespace).expect("a namespace");
+            }
+            Step::Budget { name, owner, allowed, min } => {
+                let owners: Vec<Value> = owner.map(controller).into_iter().collect();
+                let budget = json!({
+                    "metadata": {
+                        "name": format!("b{name}"), "namespace": "ns", "ownerReferences": owners,
+                    },
+                    "spec": {"minAvailable": min, "selector": {"matchLabels": {"l": "0"}}},
+                    "status": {
+                        "disruptionsAllowed": allowed, "currentHealthy": 0, "desiredHealthy": 0,
+                        "expectedPods": 0,
+                    },
+                });
+                self.store.apply_budget(&from(budget)).expect("a budget");
+            }
+            Step::DeleteBudget(name) => {
+                self.store.budgets.delete(&ObjectKey::new("ns", format!("b{name}")));
+            }
+            Step::Claim { is_bound } => {
+                let claim = json!({
+                    "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+                    "spec": {"volumeName": is_bound.then_some("v")},
+                });
+                self.store.apply_claim(&from(claim)).expect("a claim");
+            }
+            other => unreachable!("{other:?} is not about the world"),
+        }
+    }
+
+    fn decide(&mut self, pod: u8, decision: impl FnOnce(PodRef) -> Decision) {
+        if let Some(facts) = self.store.pods.get(&pod_key(pod)) {
+            let pod = PodRef { uid: facts.uid.clone(), key: facts.key.clone() };
+            self.assumed.note(&decision(pod), Timestamp::UNIX_EPOCH);
+        }
+    }
+
+    fn answer(&mut self, pod: u8, answer: impl FnOnce(&mut Assumed, &Name)) {
+        if let Some(facts) = self.store.pods.get(&pod_key(pod)) {
+            answer(&mut self.assumed, &facts.uid);
+        }
+    }
+
+    fn taken_from_scratch(&self) -> Snapshot {
+        take_snapshot(&self.store, &self.assumed, &self.options)
+    }
+
+    fn take(&mut self, gives_back: bool) {
+        let mut snapshot = self.live.refresh(&mut self.store, &mut self.assumed, &self.options);
+        let differences = snapshot.differences(&self.taken_from_scratch());
+        assert!(differences.is_empty(), "{differences:?}");
+        assert_eq!(snapshot.cluster.audit(), []);
+        // So the places of rejected tasks are kept.
+        for rejected in &snapshot.rejected {
+            snapshot.cluster.tasks.nominated[rejected.task] = rejected.kept;
+        }
+        if gives_back {
+            self.live.give_back(snapshot.cluster);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_snapshot_that_follows_is_equal_to_one_from_scratch(
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.run(step);
+        }
+        world.take(true);
+    }
+}
+
+#[test]
+fn what_happens_often_is_followed() {
+    let pod = PodStep {
+        name: 0,
+        version: 0,
+        created: 0,
+        group: Some(0),
+        controller: Some(0),
+        is_ours: true,
+        node: None,
+        phase: "Pending",
+        cpu: 1,
+        label: 1,
+        anti: Some((1, false)),
+        nominated: None,
+        is_gated: false,
+    };
+    let group = |name| Step::Group {
+        name,
+        created: 1,
+        min: 1,
+        queue: 0,
+        has_class: false,
+        note: 0,
+        version: ApiVersion::V1Alpha2,
+    };
+    let mut world = World::new();
+    world.run(Step::Namespace(0));
+    world.run(group(0));
+    world.run(Step::Pod(pod.clone()));
+    world.take(true);
+    // Its selector matches its own pods only.
+    let other =
+        PodStep { name: 1, group: Some(1), label: 2, anti: Some((2, false)), ..pod.clone() };
+    let often = [
+        group(1),
+        Step::Pod(other.clone()),
+        Step::Bind(1, 0),
+        Step::Pod(PodStep { phase: "Running", node: Some(0), ..other }),
+        Step::Settle,
+        Step::Pod(PodStep { name: 2, cpu: 2, created: 2, group: None, ..pod.clone() }),
+        Step::DeletePod(1),
+        Step::DeleteGroup(1, ApiVersion::V1Alpha2),
+        Step::Node { name: 0, cpu: 7, has_gpus: false },
+        Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 },
+        Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
+        Step::Claim { is_bound: false },
+    ];
+    for step in often {
+        world.run(step.clone());
+        world.take(true);
+        assert_eq!(world.live.n_from_scratch(), 1, "{step:?}");
+    }
+    // A new selector that matches a pod that is there already.
+    world.run(Step::Pod(PodStep { name: 3, label: 3, anti: Some((1, true)), ..pod }));
+    world.take(true);
+    assert_eq!(world.live.n_from_scratch(), 2);
+}
