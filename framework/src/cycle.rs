@@ -23,7 +23,7 @@ pub trait Action: Send + Sync {
     fn execute(&self, session: &mut Session);
 }
 
-/// Runs one cycle.
+/// Runs one cycle, and gives the cluster back as it was.
 ///
 /// The result depends on the snapshot, the time, the plugins, the actions and the memory only. `reached` is called
 /// for each milestone and has no influence on the result.
@@ -35,7 +35,7 @@ pub fn run_cycle(
     search: Search,
     memory: &mut Memory,
     reached: &mut dyn FnMut(Milestone),
-) -> Cycle {
+) -> (Cycle, Cluster) {
     let remembered = std::mem::replace(memory, Memory::none());
     let mut session = Session::open_measured(cluster, now, policy, search, remembered, reached);
     session.actions = actions.iter().map(|action| action.name()).collect();
@@ -54,8 +54,8 @@ pub fn run_cycle(
     stale_gangs::evict_one(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
     nominations::settle(&mut session);
-    let (cycle, to_remember) = report::close(session, opening);
+    let (cycle, to_remember) = report::close(&mut session, opening);
     *memory = to_remember;
     reached(Milestone::Closed);
-    cycle
+    (cycle, session.into_cluster())
 }

@@ -183,8 +183,8 @@ impl Opening {
 }
 
 /// Ends a session and returns its result, and what is to be remembered.
-pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
-    message::mark_never_fitting(&mut session);
+pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
+    message::mark_never_fitting(session);
     let mut memory = session.close_turn_log();
     let cluster = session.cluster();
     let jobs: Vec<JobReport> = cluster
@@ -194,7 +194,7 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
         .zip(opening.jobs)
         .zip(opening.started)
         .map(|((job, share), had_started)| {
-            let report = job_report(&session, job);
+            let report = job_report(session, job);
             let before = memory.evicted.get(&report.key).filter(|_| report.phase != Phase::Running);
             JobReport {
                 share,
@@ -213,7 +213,7 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
                 1;
         }
     }
-    let mut evicted = evicted(&session);
+    let mut evicted = evicted(session);
     let queues = cluster
         .queues
         .facts
@@ -222,17 +222,18 @@ pub(crate) fn close(mut session: Session, opening: Opening) -> (Cycle, Memory) {
         .zip(phases)
         .map(|((queue, opening), groups)| QueueReport {
             evicted: evicted.remove(&queue).unwrap_or_default(),
-            ..queue_report(&session, queue, opening, groups)
+            ..queue_report(session, queue, opening, groups)
         })
         .collect();
     let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
     let next_due = if session.turn_log.is_cut() {
         Some(Duration::ZERO)
     } else {
-        stale_gangs::next_due(&session).into_iter().chain(session.next_release()).min()
+        stale_gangs::next_due(session).into_iter().chain(session.next_release()).min()
     };
     let work = session.work();
-    (Cycle { jobs, queues, total, work, next_due, decisions: session.decisions }, memory)
+    let decisions = std::mem::take(&mut session.decisions);
+    (Cycle { jobs, queues, total, work, next_due, decisions }, memory)
 }
 
 /// Whether the minimum of a job, and at least one task, have a place.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::Cluster,
+    cluster::{Cluster, LeftOut},
     column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
     name::Name,
@@ -54,6 +54,18 @@ pub struct Session {
     /// How many of them have been started.
     pub(crate) n_started: usize,
     pub(crate) turn_log: TurnLog,
+    before: Before,
+}
+
+/// What the cluster was like before the session opened.
+#[derive(Debug)]
+struct Before {
+    left_out: LeftOut,
+    /// The jobs that the plugins found to be invalid.
+    invalid: Vec<JobIdx>,
+    /// The tasks that have been moved, and where they were.
+    moved: Vec<(TaskIdx, Placement)>,
+    is_moved: Column<TaskIdx, bool>,
 }
 
 /// Why a gang was evicted as a whole.
@@ -111,13 +123,18 @@ impl Session {
         memory: Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
-        cluster.leave_out(|resource| policy.ignores(resource));
+        let left_out = cluster.leave_out(|resource| policy.ignores(resource));
+        let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
-            if cluster.jobs.problem[job].is_none() {
-                cluster.jobs.problem[job] = policy.about(&cluster).job_valid(job).err();
+            if cluster.jobs.problem[job].is_none()
+                && let Err(problem) = policy.about(&cluster).job_valid(job)
+            {
+                cluster.jobs.problem[job] = Some(problem);
+                invalid.push(job);
             }
         }
+        let is_moved = Column::filled(false, cluster.tasks.facts.len());
         reached(Milestone::Validated);
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         let n_jobs = cluster.jobs.key.len();
@@ -139,7 +156,21 @@ impl Session {
             actions: Vec::new(),
             n_started: 0,
             turn_log: TurnLog::new(memory),
+            before: Before { left_out, invalid, moved: Vec::new(), is_moved },
         }
+    }
+
+    /// Closes the session, and returns the cluster as it was before.
+    pub(crate) fn into_cluster(self) -> Cluster {
+        let Self { mut cluster, before, .. } = self;
+        for (task, placement) in before.moved {
+            cluster.set_placement(task, placement);
+        }
+        for job in before.invalid {
+            cluster.jobs.problem[job] = None;
+        }
+        cluster.put_back(before.left_out);
+        cluster
     }
 
     /// The snapshot with the moves so far.
@@ -442,6 +473,9 @@ impl Session {
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.
     pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
         let from = self.cluster.set_placement(task, to);
+        if !std::mem::replace(&mut self.before.is_moved[task], true) {
+            self.before.moved.push((task, from));
+        }
         for node in [from.node, to.node.filter(|_| from.node != to.node)].into_iter().flatten() {
             self.log.nodes.push(node);
         }

@@ -80,10 +80,11 @@ impl Conf {
         search: Search,
         reached: &mut dyn FnMut(Milestone),
     ) -> Cycle {
-        self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached)
+        self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached).0
     }
 
-    /// Runs one cycle of several, with what is remembered from one to the next.
+    /// Runs one cycle of several, with what is remembered from one to the next. Gives the cluster back as it
+    /// was.
     pub fn run_next_cycle(
         &self,
         cluster: Cluster,
@@ -91,7 +92,7 @@ impl Conf {
         search: Search,
         memory: &mut Memory,
         reached: &mut dyn FnMut(Milestone),
-    ) -> Cycle {
+    ) -> (Cycle, Cluster) {
         let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
         run_cycle(cluster, now, self.policy(), &actions, search, memory, reached)
     }

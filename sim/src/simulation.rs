@@ -56,7 +56,10 @@ impl Simulation {
         let cluster = Cluster::clone(&snapshot);
         let dimensions = cluster.dimensions.clone();
         let now = self.world.now();
-        let cycle = self.conf.run_next_cycle(cluster, now, self.search, &mut self.memory, reached);
+        let memory = &mut self.memory;
+        let (cycle, cluster) = self.conf.run_next_cycle(cluster, now, self.search, memory, reached);
+        debug_assert!(cluster == *snapshot, "a cycle gives the cluster back as it was");
+        self.world.give_back(cluster);
         self.world.apply_cycle(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, snapshot })
     }

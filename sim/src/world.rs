@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
+    cluster::Cluster,
     crd::UNSCHEDULABLE,
     decision::{ClaimChoice, Decision, EvictReason},
     facts::{
@@ -24,6 +25,7 @@ use kube_batch_api::{
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     incomplete::IncompleteJobs,
+    live::LiveSnapshot,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
@@ -137,6 +139,9 @@ pub struct World {
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
     incomplete: IncompleteJobs,
+    /// Nothing is in flight: what a cycle decides is done at once.
+    in_flight: Assumed,
+    live: LiveSnapshot,
     /// When the next gang becomes stale.
     next_due: Option<Timestamp>,
 }
@@ -168,6 +173,8 @@ impl World {
             waits: Vec::new(),
             group_of: BTreeMap::new(),
             incomplete: IncompleteJobs::default(),
+            in_flight: Assumed::default(),
+            live: LiveSnapshot::default(),
             next_due: None,
         }
     }
@@ -364,15 +371,25 @@ impl World {
 
     /// Takes a snapshot of the current state.
     pub fn snapshot(&self) -> Snapshot {
-        take_snapshot(&self.store, &Assumed::default(), &self.options)
+        take_snapshot(&self.store, &self.in_flight, &self.options)
     }
 
     /// Takes the snapshot of the next cycle, which also says for how long gangs have been incomplete.
     pub fn snapshot_of_cycle(&mut self) -> Snapshot {
-        let mut snapshot = self.snapshot();
+        let mut snapshot = self.live.refresh(&mut self.store, &mut self.in_flight, &self.options);
+        debug_assert!(
+            snapshot.differences(&self.snapshot()).is_empty(),
+            "what has followed changes differs from a snapshot from scratch in {:?}",
+            snapshot.differences(&self.snapshot()),
+        );
         let now = self.now.duration_since(Timestamp::UNIX_EPOCH);
         self.incomplete.observe(&mut snapshot, now.unsigned_abs());
         snapshot
+    }
+
+    /// Takes back the cluster of the last snapshot of a cycle, as it was.
+    pub fn give_back(&mut self, cluster: Cluster) {
+        self.live.give_back(cluster);
     }
 
     /// Applies the decisions of a cycle.
@@ -383,9 +400,8 @@ impl World {
         let now = self.now;
         self.next_due = cycle.next_due.and_then(|after| now.checked_add(after).ok());
         let cycle_id = format!("cycle-{}", self.n_cycles);
-        let none = Assumed::default();
         let decisions = decision_writes(&cycle.decisions, &self.store);
-        let statuses = status_writes(cycle, &self.store, &none, &cycle_id, self.now);
+        let statuses = status_writes(cycle, &self.store, &self.in_flight, &cycle_id, self.now);
         decisions.into_iter().for_each(|write| self.apply_decision(write));
         statuses.into_iter().for_each(|write| self.apply_status(write));
         self.run_controllers();

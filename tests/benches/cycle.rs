@@ -72,7 +72,7 @@ fn main() {
             let mut run = |cluster| {
                 memory.set_generation(1);
                 let start = Instant::now();
-                let cycle = shape.conf.run_next_cycle(
+                let (cycle, _) = shape.conf.run_next_cycle(
                     cluster,
                     Timestamp::MAX,
                     Search::Index,

@@ -115,7 +115,7 @@ fn measure(kind: &Kind, variant: Variant) -> String {
         let snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
         // As the first cycle of a scheduler, which has tried no job before.
         let memory = &mut Memory::default();
-        let cycle = conf.run_next_cycle(
+        let (cycle, _) = conf.run_next_cycle(
             snapshot.cluster,
             Timestamp::MAX,
             Search::Index,

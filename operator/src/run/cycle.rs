@@ -16,7 +16,7 @@ use kube_batch_api::{cluster::Cluster, decision::Decision, name::JobKey, reason:
 use kube_batch_cache::{
     incomplete::IncompleteJobs,
     mirror::Mirror,
-    snapshot::{SnapshotOptions, take_snapshot},
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::{
@@ -53,6 +53,10 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const STATUS_REST: Duration = Duration::from_secs(1);
 /// The same while decisions wait to be sent: the statuses would wait behind them.
 const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
+/// Debug builds compare one in so many snapshots of large clusters with one from scratch.
+const COMPARED: u64 = 16;
+/// The number of objects above which a cluster is large.
+const COMPARED_ALWAYS: usize = 1_000;
 /// The process ends after this many abandoned cycles in a row.
 const MAX_ABANDONED: u32 = 3;
 
@@ -315,18 +319,23 @@ impl Inputs {
     /// Runs a cycle, unless a list has begun since it was due: a part of it may be stored already.
     fn decide(&self) -> Option<Finished> {
         let started = Instant::now();
-        let (mirror, version) = self.cache.mirror(|state| {
+        let (mut mirror, version) = self.cache.mirror(|state| {
             let is_synced = state.is_synced();
             state.wants_statuses &= !is_synced;
             is_synced.then_some(state.version)
         });
         let version = version?;
-        let mut snapshot = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
+        let mut snapshot = mirror.snapshot(&self.options);
+        debug_assert!(
+            self.is_as_from_scratch(&snapshot, &mirror),
+            "the logged error says how it differs"
+        );
         lock(&self.incomplete).observe(&mut snapshot, self.now);
         lock(&self.memory).set_generation(snapshot.generation);
         let folded = started.elapsed();
         self.metrics.observe_sizes(&snapshot.cluster);
-        let cycle = self.run_cycle(snapshot.cluster);
+        let (cycle, cluster) = self.run_cycle(snapshot.cluster);
+        mirror.give_back(cluster);
         let duration = started.elapsed();
         let writes = self.writes(&cycle, snapshot.ignored, &mirror);
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
@@ -335,9 +344,24 @@ impl Inputs {
         Some(Finished { cycle, writes, version, duration })
     }
 
+    /// Whether a snapshot that has followed what changed is equal to one from scratch. Of large clusters, only
+    /// some are compared.
+    fn is_as_from_scratch(&self, snapshot: &Snapshot, mirror: &Mirror) -> bool {
+        let is_large = mirror.store.len() > COMPARED_ALWAYS;
+        if is_large && !snapshot.generation.is_multiple_of(COMPARED) {
+            return true;
+        }
+        let from_scratch = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
+        let differences = snapshot.differences(&from_scratch);
+        if !differences.is_empty() {
+            error!(?differences, "a snapshot that has followed what changed is wrong");
+        }
+        differences.is_empty()
+    }
+
     /// What is to be written after a cycle.
     fn writes(&self, cycle: &Cycle, ignored: Vec<Ignored>, mirror: &Mirror) -> Writes {
-        let Mirror { store, assumed } = mirror;
+        let Mirror { store, assumed, .. } = mirror;
         let with_event = |ignored: Ignored| {
             let event = ignored_event(&ignored, store);
             (ignored, event)
@@ -351,7 +375,7 @@ impl Inputs {
     }
 
     /// Runs the configured actions, and measures the plugins' and the actions' latency.
-    fn run_cycle(&self, cluster: Cluster) -> Cycle {
+    fn run_cycle(&self, cluster: Cluster) -> (Cycle, Cluster) {
         let mut reached = Instant::now();
         self.conf.run_next_cycle(
             cluster,

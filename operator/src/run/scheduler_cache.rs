@@ -417,10 +417,7 @@ impl CacheState {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use kube_batch_cache::{
-        assumed::InFlight,
-        snapshot::{SnapshotOptions, take_snapshot},
-    };
+    use kube_batch_cache::{assumed::InFlight, snapshot::SnapshotOptions};
     use serde_json::json;
 
     use super::*;
@@ -463,10 +460,10 @@ mod tests {
     /// Takes a snapshot as a cycle does, from the start and after changes.
     fn take_snapshots(cache: &SchedulerCache) {
         for n in 0..3 {
-            let (mirror, ()) = cache.mirror(|_| ());
-            let options = SnapshotOptions::default();
-            let snapshot = take_snapshot(&mirror.store, &mirror.assumed, &options);
+            let (mut mirror, ()) = cache.mirror(|_| ());
+            let snapshot = mirror.snapshot(&SnapshotOptions::default());
             assert_eq!(snapshot.cluster.tasks.facts.len(), N_PODS - n);
+            mirror.give_back(snapshot.cluster);
             drop(mirror);
             let mut state = cache.lock();
             state.store.pods.delete(&ObjectKey::new("ns", format!("pod-{n}")));
