@@ -1,6 +1,7 @@
 //! Tests of the scheduler as a whole, and clusters for benchmarks.
 
 pub mod build;
+pub mod checker;
 pub mod hostile;
 pub mod random_cluster;
 pub mod shapes;

@@ -6,14 +6,18 @@
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
 //! minimum of 1.
 
+pub mod kinds;
+
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
         Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity,
         PodAffinityTerm, PodAntiAffinity, PodSpec, PodStatus, ResourceRequirements, Taint,
         Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
     },
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
     api::scheduling::v1::PriorityClass,
     apimachinery::pkg::{
         api::resource::Quantity,
@@ -22,13 +26,24 @@ use k8s_openapi::{
 };
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
-use kube_batch_cache::store::Store;
+use kube_batch_cache::{
+    assumed::Assumed,
+    snapshot::{SnapshotOptions, take_snapshot},
+    store::Store,
+};
 use kube_batch_framework::{
     arguments::ArgumentValue,
+    candidates::Search,
+    memory::Memory,
+    report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
-use kube_batch_plugins::{conformance, drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_plugins::{
+    conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
+};
 use kube_batch_scheduler::conf::{Conf, PluginConf};
+
+use self::kinds::{Kind, parse};
 
 /// A cluster and its scheduler configuration.
 pub struct Shape {
@@ -38,16 +53,25 @@ pub struct Shape {
     pub conf: Conf,
 }
 
+impl Shape {
+    /// Takes a snapshot and runs a cycle, as the first of a scheduler.
+    // Not inlined, so that the instructions between its start and its end can be counted.
+    #[inline(never)]
+    pub fn first_cycle(&self) -> Cycle {
+        let snapshot = take_snapshot(&self.store, &Assumed::default(), &SnapshotOptions::default());
+        let (memory, now) = (&mut Memory::default(), Timestamp::MAX);
+        self.conf.run_next_cycle(snapshot.cluster, now, Search::Index, memory, &mut |_| {})
+    }
+}
+
 /// 2019-07-01T00:00:00Z, in seconds.
 const BASE: i64 = 1_561_939_200;
 const DAY: i64 = 86_400;
 
 /// Builds the shape with a name such as `FILL-1000-10000-100`.
 pub fn shape(name: &str) -> Option<Shape> {
-    let first_number = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
-    let (kind, rest) = name.split_at(first_number);
-    let kind = kind.trim_end_matches('-');
-    let numbers: Vec<usize> = rest.split('-').filter_map(|part| part.parse().ok()).collect();
+    let (Kind { name: kind, .. }, numbers) = parse(name)?;
+    let kind = *kind;
     let mut build = Build::default();
     if let (Some(rule), [nodes]) = (PodRule::of(kind), numbers.as_slice()) {
         build.with_rule(*nodes, rule);
@@ -98,6 +122,14 @@ pub fn shape(name: &str) -> Option<Shape> {
             build.running(*nodes, 32, &queues[0]);
             build.pending(*gang, *gang, &queues, "high", |_| PodKind::default());
             build.conf = full(&[allocate::SPEC, preempt::SPEC]);
+        }
+        ("BUDGETPREEMPT", [nodes, gang]) => {
+            build.nodes(*nodes);
+            let queues = build.queues(&[1]);
+            build.running_with_budgets(*nodes, &queues[0]);
+            build.pending(*gang, *gang, &queues, "high", |_| PodKind::default());
+            build.conf = full(&[allocate::SPEC, preempt::SPEC]);
+            build.conf.tiers[0].push(PluginConf::new(pdb::SPEC));
         }
         ("GANGPREEMPT", [nodes]) => {
             build.nodes(*nodes);
@@ -158,13 +190,14 @@ struct PodKind {
     memory: String,
     gpus: u32,
     tolerates: bool,
+    label: Option<(&'static str, String)>,
     rule: Option<PodRule>,
 }
 
 impl Default for PodKind {
     fn default() -> Self {
         let (cpu, memory) = ("1".to_owned(), "2Gi".to_owned());
-        Self { cpu, memory, gpus: 0, tolerates: false, rule: None }
+        Self { cpu, memory, gpus: 0, tolerates: false, label: None, rule: None }
     }
 }
 
@@ -188,6 +221,12 @@ enum PodTerm {
 
 /// The label of pods with rules.
 const RULE_LABEL: &str = "color";
+const RULE_VALUE: &str = "blue";
+
+/// The label of pods with budgets: the name of their job.
+const JOB_LABEL: &str = "job";
+/// How many pods the budget of a job lets go.
+const BUDGET: i32 = 10;
 
 impl PodRule {
     fn of(kind: &str) -> Option<Self> {
@@ -204,17 +243,18 @@ impl PodRule {
         Some(Self { term, is_preferred })
     }
 
-    /// The numbers of pods that run and that wait, for 5 000 nodes: those of kube-scheduler's own benchmark.
-    const fn n_pods(self) -> (usize, usize) {
+    /// The numbers of pods that run and that wait. For 5 000 nodes they are those of kube-scheduler's own
+    /// benchmark.
+    const fn n_pods(self, nodes: usize) -> (usize, usize) {
         match self.term {
-            PodTerm::ZoneAffinity | PodTerm::ZoneSpread => (5_000, 5_000),
-            PodTerm::HostAntiAffinity => (1_000, 2_000),
+            PodTerm::ZoneAffinity | PodTerm::ZoneSpread => (nodes, nodes),
+            PodTerm::HostAntiAffinity => (nodes / 5, nodes / 5 * 2),
         }
     }
 
     fn apply(self, spec: &mut PodSpec) {
         let selector = LabelSelector {
-            match_labels: Some(BTreeMap::from([(RULE_LABEL.to_owned(), "blue".to_owned())])),
+            match_labels: Some(BTreeMap::from([(RULE_LABEL.to_owned(), RULE_VALUE.to_owned())])),
             ..Default::default()
         };
         let topology_key = match self.term {
@@ -380,6 +420,8 @@ impl Build {
         let mut metadata = meta(&name, Some("bench"), created);
         metadata.annotations =
             Some(BTreeMap::from([("scheduling.k8s.io/group-name".to_owned(), job.to_owned())]));
+        let label = kind.label.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        metadata.labels = kind.label.is_some().then(|| label.collect());
         let mut requests = amounts(&[("cpu", &kind.cpu), ("memory", &kind.memory)]);
         if kind.gpus > 0 {
             requests.extend(amounts(&[("nvidia.com/gpu", &kind.gpus.to_string())]));
@@ -410,8 +452,6 @@ impl Build {
         };
         if let (Some(rule), Some(spec)) = (kind.rule, &mut pod.spec) {
             rule.apply(spec);
-            pod.metadata.labels =
-                Some(BTreeMap::from([(RULE_LABEL.to_owned(), "blue".to_owned())]));
         }
         self.store.apply_pod(&pod).expect("the pod is valid");
     }
@@ -436,25 +476,26 @@ impl Build {
     }
 
     /// Pods with a rule: some run already, of which those with zone affinity are all in the first zone, and
-    /// gangs of 100 wait.
+    /// gangs of 100 wait, or a smaller one.
     fn with_rule(&mut self, nodes: usize, rule: PodRule) {
         let kind = || PodKind {
             cpu: "100m".to_owned(),
             memory: "500Mi".to_owned(),
+            label: Some((RULE_LABEL, RULE_VALUE.to_owned())),
             rule: Some(rule),
             ..PodKind::default()
         };
         (self.cpu, self.memory, self.n_zones) = ("4", "32Gi", 3);
         self.nodes(nodes);
         let queues = self.queues(&[1]);
-        let (running, pending) = rule.n_pods();
+        let (running, pending) = rule.n_pods(nodes);
         self.group("run", BASE, 1, &queues[0], "low");
         let step = if matches!(rule.term, PodTerm::ZoneAffinity) { self.n_zones } else { 1 };
         for k in 0..running {
             let node = format!("node-{:05}", k * step % nodes);
             self.pod("run", k, BASE, &kind(), Some(node));
         }
-        self.pending(pending, 100, &queues, "low", |_| kind());
+        self.pending(pending, pending.clamp(1, 100), &queues, "low", |_| kind());
     }
 
     fn saturated(&mut self, nodes: usize, pods_per_node: usize) {
@@ -464,7 +505,42 @@ impl Build {
     }
 
     fn running(&mut self, nodes: usize, pods_per_node: usize, queue: &str) {
-        let kind = PodKind::default();
+        self.running_pods(nodes, pods_per_node, queue, |_| PodKind::default());
+    }
+
+    /// As [`Self::running`]; a budget protects the pods of every second job.
+    fn running_with_budgets(&mut self, nodes: usize, queue: &str) {
+        let label = |job: &str| Some((JOB_LABEL, job.to_owned()));
+        self.running_pods(nodes, 32, queue, |job| PodKind {
+            label: label(job),
+            ..PodKind::default()
+        });
+        for job in (0..nodes * 32).step_by(200) {
+            self.budget(&format!("run-{:05}", job / 100));
+        }
+    }
+
+    fn budget(&mut self, job: &str) {
+        let labels = BTreeMap::from([(JOB_LABEL.to_owned(), job.to_owned())]);
+        let selector = LabelSelector { match_labels: Some(labels), ..Default::default() };
+        let budget = PodDisruptionBudget {
+            metadata: meta(job, Some("bench"), BASE),
+            spec: Some(PodDisruptionBudgetSpec { selector: Some(selector), ..Default::default() }),
+            status: Some(PodDisruptionBudgetStatus {
+                disruptions_allowed: Some(BUDGET),
+                ..Default::default()
+            }),
+        };
+        self.store.apply_budget(&budget).expect("the budget is valid");
+    }
+
+    fn running_pods(
+        &mut self,
+        nodes: usize,
+        pods_per_node: usize,
+        queue: &str,
+        kind: impl Fn(&str) -> PodKind,
+    ) {
         for r in 0..nodes * pods_per_node {
             let job = r / 100;
             let name = format!("run-{job:05}");
@@ -473,7 +549,7 @@ impl Build {
                 self.group(&name, created, 1, queue, "low");
             }
             let node = format!("node-{:05}", r / pods_per_node);
-            self.pod(&name, r % 100, created, &kind, Some(node));
+            self.pod(&name, r % 100, created, &kind(&name), Some(node));
         }
     }
 

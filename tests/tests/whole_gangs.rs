@@ -9,8 +9,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use kube_batch_api::decision::Decision;
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::Rng;
+use kube_batch_sim::{case::Case, world::World};
+use kube_batch_tests::{checker::problems, random_cluster::Rng};
 use kube_batch_yaml::{Limits, parse};
 
 const N_CLUSTERS: u64 = 1500;
@@ -154,8 +154,9 @@ impl SmallCluster {
         for object in &case.objects {
             world.apply(object.value.clone()).expect("objects are valid");
         }
-        let mut simulation = Simulation::new(world, case.conf.clone(), Search::Index);
-        let decisions = simulation.cycle(&mut |_| {}).cycle.decisions.clone();
+        let (cluster, search) = (world.snapshot().cluster, Search::Index);
+        let decisions = case.conf.run_cycle(cluster, world.now(), search, &mut |_| {}).decisions;
+        assert_eq!(problems(&world.store, &case.conf, &decisions), [""; 0], "{text}");
         let place = |name: &str| {
             let (job, at) = name.strip_prefix('j')?.split_once('-')?;
             Some((job.parse().ok()?, at.parse().ok()?))

@@ -1,0 +1,88 @@
+//! The names of the shapes.
+
+/// Shapes that differ in their numbers only.
+#[derive(Debug)]
+pub struct Kind {
+    /// The first part of the name of each.
+    pub name: &'static str,
+    /// The numbers in the name.
+    pub numbers: &'static str,
+    /// What the cluster has.
+    pub about: &'static str,
+}
+
+const fn kind(name: &'static str, numbers: &'static str, about: &'static str) -> Kind {
+    Kind { name, numbers, about }
+}
+
+/// All kinds.
+pub const KINDS: [Kind; 18] = [
+    kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
+    kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
+    kind(
+        "FILLTAINT",
+        "NODES-PODS-GANG",
+        "as FILL; 1 % of nodes are tainted, 10 % of gangs tolerate it",
+    ),
+    kind("SAT", "NODES-PODS-GANG", "full nodes, and gangs that do not fit"),
+    kind("STEADY", "NODES", "half full nodes, and one gang of 100"),
+    kind("IDLE", "NODES", "full nodes, and no pod waits; all four actions"),
+    kind("SCALE", "NODES", "10 pods on each node, and 10 000 wait in gangs of 100"),
+    kind("PREEMPT", "NODES-GANG", "full nodes, and one gang of higher priority"),
+    kind("BUDGETPREEMPT", "NODES-GANG", "as PREEMPT; disruption budgets protect every second job"),
+    kind("GANGPREEMPT", "NODES", "nodes full of gangs, and one of 512 of higher priority"),
+    kind("RECLAIM", "NODES-GANG", "nodes full of one queue, and 100 pods of another"),
+    kind("KAIRECLAIM", "NODES", "8 jobs of one GPU a node, and a gang for a tenth of all nodes"),
+    kind(
+        "AFF-ZONE",
+        "NODES",
+        "a pod a node with required affinity to their zone, and as many wait",
+    ),
+    kind(
+        "AFF-HOST",
+        "NODES",
+        "pods with required anti-affinity on a fifth of nodes, and twice as many wait",
+    ),
+    kind("SPREAD", "NODES", "a pod a node, strictly spread over zones, and as many wait"),
+    kind("PREF-AFF-ZONE", "NODES", "as AFF-ZONE, but preferred"),
+    kind("PREF-AFF-HOST", "NODES", "as AFF-HOST, but preferred"),
+    kind("PREF-SPREAD", "NODES", "as SPREAD, but preferred"),
+];
+
+/// The kind of a shape, and its numbers.
+pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
+    let first_number = name.find(|c: char| c.is_ascii_digit())?;
+    let (name, rest) = name.split_at(first_number);
+    let kind = KINDS.iter().find(|kind| name.strip_suffix('-') == Some(kind.name))?;
+    let number = |part: &str| part.parse().ok().filter(|number| *number > 0);
+    let numbers: Vec<usize> = rest.split('-').map(number).collect::<Option<_>>()?;
+    (numbers.len() == kind.numbers.split('-').count()).then_some((kind, numbers))
+}
+
+/// The shapes that the benchmark runs if none is named.
+pub const STANDARD: [&str; 24] = [
+    "FILL-1000-10000-100",
+    "FILL-1000-10000-1",
+    "FILL-5000-50000-100",
+    "FILL-10000-100000-100",
+    "FILL-10000-100000-1",
+    "FILLMIX-10000-100000-100",
+    "FILLTAINT-5000-50000-100",
+    "SAT-5000-10000-100",
+    "SAT-5000-10000-1",
+    "STEADY-5000",
+    "IDLE-5000",
+    "PREEMPT-5000-100",
+    "PREEMPT-5000-1000",
+    "BUDGETPREEMPT-5000-100",
+    "GANGPREEMPT-5000",
+    "RECLAIM-5000-1",
+    "KAIRECLAIM-1000",
+    "KAIRECLAIM-10000",
+    "AFF-ZONE-5000",
+    "AFF-HOST-5000",
+    "SPREAD-5000",
+    "PREF-AFF-ZONE-5000",
+    "PREF-AFF-HOST-5000",
+    "PREF-SPREAD-5000",
+];
