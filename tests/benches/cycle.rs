@@ -1,117 +1,238 @@
-//! Times one cycle over each shape, and the next one if the first decides nothing:
-//! `cargo bench -p kube-batch-tests -- [SHAPE…]`.
+//! Times one cycle over each shape, and the next ones, which follow what changed:
+//! `cargo bench -p kube-batch-tests --bench cycle -- [SHAPE…]`.
 
-use std::time::Instant;
+use std::{
+    process::{Command, ExitCode, Stdio},
+    time::Instant,
+};
 
+use clap::Parser;
 use jiff::Timestamp;
-use kube_batch_api::decision::Decision;
+use kube_batch_api::{cluster::Cluster, decision::Decision};
 use kube_batch_cache::{
     assumed::Assumed,
+    live::LiveSnapshot,
     snapshot::{SnapshotOptions, take_snapshot},
 };
-use kube_batch_framework::{candidates::Search, memory::Memory};
-use kube_batch_tests::shapes::shape;
-
-/// The shapes that run if none is named.
-const STANDARD: [&str; 23] = [
-    "FILL-1000-10000-100",
-    "FILL-1000-10000-1",
-    "FILL-5000-50000-100",
-    "FILL-10000-100000-100",
-    "FILL-10000-100000-1",
-    "FILLMIX-10000-100000-100",
-    "FILLTAINT-5000-50000-100",
-    "SAT-5000-10000-100",
-    "SAT-5000-10000-1",
-    "STEADY-5000",
-    "IDLE-5000",
-    "PREEMPT-5000-100",
-    "PREEMPT-5000-1000",
-    "GANGPREEMPT-5000",
-    "RECLAIM-5000-1",
-    "KAIRECLAIM-1000",
-    "KAIRECLAIM-10000",
-    "AFF-ZONE-5000",
-    "AFF-HOST-5000",
-    "SPREAD-5000",
-    "PREF-AFF-ZONE-5000",
-    "PREF-AFF-HOST-5000",
-    "PREF-SPREAD-5000",
-];
+use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
+use kube_batch_tests::{
+    checker::problems,
+    figures::{Figures, peak_mb},
+    shapes::{
+        Shape,
+        kinds::{STANDARD, description, parse},
+        shape,
+    },
+};
 
 /// Runs of each shape; the fastest and the median are shown.
 const RUNS: usize = 5;
 
-fn main() {
-    let mut names: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    if names.is_empty() {
-        names = STANDARD.map(str::to_owned).to_vec();
+/// No more cycles are run after this time.
+const ENOUGH_MS: f64 = 20e3;
+
+/// Times one scheduling cycle over each shape, and checks what it decides.
+///
+/// Each shape runs five times in a process of its own, and fewer times if that takes more than 20 seconds.
+#[derive(Parser)]
+#[command(after_help = description())]
+struct Args {
+    /// Shapes to run, such as FILL-1000-10000-100 (default: all standard ones).
+    #[arg(value_parser = shape_name)]
+    shapes: Vec<String>,
+    /// Print one JSON object for each shape, on a line of its own: shape, snapshot_ms, cycle_min_ms,
+    /// cycle_median_ms, next_ms (snapshot and cycle, after the decisions of the first are sent), binds,
+    /// evictions, nominations, peak_mb.
+    #[arg(long)]
+    json: bool,
+    /// Measure one shape in this process.
+    #[arg(long, hide = true)]
+    measure: bool,
+    /// Passed to every benchmark by Cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Checks the name of a shape without building it, which takes time.
+fn shape_name(name: &str) -> Result<String, String> {
+    let known = parse(name).map(|_| name.to_owned());
+    known.ok_or_else(|| "no such shape; --help lists the shapes".to_owned())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let standard = || STANDARD.map(str::to_owned).to_vec();
+    let names = if args.shapes.is_empty() { standard() } else { args.shapes.clone() };
+    if args.measure {
+        return report(measure(&names[0]).map(|figures| print_json(&figures)));
     }
-    println!(
-        "{:<28} {:>11} {:>18} {:>8} {:>7} {:>7} {:>11}",
-        "shape", "snapshot ms", "cycle ms min/med", "next ms", "binds", "evicts", "nominations"
-    );
+    if !args.json {
+        print_heading();
+    }
+    let mut has_failed = false;
     for name in names {
-        let Some(shape) = shape(&name) else {
-            eprintln!("unknown shape {name}");
-            std::process::exit(2);
-        };
-        let mut snapshots = Vec::new();
-        let mut cycles = Vec::new();
-        let mut again = Vec::new();
-        let mut counts = [0; 3];
-        for _ in 0..RUNS {
-            let snapshot = || {
-                take_snapshot(&shape.store, &Assumed::default(), &SnapshotOptions::default())
-                    .cluster
-            };
-            let start = Instant::now();
-            let cluster = snapshot();
-            snapshots.push(start.elapsed().as_secs_f64() * 1e3);
-            let mut memory = Memory::default();
-            let mut run = |cluster| {
-                memory.set_generation(1);
-                let start = Instant::now();
-                let (cycle, _) = shape.conf.run_next_cycle(
-                    cluster,
-                    Timestamp::MAX,
-                    Search::Index,
-                    &mut memory,
-                    &mut |_| {},
-                );
-                (cycle, start.elapsed().as_secs_f64() * 1e3)
-            };
-            let (cycle, took) = run(cluster);
-            cycles.push(took);
-            // What it decided is not done here.
-            if cycle.decisions.is_empty() {
-                again.push(run(snapshot()).1);
-            }
-            counts = [0; 3];
-            for decision in &cycle.decisions {
-                match decision {
-                    Decision::Bind { .. } => counts[0] += 1,
-                    Decision::Evict { .. } => counts[1] += 1,
-                    Decision::Nominate { .. } => counts[2] += 1,
-                    Decision::Withdraw { .. } => {}
-                }
-            }
-            if cycles.iter().sum::<f64>() > 20e3 {
-                break;
-            }
+        match measure_apart(&name) {
+            Ok(figures) if args.json => print_json(&figures),
+            Ok(figures) => print_row(&figures),
+            Err(_) => has_failed = true,
         }
-        snapshots.sort_by(f64::total_cmp);
-        cycles.sort_by(f64::total_cmp);
-        again.sort_by(f64::total_cmp);
-        println!(
-            "{name:<28} {:>11.1} {:>9.1}/{:>8.1} {:>8} {:>7} {:>7} {:>11}",
-            snapshots[0],
-            cycles[0],
-            cycles[cycles.len() / 2],
-            again.first().map_or("-".to_owned(), |took| format!("{took:.1}")),
-            counts[0],
-            counts[1],
-            counts[2]
-        );
     }
+    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Measures a shape in another process, so that its peak memory is its own. That process has printed what
+/// is wrong if there is an error.
+fn measure_apart(name: &str) -> Result<Figures, ()> {
+    let binary = std::env::current_exe().expect("the path of this process is known");
+    let mut command = Command::new(binary);
+    let output = command.args(["--measure", name]).stderr(Stdio::inherit()).output();
+    let output = output.expect("this binary can be run again");
+    if !output.status.success() {
+        return Err(());
+    }
+    Ok(serde_json::from_slice(&output.stdout).expect("the process prints its figures"))
+}
+
+/// Runs the cycles of a shape.
+///
+/// # Errors
+///
+/// What is wrong with the decisions.
+fn measure(name: &str) -> Result<Figures, Vec<String>> {
+    let mut shape = shape(name).expect("the arguments are checked");
+    let mut runs: Vec<Run> = Vec::new();
+    let mut decisions = Vec::new();
+    while runs.len() < RUNS && runs.iter().map(|run| run.cycle_ms).sum::<f64>() < ENOUGH_MS {
+        let (run, cycle) = run(&shape);
+        runs.push(run);
+        decisions = cycle.decisions;
+    }
+    // Before the checker builds its own tables.
+    let peak_mb = peak_mb();
+    let problems = problems(&shape.store, &shape.conf, &decisions);
+    if !problems.is_empty() {
+        return Err(problems.into_iter().map(|problem| format!("{name}: {problem}")).collect());
+    }
+    let [binds, evictions, nominations] = counts(&decisions);
+    let cycles = sorted(runs.iter().map(|run| run.cycle_ms));
+    let figures = Figures {
+        shape: name.to_owned(),
+        snapshot_ms: sorted(runs.iter().map(|run| run.snapshot_ms))[0],
+        cycle_min_ms: cycles[0],
+        cycle_median_ms: cycles[cycles.len() / 2],
+        next_ms: next_ms(&mut shape),
+        binds,
+        evictions,
+        nominations,
+        peak_mb,
+    };
+    Ok(figures.rounded())
+}
+
+/// The times of one run.
+struct Run {
+    snapshot_ms: f64,
+    cycle_ms: f64,
+}
+
+/// Takes a snapshot from scratch and runs a first cycle.
+fn run(shape: &Shape) -> (Run, Cycle) {
+    let options = SnapshotOptions::default();
+    let snapshot = || take_snapshot(&shape.store, &Assumed::default(), &options).cluster;
+    let (cluster, snapshot_ms) = timed(snapshot);
+    let mut memory = Memory::default();
+    let ((cycle, _), cycle_ms) = timed(|| cycle(shape, cluster, &mut memory));
+    (Run { snapshot_ms, cycle_ms }, cycle)
+}
+
+fn cycle(shape: &Shape, cluster: Cluster, memory: &mut Memory) -> (Cycle, Cluster) {
+    memory.set_generation(shape.store.generation());
+    let now = Timestamp::MAX;
+    shape.conf.run_next_cycle(cluster, now, Search::Index, memory, &mut |_| {})
+}
+
+/// The fastest of the cycles after the first, with their snapshots, which follow what changed: the decisions
+/// so far are in flight, and before each cycle the shape changes.
+fn next_ms(shape: &mut Shape) -> f64 {
+    let (mut live, mut assumed) = (LiveSnapshot::default(), Assumed::default());
+    let (mut memory, options) = (Memory::default(), SnapshotOptions::default());
+    let mut times = Vec::new();
+    for n in 0..=RUNS {
+        let ((cycle, cluster), ms) = timed(|| {
+            let snapshot = live.refresh(&mut shape.store, &mut assumed, &options);
+            cycle(shape, snapshot.cluster, &mut memory)
+        });
+        times.push(ms);
+        live.give_back(cluster);
+        cycle.decisions.iter().for_each(|decision| assumed.note(decision, Timestamp::UNIX_EPOCH));
+        shape.change(n);
+    }
+    sorted(times.into_iter().skip(1))[0]
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed().as_secs_f64() * 1e3)
+}
+
+fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Binds, evictions and nominations.
+fn counts(decisions: &[Decision]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for decision in decisions {
+        match decision {
+            Decision::Bind { .. } => counts[0] += 1,
+            Decision::Evict { .. } => counts[1] += 1,
+            Decision::Nominate { .. } => counts[2] += 1,
+            Decision::Withdraw { .. } => {}
+        }
+    }
+    counts
+}
+
+/// The most problems that are printed of one shape.
+const MAX_PROBLEMS: usize = 20;
+
+fn report(result: Result<(), Vec<String>>) -> ExitCode {
+    let Err(problems) = result else { return ExitCode::SUCCESS };
+    for problem in problems.iter().take(MAX_PROBLEMS) {
+        eprintln!("{problem}");
+    }
+    if problems.len() > MAX_PROBLEMS {
+        eprintln!("and {} more", problems.len() - MAX_PROBLEMS);
+    }
+    ExitCode::FAILURE
+}
+
+fn print_json(figures: &Figures) {
+    println!("{}", serde_json::to_string(figures).expect("figures are JSON"));
+}
+
+fn print_heading() {
+    println!(
+        "{:<28} {:>11} {:>18} {:>8} {:>7} {:>7} {:>11} {:>8}",
+        "shape",
+        "snapshot ms",
+        "cycle ms min/med",
+        "next ms",
+        "binds",
+        "evicts",
+        "nominations",
+        "peak MB"
+    );
+}
+
+fn print_row(figures: &Figures) {
+    let Figures { shape, snapshot_ms, cycle_min_ms, cycle_median_ms, next_ms, .. } = figures;
+    let Figures { binds, evictions, nominations, peak_mb, .. } = figures;
+    println!(
+        "{shape:<28} {snapshot_ms:>11.1} {cycle_min_ms:>9.1}/{cycle_median_ms:>8.1} {next_ms:>8.1} \
+         {binds:>7} {evictions:>7} {nominations:>11} {peak_mb:>8.0}"
+    );
 }

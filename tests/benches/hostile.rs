@@ -19,6 +19,7 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::{candidates::Search, memory::Memory};
 use kube_batch_tests::{
+    figures::peak_mb,
     hostile::{Kind, Size, Variant, contents::kinds, decisions_about_others},
     shapes::full,
 };
@@ -139,12 +140,4 @@ fn cpu_ms() -> f64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
     ns.map_or(f64::NAN, |ns| ns / 1e6)
-}
-
-/// The largest resident set of this process.
-fn peak_mb() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    kb.map_or(f64::NAN, |kb| kb / 1024.0)
 }

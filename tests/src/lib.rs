@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod checker;
+pub mod figures;
 pub mod hostile;
 pub mod random_cluster;
 pub mod shapes;

@@ -60,8 +60,43 @@ impl Shape {
     pub fn first_cycle(&self) -> Cycle {
         let snapshot = take_snapshot(&self.store, &Assumed::default(), &SnapshotOptions::default());
         let (memory, now) = (&mut Memory::default(), Timestamp::MAX);
-        self.conf.run_next_cycle(snapshot.cluster, now, Search::Index, memory, &mut |_| {})
+        self.conf.run_next_cycle(snapshot.cluster, now, Search::Index, memory, &mut |_| {}).0
     }
+}
+
+impl Shape {
+    /// What happens between two cycles, for the n-th time: in IDLE a pod in the middle finishes, in STEADY
+    /// another gang arrives, and elsewhere nothing.
+    ///
+    /// # Panics
+    ///
+    /// If there are too few pods.
+    pub fn change(&mut self, n: usize) {
+        match self.next {
+            Next::Nothing => {}
+            Next::PodFinishes => {
+                let running = self.store.pods.len() / 2 + n;
+                let (key, facts) = self.store.pods.iter().nth(running).expect("there are pods");
+                let facts = TaskFacts { status: TaskStatus::Succeeded, ..(**facts).clone() };
+                self.store.pods.apply(key.clone(), facts);
+            }
+            Next::GangArrives => {
+                let mut build = Build { store: mem::take(&mut self.store), ..Build::default() };
+                let queues = [format!("queue-{}", n % 4)];
+                build.pending_job(1 + n, 100, &queues, "low", &PodKind::default());
+                self.store = build.store;
+            }
+        }
+    }
+}
+
+/// What happens between two cycles.
+#[derive(Clone, Copy, Debug, Default)]
+enum Next {
+    #[default]
+    Nothing,
+    PodFinishes,
+    GangArrives,
 }
 
 /// 2019-07-01T00:00:00Z, in seconds.

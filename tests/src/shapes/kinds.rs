@@ -49,6 +49,13 @@ pub const KINDS: [Kind; 18] = [
     kind("PREF-SPREAD", "NODES", "as SPREAD, but preferred"),
 ];
 
+/// All kinds in words, for help texts.
+pub fn description() -> String {
+    let line = |kind: &Kind| format!("  {}-{}: {}\n", kind.name, kind.numbers, kind.about);
+    let lines: String = KINDS.iter().map(line).collect();
+    format!("Shapes:\n{lines}")
+}
+
 /// The kind of a shape, and its numbers.
 pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
     let first_number = name.find(|c: char| c.is_ascii_digit())?;
@@ -60,7 +67,7 @@ pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
 }
 
 /// The shapes that the benchmark runs if none is named.
-pub const STANDARD: [&str; 24] = [
+pub const STANDARD: [&str; 25] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
@@ -71,6 +78,7 @@ pub const STANDARD: [&str; 24] = [
     "SAT-5000-10000-100",
     "SAT-5000-10000-1",
     "STEADY-5000",
+    "SCALE-100000",
     "IDLE-5000",
     "PREEMPT-5000-100",
     "PREEMPT-5000-1000",
@@ -85,4 +93,25 @@ pub const STANDARD: [&str; 24] = [
     "PREF-AFF-ZONE-5000",
     "PREF-AFF-HOST-5000",
     "PREF-SPREAD-5000",
+];
+
+/// Shapes of 10 000 pods on more and more nodes, for a chart.
+pub const BY_NODES: [&str; 7] = [
+    "FILL-500-10000-100",
+    "FILL-1000-10000-100",
+    "FILL-2000-10000-100",
+    "FILL-5000-10000-100",
+    "FILL-10000-10000-100",
+    "FILL-30000-10000-100",
+    "FILL-100000-10000-100",
+];
+
+/// Shapes of more and more pods on 1 000 nodes, for a chart.
+pub const BY_PODS: [&str; 6] = [
+    "FILL-1000-100-100",
+    "FILL-1000-300-100",
+    "FILL-1000-1000-100",
+    "FILL-1000-3000-100",
+    "FILL-1000-10000-100",
+    "FILL-1000-30000-100",
 ];
