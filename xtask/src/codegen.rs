@@ -8,7 +8,7 @@ use kube_batch_sim::outcome::Outcome;
 
 use kube_batch_tests::build::root;
 
-use crate::{chart, picture};
+use crate::{chart, performance, picture};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
@@ -25,6 +25,7 @@ fn files() -> anyhow::Result<Vec<(String, String)>> {
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
     files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
     files.extend(picture::files()?);
+    files.extend(performance::files()?);
     Ok(files)
 }
 

@@ -1,11 +1,13 @@
 //! Development commands of the workspace: `cargo xtask --help`.
 
+mod bench;
 mod chart;
 mod codegen;
 mod deny;
 mod dist;
 mod envtest;
 mod monitoring;
+mod performance;
 mod picture;
 mod sbom;
 mod static_binary;
@@ -16,6 +18,7 @@ mod up;
 mod values;
 
 use clap::{Parser, Subcommand};
+use kube_batch_tests::shapes::kinds::description;
 
 /// Development commands of the kube-batch workspace.
 #[derive(Debug, Parser)]
@@ -28,7 +31,7 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart, the
-    /// picture in README.md.
+    /// pictures and the table of the benchmark.
     Codegen {
         /// Write nothing; fail if a file is out of date.
         #[arg(long)]
@@ -51,11 +54,9 @@ enum Command {
         #[arg(long, default_value_t = 2000)]
         seeds: u32,
     },
-    /// Measure the duration of a scheduling cycle on the benchmark shapes.
-    Bench {
-        /// Shapes to run (default: all standard ones).
-        shapes: Vec<String>,
-    },
+    /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions.
+    #[command(after_help = description())]
+    Bench(bench::Args),
     /// Measure what hostile objects of one namespace cost everyone else in time and memory.
     Hostile {
         /// Kinds of hostile objects (default: all).
@@ -93,7 +94,7 @@ fn main() -> anyhow::Result<()> {
         Command::Dist(args) => dist::run(&args),
         Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
-        Command::Bench { shapes } => test::bench("cycle", &shapes),
+        Command::Bench(args) => bench::run(&args),
         Command::Hostile { kinds } => test::bench("hostile", &kinds),
         Command::BenchCluster { args } => test::bench("cluster", &args),
         Command::SimulateOperator { args } => test::simulate_operator(&args),

@@ -1,8 +1,8 @@
 //! All tests and benchmarks.
 
-use std::fs;
+use std::{ffi::OsStr, fs, process::Command};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use cargo_metadata::MetadataCommand;
 use kube_batch_tests::build;
 
@@ -52,9 +52,17 @@ fn test_out_of_tree_plugin() -> anyhow::Result<()> {
 
 /// Runs a benchmark.
 pub(crate) fn bench(name: &str, arguments: &[String]) -> anyhow::Result<()> {
-    let mut args = vec!["bench", "--quiet", "--package", "kube-batch-tests", "--bench", name, "--"];
-    args.extend(arguments.iter().map(String::as_str));
-    cargo(&args, &[])
+    let status = bench_command(name, arguments).status().context("run cargo")?;
+    ensure!(status.success(), "the benchmark {name} failed");
+    Ok(())
+}
+
+/// A command that runs a benchmark.
+pub(crate) fn bench_command(name: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = build::cargo();
+    command.args(["bench", "--quiet", "--package", "kube-batch-tests", "--bench", name, "--"]);
+    command.args(arguments);
+    command
 }
 
 fn cargo(args: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 use super::{
     example::EXAMPLE,
     story::{Bar, N_COLUMNS, Story},
+    theme::Theme,
 };
 
 // Sizes in pixels.
@@ -19,18 +20,6 @@ const MARGIN: usize = 8;
 const LABEL_GAP: usize = 12;
 /// Distance from the top of a line of text to its baseline.
 const BASELINE: usize = 12;
-
-/// Colours of one appearance.
-pub(super) struct Theme {
-    pub(super) name: &'static str,
-    pub(super) text: &'static str,
-    pub(super) faint: &'static str,
-    pub(super) lane: &'static str,
-    /// One for each job, in order of appearance. From Okabe and Ito's palette, which people with
-    /// impaired colour vision can tell apart; darker or lighter for contrast with the text on them.
-    pub(super) jobs: [&'static str; 4],
-    pub(super) on_job: &'static str,
-}
 
 /// An attribute of an element: name and value.
 type Attribute<'a> = (&'a str, &'a str);

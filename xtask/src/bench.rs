@@ -1,0 +1,52 @@
+//! The benchmark of cycles.
+
+use std::{fs, process::Stdio};
+
+use anyhow::{Context, ensure};
+use kube_batch_tests::{
+    build::root,
+    figures,
+    shapes::kinds::{BY_NODES, BY_PODS, STANDARD},
+};
+
+use crate::{codegen, test};
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Shapes to run, such as FILL-1000-10000-100 (default: all standard ones).
+    shapes: Vec<String>,
+    /// Print one JSON object for each shape, on a line of its own: shape, snapshot_ms, cycle_min_ms,
+    /// cycle_median_ms, next_ms (null if the first cycle decides something), binds, evictions,
+    /// nominations, peak_mb.
+    #[arg(long)]
+    json: bool,
+    /// Run the shapes of docs/performance.md, and write their figures there.
+    #[arg(long, conflicts_with_all = ["shapes", "json"])]
+    record: bool,
+}
+
+/// Runs the benchmark of cycles.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.record {
+        return record();
+    }
+    let json = args.json.then(|| "--json".to_owned());
+    let arguments: Vec<String> = json.into_iter().chain(args.shapes.iter().cloned()).collect();
+    test::bench("cycle", &arguments)
+}
+
+/// Measures the shapes of the documents, and writes the files that are made from their figures.
+fn record() -> anyhow::Result<()> {
+    let mut arguments = vec!["--json"];
+    for shape in STANDARD.iter().chain(&BY_NODES).chain(&BY_PODS) {
+        if !arguments.contains(shape) {
+            arguments.push(shape);
+        }
+    }
+    let output = test::bench_command("cycle", &arguments).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the benchmark failed");
+    let path = root().join(figures::PATH);
+    fs::write(&path, output.stdout).with_context(|| format!("write {}", path.display()))?;
+    codegen::write()
+}
