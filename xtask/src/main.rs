@@ -6,6 +6,7 @@ mod codegen;
 mod deny;
 mod dist;
 mod envtest;
+mod instructions;
 mod monitoring;
 mod performance;
 mod picture;
@@ -57,6 +58,9 @@ enum Command {
     /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions.
     #[command(after_help = description())]
     Bench(bench::Args),
+    /// Count the instructions of small cycles, and compare them with the committed counts; needs
+    /// valgrind.
+    Instructions(instructions::Args),
     /// Measure what hostile objects of one namespace cost everyone else in time and memory.
     Hostile {
         /// Kinds of hostile objects (default: all).
@@ -95,6 +99,7 @@ fn main() -> anyhow::Result<()> {
         Command::StaticBinary => static_binary::run(),
         Command::Test { seeds } => test::run(seeds),
         Command::Bench(args) => bench::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
         Command::Hostile { kinds } => test::bench("hostile", &kinds),
         Command::BenchCluster { args } => test::bench("cluster", &args),
         Command::SimulateOperator { args } => test::simulate_operator(&args),
