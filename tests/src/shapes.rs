@@ -8,7 +8,7 @@
 
 pub mod kinds;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -25,7 +25,11 @@ use k8s_openapi::{
     },
 };
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
+use kube_batch_api::{
+    crd::{ApiVersion, PodGroupSpec, QueueSpec},
+    facts::pod::TaskFacts,
+    status::TaskStatus,
+};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -51,6 +55,7 @@ pub struct Shape {
     pub store: Store,
     /// Actions and tiers.
     pub conf: Conf,
+    next: Next,
 }
 
 impl Shape {
@@ -82,8 +87,8 @@ impl Shape {
             }
             Next::GangArrives => {
                 let mut build = Build { store: mem::take(&mut self.store), ..Build::default() };
-                let queues = [format!("queue-{}", n % 4)];
-                build.pending_job(1 + n, 100, &queues, "low", &PodKind::default());
+                let queue = format!("queue-{}", n % 4);
+                build.pending_job(1 + n, 100, &queue, "low", &PodKind::default());
                 self.store = build.store;
             }
         }
@@ -110,7 +115,7 @@ pub fn shape(name: &str) -> Option<Shape> {
     let mut build = Build::default();
     if let (Some(rule), [nodes]) = (PodRule::of(kind), numbers.as_slice()) {
         build.with_rule(*nodes, rule);
-        return Some(Shape { store: build.store, conf: build.conf });
+        return Some(Shape { store: build.store, conf: build.conf, next: build.next });
     }
     match (kind, numbers.as_slice()) {
         ("FILL", [nodes, pods, gang]) => {
@@ -145,11 +150,13 @@ pub fn shape(name: &str) -> Option<Shape> {
             build.saturated(*nodes, 16);
             let queues = build.queues(&[1, 1, 1, 1]);
             build.pending(100, 100, &queues, "low", |_| PodKind::default());
+            build.next = Next::GangArrives;
         }
         ("IDLE", [nodes]) => {
             build.saturated(*nodes, 32);
             build.queues(&[1, 1, 1, 1]);
             build.conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
+            build.next = Next::PodFinishes;
         }
         ("PREEMPT", [nodes, gang]) => {
             build.nodes(*nodes);
@@ -198,7 +205,7 @@ pub fn shape(name: &str) -> Option<Shape> {
         }
         _ => return None,
     }
-    Some(Shape { store: build.store, conf: build.conf })
+    Some(Shape { store: build.store, conf: build.conf, next: build.next })
 }
 
 /// Lets gangs at their minimum be evicted as a whole.
@@ -334,6 +341,7 @@ impl PodRule {
 struct Build {
     store: Store,
     conf: Conf,
+    next: Next,
     /// CPUs, memory and zones of nodes.
     cpu: &'static str,
     memory: &'static str,
@@ -346,6 +354,7 @@ impl Default for Build {
     fn default() -> Self {
         let mut build = Self {
             store: Store::default(),
+            next: Next::default(),
             conf: Conf::default(),
             cpu: "32",
             memory: "128Gi",
@@ -500,13 +509,16 @@ impl Build {
         kind: impl Fn(usize) -> PodKind,
     ) {
         for job in 0..pods / gang {
-            let name = format!("job-{job:05}");
-            let created = BASE + DAY + job as i64;
-            self.group(&name, created, gang, &queues[job % queues.len()], class);
-            let kind = kind(job);
-            for k in 0..gang {
-                self.pod(&name, k, created, &kind, None);
-            }
+            self.pending_job(job, gang, &queues[job % queues.len()], class, &kind(job));
+        }
+    }
+
+    fn pending_job(&mut self, job: usize, gang: usize, queue: &str, class: &str, kind: &PodKind) {
+        let name = format!("job-{job:05}");
+        let created = BASE + DAY + job as i64;
+        self.group(&name, created, gang, queue, class);
+        for k in 0..gang {
+            self.pod(&name, k, created, kind, None);
         }
     }
 
