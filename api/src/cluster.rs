@@ -29,6 +29,7 @@ use crate::{
         pod::TaskFacts,
         policy::BudgetFacts,
         queue::QueueFacts,
+        request::ScoringAmounts,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     matcher_set::MatcherSet,
@@ -78,6 +79,8 @@ pub struct Nodes {
     pub pipelined: Ledger<NodeIdx>,
     /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
+    /// The same for CPU (milli) and memory (bytes), as scores count them.
+    pub scoring: Column<NodeIdx, [i64; 2]>,
     /// Tasks that were on each node when the cycle began, ascending.
     pub tasks: Column<NodeIdx, Vec<TaskIdx>>,
 }
@@ -133,8 +136,9 @@ impl Nodes {
 /// What was counted before some resources were left out.
 #[derive(Debug, Default)]
 pub struct LeftOut {
-    /// Empty if nothing was left out.
     ledgers: Vec<Ledger<NodeIdx>>,
+    /// `None` if nothing was left out.
+    jobs: Option<[Ledger<JobIdx>; 2]>,
     requests: Column<ClassIdx, Request>,
     capability: Column<QueueIdx, Vec<(Dim, i64)>>,
 }
@@ -173,6 +177,10 @@ pub struct Jobs {
     pub warnings: Column<JobIdx, Vec<JobWarning>>,
     /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
     pub counts: Column<JobIdx, StatusCounts>,
+    /// What its tasks hold.
+    pub held: Ledger<JobIdx>,
+    /// What its waiting tasks request; those of other schedulers and gated ones aside.
+    pub waiting: Ledger<JobIdx>,
     /// For how long it has been incomplete: some of its tasks run, and fewer than its minimum do.
     /// `None` if it is not.
     // Parity: new, see docs/parity.md#g1.
@@ -284,6 +292,19 @@ pub struct Classes {
     /// The first class with the same template and the same metadata of its PodGroup. The class differs
     /// from it at most in which selectors match its tasks.
     pub variant_of: Column<ClassIdx, ClassIdx>,
+    /// Number of its tasks.
+    pub counts: Column<ClassIdx, ClassCounts>,
+}
+
+/// The number of tasks of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounts {
+    /// Tasks that kube-batch is to place.
+    pub waiting: u32,
+    /// Tasks on nodes, or nominated for one in this cycle.
+    pub on_nodes: u32,
+    /// Of these, those whose placement the API server has not confirmed yet.
+    pub being_placed: u32,
 }
 
 /// The selectors over pods that any pod of the snapshot carries.
@@ -373,13 +394,31 @@ impl Cluster {
     }
 
     fn charge(&mut self, task: TaskIdx, at: Placement, sign: i64) {
-        if let Some(job) = self.tasks.job[task].filter(|_| !self.tasks.gated[task]) {
-            let count = &mut self.jobs.counts[job].0[at.status as usize];
-            *count = count.wrapping_add_signed(i32::try_from(sign).expect("a sign is -1 or 1"));
+        let by = i32::try_from(sign).expect("a sign is -1 or 1");
+        let class = self.tasks.class[task];
+        let request = &self.classes.request[class];
+        let is_waiting = self.waits_as(task, at.status);
+        if let Some(job) = self.tasks.job[task] {
+            if !self.tasks.gated[task] {
+                let count = &mut self.jobs.counts[job].0[at.status as usize];
+                *count = count.wrapping_add_signed(by);
+            }
+            if at.status.is_held() {
+                request.charge(&mut self.jobs.held[job], sign);
+            } else if is_waiting {
+                request.charge(&mut self.jobs.waiting[job], sign);
+            }
+        }
+        let charge = at.status.charge();
+        let counts = &mut self.classes.counts[class];
+        for (count, is_counted) in [
+            (&mut counts.waiting, is_waiting),
+            (&mut counts.on_nodes, charge.used != 0),
+            (&mut counts.being_placed, at.status.is_being_placed()),
+        ] {
+            *count = count.wrapping_add_signed(if is_counted { by } else { 0 });
         }
         let Some(node) = at.node else { return };
-        let request = &self.classes.request[self.tasks.class[task]];
-        let charge = at.status.charge();
         for (ledger, times) in [
             (&mut self.nodes.idle, charge.idle),
             (&mut self.nodes.releasing, charge.releasing),
@@ -390,6 +429,17 @@ impl Cluster {
                 request.charge(&mut ledger[node], sign * times);
             }
         }
+        let ScoringAmounts { cpu_milli, memory_bytes } = self.classes.template[class].scoring;
+        let scoring = self.nodes.scoring[node].iter_mut().zip([cpu_milli, memory_bytes]);
+        for (sum, amount) in scoring {
+            // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
+            *sum = sum.wrapping_add(amount.wrapping_mul(sign * charge.used));
+        }
+    }
+
+    /// Whether a task would wait to be placed by kube-batch with this status.
+    fn waits_as(&self, task: TaskIdx, status: TaskStatus) -> bool {
+        status == TaskStatus::Pending && self.tasks.ours[task] && !self.tasks.gated[task]
     }
 
     /// What a task requests.
@@ -409,7 +459,27 @@ impl Cluster {
 
     /// Whether a task waits to be placed by kube-batch.
     pub fn is_waiting(&self, task: TaskIdx) -> bool {
-        self.status(task) == TaskStatus::Pending && self.tasks.ours[task] && !self.tasks.gated[task]
+        self.waits_as(task, self.status(task))
+    }
+
+    /// The tasks that wait to be placed by kube-batch, ascending.
+    pub fn waiting_tasks(&self) -> impl Iterator<Item = TaskIdx> {
+        let jobs = self.jobs.counts.iter().filter(|(_, counts)| counts.of(TaskStatus::Pending) > 0);
+        let tasks = jobs.flat_map(|(job, _)| self.jobs.tasks[job].iter());
+        tasks.filter(|task| self.is_waiting(*task))
+    }
+
+    /// The tasks with one of the states that `include` picks, ascending.
+    pub fn tasks_in(&self, include: impl Fn(TaskStatus) -> bool) -> impl Iterator<Item = TaskIdx> {
+        let n_of_jobs: usize = self.jobs.tasks.values().map(|tasks| tasks.len()).sum();
+        let jobless = (n_of_jobs..self.tasks.facts.len()).map(TaskIdx::new);
+        let has_some = |job: JobIdx| {
+            let others = self.jobs.counts[job].sum(|status| !include(status));
+            self.jobs.tasks[job].len() > others as usize
+        };
+        let jobs: Vec<JobIdx> = self.jobs.key.ids().filter(|job| has_some(*job)).collect();
+        let of_jobs = jobs.into_iter().flat_map(|job| self.jobs.tasks[job].iter());
+        of_jobs.chain(jobless).filter(move |task| include(self.status(*task)))
     }
 
     /// Whether a job is scheduled in this cycle.
@@ -468,6 +538,12 @@ impl Cluster {
                 dims.iter().for_each(|dim| ledger[node][*dim] = 0);
             }
         }
+        left_out.jobs = Some([self.jobs.held.clone(), self.jobs.waiting.clone()]);
+        for ledger in [&mut self.jobs.held, &mut self.jobs.waiting] {
+            for job in ledger.ids().collect::<Vec<_>>() {
+                dims.iter().for_each(|dim| ledger[job][*dim] = 0);
+            }
+        }
         for request in self.classes.request.values_mut() {
             *request = request.without(&dims, &ignores);
         }
@@ -479,10 +555,9 @@ impl Cluster {
 
     /// Counts resources again that were left out.
     pub fn put_back(&mut self, left_out: LeftOut) {
-        let LeftOut { ledgers, requests, capability } = left_out;
-        if ledgers.is_empty() {
-            return;
-        }
+        let LeftOut { ledgers, jobs, requests, capability } = left_out;
+        let Some([held, waiting]) = jobs else { return };
+        (self.jobs.held, self.jobs.waiting) = (held, waiting);
         for (ledger, before) in self.nodes.ledgers().into_iter().zip(ledgers) {
             *ledger = before;
         }
@@ -529,7 +604,12 @@ impl Cluster {
             fresh.nodes.pipelined[row].fill(0);
             fresh.nodes.used[row].fill(0);
         }
+        fresh.nodes.scoring.fill([0; 2]);
         fresh.jobs.counts.fill(StatusCounts::default());
+        let (width, n_jobs) = (self.dimensions.len(), self.jobs.key.len());
+        fresh.jobs.held = Ledger::zero(width, n_jobs);
+        fresh.jobs.waiting = Ledger::zero(width, n_jobs);
+        fresh.classes.counts.fill(ClassCounts::default());
         for task in self.tasks.placement.ids() {
             fresh.book(task);
         }
@@ -548,14 +628,26 @@ impl Cluster {
                     });
                 }
             }
+            if self.nodes.scoring[node] != fresh.nodes.scoring[node] {
+                violations.push(Violation::LedgerDrifted {
+                    node: self.node_name(node).clone(),
+                    ledger: "scoring",
+                });
+            }
         }
         for node in self.over_committed_nodes() {
             violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
         }
         for job in self.jobs.key.ids() {
-            if self.jobs.counts[job] != fresh.jobs.counts[job] {
+            if self.jobs.counts[job] != fresh.jobs.counts[job]
+                || self.jobs.held[job] != fresh.jobs.held[job]
+                || self.jobs.waiting[job] != fresh.jobs.waiting[job]
+            {
                 violations.push(Violation::CountsDrifted { job: self.jobs.key[job].clone() });
             }
+        }
+        if self.classes.counts != fresh.classes.counts {
+            violations.push(Violation::ClassCountsDrifted);
         }
         violations
     }
@@ -597,6 +689,9 @@ pub enum Violation {
         /// The job.
         job: JobKey,
     },
+    /// The counts of a class differ from what the placements add up to.
+    #[error("task counts of a class do not follow from the placements")]
+    ClassCountsDrifted,
     /// More was allocated or nominated than there is.
     #[error("more is nominated on node {node} than there is")]
     OverCommitted {

@@ -485,6 +485,26 @@ impl<I: Ordinal> Ledger<I> {
         self.rows.ids()
     }
 
+    /// Adds a row of zeros at the end.
+    pub fn push_zero(&mut self) {
+        self.amounts.resize(self.amounts.len() + self.width, 0);
+        self.rows.push(());
+    }
+
+    /// Adds a row at the end.
+    pub fn push(&mut self, amounts: &[i64]) {
+        debug_assert_eq!(amounts.len(), self.width, "an amount for each dimension");
+        self.amounts.extend_from_slice(amounts);
+        self.rows.push(());
+    }
+
+    /// Removes the rows from `at` on, and returns them as a ledger of their own.
+    pub fn split_off(&mut self, at: I) -> Self {
+        let amounts = self.amounts.split_off(at.at() * self.width);
+        let rows = self.rows.split_off(at).into_iter().collect();
+        Self { width: self.width, amounts, rows }
+    }
+
     /// The sum over all rows.
     pub fn total(&self) -> ResourceVector {
         let mut total = ResourceVector::zero(self.width);

@@ -120,6 +120,20 @@ impl TaskStatus {
         }
     }
 
+    /// Has a node by a decision that the API server has not confirmed yet.
+    pub const fn is_being_placed(self) -> bool {
+        match self {
+            Self::Allocated | Self::Pipelined | Self::Binding => true,
+            Self::Pending
+            | Self::Bound
+            | Self::Running
+            | Self::Releasing
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Unknown => false,
+        }
+    }
+
     /// Occupies its node: has a pod there that has not finished.
     pub const fn is_on_node(self) -> bool {
         self.charge().used != 0

@@ -158,6 +158,7 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
         releasing: zero.clone(),
         pipelined: zero.clone(),
         used: zero,
+        scoring: Column::filled([0; 2], n_nodes),
         tasks: Column::filled(Vec::new(), n_nodes),
     }
 }

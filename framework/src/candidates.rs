@@ -65,11 +65,8 @@ fn n_tasks_of_variants(cluster: &Cluster) -> Column<ClassIdx, usize> {
     if classes.variant_of.iter().all(|(class, first)| class == *first) {
         return Column::new();
     }
-    let mut n_tasks = Column::filled(0, classes.variant_of.len());
-    for class in cluster.tasks.class.values() {
-        n_tasks[*class] += 1;
-    }
-    n_tasks
+    let counts = classes.counts.values();
+    counts.map(|counts| (counts.waiting + counts.on_nodes) as usize).collect()
 }
 
 /// The answers cached in this cycle, and the state they were computed from.

@@ -41,10 +41,9 @@ pub(crate) fn renew(session: &mut Session) {
 /// Jobs that are scheduled in this cycle and have nominated tasks, ascending.
 fn jobs_with_nominations(session: &Session) -> Vec<JobIdx> {
     let cluster = session.cluster();
-    let nominated = cluster.tasks.nominated.iter().filter(|(_, node)| node.is_some());
+    let nominated = cluster.waiting_tasks().filter(|task| cluster.tasks.nominated[*task].is_some());
     let mut jobs: Vec<JobIdx> = nominated
-        .filter(|(task, _)| cluster.is_waiting(*task))
-        .filter_map(|(task, _)| cluster.tasks.job[task])
+        .filter_map(|task| cluster.tasks.job[task])
         .filter(|job| cluster.is_schedulable(*job))
         .collect();
     // The tasks of a job are adjacent, and stand in the order of the jobs.
@@ -119,8 +118,8 @@ pub(crate) fn settle(session: &mut Session) {
         cluster.tasks.nominated[*task].is_some()
             || cluster.tasks.facts[*task].nominated_node.is_some()
     };
-    let waiting = cluster.tasks.placement.ids().filter(|task| cluster.is_waiting(*task));
-    let withdrawn: Vec<Decision> = waiting
+    let withdrawn: Vec<Decision> = cluster
+        .waiting_tasks()
         .filter(is_nominated)
         .map(|task| Decision::Withdraw { pod: cluster.pod(task) })
         .collect();

@@ -204,20 +204,13 @@ impl Session {
 /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
 fn in_flight(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (task, placement) in cluster.tasks.placement.iter() {
-        let nominated = cluster.tasks.nominated[task];
-        let is_moved = match placement.status {
-            TaskStatus::Binding | TaskStatus::Releasing => true,
-            TaskStatus::Pending
-            | TaskStatus::Allocated
-            | TaskStatus::Pipelined
-            | TaskStatus::Bound
-            | TaskStatus::Running
-            | TaskStatus::Succeeded
-            | TaskStatus::Failed
-            | TaskStatus::Unknown => nominated.is_some(),
-        };
-        if is_moved {
+    // Only tasks that wait are nominated.
+    let may_be_moved = |status| {
+        matches!(status, TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Pending)
+    };
+    for task in cluster.tasks_in(may_be_moved) {
+        let (placement, nominated) = (cluster.tasks.placement[task], cluster.tasks.nominated[task]);
+        if placement.status != TaskStatus::Pending || nominated.is_some() {
             let node = placement.node.or(nominated);
             let node = node.map(|node| cluster.node_name(node));
             (&cluster.tasks.facts[task].uid, placement.status as u8, node).hash(&mut hasher);

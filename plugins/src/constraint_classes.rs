@@ -5,7 +5,7 @@
 //! constraint class.
 
 use kube_batch_api::{
-    cluster::Cluster,
+    cluster::{ClassCounts, Cluster},
     column::{ClassIdx, Column, Ordinal, TaskIdx},
     facts::class::PodTemplate,
     matcher_set::MatcherSet,
@@ -25,7 +25,7 @@ pub(crate) struct ConstraintClasses {
 struct Members {
     /// The first class.
     class: Option<ClassIdx>,
-    /// The first task.
+    /// The first task that waits for a node, or whose binding is not confirmed yet.
     task: Option<TaskIdx>,
     is_present: bool,
     is_to_place: bool,
@@ -39,12 +39,18 @@ impl ConstraintClasses {
         for (class, row) in of_class.iter() {
             members[*row].class.get_or_insert(class);
         }
-        for (task, at) in cluster.tasks.placement.iter() {
-            let members = &mut members[of_class[cluster.tasks.class[task]]];
-            members.task.get_or_insert(task);
-            let waits = cluster.is_waiting(task);
-            members.is_present |= waits || at.status.is_on_node();
-            members.is_to_place |= waits || is_being_placed(at.status);
+        for (class, row) in of_class.iter() {
+            let ClassCounts { waiting, on_nodes, being_placed } = cluster.classes.counts[class];
+            let members = &mut members[*row];
+            members.is_present |= waiting + on_nodes > 0;
+            members.is_to_place |= waiting + being_placed > 0;
+        }
+        if members.values().any(|members| members.is_to_place) {
+            let waits =
+                |status: TaskStatus| status == TaskStatus::Pending || status.is_being_placed();
+            for task in cluster.tasks_in(waits) {
+                members[of_class[cluster.tasks.class[task]]].task.get_or_insert(task);
+            }
         }
         Self { members }
     }
@@ -69,9 +75,9 @@ impl ConstraintClasses {
         self.members[row].is_to_place
     }
 
-    /// The first task of a constraint class.
+    /// A task of a constraint class that is one of [`ConstraintClasses::to_place`].
     pub(crate) fn first_task(&self, row: ConstraintClassIdx) -> TaskIdx {
-        self.members[row].task.expect("every class has a task")
+        self.members[row].task.expect("a class to place has a task to place")
     }
 
     /// The template that the tasks of a constraint class share. Its request is that of only some of
@@ -95,19 +101,5 @@ impl ConstraintClasses {
 
     fn class(&self, row: ConstraintClassIdx) -> ClassIdx {
         self.members[row].class.expect("a row is used by a class")
-    }
-}
-
-/// Whether a task has a node by a decision that the API server has not confirmed yet.
-pub(crate) const fn is_being_placed(status: TaskStatus) -> bool {
-    match status {
-        TaskStatus::Allocated | TaskStatus::Pipelined | TaskStatus::Binding => true,
-        TaskStatus::Pending
-        | TaskStatus::Bound
-        | TaskStatus::Running
-        | TaskStatus::Releasing
-        | TaskStatus::Succeeded
-        | TaskStatus::Failed
-        | TaskStatus::Unknown => false,
     }
 }

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
-    resource::{Ledger, Request, ResourceVector, Share},
+    resource::{Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
     plugin::{
@@ -32,9 +32,7 @@ pub struct Drf {
     shared: Vec<Dim>,
     /// The allocatable resources of all nodes.
     total: ResourceVector,
-    /// What the tasks of each job hold.
-    allocated: Ledger<JobIdx>,
-    /// Computed from `allocated` and `total`.
+    /// Computed from what its tasks hold, and `total`.
     share: Column<JobIdx, Share>,
 }
 
@@ -47,11 +45,12 @@ impl Drf {
     /// The share of a job with these requests added, `sign` times each.
     fn share_with<'r>(
         &self,
+        cluster: &Cluster,
         job: JobIdx,
         requests: impl IntoIterator<Item = &'r Request>,
         sign: i64,
     ) -> Share {
-        let mut allocated = self.allocated[job].to_vec();
+        let mut allocated = cluster.jobs.held[job].to_vec();
         for request in requests {
             request.charge(&mut allocated, sign);
         }
@@ -74,23 +73,16 @@ impl Plugin for Drf {
     }
 
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
-        let n_jobs = cluster.jobs.key.len();
         self.shared = cluster.dimensions.shared().collect();
         self.total = cluster.nodes.allocatable.total();
-        self.allocated = Ledger::zero(cluster.dimensions.len(), n_jobs);
-        for (task, placement) in cluster.tasks.placement.iter() {
-            if let Some(job) = cluster.tasks.job[task].filter(|_| placement.status.is_held()) {
-                cluster.request(task).charge(&mut self.allocated[job], 1);
-            }
-        }
-        self.share = self.allocated.ids().map(|job| self.share_of(&self.allocated[job])).collect();
+        let held = &cluster.jobs.held;
+        self.share = held.ids().map(|job| self.share_of(&held[job])).collect();
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
         let sign = change.held();
         if let Some(job) = cluster.tasks.job[change.task].filter(|_| sign != 0) {
-            cluster.request(change.task).charge(&mut self.allocated[job], sign);
-            self.share[job] = self.share_of(&self.allocated[job]);
+            self.share[job] = self.share_of(&cluster.jobs.held[job]);
         }
     }
 
@@ -118,8 +110,8 @@ impl Plugin for Drf {
         }
         let released = evicted.iter().chain([&victim]);
         let of_other = released.filter(|task| cluster.tasks.job[**task] == Some(other));
-        let gained = self.share_with(own, [cluster.request(preemptor)], 1);
-        let lost = self.share_with(other, of_other.map(|task| cluster.request(*task)), -1);
+        let gained = self.share_with(cluster, own, [cluster.request(preemptor)], 1);
+        let lost = self.share_with(cluster, other, of_other.map(|task| cluster.request(*task)), -1);
         if gained <= lost { Vote::Permit } else { Vote::Reject }
     }
 

@@ -62,6 +62,8 @@ pub struct NodeOrder {
     arguments: NodeOrderArguments,
     /// Scores with a weight other than 0. The framework knows a score by its position.
     scores: Vec<Weighted>,
+    /// Whether any of them follows placements.
+    follows: bool,
 }
 
 #[derive(Debug)]
@@ -73,24 +75,27 @@ struct Weighted {
 impl NodeOrder {
     /// The plugin with its weights, before any session.
     pub fn new(arguments: NodeOrderArguments) -> Self {
-        Self { arguments, scores: Vec::new() }
+        Self { arguments, ..Self::default() }
     }
 
     fn open(arguments: NodeOrderArguments, opening: Opening<'_>) -> Self {
         let weighted = SCORES.iter().map(|(weight, build)| (weight(&arguments), build));
-        let scores = weighted
+        let scores: Vec<Weighted> = weighted
             .filter(|(weight, _)| *weight != 0)
             .map(|(weight, build)| Weighted { weight, score: build(opening, &arguments) })
             .collect();
-        let mut opened = Self { arguments, scores };
-        for placed in placements(opening.cluster) {
-            opened.follow(&placed);
+        let follows = scores.iter().any(|weighted| weighted.score.follows());
+        let mut opened = Self { arguments, scores, follows };
+        if follows {
+            for placed in placements(opening.cluster) {
+                opened.follow(&placed);
+            }
         }
         opened
     }
 
     fn follow(&mut self, placed: &Placed) {
-        for Weighted { score, .. } in &mut self.scores {
+        for Weighted { score, .. } in self.scores.iter_mut().filter(|own| own.score.follows()) {
             score.on_placement(placed);
         }
     }
@@ -128,7 +133,9 @@ impl Plugin for NodeOrder {
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
-        self.follow(&Placed::new(cluster, change));
+        if self.follows {
+            self.follow(&Placed::new(cluster, change));
+        }
     }
 
     fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {

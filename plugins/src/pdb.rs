@@ -112,8 +112,7 @@ impl Plugin for Pdb {
         }
         self.left = cluster.budgets.iter().map(|budget| budget.allowed.into()).collect();
         if self.is_required && !self.left.is_empty() {
-            let releasing = |task: &TaskIdx| cluster.status(*task) == TaskStatus::Releasing;
-            for task in cluster.tasks.placement.ids().filter(releasing) {
+            for task in cluster.tasks_in(|status| status == TaskStatus::Releasing) {
                 self.count(cluster, task, 1);
             }
         }

@@ -2,7 +2,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, NodeIdx},
+    column::NodeIdx,
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::plugin::{Capacity, Change};
@@ -57,8 +57,6 @@ impl PodCountChange {
 /// A placement of a task, as rules need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// The class of the task.
-    pub(crate) class: ClassIdx,
     /// The constraint class of the task.
     pub(crate) constraint_class: ConstraintClassIdx,
     pub(crate) from: Placement,
@@ -78,7 +76,7 @@ impl Placed {
             [(from.node, removed), (to.node, added)]
         };
         let constraint_class = cluster.classes.constraint_class[class];
-        Self { class, constraint_class, from, to, counts }
+        Self { constraint_class, from, to, counts }
     }
 
     /// The nodes on which the number of pods changes, and how.

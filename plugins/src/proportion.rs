@@ -127,6 +127,12 @@ fn shared_total(cluster: &Cluster) -> ResourceVector {
     total
 }
 
+fn add(sums: &mut [i64], amounts: &[i64]) {
+    for (sum, amount) in sums.iter_mut().zip(amounts) {
+        *sum = sum.wrapping_add(*amount);
+    }
+}
+
 /// What one queue can use of a resource.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
@@ -198,20 +204,16 @@ impl Plugin for Proportion {
         self.deserved = Ledger::zero(width, n_queues);
         self.allocated = Ledger::zero(width, n_queues);
         self.pending = Ledger::zero(width, n_queues);
-        for (task, placement) in cluster.tasks.placement.iter() {
-            let Some(queue) = cluster.queue_of(task) else { continue };
-            if placement.status.is_held() {
-                cluster.request(task).charge(&mut self.allocated[queue], 1);
-            } else if Self::is_demand(cluster, task, placement.status) {
-                cluster.request(task).charge(&mut self.pending[queue], 1);
+        for (job, queue) in cluster.jobs.queue.iter() {
+            let Some(queue) = *queue else { continue };
+            add(&mut self.allocated[queue], &cluster.jobs.held[job]);
+            if cluster.is_schedulable(job) {
+                add(&mut self.pending[queue], &cluster.jobs.waiting[job]);
             }
         }
         self.request = self.allocated.clone();
         for queue in self.request.ids() {
-            let pending = self.pending[queue].to_vec();
-            for (sum, pending) in self.request[queue].iter_mut().zip(pending) {
-                *sum = sum.wrapping_add(pending);
-            }
+            add(&mut self.request[queue], &self.pending[queue]);
         }
         self.total = shared_total(cluster);
         let weights = cluster.queues.facts.values().map(|queue| i128::from(queue.weight));

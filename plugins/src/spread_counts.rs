@@ -219,6 +219,11 @@ impl SpreadCounts {
         }
     }
 
+    /// Whether there are no counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The label whose values are the domains of a count.
     pub(crate) fn labels(&self, count: SpreadCountIdx) -> Arc<LabelColumn> {
         Arc::clone(self.rows[count].by_domain.labels())

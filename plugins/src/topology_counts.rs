@@ -200,6 +200,11 @@ impl TopologyCounts {
         counts
     }
 
+    /// Whether there are no counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Frees what only adding counts needs: of many classes it is large.
     pub(crate) fn finish(&mut self) {
         self.by_content = BTreeMap::new();

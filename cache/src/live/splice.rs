@@ -1,6 +1,6 @@
 //! New rows between others: the columns of jobs and tasks, copied from the first new or removed row on.
 
-use std::{iter::repeat_n, sync::Arc, vec::IntoIter};
+use std::{iter::repeat_n, sync::Arc, time::Duration, vec::IntoIter};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -9,34 +9,48 @@ use kube_batch_api::{
     facts::{group::GroupFacts, pod::TaskFacts},
     name::JobKey,
     reason::{JobProblem, JobWarning},
+    resource::Ledger,
     status::Placement,
 };
-use std::time::Duration;
 
 /// The last rows of a table, to be copied or left out one after another.
 macro_rules! tail {
-    ($(#[$doc:meta])* $name:ident of $table:ident: $($column:ident: $type:ty),* $(,)?) => {
+    ($(#[$doc:meta])* $name:ident of $table:ident by $index:ident:
+        $($column:ident: $type:ty),*; $($ledger:ident),* $(,)?) => {
         $(#[$doc])*
         pub(super) struct $name {
-            $(pub(super) $column: IntoIter<$type>,)*
+            $($column: IntoIter<$type>,)*
+            $($ledger: Ledger<$index>,)*
+            /// Number of rows that have been copied or left out.
+            n_done: usize,
         }
 
         impl $name {
             /// Removes them from the table.
             pub(super) fn of(table: &mut $table, first: usize) -> Self {
                 // Without `..`, so that the compiler reports a missing column.
-                let $table { $($column),* } = table;
-                Self { $($column: $column.split_off(Ordinal::new(first)).into_iter(),)* }
+                let $table { $($column,)* $($ledger,)* } = table;
+                let first = $index::new(first);
+                Self {
+                    $($column: $column.split_off(first).into_iter(),)*
+                    $($ledger: $ledger.split_off(first),)*
+                    n_done: 0,
+                }
             }
 
             /// Leaves out the next `n` rows.
             pub(super) fn skip(&mut self, n: usize) {
                 $(self.$column.by_ref().take(n).for_each(drop);)*
+                self.n_done += n;
             }
 
             /// Copies the next `n` rows.
             fn copy(&mut self, n: usize, table: &mut $table) {
                 $(table.$column.extend(self.$column.by_ref().take(n));)*
+                $(for row in (self.n_done..self.n_done + n).map($index::new) {
+                    table.$ledger.push(&self.$ledger[row]);
+                })*
+                self.n_done += n;
             }
         }
     };
@@ -44,7 +58,7 @@ macro_rules! tail {
 
 tail! {
     /// The last tasks.
-    TaskTail of Tasks:
+    TaskTail of Tasks by TaskIdx:
     facts: Arc<TaskFacts>,
     job: Option<JobIdx>,
     class: ClassIdx,
@@ -53,12 +67,12 @@ tail! {
     ours: bool,
     gated: bool,
     placement: Placement,
-    nominated: Option<NodeIdx>,
+    nominated: Option<NodeIdx>;
 }
 
 tail! {
     /// The last jobs.
-    JobTail of Jobs:
+    JobTail of Jobs by JobIdx:
     key: JobKey,
     group: Option<Arc<GroupFacts>>,
     created: Timestamp,
@@ -69,7 +83,8 @@ tail! {
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,
     counts: StatusCounts,
-    incomplete_for: Option<Duration>,
+    incomplete_for: Option<Duration>;
+    held, waiting
 }
 
 impl TaskTail {

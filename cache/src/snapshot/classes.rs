@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    cluster::{Classes, Matchers},
+    cluster::{ClassCounts, Classes, Matchers},
     column::{ClassIdx, ConstraintClassIdx, Ordinal},
     facts::{
         class::{Constraints, PodMatcher, PodTemplate},
@@ -174,6 +174,7 @@ impl ClassRows<'_> {
         let next = ConstraintClassIdx::new(classifier.constraint_classes.len());
         let row = *classifier.constraint_classes.entry(constraints).or_insert(next);
         classes.constraint_class.push(row);
+        classes.counts.push(ClassCounts::default());
         classifier.by_content.insert(content, class);
         class
     }

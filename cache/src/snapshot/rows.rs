@@ -9,7 +9,7 @@ use kube_batch_api::{
     facts::{group::GroupFacts, metadata::Metadata, pod::TaskFacts},
     name::{JobKey, Name},
     reason::JobProblem,
-    resource::Dimensions,
+    resource::{Dimensions, Ledger},
     status::{Placement, TaskStatus},
 };
 
@@ -166,6 +166,8 @@ pub(crate) fn push_job(
     jobs.problem.push(problem);
     jobs.warnings.push(job.warnings);
     jobs.counts.push(StatusCounts::default());
+    jobs.held.push_zero();
+    jobs.waiting.push_zero();
     jobs.incomplete_for.push(None);
     jobs.key.push(key)
 }
@@ -200,7 +202,9 @@ impl Rows {
         let mut classes = Classes::default();
         let mut class_rows =
             ClassRows { classifier: &mut classifier, classes: &mut classes, matchers: &matchers };
-        let (mut tasks, mut jobs) = (Tasks::default(), Jobs::default());
+        let mut tasks = Tasks::default();
+        let no_jobs = Ledger::zero(dimensions.len(), 0);
+        let mut jobs = Jobs { held: no_jobs.clone(), waiting: no_jobs, ..Jobs::default() };
         let mut rejected = Vec::new();
         for (key, job) in members.jobs {
             let start = tasks.facts.len();

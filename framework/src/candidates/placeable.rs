@@ -30,8 +30,9 @@ pub enum Room {
 /// What nodes have, less what pods of other schedulers use.
 fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
     let mut left = cluster.nodes.allocatable.clone();
-    let tasks = cluster.tasks.placement.iter().filter(|(task, _)| !cluster.tasks.ours[*task]);
-    for (task, placement) in tasks {
+    let others = cluster.tasks.ours.iter().filter(|(_, is_ours)| !**is_ours);
+    for (task, _) in others {
+        let placement = cluster.tasks.placement[task];
         if let Some(node) = placement.node
             && placement.status != TaskStatus::Releasing
         {

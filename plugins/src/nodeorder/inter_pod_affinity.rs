@@ -93,6 +93,10 @@ impl Score for InterPodAffinity {
         weights.iter().filter_map(|count| self.counts.get(*count, node, Capacity::Idle)).sum()
     }
 
+    fn follows(&self) -> bool {
+        !self.counts.is_empty()
+    }
+
     fn on_placement(&mut self, placed: &Placed) {
         self.counts.on_placement(placed);
     }

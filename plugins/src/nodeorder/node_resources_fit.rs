@@ -23,20 +23,12 @@ use super::{
     score::Score,
     scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
 };
-use crate::{compiled::Opening, pod_count::Placed};
-
-/// Milli-CPU and bytes of memory.
-type CpuAndMemory = [i64; 2];
+use crate::compiled::Opening;
 
 #[derive(Debug)]
 struct NodeResourcesFit {
     strategy: Strategy,
     resources: Vec<ScoredResource>,
-    /// The CPU and memory that the tasks on each node request, with defaults. The node's ledger has
-    /// the other resources.
-    requested: Column<NodeIdx, CpuAndMemory>,
-    /// What a task of a class adds to that once it is placed.
-    placed: Column<ClassIdx, CpuAndMemory>,
     /// What a task of a class requests before it is placed, by position in `resources`.
     arriving: Column<ClassIdx, Vec<i64>>,
 }
@@ -64,19 +56,11 @@ pub(super) fn build_most_requested(
 fn build(opening: Opening<'_>, strategy: Strategy, weights: &ResourceWeights) -> Box<dyn Score> {
     let cluster = opening.cluster;
     let resources = scored_resources(cluster, weights);
-    let placed = cluster.classes.template.values();
-    let placed = placed.map(|template| [template.scoring.cpu_milli, template.scoring.memory_bytes]);
     let arriving = cluster.classes.template.iter().map(|(class, template)| {
         let request = &cluster.classes.request[class];
         resources.iter().map(|r| arriving(template.arriving, request, r.dim)).collect()
     });
-    Box::new(NodeResourcesFit {
-        strategy,
-        requested: Column::filled([0; 2], cluster.nodes.facts.len()),
-        placed: placed.collect(),
-        arriving: arriving.collect(),
-        resources,
-    })
+    Box::new(NodeResourcesFit { strategy, arriving: arriving.collect(), resources })
 }
 
 /// What a task requests before it is placed.
@@ -99,11 +83,11 @@ impl Strategy {
 }
 
 impl NodeResourcesFit {
-    /// What the tasks on a node request.
-    fn on_node(&self, cluster: &Cluster, node: NodeIdx, dim: Dim) -> i64 {
+    /// What the tasks on a node request, CPU and memory with defaults.
+    fn on_node(cluster: &Cluster, node: NodeIdx, dim: Dim) -> i64 {
         match dim {
-            Dim::CPU => self.requested[node][0],
-            Dim::MEMORY => self.requested[node][1],
+            Dim::CPU => cluster.nodes.scoring[node][0],
+            Dim::MEMORY => cluster.nodes.scoring[node][1],
             other => cluster.nodes.used[node][other],
         }
     }
@@ -130,19 +114,10 @@ impl Score for NodeResourcesFit {
                 continue;
             };
             // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
-            let requested = self.on_node(cluster, node, resource.dim).wrapping_add(*arriving);
+            let requested = Self::on_node(cluster, node, resource.dim).wrapping_add(*arriving);
             total += resource.weight * self.strategy.score(requested, allocatable);
             weights += resource.weight;
         }
         if weights == 0 { 0 } else { total / weights }
-    }
-
-    fn on_placement(&mut self, placed: &Placed) {
-        let amounts = self.placed[placed.class];
-        for (node, change) in placed.counts() {
-            for (requested, amount) in self.requested[node].iter_mut().zip(amounts) {
-                *requested = requested.wrapping_add(amount.wrapping_mul(change.all.into()));
-            }
-        }
     }
 }

@@ -119,6 +119,10 @@ impl Score for PodTopologySpread {
         }
     }
 
+    fn follows(&self) -> bool {
+        !self.counts.is_empty()
+    }
+
     fn on_placement(&mut self, placed: &Placed) {
         self.counts.on_placement(placed);
     }

@@ -49,7 +49,12 @@ pub(super) trait Score: fmt::Debug + Send {
     ) {
     }
 
-    /// Follows a placement.
+    /// Whether placements change the score, other than by what the cluster adds up.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Follows a placement, if [`Score::follows`].
     fn on_placement(&mut self, _placed: &Placed) {}
 }
 

@@ -36,11 +36,8 @@ use super::{
     filter::{Filter, Query},
 };
 use crate::{
-    compiled::Opening,
-    constraint_classes::{ConstraintClassIdx, is_being_placed},
-    node_tests::AnyOf,
-    pod_count::Placed,
-    rows::row_type,
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
+    pod_count::Placed, rows::row_type,
 };
 
 row_type! {
@@ -233,7 +230,7 @@ impl UnboundClaims {
 
     fn on_placement(&mut self, placed: &Placed) {
         let class = placed.constraint_class;
-        let node = |at: Placement| at.node.filter(|_| is_being_placed(at.status));
+        let node = |at: Placement| at.node.filter(|_| at.status.is_being_placed());
         let (from, to) = (node(placed.from), node(placed.to));
         if self.of_class[class].is_empty() || from == to {
             return;
