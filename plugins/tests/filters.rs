@@ -516,7 +516,7 @@ run! {
         filters(&[Dependency::Class, Dependency::Node]);
     volume_binding_filter: "volumebinding-filter", filters(&Dependency::ALL);
     volume_zone_filter: "volumezone-filter", filters(&[Dependency::Class]);
-    pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Cluster]);
+    pod_topology_spread_filter: "podtopologyspread-filter", filters(&[Dependency::Domain]);
     inter_pod_affinity_filter: "interpodaffinity-filter",
         filters(&[Dependency::Domain, Dependency::Cluster]);
     least_requested_score: "noderesources-leastallocated-score",
