@@ -103,6 +103,36 @@ impl Nodes {
             })
     }
 
+    /// Keeps the nodes where a request fits into what is idle and not nominated.
+    pub fn retain_fits_idle(&self, nodes: &mut Vec<NodeIdx>, request: &Request) {
+        self.retain(nodes, request, |amount, idle, future_idle| amount <= idle.min(future_idle));
+    }
+
+    /// Keeps the nodes where a request fits into what is idle once the tasks that are being released are
+    /// gone.
+    pub fn retain_fits_future_idle(&self, nodes: &mut Vec<NodeIdx>, request: &Request) {
+        self.retain(nodes, request, |amount, _, future_idle| amount <= future_idle);
+    }
+
+    /// Keeps the nodes where `fits` says yes of each amount, given what is idle now and in future.
+    fn retain(
+        &self,
+        nodes: &mut Vec<NodeIdx>,
+        request: &Request,
+        fits: impl Fn(i64, i64, i64) -> bool,
+    ) {
+        if !request.unknown().is_empty() {
+            nodes.clear();
+        }
+        for (dim, amount) in request.amounts() {
+            nodes.retain(|node| {
+                let idle = self.idle[*node][*dim];
+                let future_idle = idle + self.releasing[*node][*dim] - self.pipelined[*node][*dim];
+                fits(*amount, idle, future_idle)
+            });
+        }
+    }
+
     /// Whether a request fits into what is idle once the tasks that are being released are gone.
     pub fn fits_future_idle(&self, node: NodeIdx, request: &Request) -> bool {
         let (idle, releasing, pipelined) =

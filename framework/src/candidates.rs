@@ -14,6 +14,7 @@ mod index;
 mod inputs;
 mod placeable;
 mod rules;
+mod scores;
 
 use std::{cell::Cell, collections::BTreeMap};
 
@@ -32,7 +33,7 @@ use self::{
     placeable::{Placeable, Question},
     rules::ClassRules,
 };
-use crate::plugin::{Capacity, Dependency, Extremes, Scale};
+use crate::plugin::{Capacity, Dependency, Scale};
 
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub(crate) struct Candidates {
     /// Nodes that pass the rules of [`Dependency::Class`], by constraint class.
     eligible: Column<ConstraintClassIdx, Option<NodeSet>>,
     indexes: [Column<ClassIdx, Option<Box<ClassIndex>>>; 2],
+    /// Classes with one waiting task that were searched without an index: most are not searched again.
+    searched: Column<ClassIdx, bool>,
     /// Indexes that the variants of a class share, by the first of them.
     shared: [BTreeMap<ClassIdx, ClassIndex>; 2],
     /// The number of tasks of each class; empty if no class has another variant.
@@ -99,6 +102,7 @@ impl Candidates {
             rules: Column::filled(None, n_classes),
             eligible: Column::filled(None, n_constraint_classes),
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
+            searched: Column::filled(false, n_classes),
             shared: Default::default(),
             n_tasks: n_tasks_of_variants(cluster),
             reports: Column::filled(None, n_classes),
@@ -158,6 +162,11 @@ impl Candidates {
                 index.catch_up(inputs, rules);
                 index.best(inputs, class, rules)
             }
+            None if inputs.cluster.classes.counts[class].waiting == 1 && !self.searched[class] => {
+                self.searched[class] = true;
+                let nodes: Vec<NodeIdx> = eligible.iter().collect();
+                self.best_of(inputs, class, &nodes, capacity)
+            }
             none => {
                 self.work.set(self.work.get() + eligible.len() as u64);
                 let index = ClassIndex::new(inputs, class, capacity, Scope::Class, rules, eligible);
@@ -175,7 +184,8 @@ impl Candidates {
         self.best_of(inputs, class, &self.searched(inputs.cluster, class), capacity)
     }
 
-    /// The best of these nodes, which are ascending. The class is prepared.
+    /// The best of these nodes, which are ascending and, for [`Search::Index`], eligible. The class is
+    /// prepared.
     pub(crate) fn best_of(
         &self,
         inputs: Inputs<'_>,
@@ -184,9 +194,15 @@ impl Candidates {
         capacity: Capacity,
     ) -> Option<NodeIdx> {
         self.count_work(nodes.len());
-        let fits = |node: &NodeIdx| self.fits(inputs, class, *node, capacity);
-        let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(fits).collect();
-        let scores = self.scores(inputs, class, &nodes);
+        let dependencies = match self.search {
+            Search::Naive => Dependency::ALL.as_slice(),
+            // The nodes are eligible.
+            Search::Index => &Dependency::ALL[1..],
+        };
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        let mut nodes = nodes.to_vec();
+        rules.retain_fitting(inputs, class, &mut nodes, capacity, dependencies);
+        let scores = scores::normalised(inputs, class, rules, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
         best.map(|(_, node)| *node)
     }
@@ -225,28 +241,8 @@ impl Candidates {
         node: NodeIdx,
         capacity: Capacity,
     ) -> bool {
-        let request = &inputs.cluster.classes.request[class];
-        let fits = match capacity {
-            Capacity::Idle => inputs.cluster.nodes.fits_idle(node, request),
-            Capacity::FutureIdle => inputs.cluster.nodes.fits_future_idle(node, request),
-        };
-        fits && self.passes(inputs, class, node, capacity, &Dependency::ALL)
-    }
-
-    /// Whether every rule of these dependencies passes. The class is prepared.
-    fn passes(
-        &self,
-        inputs: Inputs<'_>,
-        class: ClassIdx,
-        node: NodeIdx,
-        capacity: Capacity,
-        dependencies: &[Dependency],
-    ) -> bool {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
-        rules.admitted()
-            && dependencies.iter().all(|s| {
-                rules.predicate(inputs.policy, inputs.cluster, class, node, *s, capacity).is_ok()
-            })
+        rules.fits(inputs, class, node, capacity, &Dependency::ALL)
     }
 
     /// Whether the predicates that no placement can change admit the class to a node.
@@ -263,24 +259,7 @@ impl Candidates {
         nodes: &[NodeIdx],
     ) -> Vec<i64> {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
-        let mut total = vec![0; nodes.len()];
-        let mut part = vec![0; nodes.len()];
-        for (at, term) in rules.terms() {
-            let plugin = inputs.policy.plugin(*at);
-            if term.scale == Scale::Joint {
-                part.fill(0);
-                plugin.score_all(inputs.cluster, class, nodes, term.id, &mut part);
-            } else {
-                for (score, node) in part.iter_mut().zip(nodes) {
-                    *score = plugin.score(inputs.cluster, class, *node, term.id);
-                }
-            }
-            let among = Extremes::of(part.iter().copied());
-            for (sum, raw) in total.iter_mut().zip(&part) {
-                *sum += term.weight * term.scale.apply(*raw, among);
-            }
-        }
-        total
+        scores::normalised(inputs, class, rules, nodes)
     }
 
     /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
@@ -389,8 +368,9 @@ impl Candidates {
         node: NodeIdx,
     ) -> bool {
         self.prepare(inputs, class);
+        let rules = self.rules[class].as_ref().expect("prepared above");
         self.is_eligible(inputs.cluster, class, node)
-            && self.passes(inputs, class, node, Capacity::FutureIdle, &Dependency::ALL[1..])
+            && rules.pass(inputs, class, node, Capacity::FutureIdle, &Dependency::ALL[1..])
     }
 
     pub(crate) fn uses_index(&self) -> bool {

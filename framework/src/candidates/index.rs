@@ -26,6 +26,7 @@ use kube_batch_api::{
 use super::{
     inputs::Inputs,
     rules::{ClassRules, is_of_domains},
+    scores,
 };
 use crate::{
     plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
@@ -143,14 +144,18 @@ impl ClassIndex {
             version,
         };
         let mut members = BTreeMap::<(Vec<i64>, u32), Vec<NodeIdx>>::new();
-        for node in eligible.iter() {
-            let domain = domains.map_or(0, |domains| domains[node]);
-            let key = (index.kept_scores(inputs, node), domain);
-            members.entry(key).or_default().push(node);
+        if index.normalised.is_empty() && domains.is_none() {
+            members.insert((Vec::new(), 0), eligible.iter().collect());
+        } else {
+            for node in eligible.iter() {
+                let domain = domains.map_or(0, |domains| domains[node]);
+                let key = (index.kept_scores(inputs, node), domain);
+                members.entry(key).or_default().push(node);
+            }
         }
         let groups = members.into_iter().map(|(key, members)| {
-            let scores = members.iter().map(|node| index.score(inputs, rules, *node));
-            let tree = Tournament::new(scores);
+            let scores = index.scores(inputs, rules, &members);
+            let tree = Tournament::new(scores.iter().copied());
             Group::new(key, members, tree)
         });
         let groups: Vec<Group> = groups.collect();
@@ -182,9 +187,8 @@ impl ClassIndex {
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
         if touched.len() >= n_members && !can_move {
             for group in 0..self.groups.len() {
-                let members = self.groups[group].members.iter();
-                let scores = members.map(|node| self.score(inputs, rules, *node));
-                self.groups[group].tree = Tournament::new(scores);
+                let scores = self.scores(inputs, rules, &self.groups[group].members);
+                self.groups[group].tree = Tournament::new(scores.iter().copied());
             }
             return;
         }
@@ -301,39 +305,47 @@ impl ClassIndex {
         if !self.has_domains || !is_of_domains(&term) {
             return feasible.iter().map(|best| best.group.raw[number]).collect();
         }
-        let Inputs { cluster, policy, .. } = inputs;
-        let plugin = policy.plugin(at);
         let nodes: Vec<NodeIdx> = feasible.iter().map(|best| best.node).collect();
-        if term.scale != Scale::Joint {
-            return nodes.iter().map(|node| plugin.score(cluster, class, *node, term.id)).collect();
-        }
-        let mut scores = vec![0; nodes.len()];
-        plugin.score_all(cluster, class, &nodes, term.id, &mut scores);
-        scores
+        let mut raw = vec![0; nodes.len()];
+        scores::write_raw(inputs, class, (at, term), &nodes, &mut raw);
+        raw
     }
 
-    /// The part of a node's score that is not normalised; `None` if the class does not fit there.
+    /// The part of each node's score that is not normalised; `None` if the class does not fit there.
+    fn scores(
+        &self,
+        inputs: Inputs<'_>,
+        rules: &ClassRules,
+        nodes: &[NodeIdx],
+    ) -> Vec<Option<i64>> {
+        let mut fitting = nodes.to_vec();
+        let dependencies = self.dependencies();
+        rules.retain_fitting(inputs, self.class, &mut fitting, self.capacity, dependencies);
+        let own = rules.terms().iter().filter(|(_, term)| !is_normalised(term, self.has_domains));
+        let totals = scores::absolute(inputs, self.class, own, &fitting);
+        let mut fitting = fitting.into_iter().zip(totals).peekable();
+        let score = |node| Some(fitting.next_if(|(fitting, _)| fitting == node)?.1);
+        nodes.iter().map(score).collect()
+    }
+
+    /// The same for one node.
     fn score(&self, inputs: Inputs<'_>, rules: &ClassRules, node: NodeIdx) -> Option<i64> {
-        let Self { class, capacity, .. } = *self;
-        let cluster = inputs.cluster;
-        let request = &cluster.classes.request[class];
-        let fits = match capacity {
-            Capacity::Idle => cluster.nodes.fits_idle(node, request),
-            Capacity::FutureIdle => cluster.nodes.fits_future_idle(node, request),
-        };
-        let passes = |dependency| {
-            rules.predicate(inputs.policy, cluster, class, node, dependency, capacity).is_ok()
-        };
-        if !fits || !passes(Dependency::Node) {
-            return None;
-        }
-        if self.scope == Scope::Class && !self.has_domains && !passes(Dependency::Domain) {
+        if !rules.fits(inputs, self.class, node, self.capacity, self.dependencies()) {
             return None;
         }
         let own = rules.terms().iter().filter(|(_, term)| !is_normalised(term, self.has_domains));
         let scores = own.map(|(at, term)| {
-            term.weight * inputs.policy.plugin(*at).score(cluster, class, node, term.id)
+            term.weight * inputs.policy.plugin(*at).score(inputs.cluster, self.class, node, term.id)
         });
         Some(scores.sum())
+    }
+
+    /// The dependencies of the predicates that decide which nodes take part; those of the class are
+    /// decided.
+    const fn dependencies(&self) -> &'static [Dependency] {
+        match self.scope {
+            Scope::Class if !self.has_domains => &[Dependency::Node, Dependency::Domain],
+            Scope::Class | Scope::Variants => &[Dependency::Node],
+        }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct ClassRules {
     requests_unknown: bool,
     /// The plugins that have predicates for the class, and what those depend on.
     predicates: Vec<(Position, Dependencies)>,
+    /// What any of these predicates depends on.
+    dependencies: Dependencies,
     /// The plugins that score nodes for the class, and their terms.
     terms: Vec<(Position, ScoreTerm)>,
     /// The plugins of both, each once.
@@ -88,6 +90,7 @@ impl ClassRules {
                 None => policy.about(cluster).class_admitted(class),
             },
             requests_unknown: !cluster.classes.request[class].unknown().is_empty(),
+            dependencies: predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own),
             predicates,
             terms,
             plugins,
@@ -108,8 +111,8 @@ impl ClassRules {
         &self.terms
     }
 
-    pub(super) fn dependencies(&self) -> Dependencies {
-        self.predicates.iter().fold(Dependencies::NONE, |all, (_, own)| all | *own)
+    pub(super) const fn dependencies(&self) -> Dependencies {
+        self.dependencies
     }
 
     /// Whether a placement on one node can change an answer about another.
@@ -162,6 +165,59 @@ impl ClassRules {
         nodes
     }
 
+    /// Whether a task of the class fits on a node: its request does, and the predicates of these
+    /// dependencies pass.
+    pub(super) fn fits(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+        dependencies: &[Dependency],
+    ) -> bool {
+        let request = &inputs.cluster.classes.request[class];
+        let fits = match capacity {
+            Capacity::Idle => inputs.cluster.nodes.fits_idle(node, request),
+            Capacity::FutureIdle => inputs.cluster.nodes.fits_future_idle(node, request),
+        };
+        fits && self.pass(inputs, class, node, capacity, dependencies)
+    }
+
+    /// Keeps the nodes on which a task of the class fits, as [`ClassRules::fits`].
+    pub(super) fn retain_fitting(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &mut Vec<NodeIdx>,
+        capacity: Capacity,
+        dependencies: &[Dependency],
+    ) {
+        let request = &inputs.cluster.classes.request[class];
+        match capacity {
+            Capacity::Idle => inputs.cluster.nodes.retain_fits_idle(nodes, request),
+            Capacity::FutureIdle => inputs.cluster.nodes.retain_fits_future_idle(nodes, request),
+        }
+        if !self.admitted() || dependencies.iter().any(|own| self.dependencies.has(*own)) {
+            nodes.retain(|node| self.pass(inputs, class, *node, capacity, dependencies));
+        }
+    }
+
+    /// Whether every predicate of these dependencies passes.
+    pub(super) fn pass(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+        dependencies: &[Dependency],
+    ) -> bool {
+        let Inputs { cluster, policy, .. } = inputs;
+        self.admitted()
+            && dependencies.iter().all(|dependency| {
+                self.predicate(policy, cluster, class, node, *dependency, capacity).is_ok()
+            })
+    }
+
     /// Whether variants of the class may share an index: no score depends on which selectors match them.
     pub(super) fn scores_are_of_nodes(&self) -> bool {
         let is_of_nodes = |term: &ScoreTerm| match term.dependency {
@@ -182,6 +238,9 @@ impl ClassRules {
         dependency: Dependency,
         capacity: Capacity,
     ) -> Result<(), Unfit> {
+        if !self.dependencies.has(dependency) {
+            return Ok(());
+        }
         let refusals = self
             .predicates
             .iter()
