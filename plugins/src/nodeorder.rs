@@ -170,6 +170,17 @@ impl Plugin for NodeOrder {
         self.score_of(term).score(cluster, class, node)
     }
 
+    fn scores(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+        term: u8,
+        scores: &mut [i64],
+    ) {
+        self.score_of(term).scores(cluster, class, nodes, scores);
+    }
+
     fn score_all(
         &self,
         cluster: &Cluster,

@@ -415,8 +415,9 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
         if term.scale == Scale::Joint {
             plugin.score_all(&cluster, class, &nodes, term.id, &mut raw);
         } else {
+            plugin.scores(&cluster, class, &nodes, term.id, &mut raw);
             let score = |node: &NodeIdx| plugin.score(&cluster, class, *node, term.id);
-            raw = nodes.iter().map(score).collect();
+            assert_eq!(raw, nodes.iter().map(score).collect::<Vec<i64>>(), "one after another");
         }
         let among = Extremes::of(raw.iter().copied());
         let scaled = raw.iter().map(|raw| term.scale.apply(*raw, among));

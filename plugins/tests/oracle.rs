@@ -323,9 +323,12 @@ fn scores(
         if term.scale == Scale::Joint {
             plugin.score_all(cluster, class, candidates, term.id, &mut scores);
         } else {
-            let raw = candidates.iter().map(|node| plugin.score(cluster, class, *node, term.id));
-            let among = Extremes::of(raw.clone());
-            scores = raw.map(|raw| term.scale.apply(raw, among)).collect();
+            let one = |node: &NodeIdx| plugin.score(cluster, class, *node, term.id);
+            let raw: Vec<i64> = candidates.iter().map(one).collect();
+            plugin.scores(cluster, class, candidates, term.id, &mut scores);
+            assert_eq!(scores, raw, "as one after another");
+            let among = Extremes::of(raw.iter().copied());
+            scores = raw.into_iter().map(|raw| term.scale.apply(raw, among)).collect();
         }
     }
     scores

@@ -11,14 +11,14 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx},
+    column::{ClassIdx, Column, Dim, NodeIdx},
 };
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
     arguments::NodeOrderArguments,
     score::Score,
-    scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
+    scored_resources::{Lanes, MAX_SCORE, N_LANES, ScoredResource, floor, scored_resources},
 };
 use crate::compiled::Opening;
 
@@ -35,6 +35,50 @@ pub(super) fn build(opening: Opening<'_>, arguments: &NodeOrderArguments) -> Box
     let requests = requests
         .map(|request| resources.iter().map(|resource| request.get(resource.dim)).collect());
     Box::new(NodeResourcesBalancedAllocation { requests: requests.collect(), resources })
+}
+
+impl NodeResourcesBalancedAllocation {
+    /// The two resources that count for the class, with what it requests of them, if there are two.
+    fn two_resources(&self, class: ClassIdx) -> Option<[(Dim, i64); 2]> {
+        let resources = self.resources.iter().zip(&self.requests[class]);
+        let counted = resources.filter(|(resource, request)| resource.counts_for(**request));
+        let mut counted = counted.map(|(resource, request)| (resource.dim, *request));
+        let two = [counted.next()?, counted.next()?];
+        counted.next().is_none().then_some(two)
+    }
+}
+
+/// How evenly two resources are used before and after a task of these requests is placed, for up to
+/// [`N_LANES`] nodes. `None` if some node has nothing of a resource.
+fn balance_lanes(
+    cluster: &Cluster,
+    nodes: &[NodeIdx],
+    resources: [(Dim, i64); 2],
+) -> Option<[Lanes; 2]> {
+    let nothing: Lanes = [0.0; N_LANES];
+    let mut allocatable = [[1.0; N_LANES]; 2];
+    let mut used = [[nothing; 2]; 2];
+    for (lane, node) in nodes.iter().enumerate() {
+        let (has, uses) = (&cluster.nodes.allocatable[*node], &cluster.nodes.used[*node]);
+        for (at, (dim, request)) in resources.into_iter().enumerate() {
+            if has[dim] == 0 || uses[dim] < 0 {
+                return None;
+            }
+            allocatable[at][lane] = has[dim] as f64;
+            used[0][at][lane] = uses[dim] as f64;
+            used[1][at][lane] = uses[dim].wrapping_add(request) as f64;
+        }
+    }
+    let balances = used.map(|used| {
+        let mut balances = nothing;
+        for (lane, balance) in balances.iter_mut().enumerate() {
+            let left = (used[0][lane] / allocatable[0][lane]).min(1.0);
+            let right = (used[1][lane] / allocatable[1][lane]).min(1.0);
+            *balance = floor((1.0 - ((left - right) / 2.0).abs()) * MAX_SCORE as f64);
+        }
+        balances
+    });
+    Some(balances)
 }
 
 impl Score for NodeResourcesBalancedAllocation {
@@ -64,6 +108,22 @@ impl Score for NodeResourcesBalancedAllocation {
             .map(|(used, request, allocatable)| fraction(used.wrapping_add(request), allocatable));
         let half = MAX_SCORE / 2;
         half + (half + balance(with) - balance(without)) / 2
+    }
+
+    fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let resources = self.two_resources(class);
+        let half = MAX_SCORE / 2;
+        for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
+            let lanes = resources.and_then(|two| balance_lanes(cluster, nodes, two));
+            for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
+                *score = match &lanes {
+                    Some([without, with]) => {
+                        half + (half + (with[lane] - without[lane]) as i64) / 2
+                    }
+                    None => self.score(cluster, class, *node),
+                };
+            }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 use super::{
     arguments::{NodeOrderArguments, ResourceWeights},
     score::Score,
-    scored_resources::{MAX_SCORE, ScoredResource, scored_resources},
+    scored_resources::{Lanes, MAX_SCORE, N_LANES, ScoredResource, floor, scored_resources},
 };
 use crate::compiled::Opening;
 
@@ -76,9 +76,22 @@ impl Strategy {
     fn score(self, requested: i64, allocatable: i64) -> i64 {
         match self {
             Self::LeastRequested if requested > allocatable => 0,
-            Self::LeastRequested => MAX_SCORE * (allocatable - requested) / allocatable,
-            Self::MostRequested => MAX_SCORE * requested.min(allocatable) / allocatable,
+            Self::LeastRequested => percent(allocatable - requested, allocatable),
+            Self::MostRequested => percent(requested.min(allocatable), allocatable),
         }
+    }
+}
+
+/// Up to this amount, a quotient of 100 or less is rounded down to the same integer in floats: they differ by less
+/// than a part of 2^45.
+const EXACT_IN_FLOATS: i64 = 1 << 45;
+
+/// `100 * part / whole`, rounded towards 0. Floats divide several times faster than 64-bit integers.
+fn percent(part: i64, whole: i64) -> i64 {
+    if 0 <= part && part <= whole && whole <= EXACT_IN_FLOATS {
+        ((MAX_SCORE * part) as f64 / whole as f64) as i64
+    } else {
+        MAX_SCORE * part / whole
     }
 }
 
@@ -90,6 +103,42 @@ impl NodeResourcesFit {
             Dim::MEMORY => cluster.nodes.scoring[node][1],
             other => cluster.nodes.used[node][other],
         }
+    }
+
+    /// The scores of up to [`N_LANES`] nodes. `None` if amounts are too large to be divided as floats, or
+    /// some node has nothing of a resource.
+    fn score_lanes(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx]) -> Option<Lanes> {
+        let (mut total, mut weights) = ([0.0; N_LANES], 0.0);
+        for (resource, arriving) in self.resources.iter().zip(&self.arriving[class]) {
+            if !resource.counts_for(*arriving) {
+                continue;
+            }
+            let (mut requested, mut allocatable) = ([0.0; N_LANES], [1.0; N_LANES]);
+            for (lane, node) in nodes.iter().enumerate() {
+                let has = cluster.nodes.allocatable[*node][resource.dim];
+                let wanted = Self::on_node(cluster, *node, resource.dim).wrapping_add(*arriving);
+                if !(1..=EXACT_IN_FLOATS).contains(&has) || !(0..=EXACT_IN_FLOATS).contains(&wanted)
+                {
+                    return None;
+                }
+                (requested[lane], allocatable[lane]) = (wanted as f64, has as f64);
+            }
+            let weight = resource.weight as f64;
+            for ((total, requested), allocatable) in
+                total.iter_mut().zip(requested).zip(allocatable)
+            {
+                let part = match self.strategy {
+                    Strategy::LeastRequested => (allocatable - requested).max(0.0),
+                    Strategy::MostRequested => requested.min(allocatable),
+                };
+                *total += weight * floor(MAX_SCORE as f64 * part / allocatable);
+            }
+            weights += weight;
+        }
+        if weights > 0.0 {
+            total = total.map(|total| floor(total / weights));
+        }
+        Some(total)
     }
 }
 
@@ -119,5 +168,41 @@ impl Score for NodeResourcesFit {
             weights += resource.weight;
         }
         if weights == 0 { 0 } else { total / weights }
+    }
+
+    fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+        for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
+            let lanes = self.score_lanes(cluster, class, nodes);
+            for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
+                *score = match &lanes {
+                    Some(lanes) => lanes[lane] as i64,
+                    None => self.score(cluster, class, *node),
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXACT_IN_FLOATS, MAX_SCORE, floor, percent};
+    use proptest::prelude::*;
+
+    fn amount() -> impl Strategy<Value = i64> {
+        prop_oneof![1_i64..200, (EXACT_IN_FLOATS - 200)..=EXACT_IN_FLOATS, 1..=EXACT_IN_FLOATS]
+    }
+
+    proptest! {
+        #[test]
+        fn percentages_are_those_of_integers(whole in amount(), part in amount(), hundredths in 0_i64..=100) {
+            // The largest part below or at a whole percentage is where rounding could go wrong.
+            let edge = i128::from(whole) * i128::from(hundredths) / 100;
+            let edge = i64::try_from(edge).expect("at most the whole");
+            for part in [part.min(whole), edge, edge.saturating_sub(1).max(0), (edge + 1).min(whole)] {
+                prop_assert_eq!(percent(part, whole), MAX_SCORE * part / whole);
+                let in_floats = floor(MAX_SCORE as f64 * part as f64 / whole as f64);
+                prop_assert_eq!(in_floats as i64, MAX_SCORE * part / whole);
+            }
+        }
     }
 }
