@@ -1,15 +1,36 @@
 //! Names and identities of objects outside a cycle.
 
-use std::{borrow::Borrow, cmp::Ordering, collections::HashSet, fmt, ops::Deref, sync::Arc};
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    collections::HashSet,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::shards::Shards;
 
 /// A cheap-to-clone piece of text: an object's name, a label key, a uid.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(Arc<str>);
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        // Most names are shared, and the texts not in the processor's cache.
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl Name {
     /// The text.
