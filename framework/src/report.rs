@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -17,9 +16,9 @@ use kube_batch_api::{
         RECLAIMED, UNSCHEDULABLE,
     },
     decision::{Decision, EvictReason, PodRef},
-    facts::{group::GroupFacts, queue::QueueFacts},
+    facts::queue::QueueFacts,
     name::{JobKey, Name},
-    reason::{JobProblem, JobWarning},
+    reason::JobProblem,
     resource::{ResourceVector, Share},
     status::TaskStatus,
 };
@@ -27,6 +26,8 @@ use kube_batch_api::{
 use crate::{memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs};
 
 mod message;
+
+pub use crate::job_report::{JobReport, Phase};
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,98 +45,6 @@ pub struct Cycle {
     /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, a task may
     /// have run for long enough to be evicted, or jobs had no turn yet.
     pub next_due: Option<Duration>,
-}
-
-/// The phase of a PodGroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// Fewer tasks than the minimum are placed.
-    Pending,
-    /// At least the minimum are placed.
-    Running,
-    /// Some run, but the minimum cannot be reached.
-    Unknown,
-    /// All tasks have finished.
-    // Parity: new, see docs/parity.md#e4.
-    Completed,
-}
-
-impl Phase {
-    /// All, in order.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Unknown, Self::Completed];
-
-    /// The name in the status of a PodGroup.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Unknown => "Unknown",
-            Self::Completed => "Completed",
-        }
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The result of a cycle for a job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobReport {
-    /// Its key.
-    pub key: JobKey,
-    /// Its PodGroup, if it has one.
-    pub group: Option<Arc<GroupFacts>>,
-    /// Its queue, if that exists.
-    pub queue: Option<Name>,
-    /// Its phase after the cycle.
-    pub phase: Phase,
-    /// Number of tasks that must be placed before any of them starts.
-    pub min_available: u32,
-    /// Number of tasks.
-    pub n_tasks: u32,
-    /// Tasks that count towards the minimum: those that have a node, and those that succeeded.
-    pub ready: u32,
-    /// Running tasks.
-    pub running: u32,
-    /// Tasks that succeeded.
-    pub succeeded: u32,
-    /// Tasks that failed.
-    pub failed: u32,
-    /// Waiting tasks, without those that have scheduling gates.
-    pub pending: u32,
-    /// Number of tasks missing to its minimum. Tasks whose moves are only kept count as missing.
-    pub lacking: u32,
-    /// Reason and message, if it cannot start.
-    pub unschedulable: Option<(&'static str, String)>,
-    /// Mistakes in its objects.
-    pub warnings: Vec<JobWarning>,
-    /// Whether it had a turn.
-    pub tried: bool,
-    /// Why it was evicted as a whole, if it was and has not run since.
-    pub evicted: Option<(EvictReason, String)>,
-    /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
-    /// queue or its PodGroup does not exist.
-    pub unplaced: Vec<PodRef>,
-    /// Why they wait.
-    pub unplaced_because: String,
-    /// The share by which it is ordered, when the cycle began.
-    pub share: Option<Share>,
-    /// If it started in this cycle, when it began to wait: the creation of the oldest task that was
-    /// placed for it. It started if at least one task, and its minimum, have a place now and had not
-    /// when the cycle began.
-    pub waited_since: Option<Timestamp>,
-}
-
-impl JobReport {
-    /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
-    /// messages.
-    pub fn misconfigured(&self) -> Option<(&'static str, String)> {
-        let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
-        Some((self.warnings.first()?.reason(), messages.join("; ")))
-    }
 }
 
 /// The result of a cycle for a queue.
