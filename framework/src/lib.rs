@@ -24,4 +24,5 @@ pub mod spec;
 mod stale_gangs;
 pub mod statement;
 mod tournament;
+mod tried;
 mod tries;

@@ -3,8 +3,8 @@
 //!
 //! - A job that found no place is not tried again while nothing has changed that could help it. Of other
 //!   jobs, only PodGroups and waiting pods may have changed, but not the minimum, priority or queue of a
-//!   job that runs. All queues have the same shares, and this cycle has decided nothing yet. The report
-//!   of the job is that of its last try.
+//!   job that runs. All queues hold and deserve the same, and this cycle has decided nothing yet. The
+//!   report of the job is that of its last try.
 //! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
 //!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
@@ -16,16 +16,19 @@
 //! snapshots lead to the same decisions.
 // Parity: new, see docs/parity.md#o4 and docs/parity.md#o5.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    column::{JobIdx, QueueIdx},
+    column::{Column, JobIdx, QueueIdx},
     decision::EvictReason,
     name::{JobKey, Name},
 };
 
-use crate::{failure::Failure, plugin::QueueShares};
+use crate::{plugin::QueueShares, tried::Tried};
 
 /// The default of [`Memory::with_budget`]: about 0.1 s.
 pub const DEFAULT_BUDGET: u64 = 1_000_000;
@@ -54,13 +57,15 @@ impl Default for Memory {
 #[derive(Clone, Debug)]
 pub(crate) struct Hopeless {
     pub(crate) seen: Seen,
-    pub(crate) jobs: BTreeMap<JobKey, Tried>,
+    /// In the order of their rows.
+    pub(crate) jobs: Vec<Arc<Tried>>,
 }
 
 /// All that the turn of a job depends on, besides its own pods and PodGroup.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) generation: u64,
+    /// Without what the queues request.
     pub(crate) shares: Vec<Option<QueueShares>>,
     /// A hash of what decides which running tasks may be evicted.
     pub(crate) protection: u64,
@@ -68,26 +73,6 @@ pub(crate) struct Seen {
     pub(crate) protected_until: Option<Timestamp>,
     /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
     pub(crate) in_flight: u64,
-}
-
-/// The results of the last turns of a job.
-#[derive(Clone, Debug)]
-pub(crate) struct Tried {
-    /// A hash of the job's own part.
-    pub(crate) own: u64,
-    /// The actions in which it had a turn in vain.
-    pub(crate) actions: BTreeSet<&'static str>,
-    /// The first action that counts as a try, see [`Session::record_turn`].
-    pub(crate) tried_in: Option<&'static str>,
-    pub(crate) found: Option<Found>,
-}
-
-/// What a turn in vain has recorded.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) action: &'static str,
-    pub(crate) failure: Failure,
-    pub(crate) n_fitting: u32,
 }
 
 impl Memory {
@@ -122,8 +107,8 @@ pub(crate) struct TurnLog {
     pub(crate) memory: Memory,
     /// The state when the session opened; `None` if no generation is known.
     pub(crate) seen: Option<Seen>,
-    /// Whether the jobs of [`Memory::hopeless`] found the same state.
-    pub(crate) is_same: bool,
+    /// The jobs of [`Memory::hopeless`] that are the same and found the same state.
+    pub(crate) tried: Column<JobIdx, Option<Arc<Tried>>>,
     /// The budget of each queue.
     pub(crate) part: u64,
     /// What the turns in vain of each queue have taken in this action.
@@ -133,8 +118,10 @@ pub(crate) struct TurnLog {
     pub(crate) cut: BTreeSet<(&'static str, QueueIdx)>,
     /// Jobs that got no turn, in some action.
     pub(crate) left_out: BTreeSet<JobIdx>,
-    /// Jobs whose last try still holds.
-    pub(crate) remembered: BTreeSet<JobIdx>,
+    /// Whether the last try of each job still holds.
+    pub(crate) remembered: Column<JobIdx, bool>,
+    /// Whether each job had a turn.
+    pub(crate) tried_again: Column<JobIdx, bool>,
     /// Jobs whose turn led to something.
     pub(crate) helped: BTreeSet<JobIdx>,
     /// Number of decisions before the first turn.
@@ -142,17 +129,18 @@ pub(crate) struct TurnLog {
 }
 
 impl TurnLog {
-    pub(crate) const fn new(memory: Memory) -> Self {
+    pub(crate) fn new(memory: Memory, n_jobs: usize) -> Self {
         Self {
             memory,
             seen: None,
-            is_same: false,
+            tried: Column::filled(None, n_jobs),
             part: u64::MAX,
             spent: BTreeMap::new(),
             had_turn: BTreeMap::new(),
             cut: BTreeSet::new(),
             left_out: BTreeSet::new(),
-            remembered: BTreeSet::new(),
+            remembered: Column::filled(false, n_jobs),
+            tried_again: Column::filled(false, n_jobs),
             helped: BTreeSet::new(),
             n_decisions: 0,
         }
@@ -165,7 +153,7 @@ impl TurnLog {
 
     /// Whether the report of a job is that of an earlier cycle.
     pub(crate) fn is_remembered(&self, job: JobIdx) -> bool {
-        self.remembered.contains(&job)
+        self.remembered[job]
     }
 
     /// Whether another cycle is to continue a round.
@@ -175,11 +163,6 @@ impl TurnLog {
 
     pub(crate) fn begin_action(&mut self) {
         self.spent.clear();
-    }
-
-    /// The last turns of a job, if it found the state of this cycle.
-    pub(crate) fn hopeless_in_same_state(&self, job: &JobKey) -> Option<&Tried> {
-        self.memory.hopeless.as_ref().filter(|_| self.is_same)?.jobs.get(job)
     }
 
     pub(crate) fn had_turn_in_round(

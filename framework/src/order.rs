@@ -137,6 +137,31 @@ impl<I: Ordinal> Heap<I> {
     }
 }
 
+/// The jobs of a queue whose next turn recalls the last try.
+#[derive(Clone, Debug, Default)]
+struct Recalled {
+    jobs: Vec<JobIdx>,
+    /// Whether the first one is the last of the list, and so on.
+    is_sorted: bool,
+}
+
+impl Recalled {
+    /// Gives the jobs their turns that come before this one, or all.
+    fn run_before(&mut self, session: &mut Session, before: Option<JobIdx>) {
+        let order = |l: JobIdx, r: JobIdx, session: &Session| session.plugins().job_order(l, r);
+        if before.is_some() && !self.is_sorted {
+            self.jobs.sort_by(|l, r| order(*r, *l, session));
+            self.is_sorted = true;
+        }
+        while let Some(job) = self.jobs.last()
+            && before.is_none_or(|before| order(*job, before, session).is_lt())
+        {
+            session.recall(*job);
+            self.jobs.pop();
+        }
+    }
+}
+
 /// Whether a job that had a turn gets another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextTurn {
@@ -154,6 +179,11 @@ pub struct Turns {
     queue_at: Column<QueueIdx, u32>,
     jobs: Column<QueueIdx, Heap<JobIdx>>,
     job_at: Column<JobIdx, u32>,
+    /// Jobs that are in no heap, because a turn would only recall the last try. A turn of another job that
+    /// leads to something puts those that come after it into the heaps.
+    recalled: Column<QueueIdx, Recalled>,
+    /// Whether any job may be recalled.
+    recalls: bool,
     /// How much of the session's log has been read.
     seen: usize,
 }
@@ -165,22 +195,25 @@ impl Turns {
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
         let mut queue_at = Column::filled(ABSENT, cluster.queues.facts.len());
         let job_cmp = |l, r| session.plugins().job_order(l, r);
-        let jobs: Column<QueueIdx, Heap<JobIdx>> = cluster
-            .queues
-            .jobs
-            .values()
-            .map(|all| {
-                let members = all.iter().copied().filter(|job| include(*job)).collect();
-                Heap::new(members, &mut job_at, &job_cmp)
-            })
-            .collect();
-        let with_jobs =
-            jobs.iter().filter(|(_, heap)| !heap.members.is_empty()).map(|(queue, _)| queue);
-        let queues = Heap::new(with_jobs.collect(), &mut queue_at, &|l, r| {
-            session.plugins().queue_order(l, r)
-        });
+        let scope = session.order_scope();
+        let is_recalled = |job: &JobIdx| scope == OrderScope::Own && session.would_recall(*job);
+        let mut jobs: Column<QueueIdx, Heap<JobIdx>> = Column::new();
+        let mut recalled: Column<QueueIdx, Recalled> = Column::new();
+        let mut with_jobs = Vec::new();
+        for (queue, all) in cluster.queues.jobs.iter() {
+            let included = all.iter().copied().filter(|job| include(*job));
+            let (of_recalled, members): (Vec<_>, Vec<_>) = included.partition(is_recalled);
+            if !of_recalled.is_empty() || !members.is_empty() {
+                with_jobs.push(queue);
+            }
+            jobs.push(Heap::new(members, &mut job_at, &job_cmp));
+            recalled.push(Recalled { jobs: of_recalled, is_sorted: false });
+        }
+        let queues =
+            Heap::new(with_jobs, &mut queue_at, &|l, r| session.plugins().queue_order(l, r));
         let seen = session.moves_logged();
-        Self { scope: session.order_scope(), queues, queue_at, jobs, job_at, seen }
+        let recalls = recalled.values().any(|recalled| !recalled.jobs.is_empty());
+        Self { scope, queues, queue_at, jobs, job_at, recalled, recalls, seen }
     }
 
     /// Gives turns until no job is left, each to the first job of the first queue.
@@ -249,12 +282,28 @@ impl Turns {
 
     fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
         self.catch_up(session);
+        let first = self.jobs[queue].members.first().copied();
+        self.recalled[queue].run_before(session, first);
         self.jobs[queue]
             .pop(self.scope, &mut self.job_at, &|l, r| session.plugins().job_order(l, r))
     }
 
     fn put_back_job(&mut self, session: &Session, queue: QueueIdx, job: JobIdx) {
         self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
+    }
+
+    /// Puts the jobs that would have been recalled into the heaps, once a turn has led to something.
+    fn end_recalls(&mut self, session: &Session) {
+        if !self.recalls || session.nothing_is_decided() {
+            return;
+        }
+        self.recalls = false;
+        for queue in self.jobs.ids() {
+            for job in self.recalled[queue].jobs.drain(..) {
+                self.jobs[queue]
+                    .push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
+            }
+        }
     }
 
     /// Moves the queues and jobs that have changed since the last turn to their new positions.
@@ -282,6 +331,7 @@ impl Turns {
         }
         queues.retain(|queue| self.queue_at[*queue] != ABSENT);
         self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
+        self.end_recalls(session);
     }
 }
 

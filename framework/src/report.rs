@@ -23,7 +23,9 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs};
+use crate::{
+    memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs, tried::Tried,
+};
 
 mod message;
 
@@ -34,8 +36,8 @@ pub use crate::job_report::{JobReport, Phase};
 pub struct Cycle {
     /// The decisions, in order.
     pub decisions: Vec<Decision>,
-    /// Every job, in row order.
-    pub jobs: Vec<JobReport>,
+    /// Every job, in row order. Reports that did not change are shared with earlier cycles.
+    pub jobs: Vec<Arc<JobReport>>,
     /// Every queue, in row order.
     pub queues: Vec<QueueReport>,
     /// The allocatable resources of all nodes, as Kubernetes quantities.
@@ -94,27 +96,29 @@ impl Opening {
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(session);
-    let mut memory = session.close_turn_log();
     let cluster = session.cluster();
-    let jobs: Vec<JobReport> = cluster
+    let jobs: Vec<Arc<JobReport>> = cluster
         .jobs
         .key
         .ids()
         .zip(opening.jobs)
         .zip(opening.started)
         .map(|((job, share), had_started)| {
-            let report = job_report(session, job);
-            let before = memory.evicted.get(&report.key).filter(|_| report.phase != Phase::Running);
-            JobReport {
-                share,
-                waited_since: if had_started { None } else { waited_since(cluster, job) },
-                evicted: report.evicted.or_else(|| before.cloned()),
-                ..report
+            let known = known_report(session, job, share);
+            if let Some(known) = known {
+                debug_assert_eq!(**known, job_report(session, job, share, had_started));
+                Arc::clone(known)
+            } else {
+                Arc::new(job_report(session, job, share, had_started))
             }
         })
         .collect();
-    let evicted_jobs = jobs.iter().filter_map(|job| Some((job.key.clone(), job.evicted.clone()?)));
-    memory.evicted = evicted_jobs.collect();
+    let mut memory = session.close_turn_log(&jobs);
+    let cluster = session.cluster();
+    if !session.evicted_gangs.is_empty() || !memory.evicted.is_empty() {
+        let evicted = jobs.iter().filter_map(|job| Some((job.key.clone(), job.evicted.clone()?)));
+        memory.evicted = evicted.collect();
+    }
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
         if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {
@@ -196,7 +200,38 @@ fn queue_report(
     }
 }
 
-fn job_report(session: &Session, job: JobIdx) -> JobReport {
+/// The report of the last try of a job, if it still holds. The job itself is the same.
+fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<&Arc<JobReport>> {
+    let cluster = session.cluster();
+    let tried = session.turn_log.tried[job].as_ref();
+    let Tried { report, found, .. } = &**tried.filter(|_| session.turn_log.is_remembered(job))?;
+    let failure = found.as_ref().map(|found| &found.failure);
+    let n_fitting = found.as_ref().map_or(0, |found| found.n_fitting);
+    let is_same = report.share == share
+        && report.tried == session.was_tried(job)
+        && report.evicted.is_none()
+        && report.warnings == cluster.jobs.warnings[job]
+        && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
+        && is_same_object(failure, session.shared_failure(job))
+        && n_fitting == session.recorded_fitting(job)
+        // Without a reason of its own, it depends on the shares after the cycle.
+        && (failure.is_some() || session.nothing_is_decided())
+        && !session.evicted_gangs.contains_key(&job)
+        && !session.turn_log.is_left_out(job)
+        && !session.kept.contains_key(&job);
+    is_same.then_some(report)
+}
+
+fn is_same_object<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}
+
+fn job_report(
+    session: &Session,
+    job: JobIdx,
+    share: Option<Share>,
+    had_started: bool,
+) -> JobReport {
     let cluster = session.cluster();
     let counts = &cluster.jobs.counts[job];
     let n_tasks = cluster.jobs.tasks[job].len() as u32;
@@ -224,6 +259,15 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         Some(problem) => Some(message::of_problem(cluster, job, problem)),
         None => tried.then(|| message::of_failure(session, job)),
     };
+    let evicted = session.evicted_gangs.get(&job).map(|gang| {
+        let by = &cluster.jobs.key[gang.by];
+        let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
+        let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
+        (gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks))
+    });
+    let evicted_before = &session.turn_log.memory.evicted;
+    let evicted_before =
+        evicted_before.get(&cluster.jobs.key[job]).filter(|_| phase != Phase::Running);
     JobReport {
         key: cluster.jobs.key[job].clone(),
         group: cluster.jobs.group[job].clone(),
@@ -241,15 +285,10 @@ fn job_report(session: &Session, job: JobIdx) -> JobReport {
         unplaced_because: because.unwrap_or_default(),
         unschedulable,
         warnings: cluster.jobs.warnings[job].clone(),
-        evicted: session.evicted_gangs.get(&job).map(|gang| {
-            let by = &cluster.jobs.key[gang.by];
-            let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
-            let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
-            (gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks))
-        }),
+        evicted: evicted.or_else(|| evicted_before.cloned()),
         tried,
-        share: None,
-        waited_since: None,
+        share,
+        waited_since: if had_started { None } else { waited_since(cluster, job) },
     }
 }
 

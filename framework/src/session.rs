@@ -3,7 +3,10 @@
 //! A session has no access to the API server. Actions read it freely and change it only through
 //! [`Statement`](crate::statement::Statement)s; its results are data.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -42,7 +45,7 @@ pub struct Session {
     pub(crate) preemptors: BTreeSet<JobIdx>,
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
-    failures: Column<JobIdx, Option<Failure>>,
+    failures: Column<JobIdx, Option<Arc<Failure>>>,
     /// The action in which each job failed.
     failed_in: Column<JobIdx, &'static str>,
     /// The first action in which each job had a turn.
@@ -155,7 +158,7 @@ impl Session {
             n_fitting: Column::filled(0, n_jobs),
             actions: Vec::new(),
             n_started: 0,
-            turn_log: TurnLog::new(memory),
+            turn_log: TurnLog::new(memory, n_jobs),
             before: Before { left_out, invalid, moved: Vec::new(), is_moved },
         }
     }
@@ -348,19 +351,32 @@ impl Session {
     pub fn record_failure(&mut self, job: JobIdx, failure: impl FnOnce(&mut Self) -> Failure) {
         if self.failures[job].is_none() {
             let failure = failure(self);
-            self.failures[job] = Some(failure);
+            self.failures[job] = Some(Arc::new(failure));
             self.failed_in[job] = self.action();
         }
     }
 
     /// Replaces the reason by a more exact one, or forgets it.
     pub fn replace_failure(&mut self, job: JobIdx, failure: Option<Failure>) {
-        self.failures[job] = failure;
+        self.failures[job] = failure.map(Arc::new);
     }
 
     /// Why the first task of the job that could not be placed was not placed.
     pub fn failure(&self, job: JobIdx) -> Option<&Failure> {
+        self.failures[job].as_deref()
+    }
+
+    /// The same, shared with the memory.
+    pub(crate) fn shared_failure(&self, job: JobIdx) -> Option<&Arc<Failure>> {
         self.failures[job].as_ref()
+    }
+
+    /// Records the failure of an earlier cycle again.
+    pub(crate) fn recall_failure(&mut self, job: JobIdx, failure: &Arc<Failure>) {
+        if self.failures[job].is_none() {
+            self.failures[job] = Some(Arc::clone(failure));
+            self.failed_in[job] = self.action();
+        }
     }
 
     /// The first action in which the job had a turn.

@@ -4,20 +4,24 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
 };
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, JobIdx, Ordinal as _, QueueIdx},
+    column::{Column, JobIdx, Ordinal as _, QueueIdx},
     name::JobKey,
+    resource::ResourceVector,
     status::TaskStatus,
 };
 
 use crate::{
     failure::Failure,
-    memory::{Found, Hopeless, Memory, Seen, Tried},
+    job_report::JobReport,
+    memory::{Hopeless, Memory, Seen},
     plugin::QueueShares,
     session::Session,
+    tried::{Found, Own, Tried},
 };
 
 /// A turn that has begun.
@@ -40,7 +44,7 @@ impl Session {
         let generation = self.turn_log.memory.generation.take();
         let seen = generation.map(|generation| Seen {
             generation,
-            shares,
+            shares: shares.into_iter().map(|shares| Some(without_demand(shares?))).collect(),
             protection: protection(&self.cluster),
             protected_until: self.next_end_of_protection(),
             in_flight: in_flight(&self.cluster),
@@ -52,9 +56,12 @@ impl Session {
         turn_log.helped.clear();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.n_decisions = n_decisions;
-        let before = turn_log.memory.hopeless.as_ref().map(|hopeless| &hopeless.seen);
-        turn_log.is_same = seen.is_some() && before == seen.as_ref();
         turn_log.seen = seen;
+        if let Some(hopeless) = &turn_log.memory.hopeless
+            && turn_log.seen.as_ref() == Some(&hopeless.seen)
+        {
+            turn_log.tried = still_same(&self.cluster, &hopeless.jobs);
+        }
     }
 
     /// Begins a turn of a job; `None` if it gets none.
@@ -62,7 +69,8 @@ impl Session {
         if self.recall(job) {
             return None;
         }
-        self.turn_log.remembered.remove(&job);
+        self.turn_log.remembered[job] = false;
+        self.turn_log.tried_again[job] = true;
         let queue = self.cluster.jobs.queue[job]?;
         let action = self.action();
         let name = &self.cluster.queues.facts[queue].name;
@@ -95,41 +103,41 @@ impl Session {
         }
     }
 
-    /// Reports the last try of a job again, if its result is still the same.
-    fn recall(&mut self, job: JobIdx) -> bool {
-        let turn_log = &self.turn_log;
-        let is_unchanged = turn_log.is_same
-            && turn_log.helped.is_empty()
-            && self.decisions.len() == turn_log.n_decisions;
-        if !is_unchanged {
-            return false;
-        }
-        let key = &self.cluster.jobs.key[job];
-        let Some(tried) = turn_log.hopeless_in_same_state(key) else { return false };
-        if !turn_log.remembered.contains(&job) && tried.own != own(&self.cluster, job) {
-            return false;
-        }
-        if !tried.actions.contains(&self.action()) {
+    /// Whether the last try of a job holds: nothing has changed since then, and it was in this action.
+    pub(crate) fn would_recall(&self, job: JobIdx) -> bool {
+        let tried = self.turn_log.tried[job].as_ref();
+        self.nothing_is_decided()
+            && tried.is_some_and(|tried| tried.actions.contains(&self.action()))
+    }
+
+    /// Whether no turn has led to anything yet.
+    pub(crate) fn nothing_is_decided(&self) -> bool {
+        self.turn_log.helped.is_empty() && self.decisions.len() == self.turn_log.n_decisions
+    }
+
+    /// Reports the last try of a job again, if it holds.
+    pub(crate) fn recall(&mut self, job: JobIdx) -> bool {
+        if !self.would_recall(job) {
             return false;
         }
         // As a turn would do.
-        let (found, tried_in) = (tried.found.clone(), tried.tried_in);
-        if tried_in == Some(self.action()) {
+        let Some(tried) = self.turn_log.tried[job].clone() else { return false };
+        if tried.tried_in == Some(self.action()) {
             self.record_turn(job);
         }
-        if let Some(Found { action, failure, n_fitting }) = found
-            && action == self.action()
+        if let Some(Found { action, failure, n_fitting }) = &tried.found
+            && *action == self.action()
         {
-            self.record_fitting(job, n_fitting);
-            self.record_failure(job, |_| failure);
+            self.record_fitting(job, *n_fitting);
+            self.recall_failure(job, failure);
         }
-        self.turn_log.remembered.insert(job);
+        self.turn_log.remembered[job] = true;
         true
     }
 
     /// What to remember of this cycle.
-    pub(crate) fn close_turn_log(&mut self) -> Memory {
-        let hopeless = self.hopeless();
+    pub(crate) fn close_turn_log(&mut self, reports: &[Arc<JobReport>]) -> Memory {
+        let hopeless = self.hopeless(reports);
         let turn_log = &self.turn_log;
         let mut rounds = BTreeMap::new();
         for (action, queue) in &turn_log.cut {
@@ -145,20 +153,23 @@ impl Session {
     }
 
     /// The jobs that would find no place in the same state.
-    fn hopeless(&mut self) -> Option<Hopeless> {
+    fn hopeless(&mut self, reports: &[Arc<JobReport>]) -> Option<Hopeless> {
         let seen = self.turn_log.seen.clone()?;
-        let jobs: Vec<JobIdx> = self.cluster.jobs.key.ids().collect();
-        let mut hopeless = BTreeMap::new();
-        for job in jobs {
-            if let Some(tried) = self.tried_in_vain(job, &seen.shares) {
-                hopeless.insert(self.cluster.jobs.key[job].clone(), tried);
-            }
-        }
-        Some(Hopeless { seen, jobs: hopeless })
+        let jobs = reports
+            .iter()
+            .enumerate()
+            .filter_map(|(at, report)| self.tried_in_vain(JobIdx::new(at), &seen.shares, report));
+        let jobs = jobs.collect();
+        Some(Hopeless { seen, jobs })
     }
 
     /// The turns of a job that would be in vain again in the same state.
-    fn tried_in_vain(&mut self, job: JobIdx, shares: &[Option<QueueShares>]) -> Option<Tried> {
+    fn tried_in_vain(
+        &mut self,
+        job: JobIdx,
+        shares: &[Option<QueueShares>],
+        report: &Arc<JobReport>,
+    ) -> Option<Arc<Tried>> {
         let queue = self.cluster.jobs.queue[job]?;
         let is_overused = shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
         let is_in_vain = self.has_waiting_tasks(job)
@@ -169,36 +180,79 @@ impl Session {
         if !is_in_vain || self.is_any_class_open_to_change(job) {
             return None;
         }
-        let own = own(&self.cluster, job);
-        let before = self.turn_log.hopeless_in_same_state(&self.cluster.jobs.key[job]);
-        let mut tried = match before.filter(|before| before.own == own) {
-            Some(before) => before.clone(),
-            None => Tried { own, actions: BTreeSet::new(), tried_in: None, found: None },
+        let before = self.turn_log.tried[job].as_ref();
+        if let Some(before) = before
+            && !self.turn_log.tried_again[job]
+            && Arc::ptr_eq(&before.report, report)
+        {
+            return Some(Arc::clone(before));
+        }
+        let mut tried = match before {
+            Some(before) => Tried { report: Arc::clone(report), ..Tried::clone(before) },
+            None => Tried {
+                key: report.key.clone(),
+                own: Own::of(&self.cluster, job),
+                actions: BTreeSet::new(),
+                tried_in: None,
+                found: None,
+                report: Arc::clone(report),
+            },
         };
         let places = self.turn_log.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
         tried.actions.extend(places.map(|((action, _), _)| *action));
         tried.tried_in = self.tried_in(job).or(tried.tried_in);
         let n_fitting = self.recorded_fitting(job);
-        match self.failure(job) {
-            None => {}
-            Some(failure @ (Failure::Unfit(_) | Failure::NeverFits(_))) => {
-                let (action, failure) = (self.failed_in(job), failure.clone());
-                tried.found = Some(Found { action, failure, n_fitting });
+        if let Some(failure) = self.shared_failure(job) {
+            match &**failure {
+                Failure::Unfit(_) | Failure::NeverFits(_) => {
+                    let (action, failure) = (self.failed_in(job), Arc::clone(failure));
+                    tried.found = Some(Found { action, failure, n_fitting });
+                }
+                Failure::Capability(_) | Failure::Reserved(_) => return None,
             }
-            Some(Failure::Capability(_) | Failure::Reserved(_)) => return None,
         }
-        (!tried.actions.is_empty()).then_some(tried)
+        (!tried.actions.is_empty()).then(|| Arc::new(tried))
     }
 
     /// Whether placements of others can help tasks of the job.
     fn is_any_class_open_to_change(&mut self, job: JobIdx) -> bool {
-        let class_of = &self.cluster.tasks.class;
-        let mut classes: Vec<ClassIdx> =
-            self.cluster.jobs.tasks[job].iter().map(|task| class_of[task]).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        classes.into_iter().any(|class| self.is_open_to_change(class))
+        let mut last = None;
+        for task in self.cluster.jobs.tasks[job].iter() {
+            let class = self.cluster.tasks.class[task];
+            if last.replace(class) != Some(class) && self.is_open_to_change(class) {
+                return true;
+            }
+        }
+        false
     }
+}
+
+/// The shares without what the queue requests. That changes whenever a pod arrives, and matters only by
+/// what the queues deserve, and whether they are overused.
+fn without_demand(shares: QueueShares) -> QueueShares {
+    let nothing = || ResourceVector::zero(0);
+    QueueShares { request: nothing(), pending: nothing(), ..shares }
+}
+
+/// The earlier tries of the jobs that are still the same. They are in the order of their rows then, which
+/// is mostly that of now; a try that is not found is forgotten.
+fn still_same(cluster: &Cluster, before: &[Arc<Tried>]) -> Column<JobIdx, Option<Arc<Tried>>> {
+    let mut by_key: BTreeMap<&JobKey, usize> = BTreeMap::new();
+    let mut next = 0;
+    let find = |(job, key): (JobIdx, &JobKey)| {
+        if cluster.jobs.counts[job].of(TaskStatus::Pending) == 0 {
+            return None;
+        }
+        if before.get(next)?.key != *key {
+            if by_key.is_empty() {
+                by_key.extend(before.iter().enumerate().map(|(at, tried)| (&tried.key, at)));
+            }
+            next = *by_key.get(key)?;
+        }
+        next += 1;
+        Some(&before[next - 1]).filter(|tried| tried.own.is_same(cluster, job)).cloned()
+    };
+    cluster.jobs.key.iter().map(find).collect()
 }
 
 /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
@@ -231,21 +285,6 @@ fn protection(cluster: &Cluster) -> u64 {
             (&cluster.jobs.key[job], queue).hash(&mut hasher);
             (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
         }
-    }
-    hasher.finish()
-}
-
-/// A hash of what is a job's own: its PodGroup and its waiting tasks.
-fn own(cluster: &Cluster, job: JobIdx) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
-    (cluster.jobs.min_available[job], cluster.jobs.priority[job], queue).hash(&mut hasher);
-    cluster.jobs.group[job].as_ref().map(|group| &*group.metadata).hash(&mut hasher);
-    for task in cluster.jobs.tasks[job].iter() {
-        let facts = &cluster.tasks.facts[task];
-        (&facts.uid, facts.template.id(), facts.labels.id()).hash(&mut hasher);
-        (cluster.tasks.priority[task], cluster.tasks.gated[task], facts.never_preempts)
-            .hash(&mut hasher);
     }
     hasher.finish()
 }

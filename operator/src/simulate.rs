@@ -116,7 +116,7 @@ fn print_outcome(outcome: &Outcome, format: Format, n_cycles: u64) -> anyhow::Re
 fn mistakes(simulation: &Simulation) -> Vec<String> {
     let jobs = simulation.last().into_iter().flat_map(|last| &last.cycle.jobs);
     let of_job = |job: &JobReport| Some(format!("job {}: {}", job.key, job.misconfigured()?.1));
-    jobs.filter_map(of_job).collect()
+    jobs.filter_map(|job| of_job(job)).collect()
 }
 
 /// Runs cycles; returns those with a decision.

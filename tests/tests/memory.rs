@@ -211,6 +211,66 @@ fn evicts_after(text: &str, change: impl FnOnce(&mut Store)) {
     assert!(matches!(cycle.decisions[..], [Decision::Evict { .. }, ..]), "{:?}", cycle.decisions);
 }
 
+/// A node with room for one more pod, but not for one of those that wait. A pod of higher priority comes
+/// later, and fits. The queue deserves the whole cluster throughout.
+const BEFORE_A_JOB_IN_VAIN: &str = "name: before-a-job-in-vain
+config:
+  actions: allocate
+  tiers:
+  - plugins: [{name: priority}, {name: gang}]
+  - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
+- {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: '5', pods: '2'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: o}, status: {allocatable: {cpu: '2', pods: '9'}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: runs, namespace: ns}
+  spec:
+    nodeName: n
+    schedulerName: kube-batch
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+  status: {phase: Running}
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: low, namespace: ns}, spec: {minMember: 1}}
+- apiVersion: v1
+  kind: Pod
+  count: 2
+  metadata: {name: low-0, namespace: ns, annotations: {scheduling.k8s.io/group-name: low}}
+  spec:
+    schedulerName: kube-batch
+    containers: [{name: c, resources: {requests: {cpu: '5'}}}]
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {name: high, namespace: ns}, spec: {minMember: 1, priorityClassName: high}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: high, namespace: ns, annotations: {scheduling.k8s.io/group-name: high}}
+  spec:
+    schedulerName: kube-batch
+    priority: 100
+    containers: [{name: c, resources: {requests: {cpu: '3'}}}]
+steps:
+- cycles: 1
+";
+
+#[test]
+fn a_job_is_tried_again_after_another_has_started() {
+    let case = read(BEFORE_A_JOB_IN_VAIN);
+    let late = case.objects.len() - 1;
+    let memories = [Memory::with_budget(u64::MAX), Memory::none()];
+    let [with, without] = memories.map(|memory| {
+        let mut simulation = simulation(&case, memory, |at| at != late);
+        for _ in 0..3 {
+            assert_eq!(cycle(&mut simulation).0.decisions, []);
+        }
+        simulation.world.apply(case.objects[late].value.clone()).expect("valid");
+        cycle(&mut simulation).0
+    });
+    assert!(matches!(with.decisions[..], [Decision::Bind { .. }]), "{:?}", with.decisions);
+    assert_eq!(with, without);
+    let low = with.jobs.iter().find(|job| job.key.to_string() == "ns/low").expect("the job");
+    assert!(low.unplaced_because.contains("Too many pods"), "{}", low.unplaced_because);
+}
+
 /// 30 nodes that are full but for a little, and two queues. Each of 40 jobs of the first queue has a
 /// template of its own that fits nowhere; the pod of the second queue fits, and so does the last job of
 /// the first.
@@ -289,7 +349,7 @@ fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
     }
     let (last, _) = cycle(&mut simulation);
     assert_eq!(last.next_due, None, "the round ends");
-    let not_tried = |job: &&kube_batch_framework::report::JobReport| {
+    let not_tried = |job: &&std::sync::Arc<kube_batch_framework::report::JobReport>| {
         job.unschedulable.as_ref().is_some_and(|(reason, _)| *reason == "NotTried")
     };
     assert_eq!(last.jobs.iter().find(not_tried), None, "each was tried");

@@ -33,7 +33,7 @@ pub(crate) fn decided<'c>(cycle: &'c Cycle, jobs: Vec<Option<JobKey>>) -> Vec<De
         return Vec::new();
     }
     let reports: BTreeMap<&JobKey, &JobReport> =
-        cycle.jobs.iter().map(|report| (&report.key, report)).collect();
+        cycle.jobs.iter().map(|report| (&report.key, &**report)).collect();
     let decided = cycle.decisions.iter().zip(jobs).map(|(decision, job)| {
         let report = job.as_ref().and_then(|job| reports.get(job));
         Decided { decision, queue: report.and_then(|report| report.queue.as_ref()), job }
@@ -85,7 +85,7 @@ fn log_started(cycle: &Cycle, decided: &[Decided<'_>]) {
     }
     for report in &cycle.jobs {
         let Some(n_bound) = n_bound.get(&report.key) else { continue };
-        let JobReport { key, queue, min_available, ready, .. } = report;
+        let JobReport { key, queue, min_available, ready, .. } = &**report;
         let queue = queue.as_deref();
         let is_gang = *min_available > 1;
         if *ready < *min_available || ready.saturating_sub(*n_bound) >= (*min_available).max(1) {

@@ -49,11 +49,11 @@ impl ReportMetrics {
 
     /// Anybody may create jobs, so only those that lack most tasks have series of their own. Of equal
     /// ones those that have them already, and then the oldest.
-    fn record_jobs(&mut self, jobs: &[JobReport]) {
+    fn record_jobs(&mut self, jobs: &[Arc<JobReport>]) {
         let mut unready: Vec<(&JobReport, Job)> = jobs
             .iter()
             .filter(|report| report.unschedulable.is_some())
-            .map(|report| (report, Job { job_id: report.key.to_string() }))
+            .map(|report| (&**report, Job { job_id: report.key.to_string() }))
             .collect();
         self.metrics.unready_jobs.set(i64::try_from(unready.len()).unwrap_or(i64::MAX));
         unready.sort_by_key(|(report, job)| {
@@ -88,7 +88,7 @@ impl ReportMetrics {
         }
     }
 
-    fn record_starts(&self, jobs: &[JobReport], now: Timestamp) {
+    fn record_starts(&self, jobs: &[Arc<JobReport>], now: Timestamp) {
         for report in jobs {
             if let Some((queue, since)) = report.queue.as_ref().zip(report.waited_since) {
                 let queue = Queue { queue: queue.to_string() };

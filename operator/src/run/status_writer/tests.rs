@@ -142,15 +142,16 @@ impl World {
             share: None,
             waited_since: None,
         };
-        Cycle { jobs: vec![report], ..nothing() }
+        Cycle { jobs: vec![report.into()], ..nothing() }
     }
 
     /// A report that the pod waits, for this reason.
     fn waits(&self, because: &str) -> Cycle {
         let mut cycle = self.job(Phase::Pending, 0, None);
-        cycle.jobs[0].group = None;
-        cycle.jobs[0].unplaced = vec![pod()];
-        cycle.jobs[0].unplaced_because = because.to_owned();
+        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        report.group = None;
+        report.unplaced = vec![pod()];
+        report.unplaced_because = because.to_owned();
         cycle
     }
 

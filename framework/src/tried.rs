@@ -1,0 +1,99 @@
+//! What is remembered of a job that found no place.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::JobIdx,
+    facts::{metadata::Metadata, pod::TaskFacts},
+    name::{JobKey, Name},
+};
+
+use crate::{failure::Failure, job_report::JobReport};
+
+/// The results of the last turns of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) key: JobKey,
+    pub(crate) own: Own,
+    /// The actions in which it had a turn in vain.
+    pub(crate) actions: BTreeSet<&'static str>,
+    /// The first action that counts as a try, see [`Session::record_turn`].
+    ///
+    /// [`Session::record_turn`]: crate::session::Session::record_turn
+    pub(crate) tried_in: Option<&'static str>,
+    pub(crate) found: Option<Found>,
+    /// What was reported of it.
+    pub(crate) report: Arc<JobReport>,
+}
+
+/// What a turn in vain has recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) action: &'static str,
+    pub(crate) failure: Arc<Failure>,
+    pub(crate) n_fitting: u32,
+}
+
+/// What decides about a job and is its own: its PodGroup and its tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    min_available: u32,
+    priority: i32,
+    queue: Option<Name>,
+    metadata: Option<Arc<Metadata>>,
+    tasks: Vec<OwnTask>,
+}
+
+#[derive(Clone, Debug)]
+struct OwnTask {
+    facts: Arc<TaskFacts>,
+    priority: i32,
+    is_gated: bool,
+}
+
+impl Own {
+    pub(crate) fn of(cluster: &Cluster, job: JobIdx) -> Self {
+        let task = |task| OwnTask {
+            facts: Arc::clone(&cluster.tasks.facts[task]),
+            priority: cluster.tasks.priority[task],
+            is_gated: cluster.tasks.gated[task],
+        };
+        Self {
+            min_available: cluster.jobs.min_available[job],
+            priority: cluster.jobs.priority[job],
+            queue: queue(cluster, job).cloned(),
+            metadata: cluster.jobs.group[job].as_ref().map(|group| Arc::clone(&group.metadata)),
+            tasks: cluster.jobs.tasks[job].iter().map(task).collect(),
+        }
+    }
+
+    /// Whether the job is still the same, as far as it decides about its turns.
+    pub(crate) fn is_same(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        let metadata = cluster.jobs.group[job].as_ref().map(|group| &group.metadata);
+        let tasks = cluster.jobs.tasks[job];
+        self.min_available == cluster.jobs.min_available[job]
+            && self.priority == cluster.jobs.priority[job]
+            && self.queue.as_ref() == queue(cluster, job)
+            && self.metadata.as_ref() == metadata
+            && self.tasks.len() == tasks.len()
+            && self.tasks.iter().zip(tasks.iter()).all(|(own, task)| {
+                own.priority == cluster.tasks.priority[task]
+                    && own.is_gated == cluster.tasks.gated[task]
+                    && is_same_task(&own.facts, &cluster.tasks.facts[task])
+            })
+    }
+}
+
+fn queue(cluster: &Cluster, job: JobIdx) -> Option<&Name> {
+    cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name)
+}
+
+fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
+    // Facts are immutable, and mostly the same object.
+    Arc::ptr_eq(one, other)
+        || (one.uid == other.uid
+            && one.template.id() == other.template.id()
+            && one.labels.id() == other.labels.id()
+            && one.never_preempts == other.never_preempts)
+}
