@@ -83,22 +83,20 @@ pub(crate) fn membership(
     }
 }
 
-type Groups<'a> = HashMap<&'a ObjectKey, &'a Arc<GroupFacts>>;
-
 pub(crate) fn sort_into_jobs<'a>(
     store: &'a Store,
     groups: &[(&ObjectKey, &Arc<GroupFacts>)],
     options: &SnapshotOptions,
 ) -> Members<'a> {
+    // Those with a PodGroup come first, in the order of these.
     let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> =
         groups.iter().map(|(key, _)| (JobKey::Group((*key).clone()), Vec::new())).collect();
     let mut place: HashMap<JobKey, usize> =
         by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
-    let groups: Groups<'_> = groups.iter().copied().collect();
     let mut jobless = Vec::new();
     let mut hints = Hints::default();
     for facts in store.pods.values() {
-        match membership(facts, |key| groups.contains_key(key), options) {
+        match membership(facts, |key| store.group(key).is_some(), options) {
             Membership::Absent => hints.other_scheduler(facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
@@ -116,11 +114,9 @@ pub(crate) fn sort_into_jobs<'a>(
     let maker = JobMaker::new(store, options);
     let mut jobs: Vec<(JobKey, Job<'a>)> = by_key
         .into_iter()
-        .map(|(key, tasks)| {
-            let group = match &key {
-                JobKey::Group(group) => groups.get(group).copied(),
-                JobKey::Shadow { .. } => None,
-            };
+        .enumerate()
+        .map(|(at, (key, tasks))| {
+            let group = groups.get(at).map(|(_, facts)| *facts);
             let job = maker.job(&key, group, in_order(tasks), &hints);
             (key, job)
         })
