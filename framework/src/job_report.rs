@@ -84,7 +84,7 @@ pub struct JobReport {
     /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
     /// queue or its PodGroup does not exist.
     pub unplaced: Vec<PodRef>,
-    /// Why they wait.
+    /// Why they wait; empty if there are none.
     pub unplaced_because: String,
     /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,

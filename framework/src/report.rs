@@ -255,9 +255,12 @@ fn job_report(
     let on_pods = |problem: &&JobProblem| {
         cluster.jobs.group[job].is_none() || matches!(problem, JobProblem::QueueNotFound(_))
     };
-    let because = match cluster.jobs.problem[job].as_ref().filter(on_pods) {
-        Some(problem) => Some(message::of_problem(cluster, job, problem)),
-        None => tried.then(|| message::of_failure(session, job)),
+    let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
+    let unplaced = if problem.is_some() || tried { unplaced(session, job) } else { Vec::new() };
+    let unplaced_because = match problem {
+        _ if unplaced.is_empty() => String::new(),
+        Some(problem) => message::of_problem(cluster, job, problem),
+        None => message::of_failure(session, job),
     };
     let evicted = session.evicted_gangs.get(&job).map(|gang| {
         let by = &cluster.jobs.key[gang.by];
@@ -281,8 +284,8 @@ fn job_report(
         failed,
         pending: counts.of(TaskStatus::Pending),
         lacking: message::lacking(session, job),
-        unplaced: if because.is_some() { unplaced(session, job) } else { Vec::new() },
-        unplaced_because: because.unwrap_or_default(),
+        unplaced,
+        unplaced_because,
         unschedulable,
         warnings: cluster.jobs.warnings[job].clone(),
         evicted: evicted.or_else(|| evicted_before.cloned()),
