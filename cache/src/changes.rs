@@ -45,7 +45,8 @@ impl<K: Ord + Clone> Changes<K> {
 #[derive(Clone, Debug)]
 pub(crate) struct Former<K, V>(Option<BTreeMap<K, Option<V>>>);
 
-/// If this many more have changed than there are, they are no longer recorded: nobody takes them. Guessed.
+/// If this many more have changed than there are, changes are no longer recorded, because no snapshot reads
+/// them. Guessed.
 const MAX_UNTAKEN: usize = 10_000;
 
 impl<K, V> Default for Former<K, V> {

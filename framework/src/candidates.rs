@@ -54,10 +54,10 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
-/// A class with so many tasks has an index of its own, even if it has variants. Guessed.
+/// A class with this many tasks has an index of its own, even if it has variants. Guessed.
 const OWN_INDEX: usize = 10;
 
-/// Of at most so many classes the reasons of each node are kept. Guessed.
+/// Of at most this many classes the reasons of each node are kept. Guessed.
 const MAX_EXPLANATIONS: usize = 16;
 
 /// The number of tasks of each class, if some class has several variants.

@@ -274,7 +274,7 @@ fn victims_of_the_wrong_queue_are_found() {
 }
 
 #[test]
-fn victims_for_nobody_are_found() {
+fn victims_that_help_no_job_are_found() {
     let mut preempt = Decided::new("PREEMPT-10-10");
     preempt.decisions.retain(is_evict);
     preempt.expect("no pod of job bench/job-00000 gets a place");

@@ -482,7 +482,7 @@ metadata:
   labels:
     app.kubernetes.io/name: kube-batch
 spec:
-  # Why so many.
+  # Why these.
   tolerations:
   - key: a
   # Why b.
@@ -511,7 +511,7 @@ metadata:
   labels:
     {{- include \"kube-batch.labels\" . | nindent 4 }}
 spec:
-  # Why so many.
+  # Why these.
   tolerations: {{ .Values.t | nindent 4 }}
   # Why this.
   selector:

@@ -70,7 +70,7 @@ struct Known {
     is_exact: bool,
 }
 
-/// At most so many indexes are kept. Guessed: jobs of few kinds preempt at the same time.
+/// At most this many indexes are kept. Guessed: jobs of few kinds preempt at the same time.
 const MAX_INDEXES: usize = 16;
 
 /// The indexes of an action.

@@ -49,8 +49,8 @@ impl Wanted {
         tasks.iter().map(|task| cluster.request(*task).get(dim)).sum()
     }
 
-    /// What some jobs cost that make room for so many tasks: single tasks that were evicted before may be
-    /// given back, as far as there is more room than needed.
+    /// What some jobs cost that make room for a number of tasks: single tasks that were evicted before need
+    /// not leave, as far as there is more room than needed.
     fn settle(self, statement: &Statement<'_>) -> impl Fn(usize, Cost) -> Option<Cost> + use<> {
         let cluster = statement.session().cluster();
         let gangs = broken(statement);

@@ -32,7 +32,7 @@ use crate::{
     store::Store,
 };
 
-/// With more classes than twice those of the last snapshot from scratch, and so many more, most are unused.
+/// If there are this many classes more than twice those of the last snapshot from scratch, most are unused.
 /// Guessed.
 const MAX_UNUSED_CLASSES: usize = 1_000;
 

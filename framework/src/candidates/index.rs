@@ -238,8 +238,8 @@ impl ClassIndex {
         let domain = self.groups[home].domain;
         let is_right = |group: &Group| group.domain == domain && group.raw == raw;
         let group = self.groups.iter().position(is_right).unwrap_or_else(|| {
-            let nobody = Tournament::new([].into_iter());
-            self.groups.push(Group::new((raw, domain), Vec::new(), nobody));
+            let no_members = Tournament::new([].into_iter());
+            self.groups.push(Group::new((raw, domain), Vec::new(), no_members));
             self.groups.len() - 1
         });
         self.guests.insert(node, (group, score));

@@ -53,7 +53,7 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 const STATUS_REST: Duration = Duration::from_secs(1);
 /// The same while decisions wait to be sent: the statuses would wait behind them.
 const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
-/// Debug builds compare one in so many snapshots of large clusters with one from scratch.
+/// Of a large cluster, debug builds compare one in this many snapshots with one from scratch.
 const COMPARED: u64 = 16;
 /// The number of objects above which a cluster is large.
 const COMPARED_ALWAYS: usize = 1_000;
