@@ -10,13 +10,13 @@
 
 mod cover;
 mod dry_run;
-mod give_back;
 mod index;
 mod limit;
 mod node_tasks;
 mod on_node;
 mod plan;
 mod policy;
+mod reprieve;
 mod select;
 mod whole_jobs;
 
@@ -196,7 +196,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn finish(mut self) -> bool {
         if self.limit.is_some() && !self.is_planned {
             let Self { policy, statement, start, future_idle_before, .. } = &mut self;
-            give_back::unneeded(statement, *start, P::REASON, |session, task| {
+            reprieve::unneeded(statement, *start, P::REASON, |session, task| {
                 !uses_reserved(*policy, session, future_idle_before.as_ref(), task)
             });
         }

@@ -40,7 +40,7 @@ pub struct LiveSnapshot {
 
 impl LiveSnapshot {
     /// The snapshot of facts and decisions that have no other reader of their changes. It has the cluster that
-    /// was given back, if one was, with what has changed since.
+    /// was kept, if one was, with what has changed since.
     pub fn refresh(
         &mut self,
         store: &mut Store,
@@ -61,11 +61,11 @@ impl LiveSnapshot {
         snapshot
     }
 
-    /// Gives back the cluster of the last snapshot. Only its nominations of rejected tasks, and for how long
+    /// Keeps the cluster of the last snapshot for the next one. Only its nominations of rejected tasks, and for how long
     /// jobs are incomplete, may have changed.
-    pub fn give_back(&mut self, cluster: Cluster) {
+    pub fn keep(&mut self, cluster: Cluster) {
         if let Some(kept) = &mut self.kept {
-            kept.give_back(cluster);
+            kept.keep(cluster);
         }
     }
 

@@ -36,9 +36,9 @@ impl Mirror {
         self.live.refresh(&mut self.store, &mut self.assumed, options)
     }
 
-    /// Takes back the cluster of the last snapshot, as a cycle leaves it.
-    pub fn give_back(&mut self, cluster: Cluster) {
-        self.live.give_back(cluster);
+    /// Keeps the cluster of the last snapshot for the next one, as a cycle returns it.
+    pub fn keep(&mut self, cluster: Cluster) {
+        self.live.keep(cluster);
     }
 }
 

@@ -389,7 +389,7 @@ impl World {
             snapshot.cluster.tasks.nominated[rejected.task] = rejected.kept;
         }
         if gives_back {
-            self.live.give_back(snapshot.cluster);
+            self.live.keep(snapshot.cluster);
         }
     }
 }

@@ -23,7 +23,7 @@ pub trait Action: Send + Sync {
     fn execute(&self, session: &mut Session);
 }
 
-/// Runs one cycle, and gives the cluster back as it was.
+/// Runs one cycle, and returns the cluster as it was.
 ///
 /// The result depends on the snapshot, the time, the plugins, the actions and the memory only. `reached` is called
 /// for each milestone and has no influence on the result.

@@ -58,8 +58,8 @@ impl Simulation {
         let now = self.world.now();
         let memory = &mut self.memory;
         let (cycle, cluster) = self.conf.run_next_cycle(cluster, now, self.search, memory, reached);
-        debug_assert!(cluster == *snapshot, "a cycle gives the cluster back as it was");
-        self.world.give_back(cluster);
+        debug_assert!(cluster == *snapshot, "a cycle returns the cluster as it was");
+        self.world.keep(cluster);
         self.world.apply_cycle(&cycle);
         self.last.insert(LastCycle { cycle, dimensions, snapshot })
     }

@@ -387,9 +387,9 @@ impl World {
         snapshot
     }
 
-    /// Takes back the cluster of the last snapshot of a cycle, as it was.
-    pub fn give_back(&mut self, cluster: Cluster) {
-        self.live.give_back(cluster);
+    /// Keeps the cluster of the last snapshot of a cycle for the next one.
+    pub fn keep(&mut self, cluster: Cluster) {
+        self.live.keep(cluster);
     }
 
     /// Applies the decisions of a cycle.

@@ -163,7 +163,7 @@ fn next_ms(shape: &mut Shape) -> f64 {
             cycle(shape, snapshot.cluster, &mut memory)
         });
         times.push(ms);
-        live.give_back(cluster);
+        live.keep(cluster);
         cycle.decisions.iter().for_each(|decision| assumed.note(decision, Timestamp::UNIX_EPOCH));
         shape.change(n);
     }

@@ -84,7 +84,7 @@ impl Kept {
         self.options == *options
     }
 
-    pub(super) fn give_back(&mut self, mut cluster: Cluster) {
+    pub(super) fn keep(&mut self, mut cluster: Cluster) {
         cluster.jobs.incomplete_for.fill(None);
         self.cluster = Some(cluster);
     }

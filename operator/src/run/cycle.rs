@@ -335,7 +335,7 @@ impl Inputs {
         let folded = started.elapsed();
         self.metrics.observe_sizes(&snapshot.cluster);
         let (cycle, cluster) = self.run_cycle(snapshot.cluster);
-        mirror.give_back(cluster);
+        mirror.keep(cluster);
         let duration = started.elapsed();
         let writes = self.writes(&cycle, snapshot.ignored, &mirror);
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);

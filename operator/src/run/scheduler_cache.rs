@@ -463,7 +463,7 @@ mod tests {
             let (mut mirror, ()) = cache.mirror(|_| ());
             let snapshot = mirror.snapshot(&SnapshotOptions::default());
             assert_eq!(snapshot.cluster.tasks.facts.len(), N_PODS - n);
-            mirror.give_back(snapshot.cluster);
+            mirror.keep(snapshot.cluster);
             drop(mirror);
             let mut state = cache.lock();
             state.store.pods.delete(&ObjectKey::new("ns", format!("pod-{n}")));

@@ -1,4 +1,4 @@
-//! Giving back victims that turn out not to be needed, so that none of those that leave could stay.
+//! Reprieves victims that turn out not to be needed, so that none of those that leave could stay.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ use super::{node_tasks::job_priority, whole_jobs::broken};
 type Unit = Vec<TaskIdx>;
 
 /// Restores the victims evicted since `start` that are not needed for the tasks placed since then, the
-/// dearest first. `may_stay` says of a task that has just been placed whether it may have the place.
+/// most expensive first. `may_stay` says of a task that has just been placed whether it may have the place.
 pub(super) fn unneeded(
     statement: &mut Statement<'_>,
     start: Savepoint,
@@ -54,7 +54,7 @@ pub(super) fn unneeded(
     }
 }
 
-/// The victims of a statement, the dearest first: of high priority, in whole gangs, old.
+/// The victims of a statement, the most expensive first: of high priority, in whole gangs, old.
 fn units(statement: &Statement<'_>) -> Vec<Unit> {
     let cluster = statement.session().cluster();
     let gangs = broken(statement);
