@@ -1,0 +1,338 @@
+//! How the clusters of shapes are built.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus,
+        ResourceRequirements, Taint, Toleration,
+    },
+    api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
+    api::scheduling::v1::PriorityClass,
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta, Time},
+    },
+};
+use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
+use kube_batch_cache::store::Store;
+
+use super::pods::{PodKind, PodRule, PodTerm, RULE_LABEL, RULE_VALUE};
+
+/// 2019-07-01T00:00:00Z, in seconds.
+pub(super) const BASE: i64 = 1_561_939_200;
+pub(super) const DAY: i64 = 86_400;
+
+/// The label of pods with budgets: the name of their job.
+const JOB_LABEL: &str = "job";
+/// How many pods the budget of a job lets go.
+const BUDGET: i32 = 10;
+
+pub(super) struct Build {
+    pub(super) store: Store,
+    /// CPUs, memory and zones of nodes.
+    pub(super) cpu: &'static str,
+    pub(super) memory: &'static str,
+    pub(super) n_zones: usize,
+    pub(super) gpus: u32,
+    pub(super) tainted_every: usize,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        let mut build = Self {
+            store: Store::default(),
+            cpu: "32",
+            memory: "128Gi",
+            n_zones: 10,
+            gpus: 0,
+            tainted_every: 0,
+        };
+        for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
+            let class = PriorityClass {
+                metadata: meta(name, None, BASE),
+                value: Some(value),
+                ..Default::default()
+            };
+            build.store.apply_priority_class(&class).expect("the class is valid");
+        }
+        build
+    }
+}
+
+pub(super) fn meta(name: &str, namespace: Option<&str>, created: i64) -> ObjectMeta {
+    let created = jiff::Timestamp::from_second(created).expect("a time in range");
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        uid: Some(format!("uid-{name}")),
+        creation_timestamp: Some(Time(created)),
+        ..Default::default()
+    }
+}
+
+pub(super) fn amounts(pairs: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
+    pairs
+        .iter()
+        .map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())))
+        .collect()
+}
+
+impl Build {
+    pub(super) fn nodes(&mut self, n_nodes: usize) {
+        for i in 0..n_nodes {
+            let name = format!("node-{i:05}");
+            let gpus = self.gpus.to_string();
+            let mut allocatable =
+                amounts(&[("cpu", self.cpu), ("memory", self.memory), ("pods", "110")]);
+            if self.gpus > 0 {
+                allocatable.extend(amounts(&[("nvidia.com/gpu", &gpus), ("memory", "256Gi")]));
+            }
+            let mut metadata = meta(&name, None, BASE);
+            metadata.labels = Some(BTreeMap::from([
+                ("kubernetes.io/hostname".to_owned(), name),
+                ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", i % self.n_zones)),
+            ]));
+            let taint = Taint {
+                key: "dedicated".to_owned(),
+                value: Some("gpu".to_owned()),
+                effect: "NoSchedule".to_owned(),
+                time_added: None,
+            };
+            let tainted = self.tainted_every > 0 && i % self.tainted_every == 0;
+            let node = Node {
+                metadata,
+                spec: Some(NodeSpec { taints: tainted.then(|| vec![taint]), ..Default::default() }),
+                status: Some(NodeStatus {
+                    allocatable: Some(allocatable),
+                    conditions: Some(vec![NodeCondition {
+                        type_: "Ready".to_owned(),
+                        status: "True".to_owned(),
+                        ..Default::default()
+                    }]),
+                    ..Default::default()
+                }),
+            };
+            self.store.apply_node(&node).expect("the node is valid");
+        }
+    }
+
+    pub(super) fn queue(&mut self, name: &str, weight: i32) {
+        let spec = QueueSpec { weight, ..Default::default() };
+        let meta = meta(name, None, BASE);
+        self.store
+            .apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .expect("the queue is valid");
+    }
+
+    pub(super) fn queues(&mut self, weights: &[i32]) -> Vec<String> {
+        let names: Vec<String> = (0..weights.len()).map(|n| format!("queue-{n}")).collect();
+        for (name, weight) in names.iter().zip(weights) {
+            self.queue(name, *weight);
+        }
+        names
+    }
+
+    pub(super) fn group(
+        &mut self,
+        name: &str,
+        created: i64,
+        min_member: usize,
+        queue: &str,
+        class: &str,
+    ) {
+        let spec = PodGroupSpec {
+            min_member: i32::try_from(min_member).expect("a small gang"),
+            queue: queue.to_owned(),
+            priority_class_name: class.to_owned(),
+        };
+        let meta = meta(name, Some("bench"), created);
+        self.store
+            .apply_group(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .expect("the group is valid");
+    }
+
+    pub(super) fn pod(
+        &mut self,
+        job: &str,
+        k: usize,
+        created: i64,
+        kind: &PodKind,
+        node: Option<String>,
+    ) {
+        let name = format!("{job}-{k:05}");
+        let mut metadata = meta(&name, Some("bench"), created);
+        metadata.annotations =
+            Some(BTreeMap::from([("scheduling.k8s.io/group-name".to_owned(), job.to_owned())]));
+        let label = kind.label.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        metadata.labels = kind.label.is_some().then(|| label.collect());
+        let mut requests = amounts(&[("cpu", &kind.cpu), ("memory", &kind.memory)]);
+        if kind.gpus > 0 {
+            requests.extend(amounts(&[("nvidia.com/gpu", &kind.gpus.to_string())]));
+        }
+        let toleration = Toleration {
+            key: Some("dedicated".to_owned()),
+            operator: Some("Exists".to_owned()),
+            ..Default::default()
+        };
+        let mut pod = Pod {
+            metadata,
+            spec: Some(PodSpec {
+                scheduler_name: Some("kube-batch".to_owned()),
+                tolerations: kind.tolerates.then(|| vec![toleration]),
+                containers: vec![Container {
+                    name: "main".to_owned(),
+                    resources: Some(ResourceRequirements {
+                        requests: Some(requests),
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                }],
+                node_name: node.clone(),
+                ..Default::default()
+            }),
+            status: node
+                .map(|_| PodStatus { phase: Some("Running".to_owned()), ..Default::default() }),
+        };
+        if let (Some(rule), Some(spec)) = (kind.rule, &mut pod.spec) {
+            rule.apply(spec);
+        }
+        self.store.apply_pod(&pod).expect("the pod is valid");
+    }
+
+    pub(super) fn pending(
+        &mut self,
+        pods: usize,
+        gang: usize,
+        queues: &[String],
+        class: &str,
+        kind: impl Fn(usize) -> PodKind,
+    ) {
+        for job in 0..pods / gang {
+            self.pending_job(job, gang, &queues[job % queues.len()], class, &kind(job));
+        }
+    }
+
+    pub(super) fn pending_job(
+        &mut self,
+        job: usize,
+        gang: usize,
+        queue: &str,
+        class: &str,
+        kind: &PodKind,
+    ) {
+        let name = format!("job-{job:05}");
+        let created = BASE + DAY + job as i64;
+        self.group(&name, created, gang, queue, class);
+        for k in 0..gang {
+            self.pod(&name, k, created, kind, None);
+        }
+    }
+
+    /// Pods with a rule: some run already, of which those with zone affinity are all in the first zone, and
+    /// gangs of 100 wait, or a smaller one.
+    pub(super) fn with_rule(&mut self, nodes: usize, rule: PodRule) {
+        let kind = || PodKind {
+            cpu: "100m".to_owned(),
+            memory: "500Mi".to_owned(),
+            label: Some((RULE_LABEL, RULE_VALUE.to_owned())),
+            rule: Some(rule),
+            ..PodKind::default()
+        };
+        (self.cpu, self.memory, self.n_zones) = ("4", "32Gi", 3);
+        self.nodes(nodes);
+        let queues = self.queues(&[1]);
+        let (running, pending) = rule.n_pods(nodes);
+        self.group("run", BASE, 1, &queues[0], "low");
+        let step = if matches!(rule.term, PodTerm::ZoneAffinity) { self.n_zones } else { 1 };
+        for k in 0..running {
+            let node = format!("node-{:05}", k * step % nodes);
+            self.pod("run", k, BASE, &kind(), Some(node));
+        }
+        self.pending(pending, pending.clamp(1, 100), &queues, "low", |_| kind());
+    }
+
+    pub(super) fn saturated(&mut self, nodes: usize, pods_per_node: usize) {
+        self.nodes(nodes);
+        self.queue("running", 1);
+        self.running(nodes, pods_per_node, "running");
+    }
+
+    pub(super) fn running(&mut self, nodes: usize, pods_per_node: usize, queue: &str) {
+        self.running_pods(nodes, pods_per_node, queue, |_| PodKind::default());
+    }
+
+    /// As [`Self::running`]; a budget protects the pods of every second job.
+    pub(super) fn running_with_budgets(&mut self, nodes: usize, queue: &str) {
+        let label = |job: &str| Some((JOB_LABEL, job.to_owned()));
+        self.running_pods(nodes, 32, queue, |job| PodKind {
+            label: label(job),
+            ..PodKind::default()
+        });
+        for job in (0..nodes * 32).step_by(200) {
+            self.budget(&format!("run-{:05}", job / 100));
+        }
+    }
+
+    pub(super) fn budget(&mut self, job: &str) {
+        let labels = BTreeMap::from([(JOB_LABEL.to_owned(), job.to_owned())]);
+        let selector = LabelSelector { match_labels: Some(labels), ..Default::default() };
+        let budget = PodDisruptionBudget {
+            metadata: meta(job, Some("bench"), BASE),
+            spec: Some(PodDisruptionBudgetSpec { selector: Some(selector), ..Default::default() }),
+            status: Some(PodDisruptionBudgetStatus {
+                disruptions_allowed: Some(BUDGET),
+                ..Default::default()
+            }),
+        };
+        self.store.apply_budget(&budget).expect("the budget is valid");
+    }
+
+    pub(super) fn running_pods(
+        &mut self,
+        nodes: usize,
+        pods_per_node: usize,
+        queue: &str,
+        kind: impl Fn(&str) -> PodKind,
+    ) {
+        for r in 0..nodes * pods_per_node {
+            let job = r / 100;
+            let name = format!("run-{job:05}");
+            let created = BASE + job as i64;
+            if r % 100 == 0 {
+                self.group(&name, created, 1, queue, "low");
+            }
+            let node = format!("node-{:05}", r / pods_per_node);
+            self.pod(&name, r % 100, created, &kind(&name), Some(node));
+        }
+    }
+
+    /// Fills the nodes with gangs of 8, 64 and 512 pods in turn that run their minimum, of the classes low
+    /// and middle and of none, in turn.
+    pub(super) fn running_gangs(&mut self, nodes: usize, queue: &str) {
+        let kind = PodKind::default();
+        let (mut gang, mut left) = (0, 0);
+        let mut name = String::new();
+        for r in 0..nodes * 32 {
+            if left == 0 {
+                name = format!("run-{gang:05}");
+                left = [8, 64, 512][gang % 3].min(nodes * 32 - r);
+                let class = ["", "low", "middle"][gang / 3 % 3];
+                self.group(&name, BASE + gang as i64, left, queue, class);
+                gang += 1;
+            }
+            left -= 1;
+            let node = format!("node-{:05}", r / 32);
+            self.pod(&name, left, BASE + gang as i64, &kind, Some(node));
+        }
+    }
+
+    pub(super) fn gpu_singles(&mut self, nodes: usize, queue: &str) {
+        let kind = PodKind { gpus: 1, ..PodKind::default() };
+        for r in 0..nodes * 8 {
+            let name = format!("run-{r:05}");
+            self.group(&name, BASE + r as i64, 1, queue, "low");
+            self.pod(&name, 0, BASE + r as i64, &kind, Some(format!("node-{:05}", r / 8)));
+        }
+    }
+}
