@@ -106,6 +106,21 @@ struct Moves {
     jobless: Option<Vec<Arc<TaskFacts>>>,
 }
 
+/// The rows that were split off.
+struct Old {
+    jobs: JobTail,
+    tasks: TaskTail,
+}
+
+/// The rows of tasks.
+#[derive(Default)]
+struct TaskRows {
+    /// The new row of each old task, if it stays.
+    of_old: Vec<Option<TaskIdx>>,
+    /// Those of new tasks.
+    added: Vec<TaskRange>,
+}
+
 impl<'a> Writer<'a> {
     /// Writes what has changed in some blocks.
     pub(super) fn write(mut self, dirty: BTreeMap<Block, Dirty>) {
@@ -244,11 +259,7 @@ impl<'a> Writer<'a> {
     /// Gives jobs and tasks their new rows, from the first that is new or gone on.
     fn move_rows(&mut self, Moves { gone, mut new, jobless }: Moves) {
         new.sort_by(|l, r| l.rank().cmp(&r.rank()));
-        let first_new = new.first();
-        let before_new = first_new.map(|job| self.n_jobs_before(job));
-        let first_gone = gone.iter().map(|row| row.at());
-        let n_jobs = self.cluster.jobs.key.len();
-        let first = first_gone.chain(before_new).min().unwrap_or(n_jobs);
+        let first = self.first_to_move(&gone, &new);
         let old_jobless = Rows::jobless(self.cluster).range;
         for row in &gone {
             self.cluster.jobs.tasks[*row].iter().for_each(|task| self.cluster.unbook(task));
@@ -258,48 +269,77 @@ impl<'a> Writer<'a> {
         }
         let tasks_before = self.cluster.jobs.tasks.values().take(first);
         let first_task: usize = tasks_before.map(|tasks| tasks.len()).sum();
-        let mut old_jobs = JobTail::of(&mut self.cluster.jobs, first);
-        let mut old_tasks = TaskTail::of(&mut self.cluster.tasks, first_task);
-        // The new rows of the old tasks, and the rows of new tasks.
-        let mut renumbered: Vec<Option<TaskIdx>> = Vec::new();
-        let mut added: Vec<TaskRange> = Vec::new();
-        let mut new = new.into_iter().peekable();
-        for old in (first..=n_jobs).map(JobIdx::new) {
-            let next_old = old_jobs.next().map(|(at, key, n_tasks)| (at, key.clone(), n_tasks));
-            while let Some(job) = new.next_if(|job| {
-                next_old.as_ref().is_none_or(|(created, key, _)| job.rank() < rank(*created, key))
-            }) {
-                added.push(self.push_job(job));
-            }
-            let Some((_, _, n_tasks)) = next_old else { break };
-            if gone.contains(&old) {
-                old_jobs.skip(1);
-                old_tasks.skip(n_tasks);
-                renumbered.extend(repeat_n(None, n_tasks));
-                continue;
-            }
-            let start = self.cluster.tasks.facts.len();
-            let range = TaskRange::new(start..start + n_tasks);
-            let row = old_jobs.copy_with(range, &mut self.cluster.jobs);
-            old_tasks.copy_to_job(n_tasks, Some(row), &mut self.cluster.tasks);
-            renumbered.extend(range.iter().map(Some));
-        }
-        if let Some(pods) = jobless {
-            renumbered.extend(repeat_n(None, old_jobless.len()));
-            added.push(self.push_tasks(&pods, None, &Arc::default()));
-        } else {
-            let start = self.cluster.tasks.facts.len();
-            old_tasks.copy_to_job(old_jobless.len(), None, &mut self.cluster.tasks);
-            let rows = (start..start + old_jobless.len()).map(TaskIdx::new);
-            renumbered.extend(rows.map(Some));
-        }
-        self.renumber_on_nodes(first_task, &renumbered);
-        for task in added.into_iter().flat_map(TaskRange::iter) {
+        let mut old = Old {
+            jobs: JobTail::of(&mut self.cluster.jobs, first),
+            tasks: TaskTail::of(&mut self.cluster.tasks, first_task),
+        };
+        let mut rows = TaskRows::default();
+        self.move_jobs(first, &gone, new, &mut old, &mut rows);
+        self.move_jobless(old_jobless.len(), jobless, &mut old, &mut rows);
+        self.renumber_on_nodes(first_task, &rows.of_old);
+        for task in rows.added.into_iter().flat_map(TaskRange::iter) {
             self.cluster.book(task);
             self.add_to_node(task);
         }
         for row in (first..self.cluster.jobs.key.len()).map(JobIdx::new) {
             self.jobs.rows.insert(self.cluster.jobs.key[row].clone(), row);
+        }
+    }
+
+    /// The first row of a job that is new or gone. The new ones are in order.
+    fn first_to_move(&self, gone: &HashSet<JobIdx>, new: &[Moved]) -> usize {
+        let before_new = new.first().map(|job| self.n_jobs_before(job));
+        let first_gone = gone.iter().map(|row| row.at());
+        first_gone.chain(before_new).min().unwrap_or(self.cluster.jobs.key.len())
+    }
+
+    /// Merges the old jobs that stay and the new ones, and copies or writes their tasks.
+    fn move_jobs(
+        &mut self,
+        first: usize,
+        gone: &HashSet<JobIdx>,
+        new: Vec<Moved>,
+        old: &mut Old,
+        rows: &mut TaskRows,
+    ) {
+        let mut new = new.into_iter().peekable();
+        for row in (first..).map(JobIdx::new) {
+            let next_old = old.jobs.next().map(|(at, key, n_tasks)| (at, key.clone(), n_tasks));
+            while let Some(job) = new.next_if(|job| {
+                next_old.as_ref().is_none_or(|(created, key, _)| job.rank() < rank(*created, key))
+            }) {
+                rows.added.push(self.push_job(job));
+            }
+            let Some((_, _, n_tasks)) = next_old else { return };
+            if gone.contains(&row) {
+                old.jobs.skip(1);
+                old.tasks.skip(n_tasks);
+                rows.of_old.extend(repeat_n(None, n_tasks));
+                continue;
+            }
+            let start = self.cluster.tasks.facts.len();
+            let range = TaskRange::new(start..start + n_tasks);
+            let row = old.jobs.copy_with(range, &mut self.cluster.jobs);
+            old.tasks.copy_to_job(n_tasks, Some(row), &mut self.cluster.tasks);
+            rows.of_old.extend(range.iter().map(Some));
+        }
+    }
+
+    /// Copies the tasks without a job, or writes them if some are new or gone.
+    fn move_jobless(
+        &mut self,
+        n_old: usize,
+        new: Option<Vec<Arc<TaskFacts>>>,
+        old: &mut Old,
+        rows: &mut TaskRows,
+    ) {
+        if let Some(pods) = new {
+            rows.of_old.extend(repeat_n(None, n_old));
+            rows.added.push(self.push_tasks(&pods, None, &Arc::default()));
+        } else {
+            let start = self.cluster.tasks.facts.len();
+            old.tasks.copy_to_job(n_old, None, &mut self.cluster.tasks);
+            rows.of_old.extend((start..start + n_old).map(|task| Some(TaskIdx::new(task))));
         }
     }
 
