@@ -414,3 +414,80 @@ fn inside_a_job_only_a_higher_priority_preempts() {
         assert_eq!(found.is_empty(), is_permitted, "{priority}: {found:?}");
     }
 }
+
+#[test]
+fn bindings_to_nodes_without_the_label_of_an_affinity_are_found() {
+    let status = "status: {allocatable: {cpu: '4', memory: 8Gi, pods: '110'}}";
+    let node = |name: &str, labels: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{{labels}}}}}, {status}}}"
+        )
+    };
+    let pending = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns, labels: {a: b}}, spec: {schedulerName: kube-batch, affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {a: b}}}]}}, containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
+    let (world, case) = world(&[QUEUE, &node("with", "zone: z"), &node("without", ""), pending]);
+    for (node, problem) in [("with", None), ("without", Some("is bound to a node without zone"))] {
+        let bind = Decision::Bind { pod: pod(&world, "p"), node: node.into(), claims: Vec::new() };
+        let found = problems(&world.store, &case.conf, &[bind]).join(", ");
+        assert!(problem.map_or(found.is_empty(), |problem| found.contains(problem)), "{found:?}");
+    }
+}
+
+/// A pod of two CPUs leaves that a budget protects, and beside it runs another one. Returns what is wrong.
+fn problems_of_a_victim_with_budget(mode: &str, disrupted: &str, cpus_of_other: u32) -> String {
+    let spec = |cpus: u32, more: &str| {
+        format!(
+            "{{schedulerName: kube-batch, containers: [{{name: c, resources: {{requests: {{cpu: '{cpus}'}}}}}}], {more}}}"
+        )
+    };
+    let running = |name: &str, cpus| {
+        let spec = spec(cpus, "nodeName: n, priority: 1");
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, labels: {{app: {name}}}}}, spec: {spec}, status: {{phase: Running}}}}"
+        )
+    };
+    let waits = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: waits, namespace: ns}}, spec: {}}}",
+        spec(2, "priority: 9")
+    );
+    let budget = format!(
+        "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: b, namespace: ns}}, spec: {{selector: {{matchLabels: {{app: protected}}}}}}, status: {{disruptionsAllowed: 0, disruptedPods: {{{disrupted}}}, currentHealthy: 1, desiredHealthy: 1, expectedPods: 1}}}}"
+    );
+    let cpus = 2 + cpus_of_other;
+    let node = format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n}}, status: {{allocatable: {{cpu: '{cpus}', memory: 8Gi, pods: '110'}}}}}}"
+    );
+    let objects =
+        [QUEUE, &node, &budget, &running("protected", 2), &running("other", cpus_of_other), &waits];
+    let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
+    let plugins = format!(
+        "{{name: priority}}, {{name: gang}}, {{name: predicates}}, {{name: pdb, arguments: {{pdb.mode: {mode}}}}}"
+    );
+    let case = case(&format!(
+        "name: budgets\nconfig: {{actions: 'allocate, preempt', tiers: [{{plugins: [{plugins}]}}]}}\nobjects:\n{objects}steps:\n- cycles: 1\n"
+    ));
+    let world = world_of(&case);
+    let waits = pod(&world, "waits");
+    let evict = Decision::Evict {
+        pod: pod(&world, "protected"),
+        node: "n".into(),
+        reason: EvictReason::Preempt,
+        by: JobKey::Shadow { owner: waits.key.clone(), uid: waits.uid.clone() },
+        queue: "default".into(),
+    };
+    let nominate = Decision::Nominate { pod: waits, node: "n".into() };
+    problems(&world.store, &case.conf, &[evict, nominate]).join(", ")
+}
+
+#[test]
+fn pods_that_a_budget_has_counted_already_are_not_counted_again() {
+    let problem = "budget ns/b allows 0 evictions, not 1";
+    assert!(problems_of_a_victim_with_budget("require", "", 1).contains(problem));
+    let disrupted = "protected: '2025-01-01T00:00:00Z'";
+    assert_eq!(problems_of_a_victim_with_budget("require", disrupted, 1), "");
+}
+
+#[test]
+fn a_budget_is_exceeded_only_if_no_other_pod_is_large_enough() {
+    assert_eq!(problems_of_a_victim_with_budget("prefer", "", 1), "");
+    assert!(problems_of_a_victim_with_budget("prefer", "", 2).contains("pod ns/other could leave"));
+}

@@ -67,12 +67,13 @@ pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
 }
 
 /// The shapes that the benchmark runs if none is named.
-pub const STANDARD: [&str; 25] = [
+pub const STANDARD: [&str; 26] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
     "FILL-10000-100000-100",
     "FILL-10000-100000-1",
+    "FILLMIX-1000-10000-1",
     "FILLMIX-10000-100000-100",
     "FILLTAINT-5000-50000-100",
     "SAT-5000-10000-100",
