@@ -311,6 +311,9 @@ fn balance(amounts: Vec<(i64, i64)>) -> i64 {
     ((1.0 - deviation) * 100.0) as i64
 }
 
+/// With this many times the nodes of a small cluster, a plugin answers for many at once.
+const MANY: usize = 9;
+
 /// The scores of a plugin with one term only; 0 for all if it leaves the term out.
 fn scores(
     plugin: &NodeOrder,
@@ -325,8 +328,10 @@ fn scores(
         } else {
             let one = |node: &NodeIdx| plugin.score(cluster, class, *node, term.id);
             let raw: Vec<i64> = candidates.iter().map(one).collect();
-            plugin.scores(cluster, class, candidates, term.id, &mut scores);
-            assert_eq!(scores, raw, "as one after another");
+            let many = candidates.repeat(MANY);
+            let mut of_many = vec![0; many.len()];
+            plugin.scores(cluster, class, &many, term.id, &mut of_many);
+            assert_eq!(of_many, raw.repeat(MANY), "as one after another");
             let among = Extremes::of(raw.iter().copied());
             scores = raw.into_iter().map(|raw| term.scale.apply(raw, among)).collect();
         }

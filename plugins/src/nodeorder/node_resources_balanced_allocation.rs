@@ -18,7 +18,9 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 use super::{
     arguments::NodeOrderArguments,
     score::Score,
-    scored_resources::{Lanes, MAX_SCORE, N_LANES, ScoredResource, floor, scored_resources},
+    scored_resources::{
+        Lanes, MAX_SCORE, MIN_LANES, N_LANES, ScoredResource, floor, scored_resources,
+    },
 };
 use crate::compiled::Opening;
 
@@ -114,6 +116,7 @@ impl Score for NodeResourcesBalancedAllocation {
         let resources = self.two_resources(class);
         let half = MAX_SCORE / 2;
         for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
+            let resources = resources.filter(|_| nodes.len() >= MIN_LANES);
             let lanes = resources.and_then(|two| balance_lanes(cluster, nodes, two));
             for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
                 *score = match &lanes {

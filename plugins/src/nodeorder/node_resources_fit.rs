@@ -21,7 +21,9 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 use super::{
     arguments::{NodeOrderArguments, ResourceWeights},
     score::Score,
-    scored_resources::{Lanes, MAX_SCORE, N_LANES, ScoredResource, floor, scored_resources},
+    scored_resources::{
+        Lanes, MAX_SCORE, MIN_LANES, N_LANES, ScoredResource, floor, scored_resources,
+    },
 };
 use crate::compiled::Opening;
 
@@ -172,7 +174,8 @@ impl Score for NodeResourcesFit {
 
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            let lanes = self.score_lanes(cluster, class, nodes);
+            let is_worth_it = nodes.len() >= MIN_LANES;
+            let lanes = is_worth_it.then(|| self.score_lanes(cluster, class, nodes)).flatten();
             for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
                 *score = match &lanes {
                     Some(lanes) => lanes[lane] as i64,

@@ -21,6 +21,9 @@ pub(super) const MAX_SCORE: i64 = 100;
 /// Nodes that are scored together, so that the compiler uses vector instructions.
 pub(super) const N_LANES: usize = 32;
 
+/// Fewer nodes are scored faster one by one.
+pub(super) const MIN_LANES: usize = N_LANES / 4;
+
 /// An amount, or a part of it, for each node that is scored.
 pub(super) type Lanes = [f64; N_LANES];
 
