@@ -311,6 +311,23 @@ fn balance(amounts: Vec<(i64, i64)>) -> i64 {
     ((1.0 - deviation) * 100.0) as i64
 }
 
+/// The raw scores of some nodes, one by one and all at once.
+fn raw_scores(
+    plugin: &NodeOrder,
+    cluster: &Cluster,
+    class: ClassIdx,
+    nodes: &[NodeIdx],
+    term: u8,
+) -> Vec<i64> {
+    let one = |node: &NodeIdx| plugin.score(cluster, class, *node, term);
+    let raw: Vec<i64> = nodes.iter().map(one).collect();
+    let many = nodes.repeat(MANY);
+    let mut of_many = vec![0; many.len()];
+    plugin.scores(cluster, class, &many, term, &mut of_many);
+    assert_eq!(of_many, raw.repeat(MANY), "as one by one");
+    raw
+}
+
 /// With this many times the nodes of a small cluster, a plugin answers for many at once.
 const MANY: usize = 9;
 
@@ -326,12 +343,7 @@ fn scores(
         if term.scale == Scale::Joint {
             plugin.score_all(cluster, class, candidates, term.id, &mut scores);
         } else {
-            let one = |node: &NodeIdx| plugin.score(cluster, class, *node, term.id);
-            let raw: Vec<i64> = candidates.iter().map(one).collect();
-            let many = candidates.repeat(MANY);
-            let mut of_many = vec![0; many.len()];
-            plugin.scores(cluster, class, &many, term.id, &mut of_many);
-            assert_eq!(of_many, raw.repeat(MANY), "as one after another");
+            let raw = raw_scores(plugin, cluster, class, candidates, term.id);
             let among = Extremes::of(raw.iter().copied());
             scores = raw.into_iter().map(|raw| term.scale.apply(raw, among)).collect();
         }
@@ -542,9 +554,8 @@ proptest! {
                     prop_assert_eq!(expected.iter().min(), expected.iter().max(), "{:?}", score);
                     continue;
                 };
-                let nodes = cluster.nodes.facts.ids();
-                let scores = nodes.map(|node| plugin.score(&cluster, class, node, term.id));
-                prop_assert_eq!(scores.collect::<Vec<_>>(), expected, "{:?}", score);
+                let nodes: Vec<NodeIdx> = cluster.nodes.facts.ids().collect();
+                prop_assert_eq!(raw_scores(&plugin, &cluster, class, &nodes, term.id), expected);
             }
         }
     }
