@@ -95,8 +95,10 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    /// Reason and message of the condition [`MISCONFIGURED`](kube_batch_api::crd::MISCONFIGURED): the reason of the first mistake, and all
+    /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
     /// messages.
+    ///
+    /// [`MISCONFIGURED`]: kube_batch_api::crd::MISCONFIGURED
     pub fn misconfigured(&self) -> Option<(&'static str, String)> {
         let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
         Some((self.warnings.first()?.reason(), messages.join("; ")))

@@ -141,12 +141,12 @@ impl<I: Ordinal> Heap<I> {
 #[derive(Clone, Debug, Default)]
 struct Recalled {
     jobs: Vec<JobIdx>,
-    /// Whether the first one is the last of the list, and so on.
+    /// Whether they are in order, the first one at the end of the list.
     is_sorted: bool,
 }
 
 impl Recalled {
-    /// Gives the jobs their turns that come before this one, or all.
+    /// Gives turns to the jobs that come before this one, or to all.
     fn run_before(&mut self, session: &mut Session, before: Option<JobIdx>) {
         let order = |l: JobIdx, r: JobIdx, session: &Session| session.plugins().job_order(l, r);
         if before.is_some() && !self.is_sorted {

@@ -38,7 +38,8 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Takes what has changed. `None` if anything may have: this is the first call, or the first for a long time.
+    /// Takes what has changed. `None` if anything may have: this is the first call, or the first for a long
+    /// time.
     pub(super) fn take(store: &mut Store, assumed: &mut Assumed) -> Option<Self> {
         // Each is taken, whatever the others say.
         let touched = assumed.take_touched();

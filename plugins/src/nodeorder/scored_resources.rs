@@ -28,7 +28,7 @@ pub(super) const MIN_LANES: usize = N_LANES / 4;
 pub(super) type Lanes = [f64; N_LANES];
 
 /// Rounds a number of at most 2^51 that is not negative down. Unlike a conversion, this is a vector
-/// instruction on every processor.
+/// instruction on every x86-64 processor.
 pub(super) fn floor(number: f64) -> f64 {
     /// From here on, floats are integers.
     const INTEGERS: f64 = (1_u64 << 52) as f64;
