@@ -33,7 +33,10 @@ use self::{
     rows::Rows,
     storage::{resource_claims_of, storage_of},
 };
-pub use self::{options::SnapshotOptions, rows::RejectedTask};
+pub use self::{
+    options::{SchedulerNames, SnapshotOptions},
+    rows::RejectedTask,
+};
 use crate::{
     assumed::Assumed,
     store::{Fact, Store, Table},

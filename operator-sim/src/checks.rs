@@ -93,11 +93,7 @@ fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
 /// A cycle over what the server has decides nothing: everything that fits runs, and queues have their
 /// shares.
 fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
-    let options = SnapshotOptions {
-        scheduler_name: "kube-batch".into(),
-        default_queue: "default".into(),
-        priority_class: true,
-    };
+    let options = SnapshotOptions::default();
     let snapshot = take_snapshot(truth, &Assumed::default(), &options);
     let text = include_str!("../../examples/scheduler.yaml");
     let conf = conf::parse(text, registry).expect("a configuration").conf;

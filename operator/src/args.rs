@@ -3,7 +3,8 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use kube_batch_api::duration;
+use kube_batch_api::{duration, name::Name};
+use kube_batch_cache::snapshot::SchedulerNames;
 use kube_batch_manifest::object::Kind;
 
 /// A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share.
@@ -121,9 +122,11 @@ pub(crate) struct SimulateArgs {
     /// Treat warnings and errors in the input as fatal.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Scheduler name; only pods with this spec.schedulerName are scheduled.
-    #[arg(long, default_value = "kube-batch", value_name = "NAME")]
-    pub(crate) scheduler_name: String,
+    /// Scheduler names, separated by commas, or one a flag; only pods with one of them in
+    /// spec.schedulerName are scheduled.
+    #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
+        value_delimiter = ',', value_parser = scheduler_name)]
+    pub(crate) scheduler_names: Vec<Name>,
     /// Queue for PodGroups that name none and for pods without a PodGroup.
     #[arg(long, default_value = "default", value_name = "QUEUE")]
     pub(crate) default_queue: String,
@@ -140,14 +143,11 @@ pub(crate) struct RunArgs {
     /// Kubeconfig file (default: the service account of the pod).
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Scheduler name; only pods with this spec.schedulerName are scheduled.
-    #[arg(
-        long,
-        default_value = "kube-batch",
-        value_name = "NAME",
-        env = "KUBE_BATCH_SCHEDULER_NAME"
-    )]
-    pub(crate) scheduler_name: String,
+    /// Scheduler names, separated by commas, or one a flag; only pods with one of them in
+    /// spec.schedulerName are scheduled. Events name the first.
+    #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
+        value_delimiter = ',', value_parser = scheduler_name, env = "KUBE_BATCH_SCHEDULER_NAME")]
+    pub(crate) scheduler_names: Vec<Name>,
     /// Scheduler configuration file, reloaded when it changes (default: a built-in configuration with
     /// the actions allocate and backfill, and all plugins except conformance).
     #[arg(
@@ -374,6 +374,16 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Parses a scheduler name.
+fn scheduler_name(text: &str) -> Result<Name, String> {
+    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Name::from(text)) }
+}
+
+/// The names of these flags.
+pub(crate) fn scheduler_names(names: &[Name]) -> SchedulerNames {
+    SchedulerNames::new(names.iter().cloned()).expect("the flag has a default value")
+}
+
 /// Parses a duration of one whole second or more; a bare number is seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let parsed = duration::parse_or_seconds(text).ok().filter(|time| time.subsec_nanos() == 0);
@@ -446,7 +456,7 @@ mod tests {
             "--log-flush-frequency=5s",
         ])
         .expect("flags of v0.5.0");
-        assert_eq!(args.scheduler_name, "batch");
+        assert_eq!(args.scheduler_names, [Name::from("batch")]);
         assert_eq!(args.schedule_period, Duration::from_millis(100));
         assert!(args.leader_elect && !args.priority_class);
         assert_eq!((args.verbosity, &*args.listen_address), (3, ":8081"));

@@ -16,7 +16,7 @@ use kube_batch_sim::{
 
 use self::tables::print_tables;
 use crate::{
-    args::{Format, SimulateArgs},
+    args::{Format, SimulateArgs, scheduler_names},
     cluster::{self, Lists},
     conf::{ReadConf, read_conf},
     exit::Exit,
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
         return Ok(Exit::Usage);
     };
     let options = SnapshotOptions {
-        scheduler_name: Name::from(args.scheduler_name.as_str()),
+        scheduler_names: scheduler_names(&args.scheduler_names),
         default_queue: Name::from(args.default_queue.as_str()),
         priority_class: args.priority_class,
     };

@@ -10,7 +10,7 @@ mod positioned;
 use std::collections::BTreeMap;
 
 use kube_batch_api::name::{Name, ObjectKey};
-use kube_batch_cache::snapshot::SnapshotOptions;
+use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
 use kube_batch_scheduler::{
     conf::{self, Conf},
@@ -171,11 +171,15 @@ fn text(map: &mut MapReader<'_>, key: &'static str) -> String {
 fn options(mut map: MapReader<'_>) -> SnapshotOptions {
     let mut options = SnapshotOptions::default();
     let mut name = |key| map.get(key).and_then(|cursor| cursor.string()).map(Name::from);
-    if let Some(scheduler) = name("schedulerName") {
-        options.scheduler_name = scheduler;
-    }
+    let scheduler = name("schedulerName");
     if let Some(queue) = name("defaultQueue") {
         options.default_queue = queue;
+    }
+    let list = map.get("schedulerNames").into_iter().flat_map(Cursor::items);
+    let schedulers: Vec<Name> =
+        list.filter_map(|cursor| cursor.string().map(Name::from)).chain(scheduler).collect();
+    if let Some(names) = SchedulerNames::new(schedulers) {
+        options.scheduler_names = names;
     }
     if let Some(enabled) = map.get("priorityClass").and_then(|cursor| cursor.bool()) {
         options.priority_class = enabled;

@@ -351,7 +351,7 @@ fn waiting(world: &World) -> WaitingOutcome {
 
 /// The pods of the simulated scheduler.
 fn ours(world: &World) -> impl Iterator<Item = &Arc<TaskFacts>> {
-    world.pods().filter(|facts| facts.scheduler == world.options().scheduler_name)
+    world.pods().filter(|facts| world.options().scheduler_names.contains(&facts.scheduler))
 }
 
 /// When the oldest pending pod of a waiting job was created, else its PodGroup.
@@ -392,7 +392,7 @@ fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
     let options = world.options();
     for job in world.controllers.failed_jobs() {
         let name = job.job().to_string();
-        let is_ours = job.scheduler() == Some(&*options.scheduler_name);
+        let is_ours = job.scheduler().is_some_and(|own| options.scheduler_names.contains(own));
         if !is_ours || groups.iter().any(|group| group.pod_group == name) {
             continue;
         }

@@ -298,7 +298,7 @@ struct PodChange<'a> {
 
 /// The PodGroup that a pod of another scheduler names that is on a node.
 fn named_on_node(facts: &TaskFacts, options: &SnapshotOptions) -> Option<ObjectKey> {
-    let is_other = facts.scheduler != options.scheduler_name && facts.node.is_some();
+    let is_other = facts.node.is_some() && !options.scheduler_names.contains(&facts.scheduler);
     named_group(facts).filter(|_| is_other)
 }
 

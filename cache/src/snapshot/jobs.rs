@@ -72,7 +72,7 @@ pub(crate) fn membership(
     is_group: impl Fn(&ObjectKey) -> bool,
     options: &SnapshotOptions,
 ) -> Membership {
-    let ours = facts.scheduler == options.scheduler_name;
+    let ours = options.scheduler_names.contains(&facts.scheduler);
     if !ours && facts.node.is_none() {
         return Membership::Absent;
     }

@@ -1,12 +1,60 @@
 //! What a snapshot depends on besides facts.
 
+use std::{fmt, sync::Arc};
+
 use kube_batch_api::name::Name;
+
+/// The values of `spec.schedulerName` of the pods that are scheduled: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerNames(Arc<[Name]>);
+
+impl SchedulerNames {
+    /// These names, each once; `None` if there are none.
+    pub fn new(names: impl IntoIterator<Item = impl Into<Name>>) -> Option<Self> {
+        let mut different: Vec<Name> = Vec::new();
+        for name in names.into_iter().map(Into::into) {
+            if !different.contains(&name) {
+                different.push(name);
+            }
+        }
+        (!different.is_empty()).then(|| Self(different.into()))
+    }
+
+    /// The first: the name by which the scheduler calls itself.
+    pub fn first(&self) -> &Name {
+        &self.0[0]
+    }
+
+    /// Whether pods with this `spec.schedulerName` are scheduled.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|own| **own == *name)
+    }
+
+    /// All, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Name> {
+        self.0.iter()
+    }
+}
+
+impl Default for SchedulerNames {
+    /// `kube-batch`.
+    fn default() -> Self {
+        Self(Arc::new([Name::from("kube-batch")]))
+    }
+}
+
+impl fmt::Display for SchedulerNames {
+    /// All, separated by commas.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
 
 /// Options of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// Scheduler name; only pods with this name are scheduled.
-    pub scheduler_name: Name,
+    /// Scheduler names; only pods with one of them are scheduled.
+    pub scheduler_names: SchedulerNames,
     /// Queue for PodGroups that name none and for pods without a group.
     pub default_queue: Name,
     /// Whether PriorityClasses rank jobs; otherwise all have priority 0.
@@ -17,7 +65,7 @@ impl Default for SnapshotOptions {
     /// Scheduler name `kube-batch`, queue `default`, priority classes used.
     fn default() -> Self {
         Self {
-            scheduler_name: Name::from("kube-batch"),
+            scheduler_names: SchedulerNames::default(),
             default_queue: Name::from("default"),
             priority_class: true,
         }

@@ -84,7 +84,7 @@ impl RowMaker<'_> {
         TaskRow {
             class: classes.class_of(self.store, facts, group),
             start: facts.started.unwrap_or(facts.created),
-            ours: facts.scheduler == self.options.scheduler_name,
+            ours: self.options.scheduler_names.contains(&facts.scheduler),
             gated: facts.gated && waits,
             placement: Placement { status, node: node.and_then(self.node_row) },
             nominated: nominated.filter(|_| waits).and_then(self.node_row),

@@ -40,16 +40,17 @@ pub(crate) fn remarks(world: &World) -> Vec<Remark> {
 /// It is a mistake if their scheduler is almost named like ours, or if no pod is for ours. In a
 /// cluster where some are, waiting pods of the default scheduler are nothing special.
 fn other_schedulers(world: &World) -> Option<Remark> {
-    let ours = &world.options().scheduler_name;
-    let is_used = world.pods().any(|facts| facts.scheduler == *ours);
+    let names = &world.options().scheduler_names;
+    let ours = names.first();
+    let is_used = world.pods().any(|facts| names.contains(&facts.scheduler));
     let mut waiting: BTreeMap<&str, usize> = BTreeMap::new();
     for facts in world.pods().filter(|facts| facts.status == TaskStatus::Pending) {
         let is_usual = is_used && *facts.scheduler == *DEFAULT_SCHEDULER;
-        if facts.scheduler != *ours && !is_usual {
+        if !names.contains(&facts.scheduler) && !is_usual {
             *waiting.entry(&facts.scheduler).or_default() += 1;
         }
     }
-    let is_like_ours = |name: &str| suggest(name, [&**ours]).is_some();
+    let meant = |name: &str| suggest(name, names.iter().map(|own| &**own));
     let count: usize = waiting.values().sum();
     let verb = if count == 1 { "names" } else { "name" };
     let what = match waiting.len() {
@@ -61,12 +62,14 @@ fn other_schedulers(world: &World) -> Option<Remark> {
         DEFAULT_SCHEDULER => {
             format!("{name} (pods for this scheduler need schedulerName: {ours})")
         }
-        name if is_like_ours(name) => format!("{name} (did you mean {ours}?)"),
-        name => name.to_owned(),
+        name => match meant(name) {
+            Some(meant) => format!("{name} (did you mean {meant}?)"),
+            None => name.to_owned(),
+        },
     });
     let names = described.collect::<Vec<_>>().join(", ");
     let message = format!("{} {verb} {what}: {names}", plural(count, "waiting pod"));
-    let is_mistake = !is_used || waiting.keys().any(|name| is_like_ours(name));
+    let is_mistake = !is_used || waiting.keys().any(|name| meant(name).is_some());
     Some(if is_mistake { Remark::Warning(message) } else { Remark::Note(message) })
 }
 
@@ -92,7 +95,7 @@ fn missing_default_queue(world: &World) -> Option<String> {
     let is_alone = |facts: &&std::sync::Arc<TaskFacts>| {
         facts.group.is_none()
             && facts.status == TaskStatus::Pending
-            && facts.scheduler == options.scheduler_name
+            && options.scheduler_names.contains(&facts.scheduler)
     };
     let n_groups = store.groups.values().filter(|group| group.queue.is_none()).count();
     let n_pods = world.pods().filter(is_alone).count();

@@ -18,7 +18,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing::info;
 
 use super::{error, fence::Fenced, term::Terms};
-use crate::args::RunArgs;
+use crate::args::{RunArgs, scheduler_names};
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
 /// between probes.
@@ -58,7 +58,7 @@ impl Clients {
         info!(
             api_server = %config.cluster_url,
             version = env!("CARGO_PKG_VERSION"),
-            scheduler_name = args.scheduler_name,
+            scheduler_names = %scheduler_names(&args.scheduler_names),
             "starting kube-batch"
         );
         let clients = match &config.proxy_url {

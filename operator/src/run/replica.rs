@@ -36,7 +36,7 @@ use super::{
     term::Terms,
     watch::{self as watches, Handler, Source},
 };
-use crate::args::RunArgs;
+use crate::args::{RunArgs, scheduler_names};
 
 /// How long a cycle and pending writes may take after a signal to stop. With the release of the lease it
 /// is shorter than the 30 s that Kubernetes gives a pod to terminate.
@@ -128,7 +128,7 @@ impl Replica {
             terms,
             clock: clock.clone(),
         };
-        let (controller, instance) = (args.scheduler_name.clone(), identity.clone());
+        let (controller, instance) = (args.scheduler_names[0].to_string(), identity.clone());
         Effects::new(context, Reporter { controller, instance }, args.max_concurrent_writes)
     }
 
@@ -188,7 +188,7 @@ impl Replica {
 
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
     SnapshotOptions {
-        scheduler_name: Name::from(args.scheduler_name.as_str()),
+        scheduler_names: scheduler_names(&args.scheduler_names),
         default_queue: Name::from(args.default_queue.as_str()),
         priority_class: args.priority_class,
     }

@@ -269,11 +269,7 @@ tiers:
         /// Runs a cycle that ends this many seconds after the pods were created, and returns the
         /// samples of queues.
         fn cycle(&mut self, seconds: i64) -> String {
-            let options = SnapshotOptions {
-                scheduler_name: "kube-batch".into(),
-                default_queue: "default".into(),
-                priority_class: true,
-            };
+            let options = SnapshotOptions::default();
             let cluster = take_snapshot(&self.store, &Assumed::default(), &options).cluster;
             let cycle =
                 self.conf.run_cycle(cluster, jiff::Timestamp::MAX, Search::Index, &mut |_| {});

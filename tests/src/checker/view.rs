@@ -124,7 +124,7 @@ fn decide<'a>(store: &Store, pod: &Pod<'a>, decision: &'a Decision) -> Result<Fa
     if !matches!(pod.fate, Fate::Untouched) {
         return Err("has two decisions".to_owned());
     }
-    if pod.facts.scheduler != SnapshotOptions::default().scheduler_name {
+    if !SnapshotOptions::default().scheduler_names.contains(&pod.facts.scheduler) {
         return Err(format!("is decided about, but belongs to {}", pod.facts.scheduler));
     }
     match decision {

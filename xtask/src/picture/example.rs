@@ -1,7 +1,7 @@
 //! The example that is simulated.
 
 use anyhow::{Context, bail};
-use kube_batch_api::{facts::FactError, name::Name};
+use kube_batch_api::facts::FactError;
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::candidates::Search;
 use kube_batch_manifest::{
@@ -46,11 +46,7 @@ pub(super) fn simulation() -> anyhow::Result<Simulation> {
     let text =
         std::fs::read_to_string(root().join(CONF)).with_context(|| format!("read {CONF}"))?;
     let Ok(read) = conf::parse(&text, &Registry::builtin()) else { bail!("{CONF} has errors") };
-    let options = SnapshotOptions {
-        scheduler_name: Name::from("kube-batch"),
-        default_queue: Name::from("default"),
-        priority_class: true,
-    };
+    let options = SnapshotOptions::default();
     let world = World::new(Environment::default(), options, read.conf.metadata_prefixes());
     let mut sink = WorldSink { world, problems: Vec::new() };
     let (sources, _) = collect_sources(&[root().join(EXAMPLE)]);
