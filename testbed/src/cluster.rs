@@ -52,6 +52,8 @@ pub struct Options {
     pub audit: bool,
     /// Turn off rate limits and heartbeats of nodes, so that they do not affect a benchmark.
     pub load: bool,
+    /// Serve Kubernetes' own PodGroups, and let the Job controller create them.
+    pub pod_groups: bool,
     /// Additional flags for the API server.
     pub api_server_flags: Vec<String>,
 }
@@ -64,6 +66,7 @@ impl Default for Options {
             scheduler: false,
             audit: false,
             load: false,
+            pod_groups: false,
             api_server_flags: Vec::new(),
         }
     }

@@ -5,6 +5,11 @@ use std::process::Command;
 use super::{ControlPlane, Server};
 use crate::{assets::Binary, directory::Part};
 
+/// The gates of Kubernetes 1.37 for its own PodGroups: that they exist, that they may ask for a topology
+/// domain and a preemption policy, and that the Job controller creates them.
+const POD_GROUP_GATES: &str = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,\
+                               PodGroupPreemptionPolicy=true,WorkloadWithJob=true";
+
 impl ControlPlane {
     pub(super) fn command(&self, server: Server) -> Command {
         let mut command = Command::new(self.assets.path(server.binary()));
@@ -73,6 +78,10 @@ impl ControlPlane {
                 .args(["--max-requests-inflight", "0", "--max-mutating-requests-inflight", "0"])
                 .arg("--enable-priority-and-fairness=false");
         }
+        if self.options.pod_groups {
+            command.args(["--feature-gates", POD_GROUP_GATES]);
+            command.args(["--runtime-config", "scheduling.k8s.io/v1beta1=true"]);
+        }
         command.args(&self.options.api_server_flags);
     }
 
@@ -86,6 +95,9 @@ impl ControlPlane {
             .arg(self.authority.certificate())
             .args(["--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", "0"])
             .args(["--kube-api-qps", "500", "--kube-api-burst", "1000"]);
+        if self.options.pod_groups {
+            command.args(["--feature-gates", POD_GROUP_GATES]);
+        }
         if !self.options.has_heartbeats() {
             // Without heartbeats this controller would mark every node as unreachable.
             command.args(["--controllers", "*,-node-lifecycle-controller"]);
@@ -113,6 +125,9 @@ impl ControlPlane {
             "--secure-port",
             "0",
         ]);
+        if self.options.pod_groups {
+            command.args(["--feature-gates", POD_GROUP_GATES]);
+        }
         if self.options.load {
             command.args(["--kube-api-qps", "100000", "--kube-api-burst", "100000"]);
         }
