@@ -267,7 +267,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         // Do not evict for a task with `preemptionPolicy: Never`, nor for a best-effort task, even if
         // it lacks only a pod slot.
         // Parity: see docs/parity.md#p1.
-        if cluster.tasks.facts[task].never_preempts || cluster.request(task).is_best_effort() {
+        if cluster.never_preempts(task) || cluster.request(task).is_best_effort() {
             return false;
         }
         let preemptor = self.preemptor(task);
@@ -398,7 +398,7 @@ impl Kind for PreemptorKind {
         Self {
             class: cluster.tasks.class[task],
             priority: cluster.tasks.priority[task],
-            never_preempts: cluster.tasks.facts[task].never_preempts,
+            never_preempts: cluster.never_preempts(task),
         }
     }
 

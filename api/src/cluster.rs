@@ -402,6 +402,24 @@ pub struct Storage {
 }
 
 impl Cluster {
+    /// Whether the tasks of a job are victims only together, as its PodGroup says.
+    // Parity: see docs/parity.md#k1.
+    pub fn leaves_whole(&self, job: JobIdx) -> bool {
+        self.jobs.group[job].as_ref().is_some_and(|group| group.leaves_whole)
+    }
+
+    /// Whether a job is a gang: it has a minimum, or its tasks are victims only together.
+    pub fn is_gang(&self, job: JobIdx) -> bool {
+        self.jobs.min_available[job] > 1 || self.leaves_whole(job)
+    }
+
+    /// Whether no task may be evicted for this one.
+    pub fn never_preempts(&self, task: TaskIdx) -> bool {
+        let group = self.tasks.job[task].and_then(|job| self.jobs.group[job].as_ref());
+        let of_group = group.and_then(|group| group.never_preempts);
+        of_group.unwrap_or(self.tasks.facts[task].never_preempts)
+    }
+
     /// Changes the placement of a task, and the ledgers and counts with it. Returns the previous
     /// placement.
     ///

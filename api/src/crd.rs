@@ -4,7 +4,7 @@
 //! kind, and a thin shell around them for each group. Objects stored by kube-batch v0.5.0 are read
 //! as they are, and what is written here is read by it.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
@@ -23,6 +23,8 @@ use kube::core::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::dialect::ApiVersion;
+
 /// Condition type of a PodGroup that cannot start.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Condition type of a PodGroup with a mistake that does not keep it from starting.
@@ -34,47 +36,6 @@ pub const PREEMPTED: &str = "Preempted";
 pub const RECLAIMED: &str = "Reclaimed";
 /// The reason of both.
 pub const GANG_EVICTED: &str = "GangEvicted";
-
-/// The API group and version an object lives in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ApiVersion {
-    /// `scheduling.incubator.k8s.io/v1alpha1`.
-    V1Alpha1,
-    /// `scheduling.sigs.dev/v1alpha2`.
-    V1Alpha2,
-}
-
-impl ApiVersion {
-    /// Both, older first.
-    pub const ALL: [Self; 2] = [Self::V1Alpha1, Self::V1Alpha2];
-
-    /// The API group.
-    pub const fn group(self) -> &'static str {
-        match self {
-            Self::V1Alpha1 => "scheduling.incubator.k8s.io",
-            Self::V1Alpha2 => "scheduling.sigs.dev",
-        }
-    }
-
-    /// The version inside the group.
-    pub const fn version(self) -> &'static str {
-        match self {
-            Self::V1Alpha1 => "v1alpha1",
-            Self::V1Alpha2 => "v1alpha2",
-        }
-    }
-
-    /// The version of an `apiVersion` text, if it is one of ours.
-    pub fn parse(api_version: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.to_string() == api_version)
-    }
-}
-
-impl fmt::Display for ApiVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.group(), self.version())
-    }
-}
 
 /// Pods that start together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -333,7 +294,7 @@ pub mod v1alpha2 {
 
 /// The four CustomResourceDefinitions, by the file name of their manifest.
 pub fn definitions() -> Vec<(String, CustomResourceDefinition)> {
-    ApiVersion::ALL
+    ApiVersion::OWN
         .into_iter()
         .flat_map(|version| [pod_group_definition(version), queue_definition(version)])
         .map(|definition| {

@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod class;
 pub mod device;
 pub mod group;
+pub mod group_refs;
 pub mod limits;
 pub mod metadata;
 pub mod node;

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod column;
 pub mod crd;
 pub mod decision;
+pub mod dialect;
 pub mod duration;
 pub mod facts;
 pub mod intern;

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::shards::Shards;
+use crate::{dialect::Join, shards::Shards};
 
 /// A cheap-to-clone piece of text: an object's name, a label key, a uid.
 #[derive(Clone, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -211,8 +211,8 @@ impl fmt::Display for ObjectKey {
 /// The identity of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKey {
-    /// The PodGroup of this namespace and name.
-    Group(ObjectKey),
+    /// The PodGroup of this namespace and name that pods name in this way.
+    Group(Join, ObjectKey),
     /// Pods without a group that share a controller, or a single such pod without a controller.
     Shadow {
         /// Namespace and name of the controller, or of the pod.
@@ -223,10 +223,15 @@ pub enum JobKey {
 }
 
 impl JobKey {
+    /// The job of the PodGroup that pods name in the annotation.
+    pub const fn annotated(group: ObjectKey) -> Self {
+        Self::Group(Join::Annotation, group)
+    }
+
     /// Namespace and name, as messages and reports show it.
     pub const fn object(&self) -> &ObjectKey {
         match self {
-            Self::Group(key) => key,
+            Self::Group(_, key) => key,
             Self::Shadow { owner, .. } => owner,
         }
     }

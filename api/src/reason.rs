@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     column::Dim,
-    crd::ApiVersion,
+    dialect::ApiVersion,
     name::{Name, ObjectKey},
     resource::Dimensions,
 };
@@ -284,6 +284,8 @@ pub enum JobProblem {
         /// The minimum.
         min: u32,
     },
+    /// Its pods and its PodGroup contradict one another; in the words of kube-scheduler.
+    Inconsistent(Name),
     /// A reason of a plugin outside this project.
     Other {
         /// The reason of the condition: one word in CamelCase.
@@ -294,6 +296,8 @@ pub enum JobProblem {
 }
 
 impl JobProblem {
+    /// The reason code of [`JobProblem::Inconsistent`]; kube-scheduler's.
+    pub const INCONSISTENT: &str = "SchedulerError";
     /// The reason code of [`JobProblem::NotEnoughTasks`].
     pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
 
@@ -303,6 +307,7 @@ impl JobProblem {
             Self::NoPodGroup(_) => "PodGroupNotFound",
             Self::QueueNotFound(_) => "QueueNotFound",
             Self::NotEnoughTasks { .. } => Self::NOT_ENOUGH_TASKS,
+            Self::Inconsistent(_) => Self::INCONSISTENT,
             Self::Other { reason, .. } => reason,
         }
     }
@@ -316,7 +321,7 @@ impl fmt::Display for JobProblem {
             Self::NotEnoughTasks { valid, min } => {
                 write!(f, "only {valid} of the required {min} pods exist")
             }
-            Self::Other { message, .. } => f.write_str(message),
+            Self::Inconsistent(message) | Self::Other { message, .. } => f.write_str(message),
         }
     }
 }
@@ -407,23 +412,31 @@ impl fmt::Display for JobWarning {
     }
 }
 
-/// An object that is left out of the snapshot.
+/// The APIs of two objects of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// That of the object that is left out.
+    pub ignored: ApiVersion,
+    /// That of the object that counts.
+    pub counts: ApiVersion,
+}
+
+/// An object that is left out of the snapshot, because another one of its name counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// A PodGroup whose name the newer API group has too.
-    DuplicateGroup(ObjectKey),
-    /// A queue whose name the newer API group has too.
-    DuplicateQueue(Name),
+    /// A PodGroup.
+    DuplicateGroup(ObjectKey, Duplicate),
+    /// A queue.
+    DuplicateQueue(Name, Duplicate),
 }
 
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, name) = match self {
-            Self::DuplicateGroup(key) => ("PodGroup", key.to_string()),
-            Self::DuplicateQueue(name) => ("Queue", name.to_string()),
+        let (kind, name, Duplicate { ignored, counts }) = match self {
+            Self::DuplicateGroup(key, apis) => ("PodGroup", key.to_string(), apis),
+            Self::DuplicateQueue(name, apis) => ("Queue", name.to_string(), apis),
         };
-        let [older, newer] = ApiVersion::ALL;
-        write!(f, "{kind} {name} of {older} is ignored: {newer} has one of that name")
+        write!(f, "{kind} {name} of {ignored} is ignored: {counts} has one of that name")
     }
 }
 

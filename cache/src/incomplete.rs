@@ -102,8 +102,9 @@ mod tests {
     use jiff::Timestamp;
     use kube_batch_api::{
         column::Ordinal as _,
-        crd::{ApiVersion::V1Alpha2, PodGroupSpec},
+        crd::PodGroupSpec,
         decision::{Decision, PodRef},
+        dialect::ApiVersion::V1Alpha2,
         name::ObjectKey,
     };
     use serde_json::json;

@@ -18,10 +18,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube_batch_api::{
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},
-    crd::ApiVersion,
-    facts::{policy::BudgetFacts, queue::QueueFacts},
-    name::Name,
-    reason::Ignored,
+    dialect::{ApiVersion, Join},
+    facts::{group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
+    name::{Name, ObjectKey},
+    reason::{Duplicate, Ignored},
     resource::{Dimensions, Ledger},
     status::Placement,
 };
@@ -66,8 +66,8 @@ pub(crate) fn fold(
     assumed: &Assumed,
     options: &SnapshotOptions,
 ) -> (Snapshot, Classifier, Hints) {
-    let groups = newest(&store.groups, |_| {});
-    let queues = newest(&store.queues, |_| {});
+    let groups = groups_that_count(store, |_, _| {});
+    let queues = queues_that_count(store, |_, _| {});
     let members = sort_into_jobs(store, &groups, options);
     let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
@@ -92,11 +92,15 @@ pub(crate) fn fold(
     (snapshot, classifier, hints)
 }
 
-/// The objects of the older API group for which there is one of the newer.
+/// The objects that do not count, because one of another API does.
 pub(crate) fn duplicates(store: &Store) -> Vec<Ignored> {
     let mut ignored = Vec::new();
-    newest(&store.groups, |key| ignored.push(Ignored::DuplicateGroup(key.clone())));
-    newest(&store.queues, |name| ignored.push(Ignored::DuplicateQueue(name.clone())));
+    groups_that_count(store, |key, apis| {
+        ignored.push(Ignored::DuplicateGroup(key.clone(), apis));
+    });
+    queues_that_count(store, |name, apis| {
+        ignored.push(Ignored::DuplicateQueue(name.clone(), apis));
+    });
     ignored
 }
 
@@ -116,24 +120,45 @@ fn charge(cluster: &mut Cluster) {
     }
 }
 
-/// One object for each name, in order of the names: the newer API group wins.
+/// The PodGroups that count: one for each name that pods can give in one way.
+fn groups_that_count(
+    store: &Store,
+    duplicate: impl FnMut(&ObjectKey, Duplicate),
+) -> Vec<(Join, &ObjectKey, &Arc<GroupFacts>)> {
+    let is_same = |l: ApiVersion, r: ApiVersion| l.join() == r.join();
+    let groups = last_of_each(&store.groups, is_same, duplicate).into_iter();
+    groups.map(|(key, version, facts)| (version.join(), key, facts)).collect()
+}
+
+/// The queues that count: one for each name.
+fn queues_that_count(
+    store: &Store,
+    duplicate: impl FnMut(&Name, Duplicate),
+) -> Vec<&Arc<QueueFacts>> {
+    let queues = last_of_each(&store.queues, |_, _| true, duplicate).into_iter();
+    queues.map(|(_, _, facts)| facts).collect()
+}
+
+/// One object for each name among those of APIs that share names, in order of the names: that of the last
+/// API counts.
 // Parity: differs, see docs/parity.md#j2.
-fn newest<K: Ord + Clone, F: Fact>(
+fn last_of_each<K: Ord + Clone, F: Fact>(
     table: &Table<(K, ApiVersion), F>,
-    mut duplicate: impl FnMut(&K),
-) -> Vec<(&K, &Arc<F>)> {
-    let mut newest: Vec<(&K, &Arc<F>)> = Vec::with_capacity(table.len());
-    for ((key, _), facts) in table.iter() {
-        // Keys are in order of version, so the newer one comes second.
-        match newest.last_mut() {
-            Some((last, older)) if *last == key => {
-                *older = facts;
-                duplicate(key);
+    share_names: impl Fn(ApiVersion, ApiVersion) -> bool,
+    mut duplicate: impl FnMut(&K, Duplicate),
+) -> Vec<(&K, ApiVersion, &Arc<F>)> {
+    let mut last: Vec<(&K, ApiVersion, &Arc<F>)> = Vec::with_capacity(table.len());
+    for ((key, version), facts) in table.iter() {
+        // Keys are in order of name and API, and APIs that share names are adjacent in that order.
+        match last.last_mut() {
+            Some((known, api, of_known)) if *known == key && share_names(*api, *version) => {
+                duplicate(key, Duplicate { ignored: *api, counts: *version });
+                (*api, *of_known) = (*version, facts);
             }
-            _ => newest.push((key, facts)),
+            _ => last.push((key, *version, facts)),
         }
     }
-    newest
+    last
 }
 
 /// Every resource that a node has or a queue limits. A resource that only pods name gets no column: any
@@ -166,8 +191,8 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
     }
 }
 
-fn queues_of(queues: Vec<(&Name, &Arc<QueueFacts>)>, dimensions: &Dimensions) -> Queues {
-    let mut facts: Vec<_> = queues.into_iter().map(|(_, facts)| Arc::clone(facts)).collect();
+fn queues_of(queues: Vec<&Arc<QueueFacts>>, dimensions: &Dimensions) -> Queues {
+    let mut facts: Vec<_> = queues.into_iter().map(Arc::clone).collect();
     facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
     Queues {
         capability: facts.iter().map(|facts| limits_of(dimensions, facts)).collect(),

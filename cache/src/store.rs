@@ -18,7 +18,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
-    crd::{ApiVersion, PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
+    crd::{PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
+    dialect::{ApiVersion, Join, RawObject, ServedApis},
     facts::{
         FactError,
         class::PodTemplate,
@@ -262,6 +263,7 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
 #[derive(Debug, Default)]
 pub struct Store {
     interner: Interner,
+    served: ServedApis,
     /// Pods of every scheduler.
     pub pods: Table<ObjectKey, TaskFacts>,
     /// Nodes.
@@ -311,7 +313,7 @@ macro_rules! each_table {
     ($($table:ident)*) => {
         fn absorb_tables(&mut self, other: Self) {
             // Without `..`, so that the compiler reports a missing table.
-            let Self { interner: _, $($table),* } = other;
+            let Self { interner: _, served: _, $($table),* } = other;
             $(self.$table.absorb($table);)*
         }
 
@@ -323,6 +325,7 @@ macro_rules! each_table {
         /// Copies at most `n` changes to a store that has all earlier ones, and returns their number. If
         /// it is less than `n`, both have the same facts.
         pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
+            to.served = self.served;
             let mut left = n;
             $(left -= self.$table.copy_changes(&mut to.$table, left);)*
             n - left
@@ -431,16 +434,59 @@ impl Store {
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 
-    /// A PodGroup, of either API group; if both exist, that of the newer one.
-    // Parity: see docs/parity.md#j2.
-    pub fn group(&self, key: &ObjectKey) -> Option<&Arc<GroupFacts>> {
-        newest(|version| self.groups.get(&(key.clone(), version)))
+    /// Stores a PodGroup of any API.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the group is invalid: it is not stored, and the others are not affected.
+    pub fn apply_group_object(
+        &mut self,
+        version: ApiVersion,
+        object: &RawObject,
+    ) -> Result<Change, FactError> {
+        let facts = version.dialect().read_group(object, self.interner.prefixes())?;
+        Ok(self.groups.apply((facts.key.clone(), version), facts))
     }
 
-    /// A queue, of either API group; if both exist, that of the newer one.
+    /// Stores a queue of any API.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the queue is invalid: it is not stored, and the others are not affected.
+    pub fn apply_queue_object(
+        &mut self,
+        version: ApiVersion,
+        object: &RawObject,
+    ) -> Result<Change, FactError> {
+        let facts = version.dialect().read_queue(object)?;
+        Ok(self.queues.apply((facts.name.clone(), version), facts))
+    }
+
+    /// A PodGroup that pods name in this way; of several, that of the last API.
+    // Parity: see docs/parity.md#j2.
+    pub fn group(&self, join: Join, key: &ObjectKey) -> Option<&Arc<GroupFacts>> {
+        last(|version| self.groups.get(&(key.clone(), version)).filter(|_| version.join() == join))
+    }
+
+    /// A PodGroup of this name, however pods name it; of several, that of the last API.
+    pub fn group_of_any_api(&self, key: &ObjectKey) -> Option<&Arc<GroupFacts>> {
+        last(|version| self.groups.get(&(key.clone(), version)))
+    }
+
+    /// A queue; of several, that of the last API.
     // Parity: see docs/parity.md#j2.
     pub fn queue(&self, name: &Name) -> Option<&Arc<QueueFacts>> {
-        newest(|version| self.queues.get(&(name.clone(), version)))
+        last(|version| self.queues.get(&(name.clone(), version)))
+    }
+
+    /// The APIs that are served.
+    pub const fn served(&self) -> ServedApis {
+        self.served
+    }
+
+    /// Sets whether an API is served. That can change the job of many pods.
+    pub const fn set_served(&mut self, version: ApiVersion, is_served: bool) -> Change {
+        if self.served.set(version, is_served) { Change::Facts } else { Change::Nothing }
     }
 
     /// Stores a pod from facts, labels and template.
@@ -477,7 +523,7 @@ impl Store {
     }
 }
 
-fn newest<F>(of: impl Fn(ApiVersion) -> Option<F>) -> Option<F> {
+fn last<F>(of: impl Fn(ApiVersion) -> Option<F>) -> Option<F> {
     ApiVersion::ALL.into_iter().rev().find_map(of)
 }
 
@@ -519,20 +565,23 @@ mod tests {
     fn the_newer_api_group_wins() {
         let mut store = Store::default();
         let (key, name) = (ObjectKey::new("ns", "a"), Name::from("a"));
-        assert!(store.group(&key).is_none() && store.queue(&name).is_none());
+        assert!(store.group(Join::Annotation, &key).is_none() && store.queue(&name).is_none());
         let meta = ObjectMeta {
             name: Some("a".to_owned()),
             namespace: Some("ns".to_owned()),
             ..ObjectMeta::default()
         };
-        let [older, newer] = ApiVersion::ALL;
+        let [older, newer] = ApiVersion::OWN;
         // In any order of events.
         for version in [older, newer, older] {
             let (group, queue) = (PodGroupSpec::default(), QueueSpec::default());
             store.apply_group(version, &meta, &group, None).expect("facts");
             store.apply_queue(version, &meta, &queue, None).expect("facts");
             let newest = if store.groups.iter().count() == 1 { older } else { newer };
-            assert_eq!(store.group(&key).map(|facts| facts.version), Some(newest));
+            assert_eq!(
+                store.group(Join::Annotation, &key).map(|facts| facts.version),
+                Some(newest)
+            );
             assert_eq!(store.queue(&name).map(|facts| facts.version), Some(newest));
         }
     }

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
-    crd::ApiVersion,
     decision::{Decision, EvictReason, PodRef},
+    dialect::ApiVersion,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -118,7 +118,7 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
 }
 
 fn version() -> impl Strategy<Value = ApiVersion> {
-    prop::sample::select(ApiVersion::ALL.to_vec())
+    prop::sample::select(ApiVersion::OWN.to_vec())
 }
 
 fn group_step() -> impl Strategy<Value = Step> {
@@ -285,7 +285,7 @@ impl World {
                 self.decide(pod, |pod| Decision::Bind { pod, node, claims: vec![] });
             }
             Step::Evict(pod) => self.decide(pod, |pod| Decision::Evict {
-                by: JobKey::Group(pod.key.clone()),
+                by: JobKey::annotated(pod.key.clone()),
                 pod,
                 node: node_name(0),
                 reason: EvictReason::Preempt,

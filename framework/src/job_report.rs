@@ -1,50 +1,16 @@
 //! The result of a cycle for a job.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube_batch_api::{
     decision::{EvictReason, PodRef},
+    dialect::{GroupReport, Phase},
     facts::group::GroupFacts,
     name::{JobKey, Name},
     reason::JobWarning,
     resource::Share,
 };
-
-/// The phase of a PodGroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// Fewer tasks than the minimum are placed.
-    Pending,
-    /// At least the minimum are placed.
-    Running,
-    /// Some run, but the minimum cannot be reached.
-    Unknown,
-    /// All tasks have finished.
-    // Parity: new, see docs/parity.md#e4.
-    Completed,
-}
-
-impl Phase {
-    /// All, in order.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Unknown, Self::Completed];
-
-    /// The name in the status of a PodGroup.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Unknown => "Unknown",
-            Self::Completed => "Completed",
-        }
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The result of a cycle for a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +27,15 @@ pub struct JobReport {
     pub min_available: u32,
     /// Number of tasks.
     pub n_tasks: u32,
+    /// Tasks that have a place, or had one in the best try of this cycle.
+    pub n_fitting: u32,
+    /// Waiting tasks after the first for which there was no place.
+    pub n_remaining: u32,
+    /// Whether its minimum, and at least one task, have a place.
+    pub has_started: bool,
+    /// Whether pods may be created for it: what it requests at least fits into its queue's limits, and into
+    /// what is idle or being released.
+    pub is_admitted: bool,
     /// Tasks that count towards the minimum: those that have a node, and those that succeeded.
     pub ready: u32,
     /// Running tasks.
@@ -86,6 +61,8 @@ pub struct JobReport {
     pub unplaced: Vec<PodRef>,
     /// Why they wait; empty if there are none.
     pub unplaced_because: String,
+    /// The reason of their condition.
+    pub unplaced_reason: &'static str,
     /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,
     /// If it started in this cycle, when it began to wait: the creation of the oldest task that was
@@ -102,5 +79,28 @@ impl JobReport {
     pub fn misconfigured(&self) -> Option<(&'static str, String)> {
         let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
         Some((self.warnings.first()?.reason(), messages.join("; ")))
+    }
+
+    /// What is reported of its PodGroup, if it has one.
+    pub fn of_group(&self) -> Option<GroupReport<'_>> {
+        let evicted = self.evicted.as_ref();
+        let unschedulable = self.unschedulable.as_ref();
+        Some(GroupReport {
+            group: self.group.as_deref()?,
+            phase: self.phase,
+            min_available: self.min_available,
+            n_tasks: self.n_tasks,
+            n_fitting: self.n_fitting,
+            n_remaining: self.n_remaining,
+            has_started: self.has_started,
+            is_admitted: self.is_admitted,
+            ready: self.ready,
+            running: self.running,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            unschedulable: unschedulable.map(|(reason, message)| (*reason, message.as_str())),
+            misconfigured: self.misconfigured(),
+            evicted: evicted.map(|(reason, message)| (*reason, message.as_str())),
+        })
     }
 }

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod admission;
 pub mod arguments;
 pub mod candidates;
 pub mod cycle;

@@ -7,15 +7,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
-    crd::{
-        GANG_EVICTED, MISCONFIGURED, PREEMPTED, PodGroupCondition, PodGroupStatus, QueueStatus,
-        RECLAIMED, UNSCHEDULABLE,
-    },
+    crd::{PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     decision::{Decision, EvictReason, PodRef},
+    dialect::Transition,
     facts::queue::QueueFacts,
     name::{JobKey, Name},
     reason::JobProblem,
@@ -24,12 +22,14 @@ use kube_batch_api::{
 };
 
 use crate::{
-    memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs, tried::Tried,
+    admission, memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs,
+    tried::Tried,
 };
 
 mod message;
 
-pub use crate::job_report::{JobReport, Phase};
+pub use crate::job_report::JobReport;
+pub use kube_batch_api::dialect::Phase;
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,6 +211,7 @@ fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<
         && report.tried == session.was_tried(job)
         && report.evicted.is_none()
         && report.warnings == cluster.jobs.warnings[job]
+        && report.is_admitted == admission::is_admitted(session, job)
         && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
         && is_same_object(failure, session.shared_failure(job))
         && n_fitting == session.recorded_fitting(job)
@@ -253,7 +254,8 @@ fn job_report(
     // Without a PodGroup, the reason can only be reported on the pods. A missing queue is a mistake that
     // users look for on their pods too.
     let on_pods = |problem: &&JobProblem| {
-        cluster.jobs.group[job].is_none() || matches!(problem, JobProblem::QueueNotFound(_))
+        cluster.jobs.group[job].is_none()
+            || matches!(problem, JobProblem::QueueNotFound(_) | JobProblem::Inconsistent(_))
     };
     let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
     let unplaced = if problem.is_some() || tried { unplaced(session, job) } else { Vec::new() };
@@ -262,6 +264,13 @@ fn job_report(
         Some(problem) => message::of_problem(cluster, job, problem),
         None => message::of_failure(session, job),
     };
+    let unplaced_reason = match problem {
+        Some(JobProblem::Inconsistent(_)) => JobProblem::INCONSISTENT,
+        _ => UNSCHEDULABLE,
+    };
+    let ready = message::ready(session, job);
+    let n_fitting = session.n_fitting(job).max(ready);
+    let n_waiting = counts.of(TaskStatus::Pending);
     let evicted = session.evicted_gangs.get(&job).map(|gang| {
         let by = &cluster.jobs.key[gang.by];
         let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
@@ -278,14 +287,19 @@ fn job_report(
         phase,
         min_available,
         n_tasks,
-        ready: message::ready(session, job),
+        n_fitting,
+        n_remaining: n_waiting.saturating_sub(n_fitting - ready + 1),
+        has_started: ready >= min_available.max(1),
+        is_admitted: admission::is_admitted(session, job),
+        ready,
         running,
         succeeded,
         failed,
-        pending: counts.of(TaskStatus::Pending),
+        pending: n_waiting,
         lacking: message::lacking(session, job),
         unplaced,
         unplaced_because,
+        unplaced_reason,
         unschedulable,
         warnings: cluster.jobs.warnings[job].clone(),
         evicted: evicted.or_else(|| evicted_before.cloned()),
@@ -316,43 +330,10 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 }
 
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
-///
-/// There is at most one condition of each type. Unschedulable is True with a reason while the group
-/// cannot start, Misconfigured while there are mistakes in its objects, Preempted or Reclaimed from when
-/// the gang was evicted as a whole until it runs again. Each is False once that no longer holds. Time and
-/// transition id change only when the status of the condition does.
-// Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
-pub fn next_group_status(
-    report: &JobReport,
-    cycle_id: &str,
-    now: Timestamp,
-) -> Option<PodGroupStatus> {
-    let stored = &report.group.as_ref()?.status;
-    let mut next = stored.clone();
-    let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-    next.phase = report.phase.to_string();
-    next.ready = count(report.ready);
-    next.running = count(report.running);
-    next.succeeded = count(report.succeeded);
-    next.failed = count(report.failed);
-    let unschedulable = report.unschedulable.as_ref();
-    let unschedulable = unschedulable.map(|(reason, message)| (*reason, message.clone()));
-    set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, cycle_id, now);
-    set_condition(&mut next.conditions, MISCONFIGURED, report.misconfigured(), cycle_id, now);
-    for (type_, reason) in [(PREEMPTED, EvictReason::Preempt), (RECLAIMED, EvictReason::Reclaim)] {
-        match &report.evicted {
-            Some((of, why)) if *of == reason => {
-                let why = Some((GANG_EVICTED, why.clone()));
-                set_condition(&mut next.conditions, type_, why, cycle_id, now);
-            }
-            // It runs again.
-            _ if report.phase == Phase::Running => {
-                set_condition(&mut next.conditions, type_, None, cycle_id, now);
-            }
-            _ => {}
-        }
-    }
-    (next != *stored).then_some(next)
+pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGroupStatus> {
+    let group = report.of_group()?;
+    let next = group.group.version.dialect().next_status(&group, at);
+    (next != group.group.status).then_some(next)
 }
 
 /// Why a pod is evicted, and for whom.
@@ -362,40 +343,6 @@ pub fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String 
         EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
         EvictReason::StaleGang => {
             format!("{by} of queue \"{queue}\" has had fewer pods than its minimum for too long")
-        }
-    }
-}
-
-/// Sets a condition to True with a reason and message, or to False if it is there.
-fn set_condition(
-    conditions: &mut Vec<PodGroupCondition>,
-    type_: &str,
-    holds: Option<(&'static str, String)>,
-    cycle_id: &str,
-    now: Timestamp,
-) {
-    let (status, (reason, message)) = match holds {
-        Some(why) => ("True", why),
-        None => ("False", ("", String::new())),
-    };
-    match conditions.iter_mut().find(|condition| condition.type_ == type_) {
-        None if status == "False" => {}
-        None => conditions.push(PodGroupCondition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            transition_id: cycle_id.to_owned(),
-            last_transition_time: Some(Time(now)),
-            reason: reason.to_owned(),
-            message,
-        }),
-        Some(condition) => {
-            if condition.status != status {
-                condition.status = status.to_owned();
-                condition.transition_id = cycle_id.to_owned();
-                condition.last_transition_time = Some(Time(now));
-            }
-            condition.reason = reason.to_owned();
-            condition.message = message;
         }
     }
 }
@@ -421,5 +368,7 @@ pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
             .map(|s| format!("{:.2}", s.share.as_f64()))
             .unwrap_or_default(),
     };
-    (next != report.queue.status).then_some(next)
+    let stored = &report.queue.status;
+    let next = report.queue.version.dialect().next_queue_status(stored, next);
+    (next != *stored).then_some(next)
 }

@@ -85,7 +85,7 @@ impl Reservations {
     pub fn can_be_reclaimed(&self, session: &Session, victim: TaskIdx, dim: Dim) -> bool {
         let Some(preemptor) = self.holders[dim.at()] else { return false };
         session.has_action("reclaim")
-            && !session.cluster().tasks.facts[preemptor].never_preempts
+            && !session.cluster().never_preempts(preemptor)
             && session.plugins().reclaimable(&Proposal { preemptor, victim, evicted: &[] })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube_batch_api::{
     cluster::Cluster,
     column::JobIdx,
-    facts::{metadata::Metadata, pod::TaskFacts},
+    facts::{group::GroupFacts, pod::TaskFacts},
     name::{JobKey, Name},
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct Own {
     min_available: u32,
     priority: i32,
     queue: Option<Name>,
-    metadata: Option<Arc<Metadata>>,
+    group: Option<Arc<GroupFacts>>,
     tasks: Vec<OwnTask>,
 }
 
@@ -63,19 +63,18 @@ impl Own {
             min_available: cluster.jobs.min_available[job],
             priority: cluster.jobs.priority[job],
             queue: queue(cluster, job).cloned(),
-            metadata: cluster.jobs.group[job].as_ref().map(|group| Arc::clone(&group.metadata)),
+            group: cluster.jobs.group[job].clone(),
             tasks: cluster.jobs.tasks[job].iter().map(task).collect(),
         }
     }
 
     /// Whether the job is still the same, as far as it decides about its turns.
     pub(crate) fn is_same(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        let metadata = cluster.jobs.group[job].as_ref().map(|group| &group.metadata);
         let tasks = cluster.jobs.tasks[job];
         self.min_available == cluster.jobs.min_available[job]
             && self.priority == cluster.jobs.priority[job]
             && self.queue.as_ref() == queue(cluster, job)
-            && self.metadata.as_ref() == metadata
+            && is_same_group(self.group.as_deref(), cluster.jobs.group[job].as_deref())
             && self.tasks.len() == tasks.len()
             && self.tasks.iter().zip(tasks.iter()).all(|(own, task)| {
                 own.priority == cluster.tasks.priority[task]
@@ -87,6 +86,17 @@ impl Own {
 
 fn queue(cluster: &Cluster, job: JobIdx) -> Option<&Name> {
     cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name)
+}
+
+/// Whether two versions of a PodGroup ask for the same, besides what is compared already.
+fn is_same_group(one: Option<&GroupFacts>, other: Option<&GroupFacts>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            std::ptr::eq(one, other)
+                || (one.metadata == other.metadata && one.demands() == other.demands())
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {

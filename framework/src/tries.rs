@@ -278,7 +278,7 @@ fn in_flight(cluster: &Cluster) -> u64 {
 fn protection(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     for job in cluster.jobs.key.ids() {
-        let is_group = matches!(cluster.jobs.key[job], JobKey::Group(_));
+        let is_group = matches!(cluster.jobs.key[job], JobKey::Group(..));
         let may_change = is_group || cluster.jobs.tasks[job].len() > 1;
         if may_change && cluster.jobs.counts[job].ready() > 0 {
             let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);

@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_queue_without_a_weight_gets_that_of_the_crd() {
         let weight = |text: &str| match filled(Kind::Queue, text) {
-            Object::Queue(_, queue) => queue.spec.weight,
+            Object::Queue(_, queue) => queue.spec["weight"].as_i64().unwrap_or(0),
             other => panic!("{other}"),
         };
         assert_eq!(weight("metadata: {name: q}"), 1);

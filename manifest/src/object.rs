@@ -18,13 +18,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
-    crd::{ApiVersion, v1alpha2},
+    crd::v1alpha2,
+    dialect::{ApiVersion, RawObject},
     name::ObjectKey,
 };
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::jobset::JobSet;
+
+/// The API groups whose kinds this project defines.
+const OWN_GROUPS: [&str; 2] = [ApiVersion::V1Alpha1.group(), ApiVersion::V1Alpha2.group()];
 
 /// The weight of a queue that names none, as the CRDs set it.
 // Parity: see docs/parity.md#d3.
@@ -65,10 +70,10 @@ pub enum Object {
     StatefulSet(Box<StatefulSet>),
     /// A set of jobs.
     JobSet(Box<JobSet>),
-    /// A gang, in either API group; the two are field for field the same.
-    PodGroup(ApiVersion, Box<v1alpha2::PodGroup>),
-    /// A queue, in either API group.
-    Queue(ApiVersion, Box<v1alpha2::Queue>),
+    /// A gang, of any API.
+    PodGroup(ApiVersion, Box<RawObject>),
+    /// A queue, of any API.
+    Queue(ApiVersion, Box<RawObject>),
 }
 
 /// The kind of an [`Object`].
@@ -212,18 +217,19 @@ impl Kind {
         }
     }
 
-    /// Its resources as RBAC and kubectl name them: plural and group. PodGroup and Queue have two.
+    /// Its resources as RBAC and kubectl name them: plural and group. PodGroup and Queue have several.
     pub fn resources(self) -> Vec<String> {
-        let groups = match self {
-            Self::PodGroup | Self::Queue => self.groups(),
-            // Later groups are of the past.
-            _ => &self.groups()[..1],
-        };
-        let name = |group: &&str| match *group {
+        let name = |group: &str| match group {
             "" => self.plural().to_owned(),
             group => format!("{}.{group}", self.plural()),
         };
-        groups.iter().map(name).collect()
+        match self {
+            Self::PodGroup | Self::Queue => {
+                self.versions().map(|version| name(version.group())).collect()
+            }
+            // Later groups are of the past.
+            _ => vec![name(self.groups()[0])],
+        }
     }
 
     /// The API of each of its [`resources`](Self::resources), as in URLs: `api/v1`,
@@ -231,12 +237,18 @@ impl Kind {
     pub fn apis(self) -> Vec<String> {
         match self {
             Self::PodGroup | Self::Queue => {
-                ApiVersion::ALL.iter().map(|version| format!("apis/{version}")).collect()
+                self.versions().map(|version| format!("apis/{version}")).collect()
             }
             Self::JobSet => vec![format!("apis/{}/v1alpha2", self.groups()[0])],
             _ if self.groups()[0].is_empty() => vec!["api/v1".to_owned()],
             _ => vec![format!("apis/{}/v1", self.groups()[0])],
         }
+    }
+
+    /// The APIs of PodGroups, or those of queues.
+    fn versions(self) -> impl Iterator<Item = ApiVersion> {
+        let has_kind = move |v: &ApiVersion| self == Self::PodGroup || v.spec().queues.is_some();
+        ApiVersion::ALL.into_iter().filter(has_kind)
     }
 
     /// The kinds for `kubectl get` that print everything a simulation reads and any cluster serves.
@@ -263,11 +275,7 @@ impl Kind {
             Self::ReplicaSet | Self::Deployment => &["apps", "extensions"],
             Self::StatefulSet => &["apps"],
             Self::JobSet => &["jobset.x-k8s.io"],
-            Self::PodGroup | Self::Queue => {
-                const GROUPS: [&str; 2] =
-                    [ApiVersion::V1Alpha1.group(), ApiVersion::V1Alpha2.group()];
-                &GROUPS
-            }
+            Self::PodGroup | Self::Queue => &OWN_GROUPS,
         }
     }
 }
@@ -323,10 +331,16 @@ impl TypeMeta {
         }
         let (group, version) = self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version));
         let is_ours = |kind: &Kind| kind.groups().contains(&group);
-        match Kind::parse(&self.kind) {
-            Some(kind) if is_ours(&kind) => match (kind, ApiVersion::parse(&self.api_version)) {
-                (_, Some(version)) => Recognised::Kind(kind, Served::Custom(version)),
-                (Kind::PodGroup | Kind::Queue, None) => self.unserved(kind),
+        let kind = Kind::parse(&self.kind);
+        if let (Some(kind @ (Kind::PodGroup | Kind::Queue)), Some(version)) =
+            (kind, ApiVersion::parse(&self.api_version))
+            && kind.versions().any(|own| own == version)
+        {
+            return Recognised::Kind(kind, Served::Custom(version));
+        }
+        match kind {
+            Some(kind) if is_ours(&kind) => match kind {
+                Kind::PodGroup | Kind::Queue => self.unserved(kind),
                 _ if is_version(version) => Recognised::Kind(kind, Served::BuiltIn),
                 _ => self.unserved(kind),
             },
@@ -354,7 +368,7 @@ impl TypeMeta {
 
     fn unserved(&self, kind: Kind) -> Recognised {
         let served = match kind {
-            Kind::PodGroup | Kind::Queue => ApiVersion::ALL.map(|v| v.to_string()).join(" and "),
+            Kind::PodGroup | Kind::Queue => ApiVersion::OWN.map(|v| v.to_string()).join(" and "),
             Kind::Node
             | Kind::Pod
             | Kind::Namespace
@@ -448,8 +462,7 @@ macro_rules! with_each {
 impl Object {
     /// Reads an object whose kind is known; unknown fields are recorded in `unknown`.
     ///
-    /// A queue without a weight gets that of the CRD, as the type reads an absent weight as 0, which
-    /// is a weight too. Not if it has a uid: an API server stored it, and has set its own defaults.
+    /// A queue without a weight gets that of the CRD.
     ///
     /// # Errors
     ///
@@ -481,13 +494,18 @@ impl Object {
             Kind::Deployment => Self::Deployment(typed(node, unknown)?),
             Kind::StatefulSet => Self::StatefulSet(typed(node, unknown)?),
             Kind::JobSet => Self::JobSet(typed(node, unknown)?),
-            Kind::PodGroup => Self::PodGroup(version, typed(node, unknown)?),
-            Kind::Queue => {
-                let mut queue: Box<v1alpha2::Queue> = typed(node, unknown)?;
-                let weight = node.get("spec").and_then(|spec| spec.get("weight"));
-                if weight.is_none_or(Located::is_null) && queue.metadata.uid.is_none() {
-                    queue.spec.weight = QUEUE_WEIGHT;
+            Kind::PodGroup => {
+                if version.is_own() {
+                    typed::<v1alpha2::PodGroup>(node, unknown)?;
                 }
+                Self::PodGroup(version, raw(node)?)
+            }
+            Kind::Queue => {
+                if version.is_own() {
+                    typed::<v1alpha2::Queue>(node, unknown)?;
+                }
+                let mut queue = raw(node)?;
+                set_default_weight(version, &mut queue);
                 Self::Queue(version, queue)
             }
         };
@@ -569,6 +587,22 @@ impl fmt::Display for Object {
     }
 }
 
+/// A PodGroup or queue of any API. Fields that nothing here reads are not checked.
+fn raw(node: &Located<'_>) -> Result<Box<RawObject>, Problem> {
+    typed(node, &Problems::default())
+}
+
+/// Sets the default of the CRDs, as an absent weight is read as 0, which is a weight too. Not if the queue
+/// has a uid: an API server stored it, and has set its own defaults.
+fn set_default_weight(version: ApiVersion, queue: &mut RawObject) {
+    if version.is_own() && queue.metadata.uid.is_none() && queue.spec["weight"].is_null() {
+        if queue.spec.is_null() {
+            queue.spec = json!({});
+        }
+        queue.spec["weight"] = json!(QUEUE_WEIGHT);
+    }
+}
+
 fn typed<T: DeserializeOwned>(node: &Located<'_>, unknown: &Problems) -> Result<Box<T>, Problem> {
     // The types require the current version, which the object may not have.
     node.typed_except(&["apiVersion", "kind"], unknown).map(Box::new)
@@ -608,8 +642,8 @@ mod tests {
                 "{api_version}"
             );
         }
-        for version in ApiVersion::ALL {
-            for kind in [Kind::PodGroup, Kind::Queue] {
+        for kind in [Kind::PodGroup, Kind::Queue] {
+            for version in kind.versions() {
                 let expected = Recognised::Kind(kind, Served::Custom(version));
                 assert_eq!(recognise(&version.to_string(), kind.name()), expected);
             }
@@ -626,7 +660,6 @@ mod tests {
             ("apps/v1", "ControllerRevision"),
             ("batch/v1", "CronJob"),
             ("storage.k8s.io/v1", "VolumeAttachment"),
-            ("scheduling.volcano.sh/v1beta1", "PodGroup"),
             ("scheduling.k8s.io/v1alpha2", "PodGroup"),
             ("batch.volcano.sh/v1alpha1", "Job"),
             ("longhorn.io/v1beta2", "Node"),

@@ -32,18 +32,12 @@ impl Sink for Collected {
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         match &object {
             Object::Node(node) => drop(self.store.apply_node(node)?),
-            Object::PodGroup(version, group) => drop(self.store.apply_group(
-                *version,
-                &group.metadata,
-                &group.spec,
-                group.status.as_ref(),
-            )?),
-            Object::Queue(version, queue) => drop(self.store.apply_queue(
-                *version,
-                &queue.metadata,
-                &queue.spec,
-                queue.status.as_ref(),
-            )?),
+            Object::PodGroup(version, group) => {
+                self.store.apply_group_object(*version, group).map(drop)?
+            }
+            Object::Queue(version, queue) => {
+                self.store.apply_queue_object(*version, queue).map(drop)?
+            }
             Object::Pod(pod) => {
                 let mut pod = pod.clone();
                 pod.metadata.uid.get_or_insert("uid".to_owned());

@@ -8,7 +8,8 @@ use std::{
 };
 
 use kube_batch_api::{
-    facts::{FactError, pod::GROUP_ANNOTATION},
+    dialect::{ApiVersion, named_groups},
+    facts::{FactError, metadata::MetadataPrefixes},
     name::{Name, ObjectKey},
 };
 use kube_batch_manifest::{
@@ -155,7 +156,7 @@ struct WorldSink<'w> {
     /// The problem to report for each group if its queue does not exist.
     groups: HashMap<ObjectKey, (Name, Diagnostic)>,
     /// The problem to report for the first pod of each group if the group does not exist.
-    pods: Vec<(ObjectKey, Diagnostic)>,
+    pods: Vec<((ApiVersion, bool, ObjectKey), Diagnostic)>,
 }
 
 impl Sink for WorldSink<'_> {
@@ -182,8 +183,9 @@ impl WorldSink<'_> {
     /// Records the names that an object refers to.
     fn record_names(&mut self, object: &Object, place: &Place<'_>) {
         match object {
-            Object::PodGroup(_, group) if !group.spec.queue.is_empty() => {
-                let queue = Name::from(group.spec.queue.as_str());
+            Object::PodGroup(version, group) => {
+                let facts = version.dialect().read_group(group, &MetadataPrefixes::default());
+                let Some(queue) = facts.ok().and_then(|facts| facts.queue) else { return };
                 let field = "spec.queue";
                 let error = FactError::new(
                     named(object),
@@ -201,16 +203,17 @@ impl WorldSink<'_> {
 
     /// Records the PodGroup that a pod or template names.
     fn record_group(&mut self, object: &Object, part: &PodPart<'_>, place: &Place<'_>) {
-        let annotations = part.metadata.and_then(|meta| meta.annotations.as_ref());
-        let group = annotations.and_then(|all| all.get(GROUP_ANNOTATION));
-        let Some(group) = group.filter(|group| !group.is_empty()) else { return };
+        let Some(meta) = part.metadata else { return };
         let namespace = with_default_namespace(object).namespace;
-        let group = ObjectKey::new(namespace, group.as_str());
-        // Pods of a group are mostly consecutive; one of them is enough.
-        if self.pods.last().is_none_or(|(last, _)| *last != group) {
-            let field = format!("{}metadata.annotations[{GROUP_ANNOTATION}]", part.prefix);
-            let error = FactError::new(named(object), field, String::new());
-            self.pods.push((group, place.diagnose(&error)));
+        for (field, version, name) in named_groups(meta, part.spec) {
+            let key = ObjectKey::new(namespace.clone(), name.as_str());
+            let group = (version, field.only_if_served, key);
+            // Pods of a group are mostly consecutive; one of them is enough.
+            if self.pods.last().is_none_or(|(last, _)| *last != group) {
+                let path = format!("{}{}", part.prefix, field.path);
+                let error = FactError::new(named(object), path, String::new());
+                self.pods.push((group, place.diagnose(&error)));
+            }
         }
     }
 
@@ -224,8 +227,13 @@ impl WorldSink<'_> {
             }
         }
         let mut reported = BTreeSet::new();
-        for (group, problem) in std::mem::take(&mut self.pods) {
-            if store.group(&group).is_some() || !reported.insert(group.clone()) {
+        for ((version, only_if_served, group), problem) in std::mem::take(&mut self.pods) {
+            let counts = !only_if_served || store.served().has(version);
+            let join = version.join();
+            if !counts
+                || store.group(join, &group).is_some()
+                || !reported.insert((join, group.clone()))
+            {
                 continue;
             }
             let elsewhere = store.groups.iter().find(|((key, _), _)| key.name == group.name);

@@ -22,6 +22,7 @@ use kube_batch_framework::{
     plugin::{
         Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote,
     },
+    session_cache::SessionCache,
     spec::PluginSpec,
 };
 
@@ -31,11 +32,17 @@ pub struct Gang {
     /// How long a job may be incomplete; `None` for any time.
     staleness_grace_period: Option<Duration>,
     evicts_whole: bool,
+    /// Whether the tasks of some job are victims only together.
+    has_whole_jobs: bool,
 }
 
 impl Default for Gang {
     fn default() -> Self {
-        Self { staleness_grace_period: Some(STALENESS_GRACE_PERIOD), evicts_whole: false }
+        Self {
+            staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
+            evicts_whole: false,
+            has_whole_jobs: false,
+        }
     }
 }
 
@@ -68,6 +75,7 @@ impl Gang {
         Self {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+            has_whole_jobs: false,
         }
     }
 }
@@ -75,6 +83,10 @@ impl Gang {
 impl Plugin for Gang {
     fn name(&self) -> &'static str {
         "gang"
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
+        self.has_whole_jobs = cluster.jobs.key.ids().any(|job| cluster.leaves_whole(job));
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
@@ -129,12 +141,13 @@ impl Plugin for Gang {
 
     // Parity: new, see docs/parity.md#p10.
     fn evicts_whole_jobs(&self) -> bool {
-        self.evicts_whole
+        self.evicts_whole || self.has_whole_jobs
     }
 
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+        let leaves_whole = cluster.leaves_whole(proposal.job);
         let is_gang = cluster.jobs.min_available[proposal.job] > 1;
-        if self.evicts_whole && is_gang { Vote::Permit } else { Vote::Reject }
+        if leaves_whole || self.evicts_whole && is_gang { Vote::Permit } else { Vote::Reject }
     }
 
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -151,11 +164,11 @@ impl Plugin for Gang {
         victim: TaskIdx,
         question: VictimQuestion,
     ) -> VictimScope {
-        // A minimum of 0 or 1 protects nothing, whatever runs.
-        let min = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.min_available[job]);
+        // Without a minimum above 1 nothing is protected, whatever runs.
+        let is_gang = cluster.tasks.job[victim].is_some_and(|job| cluster.is_gang(job));
         match question {
             VictimQuestion::Veto => VictimScope::NONE,
-            _ if min <= 1 => VictimScope::FACTS,
+            _ if !is_gang => VictimScope::FACTS,
             VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::JOB,
         }
     }
@@ -175,6 +188,9 @@ enum Rank {
 fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];
     let Some(job) = job_of(proposal.victim) else { return Vote::Reject };
+    if cluster.leaves_whole(job) {
+        return Vote::Reject;
+    }
     let n_evicted =
         proposal.evicted.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
     let (min, counts) = (cluster.jobs.min_available[job], &cluster.jobs.counts[job]);

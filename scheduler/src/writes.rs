@@ -8,9 +8,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    crd::{ApiVersion, PodGroupCondition, PodGroupStatus, QueueStatus},
     crd::{MISCONFIGURED, UNSCHEDULABLE},
+    crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
+    dialect::{Join, Transition},
     facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     reason::{Ignored, JobProblem},
@@ -112,6 +113,8 @@ pub enum Nomination {
 /// Why a pod waits.
 #[derive(Clone, Debug)]
 pub struct Waits {
+    /// The reason of the condition.
+    pub reason: &'static str,
     /// The message of the condition.
     pub message: String,
     /// [`Urgency::State`] if the condition is new, else [`Urgency::Text`].
@@ -239,25 +242,24 @@ fn scheduled(pod: &PodRef, node: &Name) -> Event {
 }
 
 /// The PodGroup of a pod, and why pods of it are evicted.
-type GroupCause = (ObjectKey, String);
+type GroupCause = (Join, ObjectKey, String);
 
 /// How many pods of each PodGroup are evicted for each cause.
 fn victims_by_group(decisions: &[Decision], store: &Store) -> BTreeMap<GroupCause, u32> {
     let mut victims = BTreeMap::new();
     for decision in decisions {
         if let Decision::Evict { pod, reason, by, queue, .. } = decision
-            && let Some(group) = group_of(store, pod)
+            && let Some((join, group)) = group_of(store, pod)
         {
-            *victims.entry((group, eviction_cause(*reason, by, queue))).or_default() += 1;
+            *victims.entry((join, group, eviction_cause(*reason, by, queue))).or_default() += 1;
         }
     }
     victims
 }
 
 /// The PodGroup that a pod names.
-fn group_of(store: &Store, pod: &PodRef) -> Option<ObjectKey> {
-    let name = store.pods.get(&pod.key)?.group.clone()?;
-    Some(ObjectKey { namespace: pod.key.namespace.clone(), name })
+fn group_of(store: &Store, pod: &PodRef) -> Option<(Join, ObjectKey)> {
+    store.pods.get(&pod.key)?.group(store.served())
 }
 
 /// The event of the pod and, with the first victim of a PodGroup and cause, one event of the PodGroup
@@ -277,9 +279,9 @@ fn eviction_events(
         message: format!("evicted from {node}: {cause}"),
     };
     let key = group_of(store, pod);
-    let group = key.and_then(|key| {
-        let group = Arc::clone(store.group(&key)?);
-        let message = match victims.remove(&(key, cause.to_owned()))? {
+    let group = key.and_then(|(join, key)| {
+        let group = Arc::clone(store.group(join, &key)?);
+        let message = match victims.remove(&(join, key, cause.to_owned()))? {
             1 => format!("1 pod is evicted: {cause}"),
             n_pods => format!("{n_pods} pods are evicted: {cause}"),
         };
@@ -293,13 +295,12 @@ fn eviction_events(
 /// The event about an object that a snapshot ignored, if the object is stored.
 // Parity: differs, see docs/parity.md#j2.
 pub fn ignored_event(ignored: &Ignored, store: &Store) -> Option<Event> {
-    let older = ApiVersion::V1Alpha1;
     let regarding = match ignored {
-        Ignored::DuplicateGroup(key) => {
-            Regarding::Group(Arc::clone(store.groups.get(&(key.clone(), older))?))
+        Ignored::DuplicateGroup(key, apis) => {
+            Regarding::Group(Arc::clone(store.groups.get(&(key.clone(), apis.ignored))?))
         }
-        Ignored::DuplicateQueue(name) => {
-            Regarding::Queue(Arc::clone(store.queues.get(&(name.clone(), older))?))
+        Ignored::DuplicateQueue(name, apis) => {
+            Regarding::Queue(Arc::clone(store.queues.get(&(name.clone(), apis.ignored))?))
         }
     };
     let message = ignored.to_string();
@@ -316,22 +317,21 @@ pub fn status_writes(
     cycle_id: &str,
     now: Timestamp,
 ) -> Vec<StatusWrite> {
-    let groups = cycle.jobs.iter().filter_map(|report| group_status(report, cycle_id, now));
+    let groups =
+        cycle.jobs.iter().filter_map(|report| group_status(report, Transition { cycle_id, now }));
     let pods = pod_statuses(cycle, store, assumed);
     let queues = cycle.queues.iter().filter_map(queue_status);
     groups.chain(pods).chain(queues).collect()
 }
 
 // Parity: see docs/parity.md#e1 and docs/parity.md#e2.
-fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<StatusWrite> {
+fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
     let group = report.group.as_ref()?;
-    let next = next_group_status(report, cycle_id, now)?;
+    let next = next_group_status(report, at)?;
+    let dialect = group.version.dialect();
     let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
         let (_, message) = why?;
-        let mut shown = group.status.conditions.iter();
-        let is_shown = shown.any(|c| {
-            c.type_ == type_ && c.status == "True" && has_the_words_of(&c.message, message)
-        });
+        let is_shown = dialect.says(&group.status, type_, message);
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
         (!is_shown).then(|| Event { regarding, type_, reason, action, message: message.clone() })
@@ -345,12 +345,6 @@ fn group_status(report: &JobReport, cycle_id: &str, now: Timestamp) -> Option<St
     let events = events.into_iter().flatten().collect();
     let urgency = urgency_of_group(&group.status, &next);
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
-}
-
-/// Whether texts differ in nothing but numbers. That is no reason for another event.
-fn has_the_words_of(l: &str, r: &str) -> bool {
-    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    words(l) == words(r)
 }
 
 fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
@@ -390,8 +384,9 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
     }
     for report in &cycle.jobs {
         for pod in &report.unplaced {
-            let news = waiting(store, assumed, pod)
-                .and_then(|facts| news_of_pod(facts, pod, &report.unplaced_because));
+            let news = waiting(store, assumed, pod).and_then(|facts| {
+                news_of_pod(facts, pod, report.unplaced_reason, &report.unplaced_because)
+            });
             if let Some(waits) = news {
                 pods.entry(pod).or_default().1 = Some(waits);
             }
@@ -406,10 +401,15 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
 }
 
 /// Why a pod waits, unless its condition says so already.
-pub fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Waits> {
+pub fn news_of_pod(
+    facts: &TaskFacts,
+    pod: &PodRef,
+    because_of: &'static str,
+    because: &str,
+) -> Option<Waits> {
     let urgency = match &facts.unscheduled {
-        Some((reason, text)) if **reason == *UNSCHEDULABLE && **text == *because => return None,
-        Some((reason, _)) if **reason == *UNSCHEDULABLE => Urgency::PodText,
+        Some((reason, text)) if **reason == *because_of && **text == *because => return None,
+        Some((reason, _)) if **reason == *because_of => Urgency::PodText,
         Some(_) | None => Urgency::State,
     };
     let event = (urgency == Urgency::State).then(|| Event {
@@ -419,7 +419,7 @@ pub fn news_of_pod(facts: &TaskFacts, pod: &PodRef, because: &str) -> Option<Wai
         action: "Scheduling",
         message: because.to_owned(),
     });
-    Some(Waits { message: because.to_owned(), urgency, event })
+    Some(Waits { reason: because_of, message: because.to_owned(), urgency, event })
 }
 
 /// The facts of a pod, if it is still the same one and waits for a node.

@@ -207,7 +207,7 @@ impl Checker<'_> {
     fn present(&mut self, expect: &Expect) {
         for (name, wanted) in &expect.pod_groups {
             let key = ObjectKey::parse(name);
-            match self.world.store.group(&key).map(|facts| facts.status.clone()) {
+            match self.world.store.group_of_any_api(&key).map(|facts| facts.status.clone()) {
                 Some(status) => self.group(name, wanted, &status),
                 None if *wanted == GroupMatch::default() => {}
                 None => self.expect(format!("podGroups.{name}"), false, "present", "absent"),
@@ -331,7 +331,11 @@ impl Checker<'_> {
 
     fn queue_of(&self, pod: &ObjectKey) -> Name {
         let group = self.world.group_of(pod);
-        let queue = self.world.store.group(&group).and_then(|facts| facts.queue.clone());
+        let store = &self.world.store;
+        let of_namespace =
+            store.namespaces.get(&group.namespace).and_then(|facts| facts.queue.clone());
+        let of_group = store.group_of_any_api(&group).and_then(|facts| facts.queue.clone());
+        let queue = of_group.or(of_namespace);
         queue.unwrap_or_else(|| self.world.options().default_queue.clone())
     }
 

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
-    crd::ApiVersion,
+    dialect::ApiVersion,
     facts::{
         FactError,
         pod::{Interner, TaskFacts},
@@ -21,6 +21,8 @@ use kube_batch_manifest::{
     jobset::JobSet,
     object::{Kind, Object},
 };
+
+use serde_json::json;
 
 use crate::{
     controllers::{
@@ -85,12 +87,12 @@ impl World {
             Object::StatefulSet(set) => return self.apply_stateful_set(key, *set),
             Object::JobSet(set) => return self.apply_job_set(key, *set),
             Object::PodGroup(version, group) => {
-                let (meta, status) = (&group.metadata, group.status.as_ref());
-                self.store.apply_group(version, meta, &group.spec, status)
+                self.store.set_served(version, true);
+                self.store.apply_group_object(version, &group)
             }
             Object::Queue(version, queue) => {
-                let (meta, status) = (&queue.metadata, queue.status.as_ref());
-                self.store.apply_queue(version, meta, &queue.spec, status)
+                self.store.set_served(version, true);
+                self.store.apply_queue_object(version, &queue)
             }
         };
         stored.map(drop)
@@ -113,10 +115,10 @@ impl World {
             spec.node_name = spec.node_name.take().or(facts.node.as_ref().map(Name::to_string));
         } else if let Object::PodGroup(version, group) = object {
             let stored = self.store.groups.get(&(key, *version));
-            group.status = group.status.take().or(stored.map(|facts| facts.status.clone()));
+            group.status = group.status.take().or(stored.map(|facts| json!(facts.status)));
         } else if let Object::Queue(version, queue) = object {
             let stored = self.store.queues.get(&(key.name, *version));
-            queue.status = queue.status.take().or(stored.map(|facts| facts.status.clone()));
+            queue.status = queue.status.take().or(stored.map(|facts| json!(facts.status)));
         }
     }
 

@@ -371,7 +371,7 @@ fn group(report: &JobReport, world: &World) -> GroupOutcome {
     };
     GroupOutcome {
         pod_group: report.key.to_string(),
-        has_pod_group: matches!(report.key, JobKey::Group(_)) && report.group.is_some(),
+        has_pod_group: matches!(report.key, JobKey::Group(..)) && report.group.is_some(),
         queue: report.queue.as_ref().map(ToString::to_string),
         phase: report.phase.to_string(),
         min_member: report.min_available,

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     cluster::Cluster,
-    crd::UNSCHEDULABLE,
     decision::{ClaimChoice, Decision, EvictReason},
+    dialect::ServedApis,
     facts::{
         group::GroupFacts,
         metadata::MetadataPrefixes,
@@ -509,8 +509,8 @@ impl World {
                     Nomination::Clear => facts.nominated_node = None,
                     Nomination::Set(node) => facts.nominated_node = Some(node),
                 });
-                if let Some(Waits { message, event, .. }) = waits {
-                    let condition = (Name::from(UNSCHEDULABLE), Name::from(message));
+                if let Some(Waits { reason, message, event, .. }) = waits {
+                    let condition = (Name::from(reason), Name::from(message));
                     self.change_pod(&pod.key, |facts| facts.unscheduled = Some(condition));
                     event.iter().for_each(|event| self.emit(event));
                 }
@@ -595,14 +595,14 @@ impl World {
 
     fn remember_group(&mut self, pod: &ObjectKey) {
         if let Some(facts) = self.store.pods.get(pod) {
-            let group = group_of(facts);
+            let group = group_of(facts, self.store.served());
             self.group_of.insert(pod.clone(), group);
         }
     }
 
     /// The group of a pod: its PodGroup, else its controller, else the pod itself.
     pub fn group_of(&self, pod: &ObjectKey) -> ObjectKey {
-        let alive = self.store.pods.get(pod).map(|facts| group_of(facts));
+        let alive = self.store.pods.get(pod).map(|facts| group_of(facts, self.store.served()));
         alive.or_else(|| self.group_of.get(pod).cloned()).unwrap_or_else(|| pod.clone())
     }
 
@@ -618,10 +618,8 @@ fn end_of(timer: &PodTimer, since: Option<Timestamp>) -> Option<Timestamp> {
     since?.checked_add(timer.after).ok()
 }
 
-fn group_of(facts: &TaskFacts) -> ObjectKey {
-    let controller = facts.controller.as_ref().map(|controller| &controller.name);
-    let name = facts.group.as_ref().or(controller).unwrap_or(&facts.key.name);
-    ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() }
+fn group_of(facts: &TaskFacts, served: ServedApis) -> ObjectKey {
+    facts.job_key(served).object().clone()
 }
 
 /// Pods that have a place they must wait for, and where.

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_api::{
-    crd::{ApiVersion, PodGroupSpec},
+    crd::PodGroupSpec,
     decision::{Decision, EvictReason, PodRef},
+    dialect::ApiVersion,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
@@ -66,7 +67,7 @@ impl Decided {
             pod: PodRef { uid: facts.uid.clone(), key },
             node: facts.node.clone().expect("it is on a node"),
             reason: EvictReason::Preempt,
-            by: JobKey::Group(ObjectKey::new("bench", "job-00000")),
+            by: JobKey::annotated(ObjectKey::new("bench", "job-00000")),
             queue: "queue-0".into(),
         }
     }
@@ -406,7 +407,7 @@ fn inside_a_job_only_a_higher_priority_preempts() {
             pod: pod(&world, "runs"),
             node: "n".into(),
             reason: EvictReason::Preempt,
-            by: JobKey::Group(ObjectKey::new("ns", "g")),
+            by: JobKey::annotated(ObjectKey::new("ns", "g")),
             queue: "default".into(),
         };
         let nominate = Decision::Nominate { pod: pod(&world, "waits"), node: "n".into() };

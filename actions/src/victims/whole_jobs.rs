@@ -74,9 +74,7 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
         statement.evicted().filter_map(|task| cluster.tasks.job[task]).collect();
     jobs.sort_unstable();
     jobs.dedup();
-    jobs.retain(|job| {
-        cluster.jobs.min_available[*job] > 1 && !cluster.jobs.tasks[*job].iter().any(is_left)
-    });
+    jobs.retain(|job| cluster.is_gang(*job) && !cluster.jobs.tasks[*job].iter().any(is_left));
     jobs
 }
 

@@ -1,9 +1,9 @@
 //! PodGroups.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -12,9 +12,45 @@ use super::{
     object_key,
 };
 use crate::{
-    crd::{ApiVersion, PodGroupSpec, PodGroupStatus},
+    crd::{PodGroupSpec, PodGroupStatus},
+    dialect::ApiVersion,
     name::{Name, ObjectKey},
+    resource::ResourceList,
 };
+
+/// The minimum of a role: pods of a job that do the same, such as its workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleFacts {
+    /// Its name.
+    pub name: Name,
+    /// How many of its pods must be placeable together with those of the other roles.
+    pub min: u32,
+}
+
+/// Which node labels say what is near in the network, and for what a PodGroup asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologyFacts {
+    /// All pods must be on nodes with the same value of this label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required: Option<Name>,
+    /// The same for a level of the configuration: 1 is the lowest above single nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_tier: Option<u32>,
+    /// All pods should be on nodes with the same value of this label, else of one of the levels above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preferred: Option<Name>,
+    /// All pods should be in the lowest level of the configuration that holds them.
+    #[serde(skip_serializing_if = "is_false")]
+    pub preferred_tier: bool,
+}
+
+impl TopologyFacts {
+    /// Whether it asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// The fields of a PodGroup that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +69,30 @@ pub struct GroupFacts {
     pub queue: Option<Name>,
     /// The PriorityClass it names.
     pub priority_class: Option<Name>,
+    /// Its priority, if the API server has resolved it: then no class counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Whether its `preemptionPolicy` is `Never`; `None` if it has none, and its pods decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never_preempts: Option<bool>,
+    /// Whether its pods are victims only together.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub leaves_whole: bool,
+    /// The minimum of each role.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleFacts>,
+    /// Where in the network its pods have to run.
+    #[serde(default, skip_serializing_if = "TopologyFacts::is_empty")]
+    pub topology: TopologyFacts,
+    /// What its pods request at least in all, before they exist.
+    #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
+    pub min_resources: ResourceList,
+    /// After how long of waiting in vain it waits without being tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_timeout: Option<Duration>,
+    /// The composite group that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Name>,
     /// The labels and annotations that plugins read.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub metadata: Arc<Metadata>,
@@ -56,25 +116,84 @@ impl GroupFacts {
         status: Option<&PodGroupStatus>,
         prefixes: &MetadataPrefixes,
     ) -> Result<Self, FactError> {
-        let key = object_key("PodGroup", meta)?;
-        let min_member = u32::try_from(spec.min_member).map_err(|_| {
-            let problem = format!("{} is negative", spec.min_member);
-            FactError::new(format!("PodGroup {key}"), "spec.minMember", problem)
-        })?;
         let non_empty = |text: &str| (!text.is_empty()).then(|| Name::from(text));
+        let mut facts = Self::new(version, meta, prefixes)?;
+        facts.min_member = min_member(&facts.key, spec.min_member)?;
+        facts.queue = non_empty(&spec.queue);
+        facts.priority_class = non_empty(&spec.priority_class_name);
+        facts.status = status.cloned().unwrap_or_default();
+        Ok(facts)
+    }
+
+    /// Reads the metadata of a PodGroup; its minimum is 0, and it asks for nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if it has no name: skip it.
+    pub fn new(
+        version: ApiVersion,
+        meta: &ObjectMeta,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<Self, FactError> {
         Ok(Self {
+            key: object_key("PodGroup", meta)?,
             uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
             version,
             created: created(meta),
-            min_member,
-            queue: non_empty(&spec.queue),
-            priority_class: non_empty(&spec.priority_class_name),
+            min_member: 0,
+            queue: None,
+            priority_class: None,
+            priority: None,
+            never_preempts: None,
+            leaves_whole: false,
+            roles: Vec::new(),
+            topology: TopologyFacts::default(),
+            min_resources: ResourceList::default(),
+            schedule_timeout: None,
+            parent: None,
             metadata: Arc::new(prefixes.select(meta)),
             resource_version: meta.resource_version.as_deref().map(Name::from),
-            status: status.cloned().unwrap_or_default(),
-            key,
+            status: PodGroupStatus::default(),
         })
     }
+
+    /// What it asks of the scheduler besides its minimum, queue and priority.
+    pub fn demands(&self) -> impl PartialEq {
+        let Self { never_preempts, leaves_whole, roles, topology, .. } = self;
+        (*never_preempts, *leaves_whole, roles, topology)
+    }
+
+    /// Sets what its pods request at least.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if an amount cannot be read.
+    pub(crate) fn set_min_resources(
+        &mut self,
+        amounts: Option<&BTreeMap<String, Quantity>>,
+    ) -> Result<(), FactError> {
+        let Some(amounts) = amounts else { return Ok(()) };
+        self.min_resources = ResourceList::from_map(amounts).map_err(|error| {
+            FactError::amount(format!("PodGroup {}", self.key), "spec.minResources", &error)
+        })?;
+        Ok(())
+    }
+}
+
+/// Reads a minimum.
+///
+/// # Errors
+///
+/// [`FactError`] if it is negative.
+pub(crate) fn min_member(group: &ObjectKey, number: i32) -> Result<u32, FactError> {
+    u32::try_from(number).map_err(|_| {
+        let problem = format!("{number} is negative");
+        FactError::new(format!("PodGroup {group}"), "spec.minMember", problem)
+    })
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_empty(metadata: &Arc<Metadata>) -> bool {

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use serde::{Deserialize, Serialize};
 
 use super::{FactError, class::normalized_image, created, object_key};
-use crate::{name::Name, resource::ResourceList, selector::Labels};
+use crate::{dialect::queue_of, name::Name, resource::ResourceList, selector::Labels};
 
 /// The fields of a node that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +130,10 @@ pub struct NamespaceFacts {
     pub name: Name,
     /// Labels.
     pub labels: Labels,
+    /// The queue of its jobs that name none.
+    // Parity: new, see docs/parity.md#k4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Name>,
 }
 
 impl NamespaceFacts {
@@ -140,6 +144,10 @@ impl NamespaceFacts {
     /// [`FactError`] if it has no name: skip it.
     pub fn from_namespace(namespace: &Namespace) -> Result<Self, FactError> {
         let key = object_key("Namespace", &namespace.metadata)?;
-        Ok(Self { name: key.name, labels: Labels::from_map(namespace.metadata.labels.as_ref()) })
+        Ok(Self {
+            name: key.name,
+            labels: Labels::from_map(namespace.metadata.labels.as_ref()),
+            queue: queue_of(&namespace.metadata),
+        })
     }
 }

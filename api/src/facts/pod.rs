@@ -7,12 +7,18 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Managed
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Controller, FactError, class::PodTemplate, created, limits::MAX_LABELS,
-    metadata::MetadataPrefixes, object_key,
+    Controller, FactError,
+    class::PodTemplate,
+    created,
+    group_refs::{GroupRef, GroupRefs},
+    limits::MAX_LABELS,
+    metadata::MetadataPrefixes,
+    object_key,
 };
 use crate::{
+    dialect::{Join, ServedApis},
     intern::{InternTable, Interned},
-    name::{JobKey, Name, Names, ObjectKey, is_dns_subdomain},
+    name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
@@ -34,8 +40,9 @@ pub struct TaskFacts {
     pub created: Timestamp,
     /// `spec.schedulerName`.
     pub scheduler: Name,
-    /// The PodGroup named by the annotation, if any.
-    pub group: Option<Name>,
+    /// The PodGroups that it names, at most one in each way. The first whose API is served counts.
+    #[serde(default, rename = "group", skip_serializing_if = "GroupRefs::is_empty")]
+    pub groups: GroupRefs,
     /// The controlling owner.
     pub controller: Option<Controller>,
     /// `spec.priority`, 0 if absent.
@@ -71,16 +78,24 @@ pub struct TaskFacts {
 }
 
 impl TaskFacts {
+    /// The PodGroup that counts, given which APIs are served.
+    pub fn group(&self, served: ServedApis) -> Option<(Join, ObjectKey)> {
+        let GroupRef { join, name, .. } = self.groups.first(served)?;
+        Some((*join, ObjectKey { namespace: self.key.namespace.clone(), name: name.clone() }))
+    }
+
     /// The job that the pod belongs to, if it is scheduled by this scheduler.
-    pub fn job_key(&self) -> JobKey {
+    pub fn job_key(&self, served: ServedApis) -> JobKey {
+        if let Some((join, group)) = self.group(served) {
+            return JobKey::Group(join, group);
+        }
         let namespace = self.key.namespace.clone();
-        match (&self.group, &self.controller) {
-            (Some(group), _) => JobKey::Group(ObjectKey { namespace, name: group.clone() }),
-            (None, Some(controller)) => JobKey::Shadow {
+        match &self.controller {
+            Some(controller) => JobKey::Shadow {
                 owner: ObjectKey { namespace, name: controller.name.clone() },
                 uid: controller.uid.clone(),
             },
-            (None, None) => JobKey::Shadow { owner: self.key.clone(), uid: self.uid.clone() },
+            None => JobKey::Shadow { owner: self.key.clone(), uid: self.uid.clone() },
         }
     }
 }
@@ -152,13 +167,11 @@ impl TaskFacts {
             .as_ref()
             .ok_or_else(|| FactError::new(format!("Pod {key}"), "spec", "is missing"))?;
         let status = pod.status.as_ref();
-        let annotations = pod.metadata.annotations.as_ref();
-        let group = annotations.and_then(|annotations| annotations.get(GROUP_ANNOTATION));
-        let group = group.filter(|name| !name.is_empty());
-        if group.is_some_and(|name| !is_dns_subdomain(name)) {
-            let why = format!("the annotation {GROUP_ANNOTATION} is not the name of a PodGroup");
+        let groups = GroupRefs::of(pod, &mut interner.names).unwrap_or_else(|field| {
+            let why = format!("the {field} is not the name of a PodGroup");
             template.refused.get_or_insert(why.into());
-        }
+            GroupRefs::default()
+        });
         let mut non_empty = |text: Option<&String>| {
             text.filter(|text| !text.is_empty()).map(|text| interner.names.intern(text))
         };
@@ -170,7 +183,7 @@ impl TaskFacts {
             created: created(&pod.metadata),
             scheduler: non_empty(spec.scheduler_name.as_ref())
                 .unwrap_or_else(|| Name::from("default-scheduler")),
-            group: non_empty(group.filter(|name| is_dns_subdomain(name))),
+            groups,
             controller: Controller::of(&pod.metadata),
             priority: spec.priority.unwrap_or(0),
             priority_class: non_empty(spec.priority_class_name.as_ref()),
@@ -278,10 +291,11 @@ mod tests {
     #[test]
     fn an_annotation_that_is_no_name_is_not_kept() {
         let group = |name: &str| read(json!(null), json!({(GROUP_ANNOTATION): name}));
-        assert_eq!(group("a.b-c").group.as_deref(), Some("a.b-c"));
+        let key = JobKey::annotated(ObjectKey::new("", "a.b-c"));
+        assert_eq!(group("a.b-c").job_key(ServedApis::default()), key);
         for name in ["A", "a b", "a/b", ".", &"a".repeat(254)] {
             let facts = group(name);
-            assert_eq!(facts.group, None, "{name}");
+            assert!(facts.groups.is_empty(), "{name}");
             assert!(facts.template.share().refused.is_some(), "{name}");
         }
     }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FactError, created, object_key};
 use crate::{
-    crd::{ApiVersion, QueueSpec, QueueStatus},
+    crd::{QueueSpec, QueueStatus},
+    dialect::ApiVersion,
     duration,
     name::Name,
     resource::ResourceList,
@@ -34,6 +35,9 @@ pub struct QueueFacts {
     // Parity: new, see docs/parity.md#p12.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub min_runtime: Duration,
+    /// Fields of its spec that have no effect here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_honoured: Vec<Name>,
     /// The version in which its status was stored; a write of the status says that it follows on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<Name>,
@@ -71,6 +75,7 @@ impl QueueFacts {
             weight,
             capability,
             min_runtime,
+            not_honoured: Vec::new(),
             resource_version: meta.resource_version.as_deref().map(Name::from),
             status: status.cloned().unwrap_or_default(),
             name: key.name,

@@ -6,9 +6,13 @@ use std::{
 };
 
 use kube_batch_api::{
-    crd::ApiVersion,
+    dialect::ApiVersion,
     facts::{
-        group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::BudgetFacts, queue::QueueFacts,
+        group::GroupFacts,
+        node::{NamespaceFacts, NodeFacts},
+        pod::TaskFacts,
+        policy::BudgetFacts,
+        queue::QueueFacts,
     },
     name::{Name, ObjectKey},
 };
@@ -32,6 +36,8 @@ pub(super) struct Changed {
     pub(super) budgets: Former<ObjectKey, BudgetFacts>,
     /// Whether any of these have changed.
     pub(super) namespaces: bool,
+    /// Whether the queue of the jobs of some namespace has changed.
+    pub(super) queues_of_namespaces: bool,
     pub(super) priority_classes: bool,
     pub(super) storage: bool,
     pub(super) resource_claims: bool,
@@ -55,7 +61,13 @@ impl Changed {
             has_changed(&mut store.csi_nodes),
             has_changed(&mut store.csi_drivers),
         ];
-        let namespaces = has_changed(&mut store.namespaces);
+        let namespaces = store.namespaces.take_former();
+        let queue_of = |facts: Option<&Arc<NamespaceFacts>>| facts.and_then(|f| f.queue.clone());
+        let has_other_queue = |(name, before): (&Name, &Option<Arc<NamespaceFacts>>)| {
+            queue_of(before.as_ref()) != queue_of(store.namespaces.get(name))
+        };
+        let queues_of_namespaces = namespaces.iter().flatten().any(has_other_queue);
+        let namespaces = namespaces.is_none_or(|former| !former.is_empty());
         let priority_classes = has_changed(&mut store.priority_classes);
         let resource_claims = has_changed(&mut store.resource_claims);
         let (touched, claims_chosen) = touched?;
@@ -67,6 +79,7 @@ impl Changed {
             nodes: nodes?,
             budgets: budgets?,
             namespaces,
+            queues_of_namespaces,
             priority_classes,
             storage: claims_chosen || storage.contains(&true),
             resource_claims,

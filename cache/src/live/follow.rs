@@ -7,6 +7,7 @@ use std::{
 
 use kube_batch_api::{
     cluster::Cluster,
+    dialect::ServedApis,
     facts::pod::TaskFacts,
     name::{JobKey, Name, ObjectKey},
     reason::Ignored,
@@ -24,7 +25,7 @@ use crate::{
         RejectedTask, Snapshot, SnapshotOptions,
         classes::Classifier,
         duplicates, fold,
-        hints::{Hints, named_group},
+        hints::{Hints, NamedGroup, named_group},
         jobs::{JobMaker, Membership, membership},
         rows::{RowMaker, metadata_of},
         storage::{resource_claims_of, storage_of},
@@ -40,12 +41,13 @@ const MAX_UNUSED_CLASSES: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Kept {
     options: SnapshotOptions,
+    served: ServedApis,
     /// `None` until a cycle gives it back.
     cluster: Option<Cluster>,
     classifier: Classifier,
     hints: Hints,
     /// How many pods of other schedulers on nodes name each PodGroup: they are tasks of its job if it exists.
-    named_by_others: HashMap<ObjectKey, usize>,
+    named_by_others: HashMap<NamedGroup, usize>,
     jobs: JobIndex,
     ignored: Vec<Ignored>,
     /// Pods whose rows were changed after the snapshot.
@@ -63,11 +65,12 @@ impl Kept {
     ) -> (Self, Snapshot) {
         let (snapshot, classifier, hints) = fold(store, assumed, options);
         let mut named_by_others = HashMap::new();
-        for group in store.pods.values().filter_map(|facts| named_on_node(facts, options)) {
+        for group in store.pods.values().filter_map(|facts| named_on_node(facts, store, options)) {
             *named_by_others.entry(group).or_default() += 1;
         }
         let kept = Self {
             options: options.clone(),
+            served: store.served(),
             cluster: None,
             classifier,
             hints,
@@ -100,8 +103,10 @@ impl Kept {
         let has_room = cluster.classes.template.len() <= 2 * self.n_classes + MAX_UNUSED_CLASSES;
         let reads_namespaces = !cluster.matchers.is_empty();
         if !has_room
+            || self.served != store.served()
             || changed.priority_classes
             || changed.namespaces && reads_namespaces
+            || changed.queues_of_namespaces
             || self.classifier.is_above_bound()
         {
             return None;
@@ -156,11 +161,12 @@ impl Kept {
         changed: &Changed,
     ) -> Option<BTreeMap<Block, Dirty>> {
         let mut dirty = BTreeMap::<Block, Dirty>::new();
-        for (group, _) in changed.groups.keys() {
-            let key = JobKey::Group(group.clone());
+        for (group, version) in changed.groups.keys() {
+            let named = (version.join(), group.clone());
+            let key = JobKey::Group(version.join(), group.clone());
             let before = self.jobs.row(&key).and_then(|row| cluster.jobs.group[row].as_ref());
-            let after = store.group(group);
-            if before.is_some() != after.is_some() && self.named_by_others.contains_key(group) {
+            let after = store.group(version.join(), group);
+            if before.is_some() != after.is_some() && self.named_by_others.contains_key(&named) {
                 return None;
             }
             let is_reclassified = metadata_of(before) != metadata_of(after);
@@ -192,7 +198,7 @@ impl Kept {
 
     /// The block that the task of a pod is in; `None` if the pod is not in the snapshot.
     fn block_of(&self, store: &Store, facts: &TaskFacts) -> Option<Block> {
-        match membership(facts, |group| store.group(group).is_some(), &self.options) {
+        match membership(facts, store, &self.options) {
             Membership::Absent => None,
             Membership::NodeOnly => Some(None),
             Membership::Job(key) => Some(Some(key)),
@@ -237,13 +243,13 @@ impl Kept {
             let Some(facts) = facts else { continue };
             match self.block_of(store, facts) {
                 None => {
-                    if is_new {
-                        self.hints.other_scheduler(facts);
-                    } else {
-                        self.hints.forget_other_scheduler(facts);
+                    let group = named_group(facts, store);
+                    match &group {
+                        Some(group) if !is_new => self.hints.forget_other_scheduler(group, facts),
+                        _ => self.hints.other_scheduler(group.clone(), facts),
                     }
                     // The job exists if it has a PodGroup or pods of ours.
-                    let key = named_group(facts).map(JobKey::Group);
+                    let key = group.map(|(join, group)| JobKey::Group(join, group));
                     if let Some(key) = key.filter(|key| self.jobs.row(key).is_some()) {
                         dirty.entry(Some(key)).or_default();
                     }
@@ -258,7 +264,7 @@ impl Kept {
                 }
                 Some(_) => {}
             }
-            let Some(group) = named_on_node(facts, &self.options) else { continue };
+            let Some(group) = named_on_node(facts, store, &self.options) else { continue };
             let n_pods = self.named_by_others.entry(group.clone()).or_default();
             *n_pods = if is_new { *n_pods + 1 } else { *n_pods - 1 };
             if *n_pods == 0 {
@@ -297,9 +303,13 @@ struct PodChange<'a> {
 }
 
 /// The PodGroup that a pod of another scheduler names that is on a node.
-fn named_on_node(facts: &TaskFacts, options: &SnapshotOptions) -> Option<ObjectKey> {
+fn named_on_node(
+    facts: &TaskFacts,
+    store: &Store,
+    options: &SnapshotOptions,
+) -> Option<NamedGroup> {
     let is_other = facts.node.is_some() && !options.scheduler_names.contains(&facts.scheduler);
-    named_group(facts).filter(|_| is_other)
+    named_group(facts, store).filter(|_| is_other)
 }
 
 /// The pods whose nominations are changed after the snapshot.

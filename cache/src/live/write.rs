@@ -175,7 +175,7 @@ impl<'a> Writer<'a> {
 
     fn group(&self, key: &JobKey) -> Option<&'a Arc<GroupFacts>> {
         match key {
-            JobKey::Group(group) => self.maker.store.group(group),
+            JobKey::Group(join, group) => self.maker.store.group(*join, group),
             JobKey::Shadow { .. } => None,
         }
     }

@@ -8,24 +8,27 @@ use std::{
 };
 
 use kube_batch_api::{
+    dialect::Join,
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     reason::JobWarning,
 };
 
+use crate::store::Store;
+
 /// Pods that look as if they should be in a gang.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     /// Pods of other schedulers that wait, with their schedulers, by the PodGroup they name.
-    other_scheduler: HashMap<ObjectKey, BTreeMap<ObjectKey, Name>>,
+    other_scheduler: HashMap<NamedGroup, BTreeMap<ObjectKey, Name>>,
     /// Pods without a PodGroup, by the uid of their controller.
     not_annotated: HashMap<Name, BTreeSet<ObjectKey>>,
 }
 
 impl Hints {
-    /// Records a pod that waits for another scheduler.
-    pub(crate) fn other_scheduler(&mut self, facts: &TaskFacts) {
-        if let Some(group) = named_group(facts) {
+    /// Records a pod that waits for another scheduler, and the PodGroup that it names.
+    pub(crate) fn other_scheduler(&mut self, group: Option<NamedGroup>, facts: &TaskFacts) {
+        if let Some(group) = group {
             let pods = self.other_scheduler.entry(group).or_default();
             pods.insert(facts.key.clone(), facts.scheduler.clone());
         }
@@ -39,14 +42,12 @@ impl Hints {
         }
     }
 
-    /// Forgets a pod of another scheduler, and returns the PodGroup it named.
-    pub(crate) fn forget_other_scheduler(&mut self, facts: &TaskFacts) -> Option<ObjectKey> {
-        let group = named_group(facts)?;
-        remove(&mut self.other_scheduler, &group, |pods| {
+    /// Forgets a pod of another scheduler that named a PodGroup.
+    pub(crate) fn forget_other_scheduler(&mut self, group: &NamedGroup, facts: &TaskFacts) {
+        remove(&mut self.other_scheduler, group, |pods| {
             pods.remove(&facts.key);
             pods.is_empty()
         });
-        Some(group)
     }
 
     /// Forgets a pod of ours that was not in a gang, and returns the uid of its controller.
@@ -62,7 +63,7 @@ impl Hints {
     /// What was recorded about the job of a PodGroup with these tasks.
     pub(crate) fn warnings(
         &self,
-        group: &ObjectKey,
+        group: &NamedGroup,
         tasks: &[&Arc<TaskFacts>],
     ) -> impl Iterator<Item = JobWarning> {
         let other = self.other_scheduler.get(group).and_then(|pods| {
@@ -86,10 +87,12 @@ impl Hints {
     }
 }
 
+/// A PodGroup, and how pods name it.
+pub(crate) type NamedGroup = (Join, ObjectKey);
+
 /// The PodGroup that a pod names.
-pub(crate) fn named_group(facts: &TaskFacts) -> Option<ObjectKey> {
-    let name = facts.group.clone()?;
-    Some(ObjectKey { namespace: facts.key.namespace.clone(), name })
+pub(crate) fn named_group(facts: &TaskFacts, store: &Store) -> Option<NamedGroup> {
+    facts.group(store.served())
 }
 
 /// The uids of the controllers of some tasks, each once.

@@ -8,6 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
+    dialect::Join,
     facts::{
         class::PodTemplate,
         group::GroupFacts,
@@ -17,9 +18,13 @@ use kube_batch_api::{
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
     reason::{JobProblem, JobWarning},
+    status::TaskStatus,
 };
 
-use super::{hints::Hints, options::SnapshotOptions};
+use super::{
+    hints::{Hints, named_group},
+    options::{SchedulerNames, SnapshotOptions},
+};
 use crate::store::Store;
 
 /// The tasks of the snapshot, sorted into jobs.
@@ -69,15 +74,17 @@ pub(crate) enum Membership {
 
 pub(crate) fn membership(
     facts: &TaskFacts,
-    is_group: impl Fn(&ObjectKey) -> bool,
+    store: &Store,
     options: &SnapshotOptions,
 ) -> Membership {
     let ours = options.scheduler_names.contains(&facts.scheduler);
     if !ours && facts.node.is_none() {
         return Membership::Absent;
     }
-    match facts.job_key() {
-        JobKey::Group(key) if !ours && !is_group(&key) => Membership::NodeOnly,
+    match facts.job_key(store.served()) {
+        JobKey::Group(join, key) if !ours && store.group(join, &key).is_none() => {
+            Membership::NodeOnly
+        }
         JobKey::Shadow { .. } if !ours => Membership::NodeOnly,
         key => Membership::Job(key),
     }
@@ -85,19 +92,21 @@ pub(crate) fn membership(
 
 pub(crate) fn sort_into_jobs<'a>(
     store: &'a Store,
-    groups: &[(&ObjectKey, &Arc<GroupFacts>)],
+    groups: &[(Join, &ObjectKey, &Arc<GroupFacts>)],
     options: &SnapshotOptions,
 ) -> Members<'a> {
     // Those with a PodGroup come first, in the order of these.
-    let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> =
-        groups.iter().map(|(key, _)| (JobKey::Group((*key).clone()), Vec::new())).collect();
+    let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> = groups
+        .iter()
+        .map(|(join, key, _)| (JobKey::Group(*join, (*key).clone()), Vec::new()))
+        .collect();
     let mut place: HashMap<JobKey, usize> =
         by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
     let mut jobless = Vec::new();
     let mut hints = Hints::default();
     for facts in store.pods.values() {
-        match membership(facts, |key| store.group(key).is_some(), options) {
-            Membership::Absent => hints.other_scheduler(facts),
+        match membership(facts, store, options) {
+            Membership::Absent => hints.other_scheduler(named_group(facts, store), facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
                 if let JobKey::Shadow { .. } = key {
@@ -116,7 +125,7 @@ pub(crate) fn sort_into_jobs<'a>(
         .into_iter()
         .enumerate()
         .map(|(at, (key, tasks))| {
-            let group = groups.get(at).map(|(_, facts)| *facts);
+            let group = groups.get(at).map(|(_, _, facts)| *facts);
             let job = maker.job(&key, group, in_order(tasks), &hints);
             (key, job)
         })
@@ -143,13 +152,14 @@ pub(crate) fn task_order(
 pub(crate) struct JobMaker<'a> {
     priorities: Priorities<'a>,
     budgets: BTreeMap<(&'a Name, &'a Name), &'a BudgetFacts>,
+    store: &'a Store,
     options: &'a SnapshotOptions,
 }
 
 impl<'a> JobMaker<'a> {
     pub(crate) fn new(store: &'a Store, options: &'a SnapshotOptions) -> Self {
         let priorities = Priorities::new(store, options);
-        Self { priorities, budgets: legacy_gangs(store), options }
+        Self { priorities, budgets: legacy_gangs(store), store, options }
     }
 
     /// A job with its PodGroup, if it has one, and its tasks, in order.
@@ -161,14 +171,55 @@ impl<'a> JobMaker<'a> {
         hints: &Hints,
     ) -> Job<'t> {
         match key {
-            JobKey::Group(group) => {
-                let warnings = hints.warnings(group, &tasks).collect();
-                group_job(group, facts, tasks, &self.priorities, warnings, self.options)
+            JobKey::Group(join, group) => {
+                let warnings = hints.warnings(&(*join, group.clone()), &tasks).collect();
+                self.group_job(group, facts, tasks, warnings)
             }
             JobKey::Shadow { owner, uid } => {
                 let budget = self.budgets.get(&(&owner.namespace, uid));
-                shadow_job(tasks, budget.copied(), self.options)
+                shadow_job(
+                    tasks,
+                    budget.copied(),
+                    self.default_queue(&owner.namespace),
+                    self.options,
+                )
             }
+        }
+    }
+
+    /// The queue of the jobs of a namespace that name none.
+    // Parity: see docs/parity.md#k4.
+    fn default_queue(&self, namespace: &Name) -> Name {
+        let facts = self.store.namespaces.get(namespace);
+        let of_namespace = facts.and_then(|facts| facts.queue.as_ref());
+        of_namespace.unwrap_or(&self.options.default_queue).clone()
+    }
+
+    fn group_job<'t>(
+        &self,
+        key: &ObjectKey,
+        group: Option<&Arc<GroupFacts>>,
+        tasks: Vec<&'t Arc<TaskFacts>>,
+        mut warnings: Vec<JobWarning>,
+    ) -> Job<'t> {
+        let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
+        let queue = group.and_then(|group| group.queue.clone());
+        let (priority, warning) = self.priorities.of(group.map(|group| &**group), &tasks);
+        warnings.extend(warning);
+        warnings.sort_unstable();
+        let contradiction = |group| contradiction(group, &tasks, &self.options.scheduler_names);
+        Job {
+            group: group.cloned(),
+            created: group.map_or(oldest, |group| group.created),
+            queue: queue.unwrap_or_else(|| self.default_queue(&key.namespace)),
+            min_available: group.map_or(0, |group| group.min_member),
+            priority,
+            problem: match group {
+                None => Some(JobProblem::NoPodGroup(key.clone())),
+                Some(group) => contradiction(group).map(JobProblem::Inconsistent),
+            },
+            warnings,
+            tasks,
         }
     }
 }
@@ -182,30 +233,38 @@ pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFa
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 
-fn group_job<'a>(
-    key: &ObjectKey,
-    group: Option<&Arc<GroupFacts>>,
-    tasks: Vec<&'a Arc<TaskFacts>>,
-    priorities: &Priorities<'_>,
-    mut warnings: Vec<JobWarning>,
-    options: &SnapshotOptions,
-) -> Job<'a> {
-    let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
-    let queue = group.and_then(|group| group.queue.clone());
-    let class = group.and_then(|group| group.priority_class.as_ref());
-    let (priority, warning) = priorities.of(class, &tasks);
-    warnings.extend(warning);
-    warnings.sort_unstable();
-    Job {
-        group: group.cloned(),
-        created: group.map_or(oldest, |group| group.created),
-        queue: queue.unwrap_or_else(|| options.default_queue.clone()),
-        min_available: group.map_or(0, |group| group.min_member),
-        priority,
-        problem: group.is_none().then(|| JobProblem::NoPodGroup(key.clone())),
-        warnings,
-        tasks,
+/// How the members of one of Kubernetes' own PodGroups contradict it or one another, in the words of
+/// kube-scheduler. Without this check, a group would give its pods a priority that they may not have.
+// Parity: see docs/parity.md#k1.
+fn contradiction(
+    group: &GroupFacts,
+    tasks: &[&Arc<TaskFacts>],
+    schedulers: &SchedulerNames,
+) -> Option<Name> {
+    if group.version.join() != Join::SchedulingGroup {
+        return None;
     }
+    let mut members = tasks
+        .iter()
+        .filter(|facts| !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed));
+    members.find_map(|facts| {
+        let (own, priority) = (facts.priority, group.priority.unwrap_or(0));
+        let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
+        let of_group = group.never_preempts.filter(|never| *never != facts.never_preempts);
+        let all = "all pods in a single pod group should have the same";
+        if own != priority {
+            Some(format!("{all} priority as the pod group's priority, got {own} and {priority}"))
+        } else if !schedulers.contains(&facts.scheduler) {
+            let (other, ours) = (&facts.scheduler, schedulers.first());
+            Some(format!("{all} .spec.schedulerName set, got: {other:?} and {ours:?}"))
+        } else {
+            let (own, never) = (policy(facts.never_preempts), policy(of_group?));
+            Some(format!(
+                "{all} preemption policy as the pod group's preemption policy, got {own} and {never}"
+            ))
+        }
+    })
+    .map(Name::from)
 }
 
 /// A job of pods without a group, with the age of its oldest pod and its highest priority.
@@ -213,6 +272,7 @@ fn group_job<'a>(
 fn shadow_job<'a>(
     tasks: Vec<&'a Arc<TaskFacts>>,
     budget: Option<&BudgetFacts>,
+    queue: Name,
     options: &SnapshotOptions,
 ) -> Job<'a> {
     let highest = tasks.iter().map(|facts| facts.priority).max().unwrap_or(0);
@@ -220,7 +280,7 @@ fn shadow_job<'a>(
     Job {
         group: None,
         created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
-        queue: options.default_queue.clone(),
+        queue,
         min_available: min_available.map_or(1, |min| min.of(tasks.len())),
         priority: if options.priority_class { highest } else { 0 },
         problem: None,
@@ -257,12 +317,20 @@ impl<'a> Priorities<'a> {
         Self { store, enabled: options.priority_class, default }
     }
 
-    /// The priority of a job whose PodGroup names a class, and what is wrong with that.
+    /// The priority of a job with this PodGroup, and what is wrong with the class that it names.
     // Parity: differs, see docs/parity.md#j12.
-    fn of(&self, class: Option<&Name>, tasks: &[&Arc<TaskFacts>]) -> (i32, Option<JobWarning>) {
+    fn of(
+        &self,
+        group: Option<&GroupFacts>,
+        tasks: &[&Arc<TaskFacts>],
+    ) -> (i32, Option<JobWarning>) {
         if !self.enabled {
             return (0, None);
         }
+        if let Some(priority) = group.and_then(|group| group.priority) {
+            return (priority, None);
+        }
+        let class = group.and_then(|group| group.priority_class.as_ref());
         let Some(name) = class else { return (self.default, None) };
         let (class, priority) = (name.clone(), self.default);
         match self.store.priority_classes.get(name).map(|class| class.value) {

@@ -181,9 +181,10 @@ pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -
             }
             message
         }
-        JobProblem::NoPodGroup(_) | JobProblem::QueueNotFound(_) | JobProblem::Other { .. } => {
-            problem.to_string()
-        }
+        JobProblem::NoPodGroup(_)
+        | JobProblem::QueueNotFound(_)
+        | JobProblem::Inconsistent(_)
+        | JobProblem::Other { .. } => problem.to_string(),
     }
 }
 

@@ -93,7 +93,7 @@ fn missing_default_queue(world: &World) -> Option<String> {
         return None;
     }
     let is_alone = |facts: &&std::sync::Arc<TaskFacts>| {
-        facts.group.is_none()
+        facts.group(store.served()).is_none()
             && facts.status == TaskStatus::Pending
             && options.scheduler_names.contains(&facts.scheduler)
     };

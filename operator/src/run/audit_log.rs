@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn each_decision_is_one_line() {
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        let job = |name: &str| JobKey::Group(ObjectKey::new("ns", name));
+        let job = |name: &str| JobKey::annotated(ObjectKey::new("ns", name));
         let decisions = [
             Decision::Bind { pod: pod("a"), node: "n1".into(), claims: vec![] },
             Decision::Evict {

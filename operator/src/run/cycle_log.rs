@@ -22,8 +22,9 @@ pub(crate) struct Decided<'c> {
 
 /// The jobs that decisions are about, as far as their pods are stored.
 pub(crate) fn jobs_of(decisions: &[Decision], store: &Store) -> Vec<Option<JobKey>> {
-    let job_of =
-        |decision: &Decision| store.pods.get(&decision.pod().key).map(|facts| facts.job_key());
+    let job_of = |decision: &Decision| {
+        store.pods.get(&decision.pod().key).map(|facts| facts.job_key(store.served()))
+    };
     decisions.iter().map(job_of).collect()
 }
 

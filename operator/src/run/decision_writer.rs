@@ -109,7 +109,9 @@ impl DecisionWriter {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{crd::ApiVersion, decision::PodRef, name::ObjectKey};
+    use kube_batch_api::{
+        decision::PodRef, dialect::ApiVersion, name::ObjectKey, reason::Duplicate,
+    };
 
     use kube_batch_cache::store::Store;
     use kube_batch_scheduler::writes::{decision_writes, ignored_event};
@@ -117,6 +119,9 @@ mod tests {
 
     use super::*;
     use crate::run::effects::test_effects::TestEffects;
+
+    const DUPLICATE: Duplicate =
+        Duplicate { ignored: ApiVersion::V1Alpha1, counts: ApiVersion::V1Alpha2 };
 
     /// A writer whose writes stay in the queue, as there are no workers.
     fn writer() -> DecisionWriter {
@@ -150,7 +155,7 @@ mod tests {
     }
 
     fn evict(name: &str, by: &str) -> Decision {
-        let by = JobKey::Group(ObjectKey::new("ns", by));
+        let by = JobKey::annotated(ObjectKey::new("ns", by));
         Decision::Evict {
             pod: pod(name),
             node: "n".into(),
@@ -206,7 +211,7 @@ mod tests {
             .apply_queue(ApiVersion::V1Alpha1, &queue.metadata, &queue.spec, None)
             .expect("facts of a queue");
         let ignored = || {
-            let ignored = Ignored::DuplicateQueue("q".into());
+            let ignored = Ignored::DuplicateQueue("q".into(), DUPLICATE);
             let event = ignored_event(&ignored, &store);
             vec![(ignored, event)]
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube_batch_api::{crd::UNSCHEDULABLE, decision::PodRef, name::Name};
+use kube_batch_api::{decision::PodRef, name::Name};
 use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, news_of_pod};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -69,15 +69,18 @@ impl StatusWriter {
                 let target = Target::Group(group.version, group.key.clone());
                 if self.admit(target.clone(), urgency, now) {
                     log_group(&group, &next);
+                    let dialect = group.version.dialect();
+                    let values = [&group.status, &next].map(|status| dialect.status_value(status));
                     let version = group.resource_version.as_ref();
-                    self.enqueue_difference(target, version, &group.status, &next, events);
+                    self.enqueue_difference(target, version, values, events);
                 }
             }
             StatusWrite::Queue { queue, next, urgency } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
                 if self.admit(target.clone(), urgency, now) {
                     let version = queue.resource_version.as_ref();
-                    self.enqueue_difference(target, version, &queue.status, &next, Vec::new());
+                    let values = [json_of(&queue.status), json_of(&next)];
+                    self.enqueue_difference(target, version, values, Vec::new());
                 }
             }
         }
@@ -109,7 +112,7 @@ impl StatusWriter {
         {
             let transition =
                 (waits.urgency == Urgency::State).then(|| self.effects.context.clock.now());
-            let condition = condition(&waits.message, transition);
+            let condition = condition(waits.reason, &waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
             let attempts = &self.effects.context.metrics.schedule_attempts;
             attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
@@ -125,21 +128,19 @@ impl StatusWriter {
     /// since the snapshot; without this its event would be sent again.
     fn still_news(&self, pod: &PodRef, waits: &Waits) -> Option<Waits> {
         let state = self.effects.context.cache.lock();
-        news_of_pod(state.waiting(pod)?, pod, &waits.message)
+        news_of_pod(state.waiting(pod)?, pod, waits.reason, &waits.message)
     }
 
     fn enqueue_difference(
         &self,
         target: Target,
         version: Option<&Name>,
-        stored: &impl Serialize,
-        next: &impl Serialize,
+        [mut stored, next]: [Value; 2],
         events: Vec<Event>,
     ) {
-        let mut stored = json_of(stored);
         // What is read as 0 may be absent. A 0 is written, so that `kubectl get` prints it.
         stored.as_object_mut().expect("a struct is an object").retain(|_, value| *value != 0);
-        if let Some(difference) = patch::merge(&stored, &json_of(next)) {
+        if let Some(difference) = patch::merge(&stored, &next) {
             // With the version it is a conflict if others have written meanwhile, and nothing of theirs
             // is lost.
             let mut patch = json!({"status": difference});
@@ -166,11 +167,11 @@ impl StatusWriter {
 }
 
 /// The condition of a pod that cannot be scheduled; with the time, if that is new.
-fn condition(because: &str, transition: Option<Timestamp>) -> Value {
+fn condition(reason: &str, because: &str, transition: Option<Timestamp>) -> Value {
     let mut condition = json!({
         "type": "PodScheduled",
         "status": "False",
-        "reason": UNSCHEDULABLE,
+        "reason": reason,
         "message": because,
     });
     if let Some(time) = transition {

@@ -11,7 +11,7 @@ mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use self::kinds::{KINDS, Visit, visit_all};
+use self::kinds::{Visit, visit_all};
 pub(crate) use self::{follow::Source, handler::Handler, kinds::Watched};
 use super::supervisor::Supervisor;
 
@@ -22,7 +22,7 @@ fn is_watched(kind: &str, priority_class: bool) -> bool {
 
 /// Names of the kinds to watch.
 pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
-    KINDS.iter().copied().filter(|kind| is_watched(kind, priority_class)).collect()
+    kinds::kinds().filter(|kind| is_watched(kind, priority_class)).collect()
 }
 
 /// Starts a watch for each kind.

@@ -2,6 +2,7 @@
 
 use kube_batch_api::{
     decision::EvictReason,
+    dialect::ServedApis,
     facts::policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
 };
 
@@ -53,12 +54,14 @@ fn protects(budget: &BudgetFacts, pod: &Pod<'_>) -> bool {
 fn other_victim<'p>(view: &View<'p>, victim: &Pod<'_>) -> Option<&'p Pod<'p>> {
     let eviction = victim.eviction().filter(|of| of.reason == EvictReason::Preempt)?;
     let taker = view.jobs.get(eviction.by)?;
-    if !view.compares_priorities() || view.jobs[&victim.facts.job_key()].leaves_whole() {
+    if !view.compares_priorities()
+        || view.jobs[&victim.facts.job_key(ServedApis::default())].leaves_whole()
+    {
         return None;
     }
     let node = view.nodes.get(victim.present_on()?)?;
     node.present.iter().copied().find(|other| {
-        let key = other.facts.job_key();
+        let key = other.facts.job_key(ServedApis::default());
         key != *eviction.by
             && may_leave(view, &view.jobs[&key], taker, other)
             && is_as_large(other, victim)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{decision::EvictReason, name::Name};
+use kube_batch_api::{decision::EvictReason, dialect::ServedApis, name::Name};
 
 use super::view::{Node, Pod, View};
 
@@ -67,7 +67,11 @@ fn names(unit: &[&Pod<'_>]) -> String {
     if unit.len() == 1 {
         format!("evicted pod {first}")
     } else {
-        format!("evicted gang of {} ({first} and {} more)", unit[0].facts.job_key(), unit.len() - 1)
+        format!(
+            "evicted gang of {} ({first} and {} more)",
+            unit[0].facts.job_key(ServedApis::default()),
+            unit.len() - 1
+        )
     }
 }
 

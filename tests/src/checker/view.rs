@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    crd::ApiVersion,
     decision::{Decision, EvictReason, PodRef},
+    dialect::{ApiVersion, ServedApis},
     facts::{group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY},
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,
@@ -174,7 +174,7 @@ pub(super) struct Job<'p> {
 impl<'p> Job<'p> {
     fn new(store: &Store, key: &JobKey, pods: Vec<&'p Pod<'p>>) -> Self {
         let group = match key {
-            JobKey::Group(key) => newest_group(store, key),
+            JobKey::Group(_, key) => newest_group(store, key),
             JobKey::Shadow { .. } => None,
         };
         let queue = group.and_then(|group| group.queue.clone());
@@ -183,7 +183,7 @@ impl<'p> Job<'p> {
             min: group.map_or(1, |group| group.min_member as usize),
             queue: queue.unwrap_or_else(|| SnapshotOptions::default().default_queue),
             priority: match key {
-                JobKey::Group(_) => group_priority(store, group, highest),
+                JobKey::Group(..) => group_priority(store, group, highest),
                 JobKey::Shadow { .. } => highest,
             },
             pods,
@@ -273,7 +273,7 @@ impl<'p> View<'p> {
 fn jobs<'p>(store: &Store, pods: &'p [Pod<'p>]) -> BTreeMap<JobKey, Job<'p>> {
     let mut members: BTreeMap<JobKey, Vec<&Pod<'p>>> = BTreeMap::new();
     for pod in pods {
-        members.entry(pod.facts.job_key()).or_default().push(pod);
+        members.entry(pod.facts.job_key(ServedApis::default())).or_default().push(pod);
     }
     let job = |(key, pods)| {
         let job = Job::new(store, &key, pods);

@@ -14,7 +14,10 @@ use k8s_openapi::{
         apis::meta::v1::{LabelSelector, ObjectMeta, Time},
     },
 };
-use kube_batch_api::crd::{ApiVersion, PodGroupSpec, QueueSpec};
+use kube_batch_api::{
+    crd::{PodGroupSpec, QueueSpec},
+    dialect::ApiVersion,
+};
 use kube_batch_cache::store::Store;
 
 use super::pods::{PodKind, PodRule, PodTerm, RULE_LABEL, RULE_VALUE};

@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 use crate::{
     bed::{Bed, NAMESPACE, SCHEDULER, SYSTEM, group, job, nodes, priority_class, queue},
     objects::{claim, create_local_volume, old_group, with_claim},
+    other_groups::{
+        bed_with_own_groups, coscheduling_group, coscheduling_job, install_other_definitions,
+        volcano_group,
+    },
     proxy::{Handling, Proxy},
 };
 
@@ -108,6 +112,7 @@ fn create_workload(bed: &Bed) {
     bed.apply(&important);
     bed.apply(&job("important", 1, "1"));
     bed.wait_until_running("important", 1);
+    create_groups_of_other_apis(bed);
     bed.eventually("a pending pod reports the reason", || {
         let pods = bed.list("pods");
         let has_reason = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
@@ -115,11 +120,32 @@ fn create_workload(bed: &Bed) {
     });
 }
 
+/// Creates a PodGroup of each other API, with a pod, and a queue of Volcano.
+fn create_groups_of_other_apis(bed: &Bed) {
+    bed.apply(&json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "of-volcano"},
+        "spec": {"weight": 1},
+    }));
+    let mut volcano = volcano_group("volcano", 1);
+    volcano["spec"]["queue"] = json!("of-volcano");
+    bed.apply(&volcano);
+    bed.apply(&job("volcano", 1, "1"));
+    bed.apply(&coscheduling_group("coscheduling", 1));
+    let mut coscheduling = coscheduling_job("coscheduling", 1);
+    coscheduling["spec"]["template"]["spec"]["schedulerName"] = json!("kube-batch");
+    bed.apply(&coscheduling);
+    let mut own = job("own", 1, "1");
+    own["spec"]["template"]["metadata"]["annotations"].take();
+    bed.apply(&own);
+}
+
 #[test]
 fn the_role_allows_exactly_the_requests_of_the_scheduler() {
-    let options = Options { audit: true, ..Options::default() };
-    let mut bed = Bed::with_options(options, &nodes(2, "2"));
+    let mut bed = bed_with_own_groups(true, &nodes(2, "2"));
     bed.install_older_group();
+    install_other_definitions(&bed);
     let proxy = Proxy::start(&bed.plane);
     // The proxy rejects streamed lists, so that the scheduler sends list requests, and drops one
     // response to a binding, so that the scheduler gets the pod.

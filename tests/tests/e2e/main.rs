@@ -13,6 +13,7 @@ mod gangs;
 mod half_bound;
 mod install;
 mod objects;
+mod other_groups;
 mod outages;
 mod process;
 mod proxy;

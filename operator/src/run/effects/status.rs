@@ -7,9 +7,10 @@ use http::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::ObjectList;
 use kube_batch_api::{
-    crd::{ApiVersion, v1alpha1, v1alpha2},
+    dialect::{GroupOf, Patch, QueueOf},
     facts::pod::FIELD_MANAGER,
     name::{Name, ObjectKey},
+    with_version,
 };
 use serde_json::Value;
 
@@ -35,19 +36,16 @@ pub(super) async fn patch(
     let (list, name) = path_of(target);
     let (write, path) = (write_of(target), format!("{list}/{name}"));
     match target {
-        Target::Pod(_) => send::<Pod>(context, write, &path, STRATEGIC_MERGE_PATCH, patch).await,
-        Target::Group(ApiVersion::V1Alpha1, _) => {
-            send::<v1alpha1::PodGroup>(context, write, &path, MERGE_PATCH, patch).await
+        Target::Pod(_) => send::<Pod>(context, write, &path, Patch::StatusByType, patch).await,
+        Target::Group(version, _) => {
+            let how = version.spec().patch;
+            with_version!(*version, V => {
+                send::<GroupOf<V>>(context, write, &path, how, patch).await
+            })
         }
-        Target::Group(ApiVersion::V1Alpha2, _) => {
-            send::<v1alpha2::PodGroup>(context, write, &path, MERGE_PATCH, patch).await
-        }
-        Target::Queue(ApiVersion::V1Alpha1, _) => {
-            send::<v1alpha1::Queue>(context, write, &path, MERGE_PATCH, patch).await
-        }
-        Target::Queue(ApiVersion::V1Alpha2, _) => {
-            send::<v1alpha2::Queue>(context, write, &path, MERGE_PATCH, patch).await
-        }
+        Target::Queue(version, _) => with_version!(*version, V => {
+            send::<QueueOf<V>>(context, write, &path, Patch::Status, patch).await
+        }),
     }
 }
 
@@ -59,10 +57,12 @@ pub(super) async fn patch(
 pub(super) async fn read(context: &Context, target: &Target) -> Result<(), WriteError> {
     match target {
         Target::Pod(_) => get::<Pod>(context, target).await,
-        Target::Group(ApiVersion::V1Alpha1, _) => get::<v1alpha1::PodGroup>(context, target).await,
-        Target::Group(ApiVersion::V1Alpha2, _) => get::<v1alpha2::PodGroup>(context, target).await,
-        Target::Queue(ApiVersion::V1Alpha1, _) => get::<v1alpha1::Queue>(context, target).await,
-        Target::Queue(ApiVersion::V1Alpha2, _) => get::<v1alpha2::Queue>(context, target).await,
+        Target::Group(version, _) => {
+            with_version!(*version, V => get::<GroupOf<V>>(context, target).await)
+        }
+        Target::Queue(version, _) => {
+            with_version!(*version, V => get::<QueueOf<V>>(context, target).await)
+        }
     }
 }
 
@@ -92,11 +92,16 @@ async fn send<K: Watched>(
     context: &Context,
     write: Write,
     path: &str,
-    content_type: &'static str,
+    how: Patch,
     patch: &Value,
 ) -> Result<(), WriteError> {
+    let (subresource, content_type) = match how {
+        Patch::Status => ("/status", MERGE_PATCH),
+        Patch::StatusByType => ("/status", STRATEGIC_MERGE_PATCH),
+        Patch::Object => ("", MERGE_PATCH),
+    };
     let body = serde_json::to_vec(patch).expect("a value is JSON");
-    let request = Request::patch(format!("{path}/status?fieldManager={FIELD_MANAGER}"))
+    let request = Request::patch(format!("{path}{subresource}?fieldManager={FIELD_MANAGER}"))
         .header(CONTENT_TYPE, content_type)
         .header(ACCEPT, "application/json")
         .body(body)

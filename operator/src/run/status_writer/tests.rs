@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
 use kube_batch_api::{
-    crd::ApiVersion,
     decision::Decision,
+    dialect::ApiVersion,
     facts::group::GroupFacts,
     name::{JobKey, ObjectKey},
     reason::JobProblem,
@@ -122,12 +122,16 @@ impl World {
         let key = ObjectKey::new("ns", "g");
         let report = JobReport {
             evicted: None,
-            key: JobKey::Group(key),
+            key: JobKey::annotated(key),
             group: Some(self.group()),
             queue: None,
             phase,
             min_available: 2,
             n_tasks: 2,
+            n_fitting: running,
+            n_remaining: 0,
+            has_started: running >= 2,
+            is_admitted: true,
             ready: running,
             running,
             succeeded: 0,
@@ -139,6 +143,7 @@ impl World {
             tried: true,
             unplaced: vec![],
             unplaced_because: String::new(),
+            unplaced_reason: "Unschedulable",
             share: None,
             waited_since: None,
         };

@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use super::{
     failure::{Failed, Failure, Phase},
     handler::Handler,
-    kinds::{OPTIONAL_KINDS, Watched, is_core},
+    kinds::{Watched, is_core, is_optional},
 };
 use crate::run::{
     guard::Guarded, metrics::Kind, permission::missing_rule, supervisor::Supervisor, term::Terms,
@@ -213,6 +213,7 @@ impl<K: Watched> Follower<K> {
         }
         self.n_old_lists = 0;
         self.handler.end_of_list::<K>(version, listed);
+        self.handler.set_served::<K>(true);
         self.is_listed = true;
         let was_absent = std::mem::take(&mut self.is_absent);
         if std::mem::take(&mut self.is_forbidden) {
@@ -317,7 +318,7 @@ impl<K: Watched> Follower<K> {
                         reason, rule, "missing permission; add the rule to the role kube-batch"
                     );
                 }
-                if OPTIONAL_KINDS.contains(&kind) {
+                if is_optional::<K>() {
                     return self.count_as_empty(term);
                 }
                 cache.set_list_error(kind, reason);
@@ -335,6 +336,7 @@ impl<K: Watched> Follower<K> {
         self.is_listed = false;
         self.handler.heard::<K>();
         self.handler.remove_others::<K>(&BTreeSet::new());
+        self.handler.set_served::<K>(false);
         self.confirm(term);
         ABSENT_PERIOD
     }

@@ -77,6 +77,15 @@ impl Handler {
         }
     }
 
+    /// Records whether the API server serves a kind.
+    pub(super) fn set_served<K: Watched>(&self, is_served: bool) {
+        if let Some(version) = K::API.filter(|version| version.spec().groups == K::KIND) {
+            let mut state = self.cache.lock();
+            let change = state.store.set_served(version, is_served);
+            self.cache.record_change(&mut state, change);
+        }
+    }
+
     /// An object that was added or changed.
     pub(super) fn shown<K: Watched>(&self, object: &Guarded<K>) {
         self.count::<K>();

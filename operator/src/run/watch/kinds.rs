@@ -14,12 +14,10 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use kube_batch_api::{
-    crd::{
-        ApiVersion::{self, V1Alpha1, V1Alpha2},
-        v1alpha1, v1alpha2,
-    },
+    dialect::{ApiVersion, GroupOf, QueueOf},
     facts::FactError,
     name::{Name, ObjectKey},
+    with_version,
 };
 use kube_batch_cache::store::{Change, Store};
 use serde::de::DeserializeOwned;
@@ -28,12 +26,16 @@ use crate::run::scheduler_cache::CacheState;
 
 /// Kinds that roles of earlier versions do not name. Without the permission they count as not served,
 /// so that an update of the image alone does not stop scheduling.
-pub(super) const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND];
+const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND];
+
+/// Whether cycles run although the scheduler may not watch a kind.
+pub(super) fn is_optional<K: Watched>() -> bool {
+    OPTIONAL_KINDS.contains(&K::KIND) || K::API.is_some_and(|version| !version.is_own())
+}
 
 /// Whether every API server serves a kind: that of other kinds may not be installed yet.
 pub(super) fn is_core<K: Watched>() -> bool {
-    let is_ours = ApiVersion::ALL.iter().any(|version| version.group() == K::group(&()));
-    !is_ours && !OPTIONAL_KINDS.contains(&K::KIND)
+    K::API.is_none() && !OPTIONAL_KINDS.contains(&K::KIND)
 }
 
 /// A kind of object that is watched.
@@ -44,6 +46,8 @@ pub(crate) trait Watched:
     type Key: Clone + Ord;
     /// Plural and group, as RBAC and `kubectl` name it.
     const KIND: &'static str;
+    /// The API that it is a PodGroup or queue of.
+    const API: Option<ApiVersion> = None;
 
     fn key(meta: &ObjectMeta) -> Self::Key;
     fn apply(&self, state: &mut CacheState) -> Result<Change, FactError>;
@@ -74,11 +78,10 @@ pub(super) trait Visit {
     fn visit<K: Watched>(&mut self);
 }
 
-/// The table, the key and the parser of each kind. Where a table holds objects of several kinds,
-/// `if` selects the keys of this one.
+/// The table, the key and the parser of each kind.
 macro_rules! watched {
     ($($type:ty as $kind:literal:
-        $table:ident[$key_type:ty = $key:expr] $(if $is_its:expr)?,
+        $table:ident[$key_type:ty = $key:expr],
         |$object:ident, $state:ident| $apply:expr;)*) => {
         $( impl Watched for $type {
             type Key = $key_type;
@@ -100,17 +103,16 @@ macro_rules! watched {
                 n: usize,
                 listed: &BTreeSet<Self::Key>,
             ) -> (bool, Option<Self::Key>) {
-                let keep = |key: &Self::Key| listed.contains(key) $(|| !$is_its(key))?;
-                store.$table.retain_some(after, n, keep)
+                store.$table.retain_some(after, n, |key| listed.contains(key))
             }
         } )*
 
-        /// Every kind, as RBAC and `kubectl` name it.
-        pub(super) const KINDS: &[&str] = &[$(<$type as Watched>::KIND),*];
+        const CORE_KINDS: &[&str] = &[$(<$type as Watched>::KIND),*];
 
-        /// Visits every kind, in the order of [`KINDS`].
+        /// Visits every kind, in the order of [`kinds`].
         pub(super) fn visit_all(visitor: &mut impl Visit) {
             $( visitor.visit::<$type>(); )*
+            visit_dialects(visitor);
         }
     };
 }
@@ -136,29 +138,60 @@ watched! {
         |driver, state| state.store.apply_csi_driver(driver);
     ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key],
         |claim, state| state.store.apply_resource_claim(claim);
-    v1alpha1::PodGroup as "podgroups.scheduling.incubator.k8s.io":
-        groups[(ObjectKey, ApiVersion) = |meta| (key(meta), V1Alpha1)] if is_in(V1Alpha1),
-        |group, state| {
-            state.store.apply_group(V1Alpha1, &group.metadata, &group.spec, group.status.as_ref())
-        };
-    v1alpha2::PodGroup as "podgroups.scheduling.sigs.dev":
-        groups[(ObjectKey, ApiVersion) = |meta| (key(meta), V1Alpha2)] if is_in(V1Alpha2),
-        |group, state| {
-            state.store.apply_group(V1Alpha2, &group.metadata, &group.spec, group.status.as_ref())
-        };
-    v1alpha1::Queue as "queues.scheduling.incubator.k8s.io":
-        queues[(Name, ApiVersion) = |meta| (name(meta), V1Alpha1)] if is_in(V1Alpha1),
-        |queue, state| {
-            state.store.apply_queue(V1Alpha1, &queue.metadata, &queue.spec, queue.status.as_ref())
-        };
-    v1alpha2::Queue as "queues.scheduling.sigs.dev":
-        queues[(Name, ApiVersion) = |meta| (name(meta), V1Alpha2)] if is_in(V1Alpha2),
-        |queue, state| {
-            state.store.apply_queue(V1Alpha2, &queue.metadata, &queue.spec, queue.status.as_ref())
-        };
 }
 
-/// Whether a key is one of this API group.
-fn is_in<K>(version: ApiVersion) -> impl Fn(&(K, ApiVersion)) -> bool {
-    move |key| key.1 == version
+/// The key and the parser of a kind of each dialect.
+macro_rules! watched_of_dialects {
+    ($type:ident: $table:ident[$name:ty = $key:expr], $apply:ident, $spec:ident => $kind:expr) => {
+        impl<const VERSION: u8> Watched for $type<VERSION> {
+            type Key = ($name, ApiVersion);
+            const KIND: &'static str = {
+                let $spec = Self::VERSION.spec();
+                $kind
+            };
+            const API: Option<ApiVersion> = Some(Self::VERSION);
+
+            fn key(meta: &ObjectMeta) -> Self::Key {
+                ($key(meta), Self::VERSION)
+            }
+            fn apply(&self, state: &mut CacheState) -> Result<Change, FactError> {
+                state.store.$apply(Self::VERSION, &self.0)
+            }
+            fn forget(store: &mut Store, key: &Self::Key) -> bool {
+                store.$table.delete(key)
+            }
+            fn retain_some(
+                store: &mut Store,
+                after: Option<&Self::Key>,
+                n: usize,
+                listed: &BTreeSet<Self::Key>,
+            ) -> (bool, Option<Self::Key>) {
+                let is_other = |key: &Self::Key| key.1 != Self::VERSION;
+                store.$table.retain_some(after, n, |key| is_other(key) || listed.contains(key))
+            }
+        }
+    };
+}
+
+watched_of_dialects!(GroupOf: groups[ObjectKey = key], apply_group_object, spec => spec.groups);
+watched_of_dialects!(QueueOf: queues[Name = name], apply_queue_object, spec => match spec.queues {
+    Some(kind) => kind,
+    None => "",
+});
+
+/// Visits the kinds of all dialects.
+fn visit_dialects(visitor: &mut impl Visit) {
+    for version in ApiVersion::ALL {
+        with_version!(version, V => visitor.visit::<GroupOf<V>>());
+    }
+    for version in ApiVersion::ALL.into_iter().filter(|version| version.spec().queues.is_some()) {
+        with_version!(version, V => visitor.visit::<QueueOf<V>>());
+    }
+}
+
+/// Every kind, as RBAC and `kubectl` name it.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    let groups = ApiVersion::ALL.into_iter().map(|version| version.spec().groups);
+    let queues = ApiVersion::ALL.into_iter().filter_map(|version| version.spec().queues);
+    CORE_KINDS.iter().copied().chain(groups).chain(queues)
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
-use kube_batch_api::crd::v1alpha2;
+use kube_batch_api::dialect::{ApiVersion, QueueOf};
 use kube_batch_cache::store::Store;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     let (source, handler) = (world.source(), world.handler());
     world.lead(1);
     world.cache.set_synced(Node::KIND, Some(1));
-    follow::spawn::<v1alpha2::Queue>(&source, &handler, &mut world.tasks);
+    follow::spawn::<QueueOf<{ ApiVersion::V1Alpha2 as u8 }>>(&source, &handler, &mut world.tasks);
     let n_queues = || world.cache.lock().store.queues.len();
     world.wait(0).await;
     assert!(world.cache.is_synced(), "there is nothing to wait for");

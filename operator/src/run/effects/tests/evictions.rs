@@ -5,7 +5,7 @@ use kube_batch_api::{decision::EvictReason, name::JobKey};
 use super::*;
 
 fn evict() -> Decision {
-    let by = JobKey::Group(ObjectKey::new("ns", "urgent"));
+    let by = JobKey::annotated(ObjectKey::new("ns", "urgent"));
     Decision::Evict {
         pod: pod_ref(),
         node: "n".into(),

@@ -12,7 +12,7 @@ fn with_group(world: &World) -> Target {
         "spec": {"minMember": 1}, "status": {},
     });
     world.api.put(GROUP, group);
-    Target::Group(kube_batch_api::crd::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
+    Target::Group(kube_batch_api::dialect::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -27,7 +27,7 @@ async fn a_status_that_is_written_is_in_the_cache_and_its_event_is_sent() {
     assert_eq!(seen.events, ["Unschedulable"]);
     assert_eq!(world.api.sent_to(&Method::PATCH, "/status")[0].body, patch);
     let state = world.cache.lock();
-    let group = state.store.group(&ObjectKey::new("ns", "g")).expect("the group");
+    let group = state.store.group_of_any_api(&ObjectKey::new("ns", "g")).expect("the group");
     assert_eq!(group.status.phase, "Running");
     drop(state);
     assert_eq!(world.n_writes(Write::GroupStatus, "done"), 1);
@@ -73,7 +73,7 @@ async fn a_status_that_others_have_written_is_read_before_it_is_written_again() 
         (vec!["PATCH status".into(), "GET podgroups".into()], vec![])
     );
     let state = world.cache.lock();
-    let group = state.store.group(&ObjectKey::new("ns", "g")).expect("as it was read");
+    let group = state.store.group_of_any_api(&ObjectKey::new("ns", "g")).expect("as it was read");
     assert!(group.resource_version.is_some());
     assert!(state.version > before, "a cycle starts, which compares with what was read");
 }

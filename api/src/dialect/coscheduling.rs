@@ -1,0 +1,124 @@
+//! PodGroups of the coscheduling plugin of scheduler-plugins, `scheduling.x-k8s.io/v1alpha1`.
+//!
+//! Their status has no conditions: why a gang waits is in the conditions of its pods and in events.
+//! The phases are those that the controller of scheduler-plugins sets; it must not run beside this scheduler.
+//!
+//! Source: `pkg/controllers/podgroup_controller.go` of scheduler-plugins.
+// Parity: see docs/parity.md#k3.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
+    Transition, min_member, queue_of, without,
+};
+use crate::{
+    crd::PodGroupStatus,
+    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+};
+
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    group: "scheduling.x-k8s.io",
+    version: "v1alpha1",
+    groups: "podgroups.scheduling.x-k8s.io",
+    queues: None,
+    join: Join::Label,
+    members: &[MemberField {
+        name: "label scheduling.x-k8s.io/pod-group",
+        path: "metadata.labels[scheduling.x-k8s.io/pod-group]",
+        read: |meta, _| meta.labels.as_ref()?.get("scheduling.x-k8s.io/pod-group"),
+        only_if_served: true,
+    }],
+    patch: Patch::Status,
+    dialect: &Coscheduling,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    min_member: i32,
+    min_resources: Option<BTreeMap<String, Quantity>>,
+    schedule_timeout_seconds: Option<i32>,
+}
+
+/// The status, without the fields that this scheduler does not write.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: String,
+    running: i32,
+    succeeded: i32,
+    failed: i32,
+}
+
+struct Coscheduling;
+
+impl Dialect for Coscheduling {
+    fn read_group(
+        &self,
+        object: &RawObject,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<GroupFacts, FactError> {
+        let spec: Spec = object.spec("PodGroup")?;
+        let status: Status = object.status("PodGroup")?;
+        let mut facts = GroupFacts::new(ApiVersion::Coscheduling, &object.metadata, prefixes)?;
+        facts.min_member = min_member(&facts.key, spec.min_member)?;
+        facts.queue = queue_of(&object.metadata);
+        facts.set_min_resources(spec.min_resources.as_ref())?;
+        // 0 means that there is none.
+        let seconds = spec.schedule_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        facts.schedule_timeout = seconds.filter(|s| *s > 0).map(Duration::from_secs);
+        facts.status = PodGroupStatus {
+            phase: status.phase,
+            running: status.running,
+            succeeded: status.succeeded,
+            failed: status.failed,
+            ..PodGroupStatus::default()
+        };
+        Ok(facts)
+    }
+
+    fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
+        Err(super::no_queues(object))
+    }
+
+    fn next_status(&self, report: &GroupReport<'_>, _: Transition<'_>) -> PodGroupStatus {
+        let mut next = report.group.status.clone();
+        report.write_counts(&mut next);
+        next.ready = 0;
+        next.phase = phase(report).to_owned();
+        next
+    }
+
+    fn status_value(&self, status: &PodGroupStatus) -> Value {
+        without(json!(status), &["ready", "conditions"])
+    }
+
+    fn says(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
+        // The message itself is nowhere in the status.
+        matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")
+    }
+}
+
+/// The phase as the controller of scheduler-plugins derives it.
+fn phase(report: &GroupReport<'_>) -> &'static str {
+    let GroupReport { running, succeeded, failed, min_available, n_tasks, ready, .. } = *report;
+    let min = min_available.max(1);
+    if n_tasks < min {
+        "Pending"
+    } else if succeeded >= min && report.phase == Phase::Completed {
+        "Finished"
+    } else if failed > 0 && failed + running + succeeded >= min {
+        "Failed"
+    } else if running + succeeded >= min {
+        "Running"
+    } else if ready >= min {
+        "Scheduled"
+    } else {
+        "Scheduling"
+    }
+}

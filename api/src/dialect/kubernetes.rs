@@ -1,0 +1,162 @@
+//! Kubernetes' own PodGroups, `scheduling.k8s.io/v1beta1`.
+//!
+//! Controllers and autoscalers wait for the condition PodGroupInitiallyScheduled, so it is written as
+//! kube-scheduler writes it: False with the reason Unschedulable, and a message that begins with the
+//! numbers of kube-scheduler and ends with ours; True once the gang has started, and then never changed.
+//! Unlike kube-scheduler, this scheduler writes it also when pods are missing.
+//!
+//! Source: `pkg/scheduler/schedule_one_podgroup.go` and `plugins/gangscheduling` of Kubernetes 1.37.1.
+// Parity: see docs/parity.md#k1.
+
+use k8s_openapi::{
+    api::scheduling::v1beta1::{PodGroupSchedulingPolicy, PodGroupSpec},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, RawObject, Transition,
+    queue_of,
+};
+use crate::{
+    crd::{PodGroupCondition, PodGroupStatus},
+    facts::{
+        FactError,
+        group::{GroupFacts, TopologyFacts},
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
+    },
+    name::Name,
+    reason::JobProblem,
+};
+
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    group: "scheduling.k8s.io",
+    version: "v1beta1",
+    groups: "podgroups.scheduling.k8s.io",
+    queues: None,
+    join: Join::SchedulingGroup,
+    members: &[MemberField {
+        name: "field spec.schedulingGroup.podGroupName",
+        path: "spec.schedulingGroup.podGroupName",
+        read: |_, spec| spec?.scheduling_group.as_ref()?.pod_group_name.as_ref(),
+        only_if_served: false,
+    }],
+    patch: Patch::StatusByType,
+    dialect: &Kubernetes,
+};
+
+/// The condition that says whether a gang has started.
+const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+/// The reason of a gang that cannot start.
+const UNSCHEDULABLE: &str = "Unschedulable";
+/// The reason of a group whose members contradict one another.
+pub const SCHEDULER_ERROR: &str = JobProblem::INCONSISTENT;
+
+struct Kubernetes;
+
+impl Dialect for Kubernetes {
+    fn read_group(
+        &self,
+        object: &RawObject,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<GroupFacts, FactError> {
+        let spec: PodGroupSpec = object.spec("PodGroup")?;
+        let mut facts = GroupFacts::new(ApiVersion::Kubernetes, &object.metadata, prefixes)?;
+        facts.min_member = min_member(&spec.scheduling_policy).map_err(|problem| {
+            FactError::new(
+                format!("PodGroup {}", facts.key),
+                "spec.schedulingPolicy.gang.minCount",
+                problem,
+            )
+        })?;
+        facts.queue = queue_of(&object.metadata);
+        facts.priority = Some(spec.priority.unwrap_or(0));
+        facts.never_preempts = spec.preemption_policy.map(|policy| policy == "Never");
+        facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
+        let constraints = spec.scheduling_constraints.and_then(|all| all.topology);
+        let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
+        facts.topology =
+            TopologyFacts { required: key.map(Name::from), ..TopologyFacts::default() };
+        facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
+        facts.status = object.status("PodGroup")?;
+        Ok(facts)
+    }
+
+    fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
+        Err(super::no_queues(object))
+    }
+
+    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
+        let mut next = report.group.status.clone();
+        let known = next.conditions.iter().find(|condition| condition.type_ == INITIALLY_SCHEDULED);
+        if known.is_some_and(|condition| condition.status == "True") {
+            return next;
+        }
+        if report.has_started {
+            set(&mut next.conditions, ("True", "Scheduled", String::new()), at);
+        } else if let Some((reason, message)) = report.unschedulable {
+            let (reason, message) = match reason {
+                JobProblem::INCONSISTENT => (SCHEDULER_ERROR, message.to_owned()),
+                _ => (UNSCHEDULABLE, not_satisfied(report, message)),
+            };
+            set(&mut next.conditions, ("False", reason, message), at);
+        }
+        next
+    }
+
+    fn says(&self, status: &PodGroupStatus, _: &str, message: &str) -> bool {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|own| own.type_ == INITIALLY_SCHEDULED && own.message.ends_with(message))
+    }
+
+    fn status_value(&self, status: &PodGroupStatus) -> Value {
+        let mut conditions = status.conditions.iter();
+        match conditions.find(|condition| condition.type_ == INITIALLY_SCHEDULED) {
+            Some(condition) => json!({"conditions": [condition]}),
+            None => json!({}),
+        }
+    }
+}
+
+/// The minimum of a policy: 1 of a basic group.
+fn min_member(policy: &PodGroupSchedulingPolicy) -> Result<u32, String> {
+    match &policy.gang {
+        None => Ok(1),
+        Some(gang) => u32::try_from(gang.min_count)
+            .ok()
+            .filter(|min_count| *min_count > 0)
+            .ok_or_else(|| format!("{} is not positive", gang.min_count)),
+    }
+}
+
+/// Why a gang waits: first in the words of kube-scheduler, which programs may parse, then in ours.
+fn not_satisfied(report: &GroupReport<'_>, message: &str) -> String {
+    let GroupReport { min_available, n_fitting, n_remaining, .. } = report;
+    format!(
+        "minCount ({min_available}) cannot be satisfied: {n_fitting} scheduled, {n_remaining} \
+         remaining, {message}"
+    )
+}
+
+/// Sets the condition. As kube-scheduler does, the time changes only with the status.
+fn set(
+    conditions: &mut Vec<PodGroupCondition>,
+    (status, reason, message): (&str, &str, String),
+    at: Transition<'_>,
+) {
+    let known = conditions.iter().position(|condition| condition.type_ == INITIALLY_SCHEDULED);
+    let known = known.unwrap_or_else(|| {
+        let type_ = INITIALLY_SCHEDULED.to_owned();
+        conditions.push(PodGroupCondition { type_, ..PodGroupCondition::default() });
+        conditions.len() - 1
+    });
+    let condition = &mut conditions[known];
+    if condition.status != status {
+        condition.status = status.to_owned();
+        condition.last_transition_time = Some(Time(at.now));
+    }
+    condition.reason = reason.to_owned();
+    condition.message = message;
+}

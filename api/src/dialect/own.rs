@@ -1,0 +1,96 @@
+//! The PodGroups and queues of this project, whose two API groups are field for field the same.
+
+use super::{
+    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
+    Transition, set_condition,
+};
+use crate::{
+    crd::{
+        GANG_EVICTED, MISCONFIGURED, PREEMPTED, PodGroupSpec, PodGroupStatus, QueueSpec,
+        QueueStatus, RECLAIMED, UNSCHEDULABLE,
+    },
+    decision::EvictReason,
+    facts::{
+        FactError, group::GroupFacts, metadata::MetadataPrefixes, pod::GROUP_ANNOTATION,
+        queue::QueueFacts,
+    },
+};
+
+/// The older API group.
+pub(super) const V1ALPHA1: DialectSpec = DialectSpec {
+    group: "scheduling.incubator.k8s.io",
+    version: "v1alpha1",
+    groups: "podgroups.scheduling.incubator.k8s.io",
+    queues: Some("queues.scheduling.incubator.k8s.io"),
+    join: Join::Annotation,
+    members: &[],
+    patch: Patch::Status,
+    dialect: &Own(ApiVersion::V1Alpha1),
+};
+
+/// The newer API group.
+pub(super) const V1ALPHA2: DialectSpec = DialectSpec {
+    group: "scheduling.sigs.dev",
+    version: "v1alpha2",
+    groups: "podgroups.scheduling.sigs.dev",
+    queues: Some("queues.scheduling.sigs.dev"),
+    join: Join::Annotation,
+    members: &[MemberField {
+        name: "annotation scheduling.k8s.io/group-name",
+        path: "metadata.annotations[scheduling.k8s.io/group-name]",
+        read: |meta, _| meta.annotations.as_ref()?.get(GROUP_ANNOTATION),
+        only_if_served: false,
+    }],
+    patch: Patch::Status,
+    dialect: &Own(ApiVersion::V1Alpha2),
+};
+
+struct Own(ApiVersion);
+
+impl Dialect for Own {
+    fn read_group(
+        &self,
+        object: &RawObject,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<GroupFacts, FactError> {
+        let spec: PodGroupSpec = object.spec("PodGroup")?;
+        let status: PodGroupStatus = object.status("PodGroup")?;
+        GroupFacts::from_parts(self.0, &object.metadata, &spec, Some(&status), prefixes)
+    }
+
+    fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
+        let spec: QueueSpec = object.spec("Queue")?;
+        let status: QueueStatus = object.status("Queue")?;
+        QueueFacts::from_parts(self.0, &object.metadata, &spec, Some(&status))
+    }
+
+    /// There is at most one condition of each type. Unschedulable is True with a reason while the group
+    /// cannot start, Misconfigured while there are mistakes in its objects, Preempted or Reclaimed from when
+    /// the gang was evicted as a whole until it runs again. Each is False once that no longer holds. Time and
+    /// transition id change only when the status of the condition does.
+    // Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
+    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
+        let mut next = report.group.status.clone();
+        next.phase = report.phase.to_string();
+        report.write_counts(&mut next);
+        set_condition(&mut next.conditions, UNSCHEDULABLE, report.unschedulable, at);
+        let misconfigured = report.misconfigured.as_ref();
+        let misconfigured = misconfigured.map(|(reason, message)| (*reason, message.as_str()));
+        set_condition(&mut next.conditions, MISCONFIGURED, misconfigured, at);
+        for (type_, reason) in
+            [(PREEMPTED, EvictReason::Preempt), (RECLAIMED, EvictReason::Reclaim)]
+        {
+            match report.evicted {
+                Some((of, why)) if of == reason => {
+                    set_condition(&mut next.conditions, type_, Some((GANG_EVICTED, why)), at);
+                }
+                // It runs again.
+                _ if report.phase == Phase::Running => {
+                    set_condition(&mut next.conditions, type_, None, at);
+                }
+                _ => {}
+            }
+        }
+        next
+    }
+}

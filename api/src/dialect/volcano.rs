@@ -1,0 +1,171 @@
+//! PodGroups and queues of Volcano, `scheduling.volcano.sh/v1beta1`.
+//!
+//! Volcano writes the annotation that kube-batch has always read, so its PodGroups and ours share names.
+//! Controllers of Volcano create the pods of a job only once its PodGroup is in the phase Inqueue.
+//! The CRD of PodGroups has no status subresource: the status is a part of the object like any other.
+//!
+//! Source: `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go` of Volcano.
+// Parity: see docs/parity.md#k2.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
+    Transition, min_member, set_condition, without,
+};
+use crate::{
+    crd::{PodGroupStatus, QueueSpec, QueueStatus, UNSCHEDULABLE},
+    facts::{
+        FactError,
+        group::{GroupFacts, RoleFacts, TopologyFacts},
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
+    },
+    name::Name,
+    reason::JobProblem,
+};
+
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    group: "scheduling.volcano.sh",
+    version: "v1beta1",
+    groups: "podgroups.scheduling.volcano.sh",
+    queues: Some("queues.scheduling.volcano.sh"),
+    join: Join::Annotation,
+    members: &[MemberField {
+        name: "annotation scheduling.volcano.sh/group-name",
+        path: "metadata.annotations[scheduling.volcano.sh/group-name]",
+        read: |meta, _| meta.annotations.as_ref()?.get("scheduling.volcano.sh/group-name"),
+        only_if_served: true,
+    }],
+    patch: Patch::Object,
+    dialect: &Volcano,
+};
+
+/// The annotation of a pod that names its role in the job.
+pub const ROLE_ANNOTATION: &str = "volcano.sh/task-spec";
+
+/// The phase of a group whose pods may be created.
+const INQUEUE: &str = "Inqueue";
+/// The condition of a group that has started.
+const SCHEDULED: &str = "Scheduled";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    min_member: Option<i32>,
+    min_task_member: Option<BTreeMap<String, i32>>,
+    queue: Option<String>,
+    priority_class_name: Option<String>,
+    min_resources: Option<BTreeMap<String, Quantity>>,
+    network_topology: Option<NetworkTopology>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NetworkTopology {
+    /// `hard` if absent.
+    mode: Option<String>,
+    highest_tier_allowed: Option<i32>,
+}
+
+/// Fields of a queue that have no effect here.
+const NOT_HONOURED: [&str; 12] = [
+    "reclaimable",
+    "guarantee",
+    "affinity",
+    "type",
+    "parent",
+    "deserved",
+    "priority",
+    "dequeueStrategy",
+    "extendClusters",
+    "capacityPolicy",
+    "preemptable",
+    "plugins",
+];
+
+struct Volcano;
+
+impl Dialect for Volcano {
+    fn read_group(
+        &self,
+        object: &RawObject,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<GroupFacts, FactError> {
+        let spec: Spec = object.spec("PodGroup")?;
+        let mut facts = GroupFacts::new(ApiVersion::Volcano, &object.metadata, prefixes)?;
+        facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
+        for (role, min) in spec.min_task_member.unwrap_or_default() {
+            let min = min_member(&facts.key, min)?;
+            facts.roles.push(RoleFacts { name: Name::from(role), min });
+        }
+        facts.queue = non_empty(spec.queue);
+        facts.priority_class = non_empty(spec.priority_class_name);
+        facts.set_min_resources(spec.min_resources.as_ref())?;
+        if let Some(topology) = spec.network_topology {
+            let tier = topology.highest_tier_allowed.and_then(|tier| u32::try_from(tier).ok());
+            facts.topology = match topology.mode.as_deref() {
+                Some("soft") => TopologyFacts { preferred_tier: true, ..TopologyFacts::default() },
+                _ => TopologyFacts {
+                    required_tier: Some(tier.unwrap_or(1)),
+                    ..TopologyFacts::default()
+                },
+            };
+        }
+        facts.status = object.status("PodGroup")?;
+        Ok(facts)
+    }
+
+    fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
+        let spec: QueueSpec = object.spec("Queue")?;
+        let status: QueueStatus = object.status("Queue")?;
+        let spec = match object.spec["weight"] {
+            // As Volcano's admission sets it.
+            Value::Null => QueueSpec { weight: 1, ..spec },
+            _ => spec,
+        };
+        let mut facts =
+            QueueFacts::from_parts(ApiVersion::Volcano, &object.metadata, &spec, Some(&status))?;
+        let is_set = |field: &&str| !object.spec[field].is_null();
+        facts.not_honoured = NOT_HONOURED.into_iter().filter(is_set).map(Name::from).collect();
+        Ok(facts)
+    }
+
+    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
+        let mut next = report.group.status.clone();
+        report.write_counts(&mut next);
+        next.ready = 0;
+        next.phase = match report.phase {
+            Phase::Pending if report.n_tasks > 0 || report.is_admitted => INQUEUE.to_owned(),
+            phase => phase.to_string(),
+        };
+        let unschedulable = report.unschedulable.map(|(reason, message)| {
+            let reason = match reason {
+                JobProblem::NOT_ENOUGH_TASKS => "NotEnoughTasks",
+                _ => "NotEnoughResources",
+            };
+            (reason, message)
+        });
+        set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, at);
+        let scheduled = report.has_started.then_some(("Scheduled", "the gang has started"));
+        set_condition(&mut next.conditions, SCHEDULED, scheduled, at);
+        next
+    }
+
+    fn status_value(&self, status: &PodGroupStatus) -> Value {
+        without(json!(status), &["ready"])
+    }
+
+    fn next_queue_status(&self, stored: &QueueStatus, next: QueueStatus) -> QueueStatus {
+        let QueueStatus { unknown, pending, running, allocated, .. } = next;
+        QueueStatus { unknown, pending, running, allocated, ..stored.clone() }
+    }
+}
+
+fn non_empty(text: Option<String>) -> Option<Name> {
+    text.filter(|text| !text.is_empty()).map(Name::from)
+}
