@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod class;
 pub mod device;
+pub mod gang_annotations;
 pub mod group;
 pub mod group_refs;
 pub mod limits;

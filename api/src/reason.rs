@@ -350,6 +350,22 @@ pub enum JobWarning {
         /// The scheduler that the first of them names.
         scheduler: Name,
     },
+    /// The annotation of a pod cannot be read.
+    UnreadableAnnotation {
+        /// The pod.
+        pod: ObjectKey,
+        /// Its key.
+        key: &'static str,
+        /// Its value.
+        value: Name,
+    },
+    /// The pods have different values of an annotation.
+    DifferentAnnotations {
+        /// Its key.
+        key: &'static str,
+        /// The value that counts.
+        counts: Name,
+    },
     /// Pods that have the same controller as pods of the job do not name its PodGroup.
     NotAnnotated {
         /// Number of such pods.
@@ -366,6 +382,8 @@ impl JobWarning {
             Self::PriorityClassNotFound { .. } => "PriorityClassNotFound",
             Self::SystemPriorityClass { .. } => "SystemPriorityClass",
             Self::OtherScheduler { .. } => "OtherScheduler",
+            Self::UnreadableAnnotation { .. } => "UnreadableAnnotation",
+            Self::DifferentAnnotations { .. } => "DifferentAnnotations",
             Self::NotAnnotated { .. } => "PodsNotAnnotated",
         }
     }
@@ -374,7 +392,10 @@ impl JobWarning {
     pub const fn explains_missing_pods(&self) -> bool {
         match self {
             Self::PriorityClassNotFound { .. } | Self::SystemPriorityClass { .. } => false,
-            Self::OtherScheduler { .. } | Self::NotAnnotated { .. } => true,
+            Self::OtherScheduler { .. }
+            | Self::UnreadableAnnotation { .. }
+            | Self::DifferentAnnotations { .. }
+            | Self::NotAnnotated { .. } => true,
         }
     }
 }
@@ -398,6 +419,12 @@ impl fmt::Display for JobWarning {
                     f,
                     "{n_pods} pods name this PodGroup, but their schedulerName is \"{scheduler}\""
                 )
+            }
+            Self::UnreadableAnnotation { pod, key, value } => {
+                write!(f, "the annotation {key} of pod {pod} is not a number: {value:?}")
+            }
+            Self::DifferentAnnotations { key, counts } => {
+                write!(f, "its pods have different values of the annotation {key}; {counts} counts")
             }
             Self::NotAnnotated { n_pods: 1, first } => write!(
                 f,

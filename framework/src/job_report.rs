@@ -50,6 +50,8 @@ pub struct JobReport {
     pub lacking: u32,
     /// Reason and message, if it cannot start.
     pub unschedulable: Option<(&'static str, String)>,
+    /// Its first pod, if it has no PodGroup on which mistakes could be reported.
+    pub first_pod: Option<PodRef>,
     /// Mistakes in its objects.
     pub warnings: Vec<JobWarning>,
     /// Whether it had a turn.

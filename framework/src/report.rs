@@ -301,12 +301,21 @@ fn job_report(
         unplaced_because,
         unplaced_reason,
         unschedulable,
+        first_pod: first_pod(cluster, job),
         warnings: cluster.jobs.warnings[job].clone(),
         evicted: evicted.or_else(|| evicted_before.cloned()),
         tried,
         share,
         waited_since: if had_started { None } else { waited_since(cluster, job) },
     }
+}
+
+/// The pod on which the mistakes of a job without a PodGroup are reported.
+fn first_pod(cluster: &Cluster, job: JobIdx) -> Option<PodRef> {
+    if cluster.jobs.warnings[job].is_empty() || cluster.jobs.group[job].is_some() {
+        return None;
+    }
+    cluster.jobs.tasks[job].iter().next().map(|task| cluster.pod(task))
 }
 
 /// The tasks of a job that are not bound, on which the reason is reported.

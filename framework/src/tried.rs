@@ -105,5 +105,6 @@ fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
         || (one.uid == other.uid
             && one.template.id() == other.template.id()
             && one.labels.id() == other.labels.id()
-            && one.never_preempts == other.never_preempts)
+            && one.never_preempts == other.never_preempts
+            && one.role == other.role)
 }

@@ -292,9 +292,65 @@ fn eviction_events(
     [Some(victim), group].into_iter().flatten().collect()
 }
 
+/// Something about objects that their owners should know, with the event about one of them.
+#[derive(Clone, Debug)]
+pub struct Remark {
+    /// What.
+    pub text: String,
+    /// `None` if the object is not stored any more.
+    pub event: Option<Event>,
+}
+
+/// The objects that a snapshot ignored, the fields of queues that have no effect, and the mistakes in jobs that
+/// have no PodGroup to report them on.
+pub fn remarks(ignored: &[Ignored], cycle: &Cycle, store: &Store) -> Vec<Remark> {
+    let ignored = ignored
+        .iter()
+        .map(|ignored| Remark { text: ignored.to_string(), event: ignored_event(ignored, store) });
+    let queues = cycle.queues.iter().filter_map(|report| not_honoured(&report.queue));
+    let jobs = cycle.jobs.iter().flat_map(|report| mistakes(report));
+    ignored.chain(queues).chain(jobs).collect()
+}
+
+// Parity: see docs/parity.md#k2.
+fn not_honoured(queue: &Arc<QueueFacts>) -> Option<Remark> {
+    if queue.not_honoured.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "of queue \"{}\", these fields have no effect: {}",
+        queue.name,
+        queue.not_honoured.join(", ")
+    );
+    let event = Event {
+        regarding: Regarding::Queue(Arc::clone(queue)),
+        type_: EventType::Warning,
+        reason: "NotHonoured",
+        action: "Ignoring",
+        message: text.clone(),
+    };
+    Some(Remark { text, event: Some(event) })
+}
+
+// Parity: see docs/parity.md#k5.
+fn mistakes(report: &JobReport) -> impl Iterator<Item = Remark> {
+    report.first_pod.iter().flat_map(|pod| {
+        report.warnings.iter().map(|warning| {
+            let event = Event {
+                regarding: Regarding::Pod(pod.clone()),
+                type_: EventType::Warning,
+                reason: warning.reason(),
+                action: "Scheduling",
+                message: warning.to_string(),
+            };
+            Remark { text: format!("job {}: {warning}", report.key), event: Some(event) }
+        })
+    })
+}
+
 /// The event about an object that a snapshot ignored, if the object is stored.
 // Parity: differs, see docs/parity.md#j2.
-pub fn ignored_event(ignored: &Ignored, store: &Store) -> Option<Event> {
+fn ignored_event(ignored: &Ignored, store: &Store) -> Option<Event> {
     let regarding = match ignored {
         Ignored::DuplicateGroup(key, apis) => {
             Regarding::Group(Arc::clone(store.groups.get(&(key.clone(), apis.ignored))?))

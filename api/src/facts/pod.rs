@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Controller, FactError,
     class::PodTemplate,
     created,
+    gang_annotations::GangAnnotations,
     group_refs::{GroupRef, GroupRefs},
     limits::MAX_LABELS,
     metadata::MetadataPrefixes,
     object_key,
 };
 use crate::{
-    dialect::{Join, ServedApis},
+    dialect::{Join, ServedApis, volcano::ROLE_ANNOTATION},
     intern::{InternTable, Interned},
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
@@ -43,6 +47,12 @@ pub struct TaskFacts {
     /// The PodGroups that it names, at most one in each way. The first whose API is served counts.
     #[serde(default, rename = "group", skip_serializing_if = "GroupRefs::is_empty")]
     pub groups: GroupRefs,
+    /// What it says in annotations about its job, which counts if it is in no PodGroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Arc<GangAnnotations>>,
+    /// Its role in its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Name>,
     /// The controlling owner.
     pub controller: Option<Controller>,
     /// `spec.priority`, 0 if absent.
@@ -184,6 +194,8 @@ impl TaskFacts {
             scheduler: non_empty(spec.scheduler_name.as_ref())
                 .unwrap_or_else(|| Name::from("default-scheduler")),
             groups,
+            annotations: GangAnnotations::of(&pod.metadata).map(Arc::new),
+            role: non_empty(role_of(&pod.metadata)),
             controller: Controller::of(&pod.metadata),
             priority: spec.priority.unwrap_or(0),
             priority_class: non_empty(spec.priority_class_name.as_ref()),
@@ -213,6 +225,11 @@ impl TaskFacts {
             key,
         })
     }
+}
+
+/// The role of a pod in its job.
+fn role_of(meta: &ObjectMeta) -> Option<&String> {
+    meta.annotations.as_ref()?.get(ROLE_ANNOTATION)
 }
 
 /// Whether this scheduler wrote `status.nominatedNodeName`, or it is not known who did.

@@ -11,6 +11,7 @@ use kube_batch_api::{
     dialect::Join,
     facts::{
         class::PodTemplate,
+        gang_annotations::{CombinedAnnotations, MIN_AVAILABLE},
         group::GroupFacts,
         pod::TaskFacts,
         policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
@@ -177,12 +178,7 @@ impl<'a> JobMaker<'a> {
             }
             JobKey::Shadow { owner, uid } => {
                 let budget = self.budgets.get(&(&owner.namespace, uid));
-                shadow_job(
-                    tasks,
-                    budget.copied(),
-                    self.default_queue(&owner.namespace),
-                    self.options,
-                )
+                self.shadow_job(&owner.namespace, tasks, budget.copied())
             }
         }
     }
@@ -193,6 +189,32 @@ impl<'a> JobMaker<'a> {
         let facts = self.store.namespaces.get(namespace);
         let of_namespace = facts.and_then(|facts| facts.queue.as_ref());
         of_namespace.unwrap_or(&self.options.default_queue).clone()
+    }
+
+    /// A job of pods without a group, with the age of its oldest pod and its highest priority.
+    // Parity: differs, see docs/parity.md#j4 and docs/parity.md#k5.
+    fn shadow_job<'t>(
+        &self,
+        namespace: &Name,
+        tasks: Vec<&'t Arc<TaskFacts>>,
+        budget: Option<&BudgetFacts>,
+    ) -> Job<'t> {
+        let highest = tasks.iter().map(|facts| facts.priority).max().unwrap_or(0);
+        let annotations = tasks.iter().filter_map(|facts| facts.annotations.as_deref());
+        let annotated = CombinedAnnotations::of(annotations);
+        let of_budget = budget.and_then(|budget| budget.min_available);
+        let of_budget = of_budget.map(|min| min.of(tasks.len()));
+        let queue = annotated.queue.clone();
+        Job {
+            group: None,
+            created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
+            queue: queue.unwrap_or_else(|| self.default_queue(namespace)),
+            min_available: annotated.min_available.or(of_budget).unwrap_or(1),
+            priority: if self.options.priority_class { highest } else { 0 },
+            problem: None,
+            warnings: annotation_warnings(&tasks, annotated),
+            tasks,
+        }
     }
 
     fn group_job<'t>(
@@ -267,26 +289,19 @@ fn contradiction(
     .map(Name::from)
 }
 
-/// A job of pods without a group, with the age of its oldest pod and its highest priority.
-// Parity: differs, see docs/parity.md#j4.
-fn shadow_job<'a>(
-    tasks: Vec<&'a Arc<TaskFacts>>,
-    budget: Option<&BudgetFacts>,
-    queue: Name,
-    options: &SnapshotOptions,
-) -> Job<'a> {
-    let highest = tasks.iter().map(|facts| facts.priority).max().unwrap_or(0);
-    let min_available = budget.and_then(|budget| budget.min_available);
-    Job {
-        group: None,
-        created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
-        queue,
-        min_available: min_available.map_or(1, |min| min.of(tasks.len())),
-        priority: if options.priority_class { highest } else { 0 },
-        problem: None,
-        warnings: Vec::new(),
-        tasks,
-    }
+/// What is wrong with the annotations of the pods of a job.
+fn annotation_warnings(
+    tasks: &[&Arc<TaskFacts>],
+    CombinedAnnotations { different, .. }: CombinedAnnotations,
+) -> Vec<JobWarning> {
+    let unreadable = tasks.iter().find_map(|facts| {
+        let value = facts.annotations.as_ref()?.unreadable.clone()?;
+        let (pod, key) = (facts.key.clone(), MIN_AVAILABLE);
+        Some(JobWarning::UnreadableAnnotation { pod, key, value })
+    });
+    let different = different.into_iter();
+    let different = different.map(|(key, counts)| JobWarning::DifferentAnnotations { key, counts });
+    unreadable.into_iter().chain(different).collect()
 }
 
 /// PodDisruptionBudgets by the uid of their controller; the oldest wins.

@@ -21,7 +21,7 @@ use kube_batch_cache::{
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::{
     conf::Conf,
-    writes::{DecisionWrite, Event, StatusWrite, decision_writes, ignored_event, status_writes},
+    writes::{DecisionWrite, Remark, StatusWrite, decision_writes, remarks, status_writes},
 };
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -141,7 +141,7 @@ struct Writes {
     decisions: Vec<DecisionWrite>,
     statuses: Vec<StatusWrite>,
     /// Each with the event about it.
-    ignored: Vec<(Ignored, Option<Event>)>,
+    remarks: Vec<Remark>,
 }
 
 impl Scheduler {
@@ -284,7 +284,7 @@ impl Scheduler {
         if self.terms.number() != self.term {
             return;
         }
-        self.decisions.report_ignored(writes.ignored);
+        self.decisions.report(writes.remarks);
         self.statuses.write(writes.statuses, started).await;
         self.report.record(&cycle, self.clock.now());
         self.metrics.observe_phase("dispatch", started.elapsed());
@@ -362,15 +362,11 @@ impl Inputs {
     /// What is to be written after a cycle.
     fn writes(&self, cycle: &Cycle, ignored: Vec<Ignored>, mirror: &Mirror) -> Writes {
         let Mirror { store, assumed, .. } = mirror;
-        let with_event = |ignored: Ignored| {
-            let event = ignored_event(&ignored, store);
-            (ignored, event)
-        };
         Writes {
             jobs: jobs_of(&cycle.decisions, store),
             decisions: decision_writes(&cycle.decisions, store),
             statuses: status_writes(cycle, store, assumed, &self.cycle_id, self.clock.now()),
-            ignored: ignored.into_iter().map(with_event).collect(),
+            remarks: remarks(&ignored, cycle, store),
         }
     }
 

@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube_batch_api::{
     decision::{Decision, EvictReason},
     name::JobKey,
-    reason::Ignored,
 };
-use kube_batch_scheduler::writes::{DecisionWrite, Event};
+use kube_batch_scheduler::writes::{DecisionWrite, Remark};
 use tracing::warn;
 
 use super::{
@@ -18,10 +17,10 @@ use super::{
 /// How many decisions are recorded before the lock of the cache is released for others.
 const N_AT_ONCE: usize = 500;
 
-/// Sends decisions, and reports what a cycle ignored.
+/// Sends decisions, and reports what users should know.
 pub(crate) struct DecisionWriter {
     effects: Arc<Effects>,
-    /// Ignored objects that were reported.
+    /// What was reported and still holds.
     reported: BTreeSet<String>,
 }
 
@@ -94,14 +93,15 @@ impl DecisionWriter {
         metrics.preemption_attempts.inc_by(different.len() as i64);
     }
 
-    /// Reports objects that are ignored since this cycle, each with the event about it.
-    pub(crate) fn report_ignored(&mut self, ignored: Vec<(Ignored, Option<Event>)>) {
-        let now: BTreeSet<String> = ignored.iter().map(|(one, _)| one.to_string()).collect();
-        for (ignored, event) in ignored {
-            if !self.reported.contains(&ignored.to_string()) {
-                warn!(object = %ignored, "ignored one of two objects with the same name");
+    /// Reports what is new since the last cycle, each with its event.
+    pub(crate) fn report(&mut self, remarks: Vec<Remark>) {
+        let mut now = BTreeSet::new();
+        for Remark { text, event } in remarks {
+            if !self.reported.contains(&text) {
+                warn!("{text}");
                 event.into_iter().for_each(|event| self.effects.enqueue_event(event));
             }
+            now.insert(text);
         }
         self.reported = now;
     }
@@ -109,19 +109,14 @@ impl DecisionWriter {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{
-        decision::PodRef, dialect::ApiVersion, name::ObjectKey, reason::Duplicate,
-    };
+    use kube_batch_api::{decision::PodRef, name::ObjectKey};
 
     use kube_batch_cache::store::Store;
-    use kube_batch_scheduler::writes::{decision_writes, ignored_event};
+    use kube_batch_scheduler::writes::{Event, EventType, Regarding, decision_writes};
     use serde_json::json;
 
     use super::*;
     use crate::run::effects::test_effects::TestEffects;
-
-    const DUPLICATE: Duplicate =
-        Duplicate { ignored: ApiVersion::V1Alpha1, counts: ApiVersion::V1Alpha2 };
 
     /// A writer whose writes stay in the queue, as there are no workers.
     fn writer() -> DecisionWriter {
@@ -203,26 +198,21 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn an_ignored_object_is_reported_once_while_it_is_ignored() {
+    async fn a_remark_is_reported_once_while_it_holds() {
         let mut writer = writer();
-        let mut store = Store::default();
-        let queue = json_queue();
-        store
-            .apply_queue(ApiVersion::V1Alpha1, &queue.metadata, &queue.spec, None)
-            .expect("facts of a queue");
-        let ignored = || {
-            let ignored = Ignored::DuplicateQueue("q".into(), DUPLICATE);
-            let event = ignored_event(&ignored, &store);
-            vec![(ignored, event)]
+        let remark = || {
+            let event = Event {
+                regarding: Regarding::Pod(pod("p")),
+                type_: EventType::Warning,
+                reason: "Reason",
+                action: "Acting",
+                message: "a text".to_owned(),
+            };
+            vec![Remark { text: "a text".to_owned(), event: Some(event) }]
         };
-        for (ignored, n_events) in [(ignored(), 1), (ignored(), 1), (vec![], 1), (ignored(), 2)] {
-            writer.report_ignored(ignored);
+        for (remarks, n_events) in [(remark(), 1), (remark(), 1), (vec![], 1), (remark(), 2)] {
+            writer.report(remarks);
             assert_eq!(writer.effects.context.metrics.effects_queued.get(), n_events);
         }
-    }
-
-    fn json_queue() -> kube_batch_api::crd::v1alpha2::Queue {
-        let queue = serde_json::json!({"metadata": {"name": "q", "uid": "q"}, "spec": {}});
-        serde_json::from_value(queue).expect("a queue")
     }
 }

@@ -139,6 +139,7 @@ impl World {
             pending: 0,
             lacking: 0,
             unschedulable: problem.map(|(reason, text)| (reason, text.to_owned())),
+            first_pod: None,
             warnings: Vec::new(),
             tried: true,
             unplaced: vec![],

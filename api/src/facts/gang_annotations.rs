@@ -1,0 +1,100 @@
+//! What a pod without a PodGroup says in its annotations about its job.
+// Parity: new, see docs/parity.md#k5.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use super::group::TopologyFacts;
+use crate::{
+    dialect::{QUEUE_LABEL, queue_of},
+    name::Name,
+};
+
+/// How many pods of the controller must be placeable together before any of them starts.
+pub const MIN_AVAILABLE: &str = "scheduling.sigs.dev/min-available";
+/// The node label that all pods must have the same value of.
+pub const TOPOLOGY_REQUIRED: &str = "scheduling.sigs.dev/topology-required";
+/// The node label that all pods should have the same value of.
+pub const TOPOLOGY_PREFERRED: &str = "scheduling.sigs.dev/topology-preferred";
+
+/// What a pod without a PodGroup says in its annotations about its job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GangAnnotations {
+    /// The minimum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_available: Option<u32>,
+    /// The queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Name>,
+    /// Where in the network the pods have to run.
+    #[serde(skip_serializing_if = "TopologyFacts::is_empty")]
+    pub topology: TopologyFacts,
+    /// The value of [`MIN_AVAILABLE`], if that is not a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<Name>,
+}
+
+impl GangAnnotations {
+    /// Reads them; `None` if there are none.
+    pub(super) fn of(meta: &ObjectMeta) -> Option<Self> {
+        let annotations = meta.annotations.as_ref();
+        let minimum = annotations.and_then(|all| all.get(MIN_AVAILABLE));
+        let read = minimum.map(|text| text.parse().map_err(|_| Name::from(text.as_str())));
+        let (min_available, unreadable) = match read {
+            None => (None, None),
+            Some(Ok(number)) => (Some(number), None),
+            Some(Err(text)) => (None, Some(text)),
+        };
+        let found = Self {
+            min_available,
+            queue: queue_of(meta),
+            topology: topology_of(annotations),
+            unreadable,
+        };
+        (found != Self::default()).then_some(found)
+    }
+}
+
+/// The topology that annotations of a pod or a PodGroup ask for.
+pub(crate) fn topology_of(annotations: Option<&BTreeMap<String, String>>) -> TopologyFacts {
+    let named = |key| {
+        let value = annotations.and_then(|all| all.get(key));
+        value.filter(|value| !value.is_empty()).map(|value| Name::from(value.as_str()))
+    };
+    TopologyFacts {
+        required: named(TOPOLOGY_REQUIRED),
+        preferred: named(TOPOLOGY_PREFERRED),
+        ..TopologyFacts::default()
+    }
+}
+
+/// The annotations of the pods of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CombinedAnnotations {
+    /// The largest minimum.
+    pub min_available: Option<u32>,
+    /// The queue of the first pod that names one.
+    pub queue: Option<Name>,
+    /// The annotations of which pods have different values, each with the one that counts.
+    pub different: Vec<(&'static str, Name)>,
+}
+
+impl CombinedAnnotations {
+    /// Combines the annotations of pods, in their order.
+    pub fn of<'a>(pods: impl Iterator<Item = &'a GangAnnotations> + Clone) -> Self {
+        let minima = pods.clone().filter_map(|pod| pod.min_available);
+        let queues = pods.filter_map(|pod| pod.queue.as_ref());
+        let (min_available, queue) = (minima.clone().max(), queues.clone().next());
+        let mut different = Vec::new();
+        if let Some(most) = min_available.filter(|most| minima.clone().any(|own| own != *most)) {
+            different.push((MIN_AVAILABLE, Name::from(most.to_string())));
+        }
+        if let Some(first) = queue.filter(|first| queues.clone().any(|own| own != *first)) {
+            different.push((QUEUE_LABEL, first.clone()));
+        }
+        Self { min_available, queue: queue.cloned(), different }
+    }
+}
