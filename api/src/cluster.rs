@@ -23,7 +23,7 @@ use crate::{
     facts::{
         class::{PodMatcher, PodTemplate},
         device::ResourceClaimFacts,
-        group::GroupFacts,
+        group::{GroupFacts, RoleFacts},
         metadata::Metadata,
         node::NodeFacts,
         pod::TaskFacts,
@@ -207,6 +207,8 @@ pub struct Jobs {
     pub warnings: Column<JobIdx, Vec<JobWarning>>,
     /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
     pub counts: Column<JobIdx, StatusCounts>,
+    /// Number of the tasks of each role by status, in the order of the roles of its PodGroup.
+    pub role_counts: Column<JobIdx, Vec<StatusCounts>>,
     /// What its tasks hold.
     pub held: Ledger<JobIdx>,
     /// What its waiting tasks request; those of other schedulers and gated ones aside.
@@ -293,6 +295,8 @@ pub struct Tasks {
     pub class: Column<TaskIdx, ClassIdx>,
     /// Its priority among the tasks of its job: higher first.
     pub priority: Column<TaskIdx, i32>,
+    /// Its role, by position among the roles of its PodGroup.
+    pub role: Column<TaskIdx, Option<u16>>,
     /// When it started, if its pod runs and says so; otherwise when its pod was created.
     pub start: Column<TaskIdx, Timestamp>,
     /// Whether it is scheduled by kube-batch: only such tasks are placed or evicted.
@@ -413,6 +417,20 @@ impl Cluster {
         self.jobs.min_available[job] > 1 || self.leaves_whole(job)
     }
 
+    /// The roles of a job that have a minimum, with the number of their tasks by status.
+    pub fn roles(&self, job: JobIdx) -> impl Iterator<Item = (&RoleFacts, &StatusCounts)> {
+        let roles = self.jobs.group[job].iter().flat_map(|group| &group.roles);
+        roles.zip(&self.jobs.role_counts[job])
+    }
+
+    /// The role of a task, if it has a minimum.
+    pub fn role(&self, task: TaskIdx) -> Option<(&RoleFacts, &StatusCounts)> {
+        let role = usize::from(self.tasks.role[task]?);
+        let job = self.tasks.job[task]?;
+        let roles = &self.jobs.group[job].as_ref()?.roles;
+        Some((&roles[role], &self.jobs.role_counts[job][role]))
+    }
+
     /// Whether no task may be evicted for this one.
     pub fn never_preempts(&self, task: TaskIdx) -> bool {
         let group = self.tasks.job[task].and_then(|job| self.jobs.group[job].as_ref());
@@ -450,6 +468,11 @@ impl Cluster {
             if !self.tasks.gated[task] {
                 let count = &mut self.jobs.counts[job].0[at.status as usize];
                 *count = count.wrapping_add_signed(by);
+                if let Some(role) = self.tasks.role[task] {
+                    let counts = &mut self.jobs.role_counts[job][usize::from(role)];
+                    let count = &mut counts.0[at.status as usize];
+                    *count = count.wrapping_add_signed(by);
+                }
             }
             if at.status.is_held() {
                 request.charge(&mut self.jobs.held[job], sign);
@@ -654,6 +677,9 @@ impl Cluster {
         }
         fresh.nodes.scoring.fill([0; 2]);
         fresh.jobs.counts.fill(StatusCounts::default());
+        for counts in fresh.jobs.role_counts.values_mut() {
+            counts.fill(StatusCounts::default());
+        }
         let (width, n_jobs) = (self.dimensions.len(), self.jobs.key.len());
         fresh.jobs.held = Ledger::zero(width, n_jobs);
         fresh.jobs.waiting = Ledger::zero(width, n_jobs);
@@ -688,6 +714,7 @@ impl Cluster {
         }
         for job in self.jobs.key.ids() {
             if self.jobs.counts[job] != fresh.jobs.counts[job]
+                || self.jobs.role_counts[job] != fresh.jobs.role_counts[job]
                 || self.jobs.held[job] != fresh.jobs.held[job]
                 || self.jobs.waiting[job] != fresh.jobs.waiting[job]
             {

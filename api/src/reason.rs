@@ -284,6 +284,15 @@ pub enum JobProblem {
         /// The minimum.
         min: u32,
     },
+    /// It has fewer tasks of a role than the minimum of that role.
+    NotEnoughTasksOfRole {
+        /// The role.
+        role: Name,
+        /// Tasks of the role that could count toward its minimum.
+        valid: u32,
+        /// Its minimum.
+        min: u32,
+    },
     /// Its pods and its PodGroup contradict one another; in the words of kube-scheduler.
     Inconsistent(Name),
     /// A reason of a plugin outside this project.
@@ -306,7 +315,9 @@ impl JobProblem {
         match self {
             Self::NoPodGroup(_) => "PodGroupNotFound",
             Self::QueueNotFound(_) => "QueueNotFound",
-            Self::NotEnoughTasks { .. } => Self::NOT_ENOUGH_TASKS,
+            Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
+                Self::NOT_ENOUGH_TASKS
+            }
             Self::Inconsistent(_) => Self::INCONSISTENT,
             Self::Other { reason, .. } => reason,
         }
@@ -320,6 +331,9 @@ impl fmt::Display for JobProblem {
             Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
             Self::NotEnoughTasks { valid, min } => {
                 write!(f, "only {valid} of the required {min} pods exist")
+            }
+            Self::NotEnoughTasksOfRole { role, valid, min } => {
+                write!(f, "only {valid} of the required {min} pods of the role {role} exist")
             }
             Self::Inconsistent(message) | Self::Other { message, .. } => f.write_str(message),
         }

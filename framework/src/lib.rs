@@ -19,6 +19,7 @@ pub mod plugin;
 pub mod policy;
 pub mod report;
 pub mod reservations;
+mod roles;
 pub mod session;
 pub mod session_cache;
 pub mod spec;

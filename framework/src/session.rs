@@ -26,6 +26,7 @@ use crate::{
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
+    roles,
 };
 
 /// The state of one cycle.
@@ -195,7 +196,7 @@ impl Session {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
         waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
-        waiting
+        roles::short_first(&self.cluster, job, waiting)
     }
 
     /// Whether the job is scheduled in this cycle and has waiting tasks.

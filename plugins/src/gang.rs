@@ -13,8 +13,9 @@
 use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
-    cluster::Cluster,
+    cluster::{Cluster, StatusCounts},
     column::{ClassIdx, JobIdx, TaskIdx},
+    facts::group::RoleFacts,
     reason::JobProblem,
 };
 use kube_batch_framework::{
@@ -106,11 +107,24 @@ impl Plugin for Gang {
     fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
         let valid = cluster.jobs.counts[job].valid();
         let min = cluster.jobs.min_available[job];
-        if valid < min { Err(JobProblem::NotEnoughTasks { valid, min }) } else { Ok(()) }
+        if valid < min {
+            return Err(JobProblem::NotEnoughTasks { valid, min });
+        }
+        let lacking = |(role, counts): &(&RoleFacts, &StatusCounts)| counts.valid() < role.min;
+        match cluster.roles(job).find(lacking) {
+            Some((RoleFacts { name, min }, counts)) => Err(JobProblem::NotEnoughTasksOfRole {
+                role: name.clone(),
+                valid: counts.valid(),
+                min: *min,
+            }),
+            None => Ok(()),
+        }
     }
 
     fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
+        let is_met = |(role, counts): (&RoleFacts, &StatusCounts)| counts.ready() >= role.min;
         cluster.jobs.counts[job].ready() >= cluster.jobs.min_available[job]
+            && cluster.roles(job).all(is_met)
     }
 
     fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
@@ -118,8 +132,13 @@ impl Plugin for Gang {
     }
 
     fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
-        let counts = &cluster.jobs.counts[job];
-        cluster.jobs.min_available[job].saturating_sub(counts.ready() + counts.pipelined())
+        let missing = |min: u32, counts: &StatusCounts| {
+            min.saturating_sub(counts.ready() + counts.pipelined())
+        };
+        let of_job = missing(cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
+        let of_roles: u32 =
+            cluster.roles(job).map(|(role, counts)| missing(role.min, counts)).sum();
+        of_job.max(of_roles)
     }
 
     fn stale_after(&self, cluster: &Cluster, job: JobIdx) -> Option<Duration> {
@@ -191,10 +210,17 @@ fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     if cluster.leaves_whole(job) {
         return Vote::Reject;
     }
-    let n_evicted =
-        proposal.evicted.iter().filter(|task| job_of(**task) == Some(job)).count() as u32;
+    let evicted = || proposal.evicted.iter().filter(|task| job_of(**task) == Some(job));
     let (min, counts) = (cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
     let is_met = counts.ready() + counts.pipelined() >= min;
-    let spare = min <= 1 || !is_met || counts.ready() > min + n_evicted;
-    if spare { Vote::Permit } else { Vote::Reject }
+    if min <= 1 || !is_met {
+        return Vote::Permit;
+    }
+    let job_spares = counts.ready() > min + evicted().count() as u32;
+    let role_spares = cluster.role(proposal.victim).is_none_or(|(role, counts)| {
+        let of_role = cluster.tasks.role[proposal.victim];
+        let n_evicted = evicted().filter(|task| cluster.tasks.role[**task] == of_role).count();
+        counts.ready() > role.min + n_evicted as u32
+    });
+    if job_spares && role_spares { Vote::Permit } else { Vote::Reject }
 }

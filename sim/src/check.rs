@@ -335,7 +335,9 @@ impl Checker<'_> {
         let of_namespace =
             store.namespaces.get(&group.namespace).and_then(|facts| facts.queue.clone());
         let of_group = store.group_of_any_api(&group).and_then(|facts| facts.queue.clone());
-        let queue = of_group.or(of_namespace);
+        let facts = store.pods.get(pod);
+        let of_pod = facts.and_then(|facts| facts.annotations.as_ref()?.queue.clone());
+        let queue = of_group.or(of_pod).or(of_namespace);
         queue.unwrap_or_else(|| self.world.options().default_queue.clone())
     }
 

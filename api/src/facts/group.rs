@@ -157,6 +157,12 @@ impl GroupFacts {
         })
     }
 
+    /// How many of its tasks must be placeable together: its minimum, or the sum of those of its roles.
+    pub fn min_available(&self) -> u32 {
+        let of_roles = self.roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
+        self.min_member.max(of_roles)
+    }
+
     /// What it asks of the scheduler besides its minimum, queue and priority.
     pub fn demands(&self) -> impl PartialEq {
         let Self { never_preempts, leaves_whole, roles, topology, .. } = self;

@@ -57,6 +57,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("tasks.facts", tasks.facts == own.facts),
         ("tasks.job", tasks.job == own.job),
         ("tasks.priority", tasks.priority == own.priority),
+        ("tasks.role", tasks.role == own.role),
         ("tasks.start", tasks.start == own.start),
         ("tasks.ours", tasks.ours == own.ours),
         ("tasks.gated", tasks.gated == own.gated),

@@ -27,7 +27,7 @@ use crate::{
         duplicates, fold,
         hints::{Hints, NamedGroup, named_group},
         jobs::{JobMaker, Membership, membership},
-        rows::{RowMaker, metadata_of},
+        rows::{OfGroup, RowMaker},
         storage::{resource_claims_of, storage_of},
     },
     store::Store,
@@ -169,7 +169,7 @@ impl Kept {
             if before.is_some() != after.is_some() && self.named_by_others.contains_key(&named) {
                 return None;
             }
-            let is_reclassified = metadata_of(before) != metadata_of(after);
+            let is_reclassified = OfGroup::new(before) != OfGroup::new(after);
             dirty.entry(Some(key)).or_default().is_reclassified |= is_reclassified;
         }
         let mut uids = BTreeSet::new();

@@ -63,6 +63,7 @@ tail! {
     job: Option<JobIdx>,
     class: ClassIdx,
     priority: i32,
+    role: Option<u16>,
     start: Timestamp,
     ours: bool,
     gated: bool,
@@ -83,6 +84,7 @@ tail! {
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,
     counts: StatusCounts,
+    role_counts: Vec<StatusCounts>,
     incomplete_for: Option<Duration>;
     held, waiting
 }

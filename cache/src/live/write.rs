@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Cluster, TaskRange},
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    facts::{group::GroupFacts, metadata::Metadata, pod::TaskFacts},
+    facts::{group::GroupFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
     status::Placement,
 };
@@ -23,7 +23,7 @@ use crate::snapshot::{
     classes::{ClassRows, Classifier},
     hints::{Hints, controllers},
     jobs::{Job, JobMaker, rank},
-    rows::{JobRow, RowMaker, TaskRow, list_jobs, metadata_of, push_job},
+    rows::{JobRow, OfGroup, RowMaker, TaskRow, list_jobs, push_job},
 };
 
 /// The rows of jobs, and what they have to do with pods of others.
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
 
     fn write_jobless(&mut self, dirty: &Dirty, moves: &mut Moves) {
         let rows = Rows::jobless(self.cluster);
-        self.write_tasks(&rows, dirty, &Arc::default());
+        self.write_tasks(&rows, dirty, &OfGroup::default());
         if dirty.moves_rows() {
             moves.jobless = Some(dirty.pods(self.cluster, &rows));
         }
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
         let row = self.jobs.row(&key);
         let group = self.group(&key);
         let rows = Rows::of_job(self.cluster, row);
-        self.write_tasks(&rows, dirty, &metadata_of(group));
+        self.write_tasks(&rows, dirty, &OfGroup::new(group));
         let pods = dirty.pods(self.cluster, &rows);
         let tasks: Vec<&Arc<TaskFacts>> = pods.iter().collect();
         self.jobs.set_tasks(&key, &tasks);
@@ -193,14 +193,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the tasks of a block that have changed and keep their rows.
-    fn write_tasks(&mut self, rows: &Rows, dirty: &Dirty, group: &Arc<Metadata>) {
+    fn write_tasks(&mut self, rows: &Rows, dirty: &Dirty, group: &OfGroup<'_>) {
         for facts in &dirty.changed {
             let task = rows.row_of(self.cluster, facts);
             self.write_task(task, facts, group);
         }
     }
 
-    fn write_task(&mut self, task: TaskIdx, facts: &Arc<TaskFacts>, group: &Arc<Metadata>) {
+    fn write_task(&mut self, task: TaskIdx, facts: &Arc<TaskFacts>, group: &OfGroup<'_>) {
         self.cluster.unbook(task);
         let mut class_rows = ClassRows {
             classifier: self.classifier,
@@ -208,12 +208,13 @@ impl<'a> Writer<'a> {
             matchers: &self.cluster.matchers,
         };
         let row = self.maker.row(&mut class_rows, facts, group);
-        let TaskRow { class, start, ours, gated, placement, nominated } = row;
+        let TaskRow { class, role, start, ours, gated, placement, nominated } = row;
         let tasks = &mut self.cluster.tasks;
         let before = std::mem::replace(&mut tasks.placement[task], placement);
         tasks.facts[task] = Arc::clone(facts);
         tasks.class[task] = class;
         tasks.priority[task] = facts.priority;
+        tasks.role[task] = role;
         tasks.start[task] = start;
         tasks.ours[task] = ours;
         tasks.gated[task] = gated;
@@ -242,7 +243,7 @@ impl<'a> Writer<'a> {
         &mut self,
         pods: &[Arc<TaskFacts>],
         job: Option<JobIdx>,
-        group: &Arc<Metadata>,
+        group: &OfGroup<'_>,
     ) -> TaskRange {
         let start = self.cluster.tasks.facts.len();
         let mut class_rows = ClassRows {
@@ -335,7 +336,7 @@ impl<'a> Writer<'a> {
     ) {
         if let Some(pods) = new {
             rows.of_old.extend(repeat_n(None, n_old));
-            rows.added.push(self.push_tasks(&pods, None, &Arc::default()));
+            rows.added.push(self.push_tasks(&pods, None, &OfGroup::default()));
         } else {
             let start = self.cluster.tasks.facts.len();
             old.tasks.copy_to_job(n_old, None, &mut self.cluster.tasks);
@@ -363,7 +364,7 @@ impl<'a> Writer<'a> {
     fn push_job(&mut self, Moved { key, pods, .. }: Moved) -> TaskRange {
         let row = JobIdx::new(self.cluster.jobs.key.len());
         let group = self.group(&key).cloned();
-        let tasks = self.push_tasks(&pods, Some(row), &metadata_of(group.as_ref()));
+        let tasks = self.push_tasks(&pods, Some(row), &OfGroup::new(group.as_ref()));
         let job = self.job_maker.job(&key, group.as_ref(), pods.iter().collect(), self.hints);
         let queue = self.queue_rows.get(&job.queue).copied();
         push_job(&mut self.cluster.jobs, key, job, queue, tasks);

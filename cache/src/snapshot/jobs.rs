@@ -234,7 +234,7 @@ impl<'a> JobMaker<'a> {
             group: group.cloned(),
             created: group.map_or(oldest, |group| group.created),
             queue: queue.unwrap_or_else(|| self.default_queue(&key.namespace)),
-            min_available: group.map_or(0, |group| group.min_member),
+            min_available: group.map_or(0, |group| group.min_available()),
             priority,
             problem: match group {
                 None => Some(JobProblem::NoPodGroup(key.clone())),

@@ -6,7 +6,11 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Classes, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    facts::{group::GroupFacts, metadata::Metadata, pod::TaskFacts},
+    facts::{
+        group::{GroupFacts, RoleFacts},
+        metadata::Metadata,
+        pod::TaskFacts,
+    },
     name::{JobKey, Name},
     reason::JobProblem,
     resource::{Dimensions, Ledger},
@@ -47,6 +51,7 @@ pub(crate) struct RowMaker<'a> {
 /// The columns of a task that come from its pod and the decision in flight about it.
 pub(crate) struct TaskRow {
     pub(crate) class: ClassIdx,
+    pub(crate) role: Option<u16>,
     pub(crate) start: Timestamp,
     pub(crate) ours: bool,
     pub(crate) gated: bool,
@@ -60,7 +65,7 @@ impl RowMaker<'_> {
         &self,
         classes: &mut ClassRows<'_>,
         facts: &TaskFacts,
-        group: &Arc<Metadata>,
+        group: &OfGroup<'_>,
     ) -> TaskRow {
         let in_flight = self.assumed.get(&facts.uid);
         let (status, node) = match in_flight {
@@ -82,7 +87,8 @@ impl RowMaker<'_> {
         };
         let waits = status == TaskStatus::Pending;
         TaskRow {
-            class: classes.class_of(self.store, facts, group),
+            class: classes.class_of(self.store, facts, &group.metadata),
+            role: group.role(facts),
             start: facts.started.unwrap_or(facts.created),
             ours: self.options.scheduler_names.contains(&facts.scheduler),
             gated: facts.gated && waits,
@@ -98,13 +104,14 @@ impl RowMaker<'_> {
         classes: &mut ClassRows<'_>,
         facts: &Arc<TaskFacts>,
         job: Option<JobIdx>,
-        group: &Arc<Metadata>,
+        group: &OfGroup<'_>,
     ) -> TaskIdx {
-        let TaskRow { class, start, ours, gated, placement, nominated } =
+        let TaskRow { class, role, start, ours, gated, placement, nominated } =
             self.row(classes, facts, group);
         tasks.job.push(job);
         tasks.class.push(class);
         tasks.priority.push(facts.priority);
+        tasks.role.push(role);
         tasks.start.push(start);
         tasks.ours.push(ours);
         tasks.gated.push(gated);
@@ -143,9 +150,27 @@ impl JobRow {
     }
 }
 
-/// The metadata of the PodGroup of a job.
-pub(crate) fn metadata_of(group: Option<&Arc<GroupFacts>>) -> Arc<Metadata> {
-    group.map(|group| Arc::clone(&group.metadata)).unwrap_or_default()
+/// What the row of a task depends on in the PodGroup of its job.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct OfGroup<'a> {
+    metadata: Arc<Metadata>,
+    roles: &'a [RoleFacts],
+}
+
+impl<'a> OfGroup<'a> {
+    pub(crate) fn new(group: Option<&'a Arc<GroupFacts>>) -> Self {
+        group.map_or_else(Self::default, |group| Self {
+            metadata: Arc::clone(&group.metadata),
+            roles: &group.roles,
+        })
+    }
+
+    /// The position of the role of a task.
+    fn role(&self, facts: &TaskFacts) -> Option<u16> {
+        let name = facts.role.as_ref().filter(|_| !self.roles.is_empty())?;
+        let role = self.roles.iter().position(|role| role.name == *name)?;
+        u16::try_from(role).ok()
+    }
 }
 
 /// Adds a job with these tasks.
@@ -157,6 +182,7 @@ pub(crate) fn push_job(
     tasks: TaskRange,
 ) -> JobIdx {
     let JobRow { queue, problem } = JobRow::of(&job, queue);
+    let n_roles = job.group.as_ref().map_or(0, |group| group.roles.len());
     jobs.group.push(job.group);
     jobs.created.push(job.created);
     jobs.queue.push(queue);
@@ -166,6 +192,7 @@ pub(crate) fn push_job(
     jobs.problem.push(problem);
     jobs.warnings.push(job.warnings);
     jobs.counts.push(StatusCounts::default());
+    jobs.role_counts.push(vec![StatusCounts::default(); n_roles]);
     jobs.held.push_zero();
     jobs.waiting.push_zero();
     jobs.incomplete_for.push(None);
@@ -209,16 +236,16 @@ impl Rows {
         for (key, job) in members.jobs {
             let start = tasks.facts.len();
             let row = JobIdx::new(jobs.key.len());
-            let metadata = metadata_of(job.group.as_ref());
+            let group = OfGroup::new(job.group.as_ref());
             for facts in &job.tasks {
-                let task = maker.push(&mut tasks, &mut class_rows, facts, Some(row), &metadata);
+                let task = maker.push(&mut tasks, &mut class_rows, facts, Some(row), &group);
                 rejected.extend(maker.rejected(task, facts));
             }
             let range = TaskRange::new(start..tasks.facts.len());
             let queue = queue_rows.get(&job.queue).copied();
             push_job(&mut jobs, key, job, queue, range);
         }
-        let no_group = Arc::default();
+        let no_group = OfGroup::default();
         for facts in members.jobless {
             let task = maker.push(&mut tasks, &mut class_rows, facts, None, &no_group);
             rejected.extend(maker.rejected(task, facts));

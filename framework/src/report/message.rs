@@ -166,7 +166,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
 pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
     let gated = cluster.jobs.tasks[job].iter().filter(|task| cluster.tasks.gated[*task]).count();
     match problem {
-        JobProblem::NotEnoughTasks { .. } => {
+        JobProblem::NotEnoughTasks { .. } | JobProblem::NotEnoughTasksOfRole { .. } => {
             let mut message = problem.to_string();
             if gated > 0 {
                 message += &format!(" without scheduling gates ({gated} gated)");

@@ -1,0 +1,31 @@
+//! The order of the tasks of a job with roles.
+// Parity: new, see docs/parity.md#k6.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+};
+
+/// Puts those tasks first that the minimums of their roles need, otherwise in the same order: tasks that only
+/// count toward the minimum of the job must not take their places.
+pub(crate) fn short_first(cluster: &Cluster, job: JobIdx, tasks: Vec<TaskIdx>) -> Vec<TaskIdx> {
+    let missing = cluster
+        .roles(job)
+        .map(|(role, counts)| role.min.saturating_sub(counts.ready() + counts.pipelined()));
+    let mut missing: Vec<u32> = missing.collect();
+    if missing.is_empty() {
+        return tasks;
+    }
+    let mut is_needed = |task: &TaskIdx| {
+        let role = cluster.tasks.role[*task].map(|role| &mut missing[usize::from(role)]);
+        role.is_some_and(|missing| {
+            let is_needed = *missing > 0;
+            *missing = missing.saturating_sub(1);
+            is_needed
+        })
+    };
+    let (mut needed, others): (Vec<TaskIdx>, Vec<TaskIdx>) =
+        tasks.into_iter().partition(|task| is_needed(task));
+    needed.extend(others);
+    needed
+}
