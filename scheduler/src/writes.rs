@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use jiff::Timestamp;
 use kube_batch_api::{
     crd::{MISCONFIGURED, UNSCHEDULABLE},
-    crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
+    crd::{PodGroupStatus, QueueStatus},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
     dialect::{Join, Transition},
     facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
@@ -399,22 +399,24 @@ fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
         event(MISCONFIGURED, reason, "Scheduling", misconfigured.as_ref()),
     ];
     let events = events.into_iter().flatten().collect();
-    let urgency = urgency_of_group(&group.status, &next);
+    let reason = report.unschedulable.as_ref().map(|(reason, _)| *reason);
+    let urgency = urgency_of_group(&group.status, &next, reason);
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
 }
 
-fn urgency_of_group(stored: &PodGroupStatus, next: &PodGroupStatus) -> Urgency {
+fn urgency_of_group(
+    stored: &PodGroupStatus,
+    next: &PodGroupStatus,
+    reason: Option<&str>,
+) -> Urgency {
     let states = |status: &PodGroupStatus| {
         let conditions = status.conditions.iter();
         let states = conditions.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()));
         (status.phase.clone(), states.collect::<Vec<_>>())
     };
     let counts = |status: &PodGroupStatus| (status.running, status.succeeded, status.failed);
-    let is_short = |condition: &PodGroupCondition| {
-        condition.status == "True" && condition.reason == JobProblem::NOT_ENOUGH_TASKS
-    };
     if states(stored) != states(next) {
-        if next.conditions.iter().any(is_short) { Urgency::Forming } else { Urgency::State }
+        if reason == Some(JobProblem::NOT_ENOUGH_TASKS) { Urgency::Forming } else { Urgency::State }
     } else if counts(stored) != counts(next) {
         Urgency::Count
     } else {

@@ -119,9 +119,11 @@ fn jobs_with_and_without_a_gang_of_kubernetes_own_start() {
     let mut bed = bed_with_own_groups(false, &nodes(2, "2"));
     bed.start_scheduler(&[]);
     bed.apply(&gang_job("large", 5));
-    let message = wait_for_condition(&bed, "large", "False", "Unschedulable");
     let expected = "minCount (5) cannot be satisfied: 4 scheduled, 0 remaining, ";
-    assert!(message.starts_with(expected), "{message}");
+    bed.eventually("the PodGroup says how much of it fits", || {
+        let message = wait_for_condition(&bed, "large", "False", "Unschedulable");
+        if message.starts_with(expected) { Ok(()) } else { Err(message) }
+    });
     bed.eventually("all pods of the gang are unschedulable, for autoscalers", || {
         let pods = bed.pods_in("large", "Pending");
         let is_reported = |pod: &&Value| {
