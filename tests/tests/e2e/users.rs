@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, NAMESPACE, group, nodes, queue};
+use crate::{
+    bed::{Bed, NAMESPACE, group, nodes, pods, queue},
+    other_groups::{coscheduling_group, install_other_definitions},
+};
 
 /// Runs kubectl as a user, and returns what it prints or its error.
 fn kubectl_as(bed: &Bed, user: &str, args: &[&str]) -> Result<String, String> {
@@ -44,8 +47,9 @@ fn let_use(bed: &Bed, user: &str, queue: &str, class: &str) {
             may_use("scheduling.k8s.io", "priorityclasses", class),
         ],
     }));
+    let name = format!("submitter-{}", user.replace(':', "-"));
     let user = format!("--user={user}");
-    let role = ["create", "clusterrolebinding", "submitters", "--clusterrole=submitters", &user];
+    let role = ["create", "clusterrolebinding", &name, "--clusterrole=submitters", &user];
     bed.kubectl(role).expect("a binding");
 }
 
@@ -65,6 +69,7 @@ fn only_who_may_use_a_queue_or_a_class_names_it_in_a_pod_group() {
         bind_in_namespace(&bed, user, "edit");
     }
     bed.install_component("admission");
+    install_other_definitions(&bed);
     let_use(&bed, "alice", "training", "high");
 
     let with = |name: &str, queue: &str, class: &str| {
@@ -102,6 +107,30 @@ fn only_who_may_use_a_queue_or_a_class_names_it_in_a_pod_group() {
     changed["spec"]["minMember"] = 2.into();
     apply_as(&bed, "bob", &changed).expect("another field");
     assert!(refused("bob", &with("a", "research", "high"), "queue \"research\""));
+    // The same for PodGroups of other APIs. Their roles come with their definitions, not with ours.
+    const GROUPS: &str = "--resource=podgroups.scheduling.x-k8s.io";
+    let role = ["create", "clusterrole", "other-groups", "--verb=get,create,patch", GROUPS];
+    bed.kubectl(role).expect("a role");
+    let role = "--clusterrole=other-groups";
+    bed.kubectl(["create", "clusterrolebinding", "other-groups", role, "--group=team"])
+        .expect("a binding");
+    let other = |name: &str, queue: &str| {
+        let mut group = coscheduling_group(name, 1);
+        group["metadata"]["labels"]["scheduling.sigs.dev/queue"] = queue.into();
+        group
+    };
+    bed.eventually("the definition is known to everyone", || {
+        apply_as(&bed, "alice", &other("a", "training"))
+    });
+    assert!(refused("bob", &other("b", "training"), "queue \"training\""));
+    // A pod is mostly created by a controller: its service account counts.
+    let mut pod = pods("p", 1, "1").remove(0);
+    pod["metadata"]["annotations"] = json!({"scheduling.sigs.dev/queue": "training"});
+    let rejected = apply_as(&bed, "alice", &pod).expect_err("the service account may not");
+    let reason = "service account \"default\" may not use the queue \"training\"";
+    assert!(rejected.contains(reason), "{rejected}");
+    let_use(&bed, &format!("system:serviceaccount:{NAMESPACE}:default"), "training", "high");
+    bed.eventually("the service account may use the queue", || apply_as(&bed, "bob", &pod));
 }
 
 #[test]
