@@ -238,7 +238,9 @@ impl<'a> JobMaker<'a> {
             priority,
             problem: match group {
                 None => Some(JobProblem::NoPodGroup(key.clone())),
-                Some(group) => contradiction(group).map(JobProblem::Inconsistent),
+                Some(group) => contradiction(group)
+                    .map(JobProblem::Inconsistent)
+                    .or_else(|| unsupported(group)),
             },
             warnings,
             tasks,
@@ -253,6 +255,21 @@ pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFa
         tasks.into_iter().map(|facts| (facts.created, facts.key.name.as_str(), facts)).collect();
     keyed.sort_by(|(l, l_name, _), (r, r_name, _)| task_order((*l, l_name), (*r, r_name)));
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
+}
+
+/// What a PodGroup asks for that this scheduler cannot give: its pods wait, rather than start without it.
+// Parity: see docs/parity.md#k7.
+fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
+    let problem =
+        |reason, message: &str| Some(JobProblem::Other { reason, message: Name::from(message) });
+    if group.parent.is_some() {
+        return problem("CompositePodGroupNotSupported", "composite PodGroups are not supported");
+    }
+    if group.topology.required.is_some() || group.topology.required_tier.is_some() {
+        let message = "it requires its pods to be in one topology domain, which is not supported";
+        return problem("TopologyNotSupported", message);
+    }
+    None
 }
 
 /// How the members of one of Kubernetes' own PodGroups contradict it or one another, in the words of
