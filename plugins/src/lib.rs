@@ -6,6 +6,7 @@ mod domains;
 mod matched_classes;
 mod node_labels;
 mod node_tests;
+mod percent;
 mod pod_count;
 mod rows;
 mod spread_counts;

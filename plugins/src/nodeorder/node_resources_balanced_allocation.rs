@@ -18,11 +18,12 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 use super::{
     arguments::NodeOrderArguments,
     score::Score,
-    scored_resources::{
-        Lanes, MAX_SCORE, MIN_LANES, N_LANES, ScoredResource, floor, scored_resources,
-    },
+    scored_resources::{ScoredResource, scored_resources},
 };
-use crate::compiled::Opening;
+use crate::{
+    compiled::Opening,
+    percent::{Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor},
+};
 
 #[derive(Debug)]
 struct NodeResourcesBalancedAllocation {

@@ -21,11 +21,12 @@ use kube_batch_framework::plugin::{Dependency, Scale};
 use super::{
     arguments::{NodeOrderArguments, ResourceWeights},
     score::Score,
-    scored_resources::{
-        Lanes, MAX_SCORE, MIN_LANES, N_LANES, ScoredResource, floor, scored_resources,
-    },
+    scored_resources::{ScoredResource, scored_resources},
 };
-use crate::compiled::Opening;
+use crate::{
+    compiled::Opening,
+    percent::{EXACT_IN_FLOATS, Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor, percent},
+};
 
 #[derive(Debug)]
 struct NodeResourcesFit {
@@ -81,19 +82,6 @@ impl Strategy {
             Self::LeastRequested => percent(allocatable - requested, allocatable),
             Self::MostRequested => percent(requested.min(allocatable), allocatable),
         }
-    }
-}
-
-/// Up to this amount, a quotient of 100 or less is rounded down to the same integer in floats: they differ by less
-/// than a part of 2^45.
-const EXACT_IN_FLOATS: i64 = 1 << 45;
-
-/// `100 * part / whole`, rounded towards 0. Floats divide several times faster than 64-bit integers.
-fn percent(part: i64, whole: i64) -> i64 {
-    if 0 <= part && part <= whole && whole <= EXACT_IN_FLOATS {
-        ((MAX_SCORE * part) as f64 / whole as f64) as i64
-    } else {
-        MAX_SCORE * part / whole
     }
 }
 
@@ -181,30 +169,6 @@ impl Score for NodeResourcesFit {
                     Some(lanes) => lanes[lane] as i64,
                     None => self.score(cluster, class, *node),
                 };
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{EXACT_IN_FLOATS, MAX_SCORE, floor, percent};
-    use proptest::prelude::*;
-
-    fn amount() -> impl Strategy<Value = i64> {
-        prop_oneof![1_i64..200, (EXACT_IN_FLOATS - 200)..=EXACT_IN_FLOATS, 1..=EXACT_IN_FLOATS]
-    }
-
-    proptest! {
-        #[test]
-        fn percentages_are_those_of_integers(whole in amount(), part in amount(), hundredths in 0_i64..=100) {
-            // The largest part below or at a whole percentage is where rounding could go wrong.
-            let edge = i128::from(whole) * i128::from(hundredths) / 100;
-            let edge = i64::try_from(edge).expect("at most the whole");
-            for part in [part.min(whole), edge, edge.saturating_sub(1).max(0), (edge + 1).min(whole)] {
-                prop_assert_eq!(percent(part, whole), MAX_SCORE * part / whole);
-                let in_floats = floor(MAX_SCORE as f64 * part as f64 / whole as f64);
-                prop_assert_eq!(in_floats as i64, MAX_SCORE * part / whole);
             }
         }
     }

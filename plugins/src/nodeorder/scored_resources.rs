@@ -15,27 +15,6 @@ use super::arguments::ResourceWeights;
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-/// The largest score.
-pub(super) const MAX_SCORE: i64 = 100;
-
-/// Nodes that are scored together, so that the compiler uses vector instructions.
-pub(super) const N_LANES: usize = 32;
-
-/// Fewer nodes are scored faster one by one.
-pub(super) const MIN_LANES: usize = N_LANES / 4;
-
-/// An amount, or a part of it, for each node that is scored.
-pub(super) type Lanes = [f64; N_LANES];
-
-/// Rounds a number of at most 2^51 that is not negative down. Unlike a conversion, this is a vector
-/// instruction on every x86-64 processor.
-pub(super) fn floor(number: f64) -> f64 {
-    /// From here on, floats are integers.
-    const INTEGERS: f64 = (1_u64 << 52) as f64;
-    let nearest = (number + INTEGERS) - INTEGERS;
-    if nearest > number { nearest - 1.0 } else { nearest }
-}
-
 /// A resource that counts, with its weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScoredResource {
@@ -73,20 +52,5 @@ impl ScoredResource {
     ) -> Option<i64> {
         let allocatable = cluster.nodes.allocatable[node][self.dim];
         Some(allocatable).filter(|amount| *amount != 0 && self.counts_for(requested))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::floor;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn numbers_are_rounded_down(number in 0.0..1e6_f64, digits in 0_u64..4) {
-            for number in [number, number.round(), f64::from_bits(number.round().to_bits() + digits)] {
-                prop_assert_eq!(floor(number).to_bits(), number.floor().to_bits());
-            }
-        }
     }
 }
