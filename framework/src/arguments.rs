@@ -70,6 +70,16 @@ pub enum ArgumentKind {
         /// The smallest and the largest weight accepted.
         range: (i64, i64),
     },
+    /// Names, written like [`Self::List`], with weights: the weight of each is an argument of its own,
+    /// whose key is that of the list, a dot and the name. The default is no names.
+    WeightedNames {
+        /// What the names are.
+        items: ListItems,
+        /// The weight of a name that has no such argument.
+        default_weight: i64,
+        /// The smallest and the largest weight accepted.
+        range: (i64, i64),
+    },
     /// A node affinity, as in `spec.affinity.nodeAffinity` of a pod. The default is none.
     NodeAffinity {
         /// The part that has an effect.
@@ -122,6 +132,8 @@ pub enum ListItems {
     ExtendedResources,
     /// Groups of extended resources, such as `example.com`: the part of a name before the slash.
     ResourceGroups,
+    /// Names of resources other than CPU and memory, such as `example.com/gpu` or `ephemeral-storage`.
+    OtherResources,
 }
 
 impl ListItems {
@@ -131,6 +143,9 @@ impl ListItems {
             Self::Texts => "a text",
             Self::ExtendedResources => "the name of an extended resource, such as example.com/gpu",
             Self::ResourceGroups => "a group of extended resources, such as example.com",
+            Self::OtherResources => {
+                "the name of a resource other than cpu and memory, such as example.com/gpu"
+            }
         }
     }
 
@@ -146,6 +161,7 @@ impl ListItems {
             Self::Texts => true,
             Self::ExtendedResources => is_label_key(item) && is_extended_resource(item),
             Self::ResourceGroups => !item.contains('/') && is_label_key(item),
+            Self::OtherResources => is_label_key(item) && !matches!(item, "cpu" | "memory"),
         }
     }
 }
@@ -165,7 +181,8 @@ pub enum ArgumentValue {
     Duration(Duration),
     /// Of [`ArgumentKind::List`].
     List(Vec<String>),
-    /// Of [`ArgumentKind::Weights`], in the order in which they are written.
+    /// Of [`ArgumentKind::Weights`] and [`ArgumentKind::WeightedNames`], in the order in which they are
+    /// written.
     Weights(Vec<(String, i64)>),
     /// Of [`ArgumentKind::NodeAffinity`].
     NodeAffinity(Box<NodeAffinity>),
@@ -196,10 +213,13 @@ impl ArgumentKind {
             | Self::Duration { .. }
             | Self::List { items: ListItems::Texts, .. } => false,
             Self::List {
-                items: ListItems::ExtendedResources | ListItems::ResourceGroups, ..
+                items:
+                    ListItems::ExtendedResources | ListItems::ResourceGroups | ListItems::OtherResources,
+                ..
             }
             | Self::Choice { .. }
             | Self::Weights { .. }
+            | Self::WeightedNames { .. }
             | Self::NodeAffinity { .. } => true,
         }
     }
@@ -240,6 +260,11 @@ impl ArgumentKind {
                 let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
                 ArgumentValue::Weights(weights.filter(|weights| are_distinct(weights))?)
             }
+            Self::WeightedNames { items: kind, default_weight, .. } => {
+                let weight =
+                    |item: &str| kind.accept(item).then(|| (item.to_owned(), default_weight));
+                ArgumentValue::Weights(ListItems::split(text).map(weight).collect::<Option<_>>()?)
+            }
             // It is a mapping.
             Self::NodeAffinity { .. } => return None,
         })
@@ -254,10 +279,11 @@ impl ArgumentKind {
             Self::Text { .. } => "text".to_owned(),
             Self::Choice { choices } => choices.join(" or "),
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
-            Self::List { items, .. } => match items {
+            Self::List { items, .. } | Self::WeightedNames { items, .. } => match items {
                 ListItems::Texts => "a list of texts".to_owned(),
                 ListItems::ExtendedResources => "a list of names of extended resources".to_owned(),
                 ListItems::ResourceGroups => "a list of groups of extended resources".to_owned(),
+                ListItems::OtherResources => "a list of names of resources".to_owned(),
             },
             Self::Weights { range: (least, most), .. } if least == most => {
                 format!("a mapping of names to the weight {least}")
@@ -284,6 +310,7 @@ impl ArgumentKind {
             Self::Weights { default, .. } => ArgumentValue::Weights(
                 default.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
             ),
+            Self::WeightedNames { .. } => ArgumentValue::Weights(Vec::new()),
             Self::NodeAffinity { .. } => ArgumentValue::NodeAffinity(Box::default()),
         }
     }
@@ -368,7 +395,7 @@ impl Arguments {
         duration: Duration -> Duration;
         /// The value of a list argument.
         list: List -> Vec<String>;
-        /// The value of an argument of weights by name.
+        /// The value of an argument of weights by name, or of weighted names.
         weights: Weights -> Vec<(String, i64)>;
         /// The value of a node affinity argument.
         node_affinity: NodeAffinity -> Box<NodeAffinity>;
@@ -382,6 +409,12 @@ mod tests {
     const fn list(items: ListItems) -> ArgumentKind {
         ArgumentKind::List { default: &[], items }
     }
+
+    const WEIGHTED_NAMES: ArgumentKind = ArgumentKind::WeightedNames {
+        items: ListItems::OtherResources,
+        default_weight: 1,
+        range: (0, 5),
+    };
 
     const WEIGHTS: ArgumentKind = ArgumentKind::Weights { default: &[], range: (1, 5) };
 
@@ -415,6 +448,15 @@ mod tests {
             (list(ListItems::ExtendedResources), "a.com/gpu, a b", None),
             (list(ListItems::ResourceGroups), "example.com", Some("example.com")),
             (list(ListItems::ResourceGroups), "example.com/gpu", None),
+            (
+                WEIGHTED_NAMES,
+                "a.com/gpu, ephemeral-storage,",
+                Some("a.com/gpu=1,ephemeral-storage=1"),
+            ),
+            (WEIGHTED_NAMES, "", Some("")),
+            (WEIGHTED_NAMES, "a.com/gpu, cpu", None),
+            (WEIGHTED_NAMES, "memory", None),
+            (WEIGHTED_NAMES, "a.com/gpu=2", None),
             (WEIGHTS, "b=1, a = 5", Some("b=1,a=5")),
             (WEIGHTS, "a=6", None),
             (WEIGHTS, "a=0", None),

@@ -13,7 +13,7 @@ use kube_batch_api::{
     cluster::Cluster, facts::metadata::MetadataPrefixes, selector::problem::node_affinity_problems,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentKind, ArgumentValue, Arguments, ListItems, whole_number},
+    arguments::{ArgumentKind, ArgumentSpec, ArgumentValue, Arguments, ListItems, whole_number},
     candidates::Search,
     cycle::{Action, run_cycle},
     memory::Memory,
@@ -243,29 +243,58 @@ impl ConfReader<'_> {
         let mut arguments = Arguments::default();
         for spec in plugin.arguments {
             let Some(cursor) = map.get(spec.key) else { continue };
-            if cursor.node().as_str() == Some("") {
-                continue;
-            }
-            match value(spec.kind, &cursor) {
-                Some(Ok(value)) => {
-                    self.warn_of_no_effect(spec.kind, &value, &cursor);
-                    arguments.set(spec, value);
-                }
-                Some(Err(found)) if spec.kind.is_strict() => {
-                    cursor.problem(found.instead_of(spec.kind));
-                }
-                Some(Err(found)) => {
-                    let problem = found.instead_of(spec.kind);
-                    let message =
-                        format!("{problem}; using the default {}", spec.kind.default_value());
-                    self.warnings.add(cursor.node().problem(cursor.path(), message));
-                }
-                None => {}
+            if let Some(value) = self.argument(spec.kind, &cursor) {
+                arguments.set(spec, value);
             }
         }
         let known: Vec<&str> = plugin.arguments.iter().map(|spec| spec.key).collect();
-        self.warn_of_rest(map, &known);
+        for (key, cursor) in map.rest() {
+            match NameWeight::of_key(plugin, &key.text) {
+                Some(of) => self.weight_of_name(&of, &cursor, &mut arguments),
+                None => self.warn_of_unknown(key, &cursor, &known),
+            }
+        }
         arguments
+    }
+
+    /// The value of an argument. `None` if that is the default, with the problems recorded if the value
+    /// cannot be used.
+    fn argument(&self, kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<ArgumentValue> {
+        if cursor.node().as_str() == Some("") {
+            return None;
+        }
+        match value(kind, cursor)? {
+            Ok(value) => {
+                self.warn_of_no_effect(kind, &value, cursor);
+                return Some(value);
+            }
+            Err(found) if kind.is_strict() => cursor.problem(found.instead_of(kind)),
+            Err(found) => {
+                let problem = found.instead_of(kind);
+                let message = format!("{problem}; using the default {}", kind.default_value());
+                self.warnings.add(cursor.node().problem(cursor.path(), message));
+            }
+        }
+        None
+    }
+
+    /// Reads the weight of a name; of one that the list does not have, it has no effect.
+    fn weight_of_name(&self, of: &NameWeight<'_>, cursor: &Cursor<'_>, arguments: &mut Arguments) {
+        let NameWeight { list, name, kind } = of;
+        let mut weights = arguments.weights(list);
+        let Some(at) = weights.iter().position(|(listed, _)| listed == name) else {
+            let hint = hint(name, weights.iter().map(|(listed, _)| listed.as_str()));
+            let message = format!("has no effect: {} does not list {name}{hint}", list.key);
+            self.warnings.add(cursor.node().problem(cursor.path(), message));
+            return;
+        };
+        if cursor.node().is_null() {
+            return;
+        }
+        if let Some(ArgumentValue::Integer(weight)) = self.argument(*kind, cursor) {
+            weights[at].1 = weight;
+            arguments.set(list, ArgumentValue::Weights(weights));
+        }
     }
 
     /// Warns of a node affinity that has only the part that the plugin does not use.
@@ -283,18 +312,44 @@ impl ConfReader<'_> {
 
     fn warn_of_rest(&self, mut map: MapReader<'_>, known: &[&str]) {
         for (key, cursor) in map.rest() {
-            let hint = match yaml::suggest(&key.text, known.iter().copied()) {
-                Some(meant) => format!(", did you mean {meant}"),
-                None => String::new(),
-            };
-            let message = format!("unknown key has no effect{hint}");
-            self.warnings.add(Problem {
-                line: key.line,
-                column: key.column,
-                path: cursor.path().to_owned(),
-                message,
-            });
+            self.warn_of_unknown(key, &cursor, known);
         }
+    }
+
+    fn warn_of_unknown(&self, key: &Key<'_>, cursor: &Cursor<'_>, known: &[&str]) {
+        let hint = hint(&key.text, known.iter().copied());
+        self.warnings.add(Problem {
+            line: key.line,
+            column: key.column,
+            path: cursor.path().to_owned(),
+            message: format!("unknown key has no effect{hint}"),
+        });
+    }
+}
+
+/// The known word that was meant, if one is close enough, as the end of a message.
+fn hint<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    yaml::suggest(text, known).map(|meant| format!(", did you mean {meant}")).unwrap_or_default()
+}
+
+/// An argument that gives the weight of one name of a list, such as `binpack.resources.example.com/gpu`.
+struct NameWeight<'a> {
+    list: &'a ArgumentSpec,
+    name: &'a str,
+    /// What the weight may be.
+    kind: ArgumentKind,
+}
+
+impl<'a> NameWeight<'a> {
+    fn of_key(plugin: &PluginSpec, key: &'a str) -> Option<Self> {
+        plugin.arguments.iter().find_map(|list| {
+            let ArgumentKind::WeightedNames { default_weight: default, range, .. } = list.kind
+            else {
+                return None;
+            };
+            let name = key.strip_prefix(list.key)?.strip_prefix('.')?;
+            Some(Self { list, name, kind: ArgumentKind::Integer { default, range } })
+        })
     }
 }
 
@@ -326,9 +381,17 @@ fn value(kind: ArgumentKind, cursor: &Cursor<'_>) -> Option<Result<ArgumentValue
     let node = cursor.node();
     Some(match (kind, &node.value) {
         (ArgumentKind::List { items, .. }, Value::Sequence(_)) if kind.is_strict() => {
-            return list(items, cursor.clone()).map(Ok);
+            return list(items, cursor.clone()).map(ArgumentValue::List).map(Ok);
         }
-        (ArgumentKind::List { items, .. }, Value::String(text)) if kind.is_strict() => {
+        (ArgumentKind::WeightedNames { items, default_weight, .. }, Value::Sequence(_)) => {
+            let names = list(items, cursor.clone())?.into_iter();
+            let weights = names.map(|name| (name, default_weight)).collect();
+            Ok(ArgumentValue::Weights(weights))
+        }
+        (
+            ArgumentKind::List { items, .. } | ArgumentKind::WeightedNames { items, .. },
+            Value::String(text),
+        ) if kind.is_strict() => {
             for item in ListItems::split(text).filter(|item| !items.accept(item)) {
                 cursor.problem(format!("\"{item}\" is not {}", items.expected()));
             }
@@ -369,7 +432,7 @@ fn scalar(node: &Located<'_>) -> Option<String> {
 }
 
 /// A list; `None`, with a problem recorded for each item that cannot be used.
-fn list(items: ListItems, cursor: Cursor<'_>) -> Option<ArgumentValue> {
+fn list(items: ListItems, cursor: Cursor<'_>) -> Option<Vec<String>> {
     let item = |cursor: Cursor<'_>| {
         let text = cursor.string()?;
         if !items.accept(text) {
@@ -380,7 +443,7 @@ fn list(items: ListItems, cursor: Cursor<'_>) -> Option<ArgumentValue> {
     };
     // All of them are read, so that every problem is recorded.
     let read: Vec<Option<String>> = cursor.items().map(item).collect();
-    read.into_iter().collect::<Option<_>>().map(ArgumentValue::List)
+    read.into_iter().collect()
 }
 
 /// Weights by name; `None`, with a problem recorded for each weight that cannot be used.
