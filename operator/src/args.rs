@@ -107,7 +107,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Scheduler configuration file. Default: allocate and backfill, with all plugins except
-    /// conformance.
+    /// conformance, pdb and binpack.
     #[arg(long, visible_alias = "scheduler-conf", value_name = "FILE", env = "KUBE_BATCH_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Number of cycles to run (default: until nothing changes).
@@ -149,7 +149,7 @@ pub(crate) struct RunArgs {
         value_delimiter = ',', value_parser = scheduler_name, env = "KUBE_BATCH_SCHEDULER_NAME")]
     pub(crate) scheduler_names: Vec<Name>,
     /// Scheduler configuration file, reloaded when it changes (default: a built-in configuration with
-    /// the actions allocate and backfill, and all plugins except conformance).
+    /// the actions allocate and backfill, and all plugins except conformance, pdb and binpack).
     #[arg(
         long = "scheduler-conf",
         visible_alias = "config",

@@ -13,6 +13,7 @@ mod spread_counts;
 mod taints;
 mod topology_counts;
 
+pub mod binpack;
 pub mod conformance;
 pub mod drf;
 pub mod gang;

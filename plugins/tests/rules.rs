@@ -21,7 +21,7 @@ use kube_batch_framework::{
     session_cache::SessionCache,
 };
 use kube_batch_plugins::{
-    conformance, drf, gang,
+    binpack, conformance, drf, gang,
     nodeorder::{self, NodeOrder, arguments::NodeOrderArguments},
     predicates::{self, Predicates, arguments::PredicatesArguments},
     priority, proportion,
@@ -288,7 +288,7 @@ fn only_predicates_declares_dependencies() {
     let cluster = world.snapshot(&[pod("plain", json!({}))]);
     let class = class(&cluster, "plain");
     let others = [priority::SPEC, gang::SPEC, conformance::SPEC, drf::SPEC, proportion::SPEC];
-    for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC]) {
+    for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC, binpack::SPEC]) {
         let mut plugin = (spec.new)(&Arguments::default());
         plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
         let expected = match spec.name {

@@ -593,6 +593,66 @@ mod tests {
         assert!(problems[0].ends_with("cpu: expected the number 1, found the number 2"));
     }
 
+    /// The weights of the resources that `binpack` packs, and the warnings.
+    fn packed(arguments: &str) -> (String, Vec<String>) {
+        let read = with_arguments("binpack", arguments).expect("it can be read");
+        let plugin = &read.conf.tiers[0][0];
+        let spec = plugin.spec.arguments.iter().find(|spec| spec.key == "binpack.resources");
+        let value = plugin.arguments.get(spec.expect("binpack has the argument"));
+        (value.to_string(), lines(&read.warnings))
+    }
+
+    #[test]
+    fn names_of_a_list_have_weights_of_their_own() {
+        for (arguments, expected) in [
+            ("binpack.resources: 'nvidia.com/gpu, a.com/b'", "nvidia.com/gpu=1,a.com/b=1"),
+            ("binpack.resources: [a.com/b, hugepages-2Mi]", "a.com/b=1,hugepages-2Mi=1"),
+            ("binpack.resources: ''", ""),
+            ("binpack.resources: a.com/b, binpack.resources.a.com/b: 5", "a.com/b=5"),
+            ("binpack.resources.a.com/b: '0', binpack.resources: [a.com/b]", "a.com/b=0"),
+            ("binpack.resources: a.com/b, binpack.resources.a.com/b: ", "a.com/b=1"),
+        ] {
+            assert_eq!(packed(arguments), (expected.to_owned(), vec![]), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_weight_of_a_name_that_is_not_listed_is_a_warning() {
+        for (arguments, expected) in [
+            (
+                "binpack.resources: a.com/gpu, binpack.resources.a.com/gpus: 2",
+                "[binpack.resources.a.com/gpus]: has no effect: binpack.resources does not list \
+                 a.com/gpus, did you mean a.com/gpu",
+            ),
+            (
+                "binpack.resources.a.com/gpu: 2",
+                "has no effect: binpack.resources does not list a.com/gpu",
+            ),
+            (
+                "binpack.resources: a.com/gpu, binpack.resources.a.com/gpu: -1",
+                "\"-1\" is not a whole number from 0 to 1000000; using the default 1",
+            ),
+        ] {
+            let (_, warnings) = packed(arguments);
+            let [warning] = &warnings[..] else { panic!("{arguments}: {warnings:?}") };
+            assert!(warning.ends_with(expected), "{arguments}: {warning}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_a_name_that_cannot_have_a_weight_is_rejected() {
+        let other = "is not the name of a resource other than cpu and memory";
+        for (list, expected) in [
+            ("[cpu]", format!("\"cpu\" {other}")),
+            ("'a.com/b,memory'", format!("\"memory\" {other}")),
+            ("{a.com/b: 1}", "expected a list of names of resources, found a mapping".to_owned()),
+        ] {
+            let problems = with_arguments("binpack", &format!("binpack.resources: {list}"));
+            let problems = problems.expect_err(list);
+            assert!(problems[0].contains(&expected), "{problems:?}");
+        }
+    }
+
     #[test]
     fn ignored_resources_are_read_or_rejected() {
         let conf = |arguments: &str| with_arguments("predicates", arguments);

@@ -7,7 +7,7 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{
-    conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
+    binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
 };
 
 /// The plugins and actions that a configuration can name.
@@ -64,6 +64,7 @@ impl Registry {
             proportion::SPEC,
             predicates::SPEC,
             nodeorder::SPEC,
+            binpack::SPEC,
         ];
         let actions = [reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC];
         let registry = plugins.into_iter().fold(Self::empty(), Self::with_plugin);

@@ -187,7 +187,7 @@ const TIERS: [&str; 5] = [
     "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
     "[{plugins: [{name: gang}, {name: drf}]}, {plugins: [{name: predicates}, {name: proportion}]}]",
     "[{plugins: [{name: drf}, {name: gang}, {name: proportion}]}, {plugins: [{name: predicates}, {name: nodeorder, arguments: {mostrequested.weight: '3', leastrequested.weight: '0'}}]}]",
-    "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder, arguments: {mostrequested.weight: '2', mostrequested.resources: {nvidia.com/gpu: 5, cpu: 1}, leastrequested.resources: {ephemeral-storage: 1, memory: 3}, balancedresource.resources: {cpu: 1, memory: 1, nvidia.com/gpu: 1}}}]}]",
+    "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: binpack, arguments: {binpack.weight: 3, binpack.cpu: 2, binpack.resources: 'nvidia.com/gpu, pods', binpack.resources.nvidia.com/gpu: 5}}, {name: nodeorder, arguments: {mostrequested.weight: '2', mostrequested.resources: {nvidia.com/gpu: 5, cpu: 1}, leastrequested.resources: {ephemeral-storage: 1, memory: 3}, balancedresource.resources: {cpu: 1, memory: 1, nvidia.com/gpu: 1}}}]}]",
 ];
 
 fn priority_classes() -> impl Iterator<Item = String> {
