@@ -8,7 +8,7 @@ use kube_batch_scheduler::registry::Registry;
 
 use crate::{
     args::{self, Cli, Command},
-    completions,
+    check_config, completions,
     exit::Exit,
     run, simulate, terminal, test,
 };
@@ -53,6 +53,7 @@ impl App {
             Command::Run(args) => run::run(&args, &self.registry),
             Command::Simulate(args) => simulate::run(&args, &self.registry),
             Command::Test(args) => test::run(&args, &self.registry),
+            Command::CheckConfig(args) => check_config::run(&args, &self.registry),
             Command::Completions { shell } => {
                 completions::write(shell, &mut io::stdout().lock())?;
                 Ok(Exit::Ok)

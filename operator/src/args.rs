@@ -26,6 +26,9 @@ pub(crate) enum Command {
     /// Run policy test cases and report which pass.
     #[command(after_help = TEST_EXAMPLES)]
     Test(TestArgs),
+    /// Check a scheduler configuration, or convert one of Volcano's scheduler.
+    #[command(after_help = CHECK_CONFIG_EXAMPLES)]
+    CheckConfig(CheckConfigArgs),
     /// Print the completion script for a shell.
     Completions {
         /// The shell.
@@ -90,6 +93,33 @@ Exit codes:
   0  every case passed
   1  a case failed
   2  a file cannot be read, a case is invalid, or there are no cases";
+
+const CHECK_CONFIG_EXAMPLES: &str = "\
+Examples:
+  kube-batch check-config scheduler.yaml
+  kube-batch check-config volcano-scheduler.conf > scheduler.yaml
+  kubectl get configmap -n volcano-system volcano-scheduler-configmap \\
+      -o jsonpath='{.data.volcano-scheduler\\.conf}' | kube-batch check-config - > scheduler.yaml
+
+A configuration of kube-batch is checked as `run` checks it. A file that is not valid, but names an
+action or a plugin that only Volcano has, is converted: standard output gets the equivalent
+configuration. Standard error lists everything that has no equivalent or decides differently, with
+the reason and what to do instead: as a warning if decisions may differ from Volcano's, and as a
+note if not.
+
+Exit codes:
+  0  the configuration is valid, or was converted; there may be warnings
+  2  invalid command line or configuration, or a file that cannot be read";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfigArgs {
+    /// Scheduler configuration file, or - for standard input.
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// Convert the file even if it is valid as it is: in Volcano the same file has other defaults.
+    #[arg(long)]
+    pub(crate) volcano: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {

@@ -2,6 +2,7 @@
 
 mod app;
 mod args;
+mod check_config;
 mod cluster;
 mod completions;
 mod conf;

@@ -1,0 +1,576 @@
+//! What becomes of the names in a configuration of Volcano's scheduler.
+//!
+//! The table holds every decision of the conversion; [`super::volcano`] only looks names up. A name
+//! that the table does not have is kept if kube-batch has it, and left out otherwise.
+//!
+//! Source: Volcano 1.15 and its development branch: `pkg/scheduler/plugins/factory.go`,
+//! `pkg/scheduler/actions/factory.go`, `pkg/scheduler/conf/scheduler_conf.go`, the sources of the
+//! plugins and `docs/user-guide`. Names that only older versions have are here too.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A key of the file.
+    Key,
+    /// An action.
+    Action,
+    /// An argument of an action, in `configurations`.
+    ActionArgument,
+    /// A plugin.
+    Plugin,
+    /// A key of a plugin, beside its name and its arguments.
+    Switch,
+    /// An argument of this plugin.
+    Argument(&'static str),
+}
+
+/// A name, and what becomes of it.
+pub(super) struct Row {
+    what: What,
+    /// A `*` at the end stands for any text.
+    name: &'static str,
+    pub(super) becomes: Becomes,
+}
+
+/// What becomes of a name.
+#[derive(Clone, Copy)]
+pub(super) enum Becomes {
+    /// It has this name here. The settings make it decide as in Volcano.
+    Named { here: &'static str, with: &'static [Setting], remark: Option<Remark> },
+    /// Its value is that of an argument of a plugin.
+    Argument { plugin: &'static str, key: &'static str },
+    /// It is left out, and decisions are the same.
+    NotNeeded { why: &'static str },
+    /// It is left out, and decisions may differ.
+    Lost { why: &'static str, instead: &'static str },
+    /// It is always true here, and left out.
+    AlwaysTrue { instead: &'static str },
+    /// It is always false here, and left out.
+    AlwaysFalse { why: &'static str, instead: &'static str },
+}
+
+/// The value of an argument of a plugin that the file does not set.
+pub(super) struct Setting {
+    plugin: &'static str,
+    key: &'static str,
+    /// JSON, or a text.
+    value: &'static str,
+}
+
+/// What to know about something that is kept.
+#[derive(Clone, Copy)]
+pub(super) struct Remark {
+    pub(super) effect: Effect,
+    pub(super) text: &'static str,
+}
+
+/// What a difference of the configuration changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// No decision.
+    Same,
+    /// Decisions may be others than in Volcano.
+    Differs,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key | Self::Switch => "key",
+            Self::Action => "action",
+            Self::ActionArgument | Self::Argument(_) => "argument",
+            Self::Plugin => "plugin",
+        })
+    }
+}
+
+impl Setting {
+    /// Plugin, argument and value.
+    pub(super) fn parsed(&self) -> (&'static str, &'static str, Value) {
+        let value = serde_json::from_str(self.value).unwrap_or_else(|_| Value::from(self.value));
+        (self.plugin, self.key, value)
+    }
+}
+
+/// The row of a name.
+pub(super) fn row(what: What, name: &str) -> Option<&'static Row> {
+    let is_named = |row: &&Row| match row.name.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => row.name == name,
+    };
+    TABLE.iter().filter(|row| row.what == what).find(is_named)
+}
+
+const fn named(
+    what: What,
+    name: &'static str,
+    here: &'static str,
+    with: &'static [Setting],
+    remark: Option<Remark>,
+) -> Row {
+    Row { what, name, becomes: Becomes::Named { here, with, remark } }
+}
+
+const fn argument(what: What, name: &'static str, plugin: &'static str, key: &'static str) -> Row {
+    Row { what, name, becomes: Becomes::Argument { plugin, key } }
+}
+
+const fn not_needed(what: What, name: &'static str, why: &'static str) -> Row {
+    Row { what, name, becomes: Becomes::NotNeeded { why } }
+}
+
+const fn lost(what: What, name: &'static str, why: &'static str, instead: &'static str) -> Row {
+    Row { what, name, becomes: Becomes::Lost { why, instead } }
+}
+
+const fn always_true(what: What, name: &'static str, instead: &'static str) -> Row {
+    Row { what, name, becomes: Becomes::AlwaysTrue { instead } }
+}
+
+const fn always_false(
+    what: What,
+    name: &'static str,
+    why: &'static str,
+    instead: &'static str,
+) -> Row {
+    Row { what, name, becomes: Becomes::AlwaysFalse { why, instead } }
+}
+
+const fn same(text: &'static str) -> Remark {
+    Remark { effect: Effect::Same, text }
+}
+
+const fn differs(text: &'static str) -> Remark {
+    Remark { effect: Effect::Differs, text }
+}
+
+const fn of(plugin: &'static str, key: &'static str, value: &'static str) -> Setting {
+    Setting { plugin, key, value }
+}
+
+const WHOLE_GANGS: &[Setting] = &[of("gang", "gang.evictWholeGangs", "true")];
+
+/// Volcano's defaults that differ from those here.
+const NODEORDER: &[Setting] = &[
+    of("nodeorder", "nodeaffinity.weight", "2"),
+    of("nodeorder", "podaffinity.weight", "2"),
+    of(
+        "nodeorder",
+        "balancedresource.resources",
+        r#"{"cpu": 1, "memory": 1, "nvidia.com/gpu": 1}"#,
+    ),
+    of("nodeorder", "tainttoleration.weight", "3"),
+    of("nodeorder", "podtopologyspread.weight", "2"),
+    of("nodeorder", "imagelocality.weight", "1"),
+];
+
+const FILTER: &str = "change the pods that the filter should not restrict";
+const EXTENSION_POINT: &str = "remove the plugin if it should not decide this";
+const NO_PARTS_OF_DEVICES: &str = "kube-batch does not assign parts of devices";
+const WHOLE_DEVICES: &str =
+    "request whole devices, or keep Volcano for the pods that share devices";
+const NO_ALLOCATION: &str = "kube-batch does not allocate devices, and a pod waits until its resource \
+                             claims are allocated";
+const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with resource claims";
+
+use What::{Action, ActionArgument, Argument, Key, Plugin, Switch};
+
+/// Every name that stands for something else here, or for nothing.
+const TABLE: &[Row] = &[
+    // Keys of the file.
+    not_needed(Key, "metrics", "it is for the plugins usage and rescheduling"),
+    // Actions and their arguments.
+    not_needed(
+        Action,
+        "enqueue",
+        "PodGroups become Inqueue by themselves; the pods of all jobs are created at once, \
+         and wait without holding resources",
+    ),
+    not_needed(
+        Action,
+        "elect",
+        "the action allocate reserves what queues below their share still need",
+    ),
+    not_needed(
+        Action,
+        "reserve",
+        "the action allocate reserves what queues below their share still need",
+    ),
+    named(
+        Action,
+        "preempt",
+        "preempt",
+        &[],
+        Some(differs(
+            "pods with volcano.sh/preemptable: \"false\" may be evicted too; protect them \
+             with a PodDisruptionBudget and the plugin pdb",
+        )),
+    ),
+    named(
+        Action,
+        "reclaim",
+        "reclaim",
+        &[],
+        Some(differs(
+            "queues with reclaimable: false are reclaimed from too, and pods with \
+             volcano.sh/preemptable: \"false\" may be evicted; protect pods with a \
+             PodDisruptionBudget and the plugin pdb",
+        )),
+    ),
+    named(
+        Action,
+        "gangpreempt",
+        "preempt",
+        WHOLE_GANGS,
+        Some(differs(
+            "victims are not chosen by HyperNode, and pods with volcano.sh/preemptable: \
+             \"false\" may be evicted too",
+        )),
+    ),
+    named(
+        Action,
+        "gangreclaim",
+        "reclaim",
+        WHOLE_GANGS,
+        Some(differs(
+            "victims are not chosen by HyperNode, queues with reclaimable: false are \
+             reclaimed from too, and pods with volcano.sh/preemptable: \"false\" may be \
+             evicted",
+        )),
+    ),
+    lost(
+        Action,
+        "shuffle",
+        "kube-batch evicts no pods to balance nodes",
+        "run the descheduler of kubernetes-sigs",
+    ),
+    argument(ActionArgument, "allowWholeBundle", "gang", "gang.evictWholeGangs"),
+    not_needed(
+        ActionArgument,
+        "predicateErrorCacheEnable",
+        "answers about nodes are always cached until they change",
+    ),
+    not_needed(
+        ActionArgument,
+        "enablePredicateErrorCache",
+        "answers about nodes are always cached until they change",
+    ),
+    not_needed(ActionArgument, "maxDomains", "victims are not chosen by HyperNode"),
+    not_needed(
+        ActionArgument,
+        "enableTopologyAwarePreemption",
+        "all nodes are compared when victims are chosen",
+    ),
+    not_needed(
+        ActionArgument,
+        "topologyAwarePreemptWorkerNum",
+        "all nodes are compared when victims are chosen",
+    ),
+    not_needed(
+        ActionArgument,
+        "minCandidateNodes*",
+        "all nodes are compared when victims are chosen",
+    ),
+    not_needed(
+        ActionArgument,
+        "maxCandidateNodes*",
+        "all nodes are compared when victims are chosen",
+    ),
+    not_needed(
+        ActionArgument,
+        "overcommit-factor",
+        "there is no action enqueue that it could limit",
+    ),
+    not_needed(
+        ActionArgument,
+        "enqueue-action-idleres-mul",
+        "there is no action enqueue that it could limit",
+    ),
+    // Plugins.
+    named(
+        Plugin,
+        "gang",
+        "gang",
+        &[of("gang", "gang.stalenessGracePeriod", "0s")],
+        Some(same(
+            "gang.stalenessGracePeriod: 0s keeps the other pods of a gang that has lost \
+             some, as in Volcano; without it they are evicted after 5 minutes, because they \
+             hold resources in vain",
+        )),
+    ),
+    named(
+        Plugin,
+        "pdb",
+        "pdb",
+        &[of("pdb", "pdb.mode", "require")],
+        Some(same(
+            "pdb.mode: require never evicts a pod that a budget protects, as in Volcano; \
+             prefer evicts it as a last resort, as kube-scheduler does",
+        )),
+    ),
+    named(
+        Plugin,
+        "capacity",
+        "proportion",
+        &[],
+        Some(differs(
+            "a queue deserves its weight's part of the cluster, and its fields deserved, \
+             guarantee and parent have no effect; set its weight in proportion to deserved; \
+             capability stays a hard limit",
+        )),
+    ),
+    named(
+        Plugin,
+        "nodeorder",
+        "nodeorder",
+        NODEORDER,
+        Some(same(
+            "the weights that Volcano sets by default are written out, because other \
+             weights are the default here",
+        )),
+    ),
+    lost(
+        Plugin,
+        "overcommit",
+        "there is no action enqueue that it could limit",
+        "limit a queue with its capability, and the pods of a namespace with a ResourceQuota",
+    ),
+    lost(
+        Plugin,
+        "numaaware",
+        "kube-batch does not see the NUMA nodes of a machine",
+        "set topologyManagerPolicy of the kubelets, which then reject pods that do not fit",
+    ),
+    lost(
+        Plugin,
+        "sla",
+        "a job has no maximum waiting time",
+        "set a priority class; among jobs of equal priority and share, the oldest goes first",
+    ),
+    lost(
+        Plugin,
+        "tdm",
+        "no decision depends on the time of the day",
+        "add and remove a NoExecute taint on these nodes with a CronJob, and tolerate it in \
+         the pods that may run there",
+    ),
+    lost(
+        Plugin,
+        "usage",
+        "kube-batch does not read how much load is measured on nodes",
+        "set the requests of pods to what they use",
+    ),
+    lost(
+        Plugin,
+        "rescheduling",
+        "kube-batch evicts no pods to balance nodes",
+        "run the descheduler of kubernetes-sigs",
+    ),
+    lost(
+        Plugin,
+        "task-topology",
+        "the annotations volcano.sh/task-topology-* have no effect",
+        "set pod affinity and anti-affinity in the pod templates",
+    ),
+    lost(
+        Plugin,
+        "network-topology-aware",
+        "HyperNodes are not read",
+        "add the plugin topology, and name the labels of your network in its argument levels",
+    ),
+    lost(
+        Plugin,
+        "group-topology-affinity",
+        "rules about other PodGroups are not read",
+        "set pod affinity and anti-affinity in the pod templates",
+    ),
+    lost(
+        Plugin,
+        "xpu-topology-aware",
+        "kube-batch does not see how the devices of a node are connected",
+        "leave the choice of devices to the device plugin",
+    ),
+    lost(Plugin, "deviceshare", NO_PARTS_OF_DEVICES, WHOLE_DEVICES),
+    lost(Plugin, "dynamicresources", NO_ALLOCATION, OTHER_SCHEDULER),
+    lost(
+        Plugin,
+        "nodegroup",
+        "the affinity of queues to groups of nodes is not read",
+        "set node affinity in the pod templates, or taint the nodes of a group",
+    ),
+    lost(
+        Plugin,
+        "resourcequota",
+        "kube-batch does not read ResourceQuotas, and the API server rejects pods beyond them",
+        "limit a queue with its capability",
+    ),
+    lost(
+        Plugin,
+        "crossquota",
+        "kube-batch does not limit what pods without GPUs use of a node with GPUs",
+        "taint the nodes with GPUs",
+    ),
+    lost(
+        Plugin,
+        "extender",
+        "kube-batch does not call other servers",
+        "write a plugin in Rust, see docs/plugins.md",
+    ),
+    lost(
+        Plugin,
+        "cdp",
+        "volcano.sh/cooldown-time has no effect",
+        "set minRuntime in a Queue of scheduling.sigs.dev/v1alpha2",
+    ),
+    lost(
+        Plugin,
+        "fairshare",
+        "kube-batch remembers no past usage",
+        "give each namespace a queue of its own",
+    ),
+    lost(
+        Plugin,
+        "resource-strategy-fit",
+        "kube-batch has no such plugin",
+        "use leastrequested.resources and mostrequested.resources of nodeorder, or binpack",
+    ),
+    lost(
+        Plugin,
+        "reservation",
+        "it is for the actions elect and reserve, which kube-batch does not need",
+        "set a priority class for jobs that should go first",
+    ),
+    // Keys of plugins.
+    always_false(
+        Switch,
+        "enableHierarchy",
+        "queues have no parents",
+        "set the weight of a queue to its part of the whole cluster",
+    ),
+    always_false(
+        Switch,
+        "enabledClusterOrder",
+        "kube-batch schedules one cluster",
+        "run it in each cluster",
+    ),
+    always_true(Switch, "enable*", EXTENSION_POINT),
+    // Arguments of plugins.
+    always_true(Argument("predicates"), "predicate.NodeAffinityEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.NodePortsEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.TaintTolerationEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.PodAffinityEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.NodeVolumeLimitsEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.VolumeZoneEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.PodTopologySpreadEnable", FILTER),
+    always_true(Argument("predicates"), "predicate.VolumeBindingEnable", FILTER),
+    always_false(
+        Argument("predicates"),
+        "predicate.DynamicResourceAllocationEnable",
+        NO_ALLOCATION,
+        OTHER_SCHEDULER,
+    ),
+    always_false(
+        Argument("predicates"),
+        "predicate.GPUSharingEnable",
+        NO_PARTS_OF_DEVICES,
+        WHOLE_DEVICES,
+    ),
+    always_false(
+        Argument("predicates"),
+        "predicate.GPUNumberEnable",
+        NO_PARTS_OF_DEVICES,
+        WHOLE_DEVICES,
+    ),
+    not_needed(
+        Argument("predicates"),
+        "predicate.CacheEnable",
+        "answers about nodes are always cached until they change",
+    ),
+    always_false(
+        Argument("predicates"),
+        "predicate.ProportionalEnable",
+        "kube-batch keeps no CPU and memory of a node free for its GPUs",
+        "taint the nodes with GPUs",
+    ),
+    not_needed(
+        Argument("predicates"),
+        "predicate.resources*",
+        "it belongs to predicate.ProportionalEnable",
+    ),
+    lost(
+        Argument("nodeorder"),
+        "selectorspread.weight",
+        "Kubernetes removed this score",
+        "set topology spread constraints in the pod templates",
+    ),
+    lost(
+        Argument("nodeorder"),
+        "volumebinding.weight",
+        "kube-batch does not know the free capacity of storage",
+        "set node affinity to the nodes with the storage",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_scheduler::registry::Registry;
+
+    use super::*;
+
+    /// The settings that a row can make.
+    fn settings(becomes: Becomes) -> Vec<(&'static str, &'static str)> {
+        match becomes {
+            Becomes::Named { with, .. } => with.iter().map(|set| (set.plugin, set.key)).collect(),
+            Becomes::Argument { plugin, key } => vec![(plugin, key)],
+            Becomes::NotNeeded { .. }
+            | Becomes::Lost { .. }
+            | Becomes::AlwaysTrue { .. }
+            | Becomes::AlwaysFalse { .. } => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_the_table_refers_to_exists_here() {
+        let registry = Registry::builtin();
+        for row in TABLE {
+            if let Becomes::Named { here, .. } = row.becomes {
+                let exists = registry.action(here).is_some() || registry.plugin(here).is_some();
+                assert!(exists, "{} becomes {here}", row.name);
+            }
+            for (plugin, key) in settings(row.becomes) {
+                let spec = registry.plugin(plugin).expect(plugin);
+                let exists = spec.arguments.iter().any(|argument| argument.key == key);
+                assert!(exists, "{} sets {key}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_row() {
+        for row in TABLE {
+            let found = super::row(row.what, row.name).expect("it is in the table");
+            assert!(std::ptr::eq(found, row), "{} has two rows", row.name);
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_here() {
+        let registry = Registry::builtin();
+        for row in TABLE.iter().filter(|row| !matches!(row.becomes, Becomes::Named { .. })) {
+            let is_here = match row.what {
+                What::Action => registry.action(row.name).is_some(),
+                What::Plugin => registry.plugin(row.name).is_some(),
+                What::Argument(plugin) => {
+                    let spec = registry.plugin(plugin).expect(plugin);
+                    spec.arguments.iter().any(|argument| argument.key == row.name)
+                }
+                What::Key | What::ActionArgument | What::Switch => false,
+            };
+            assert!(!is_here, "{} exists here", row.name);
+        }
+    }
+}
