@@ -1,7 +1,9 @@
 //! The command `check-config` as a user sees it: output, messages and exit codes.
 
 use std::{
+    fs,
     io::Write,
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
@@ -59,57 +61,18 @@ fn plugin<'a>(converted: &'a str, name: &str) -> &'a str {
     rest[..end].trim_end()
 }
 
-/// The configuration of Volcano's chart.
-const CHART: &str = "\
-actions: \"enqueue, allocate, backfill\"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: capacity
-  - name: nodeorder
-  - name: binpack
-";
+fn repository_file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    fs::read_to_string(&path).expect("the file is there")
+}
 
 #[test]
-fn the_configuration_of_volcanos_chart_is_converted() {
-    let checked = converted(&[], CHART);
-    let expected = "\
-actions: allocate, backfill
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-    arguments:
-      gang.stalenessGracePeriod: 0s
-  - name: conformance
-- plugins:
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-    arguments:
-      nodeaffinity.weight: 2
-      podaffinity.weight: 2
-      balancedresource.resources:
-        cpu: 1
-        memory: 1
-        nvidia.com/gpu: 1
-      tainttoleration.weight: 3
-      podtopologyspread.weight: 2
-      imagelocality.weight: 1
-  - name: binpack
-";
-    assert_eq!(checked.stdout, expected);
+fn the_configuration_of_volcanos_chart_is_converted_as_the_manual_shows() {
+    let checked = converted(&[], &repository_file("examples/volcano-scheduler.conf"));
+    let manual = repository_file("docs/migrating-from-volcano.md");
+    let shown = "$ kube-batch check-config examples/volcano-scheduler.conf\n";
+    let (_, shown) = manual.split_once(shown).expect("the manual shows it");
+    assert_eq!(Some(&*checked.stdout), shown.split("```").next());
     let starts = [
         "note: standard input:1:10: action enqueue is left out: PodGroups become Inqueue",
         "note: standard input:5:11: plugin gang: gang.stalenessGracePeriod: 0s keeps",
