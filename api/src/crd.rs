@@ -23,7 +23,7 @@ use kube::core::Resource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::dialect::ApiVersion;
+use crate::api_version::ApiVersion;
 
 /// Condition type of a PodGroup that cannot start.
 pub const UNSCHEDULABLE: &str = "Unschedulable";

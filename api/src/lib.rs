@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod api_version;
 pub mod cluster;
 pub mod column;
 pub mod crd;
@@ -11,6 +12,7 @@ pub mod duration;
 pub mod facts;
 pub mod intern;
 pub mod matcher_set;
+pub mod membership;
 pub mod name;
 pub mod node_set;
 pub mod quantity;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
+    api_version::ApiVersion,
     column::Dim,
-    dialect::ApiVersion,
     name::{Name, ObjectKey},
     resource::Dimensions,
 };

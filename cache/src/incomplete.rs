@@ -101,10 +101,10 @@ fn keep_places(Snapshot { cluster, rejected, .. }: &mut Snapshot) {
 mod tests {
     use jiff::Timestamp;
     use kube_batch_api::{
+        api_version::ApiVersion::V1Alpha2,
         column::Ordinal as _,
         crd::PodGroupSpec,
         decision::{Decision, PodRef},
-        dialect::ApiVersion::V1Alpha2,
         name::ObjectKey,
     };
     use serde_json::json;

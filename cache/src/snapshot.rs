@@ -16,9 +16,9 @@ pub(crate) mod storage;
 use std::{collections::BTreeSet, sync::Arc};
 
 use kube_batch_api::{
+    api_version::{ApiVersion, Join},
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},
-    dialect::{ApiVersion, Join},
     facts::{group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     name::{Name, ObjectKey},
     reason::{Duplicate, Ignored},

@@ -18,8 +18,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
+    api_version::{ApiVersion, Join, ServedApis},
     crd::{PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
-    dialect::{ApiVersion, Join, RawObject, ServedApis},
+    dialect::RawObject,
     facts::{
         FactError,
         class::PodTemplate,

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
+    api_version::ApiVersion,
     decision::{Decision, EvictReason, PodRef},
-    dialect::ApiVersion,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{

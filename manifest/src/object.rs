@@ -17,11 +17,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{
-    crd::v1alpha2,
-    dialect::{ApiVersion, RawObject},
-    name::ObjectKey,
-};
+use kube_batch_api::{api_version::ApiVersion, crd::v1alpha2, dialect::RawObject, name::ObjectKey};
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -33,10 +33,10 @@ impl Sink for Collected {
         match &object {
             Object::Node(node) => drop(self.store.apply_node(node)?),
             Object::PodGroup(version, group) => {
-                self.store.apply_group_object(*version, group).map(drop)?
+                self.store.apply_group_object(*version, group).map(drop)?;
             }
             Object::Queue(version, queue) => {
-                self.store.apply_queue_object(*version, queue).map(drop)?
+                self.store.apply_queue_object(*version, queue).map(drop)?;
             }
             Object::Pod(pod) => {
                 let mut pod = pod.clone();

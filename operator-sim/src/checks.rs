@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube_batch::Registry;
-use kube_batch_api::{crd::v1alpha2, decision::Decision, dialect::ApiVersion::V1Alpha2};
+use kube_batch_api::{api_version::ApiVersion::V1Alpha2, crd::v1alpha2, decision::Decision};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     snapshot::{SnapshotOptions, take_snapshot},

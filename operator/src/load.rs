@@ -8,8 +8,9 @@ use std::{
 };
 
 use kube_batch_api::{
-    dialect::{ApiVersion, named_groups},
+    api_version::ApiVersion,
     facts::{FactError, metadata::MetadataPrefixes},
+    membership::named_groups,
     name::{Name, ObjectKey},
 };
 use kube_batch_manifest::{
@@ -205,9 +206,9 @@ impl WorldSink<'_> {
     fn record_group(&mut self, object: &Object, part: &PodPart<'_>, place: &Place<'_>) {
         let Some(meta) = part.metadata else { return };
         let namespace = with_default_namespace(object).namespace;
-        for (field, version, name) in named_groups(meta, part.spec) {
+        for (field, name) in named_groups(meta, part.spec) {
             let key = ObjectKey::new(namespace.clone(), name.as_str());
-            let group = (version, field.only_if_served, key);
+            let group = (field.version, field.only_if_served, key);
             // Pods of a group are mostly consecutive; one of them is enough.
             if self.pods.last().is_none_or(|(last, _)| *last != group) {
                 let path = format!("{}{}", part.prefix, field.path);

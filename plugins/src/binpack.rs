@@ -3,7 +3,8 @@
 //! The score of a node, for a task that requests `request` of a resource, is the weighted mean of
 //! `100 * (used + request) / allocatable` over the resources that have a weight and that the task
 //! requests. It is 0 if `used + request` of one of them is more than `allocatable`, as is possible while
-//! tasks are being terminated. A resource of which the node has nothing counts as 0.
+//! tasks are being terminated. A resource of which the node has nothing counts as 0; one of which no
+//! node has anything is left out, but then the task fits nowhere.
 //!
 //! `used` is what the tasks on the node request, including those that are being terminated and those
 //! that are nominated for it. Requests count as they are, without defaults for containers that

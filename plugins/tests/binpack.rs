@@ -89,7 +89,15 @@ fn amounts(largest: i64) -> impl Strategy<Value = Amounts> {
         .prop_map(|(cpu, memory, gpus)| [("cpu", cpu), ("memory", memory), (GPU, gpus)].into())
 }
 
+/// Nodes, of which the first has something of each resource: a resource that no node has is left out.
 fn nodes() -> impl Strategy<Value = Vec<TestNode>> {
+    some_nodes().prop_map(|mut nodes| {
+        nodes[0].0.values_mut().for_each(|amount| *amount += 1);
+        nodes
+    })
+}
+
+fn some_nodes() -> impl Strategy<Value = Vec<TestNode>> {
     prop_oneof![
         prop::collection::vec((amounts(20), amounts(12)), 1..60),
         // No resource is absent, so that many nodes are scored at once.

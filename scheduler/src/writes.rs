@@ -8,10 +8,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kube_batch_api::{
+    api_version::Join,
     crd::{MISCONFIGURED, UNSCHEDULABLE},
     crd::{PodGroupStatus, QueueStatus},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
-    dialect::{Join, Transition},
+    dialect::Transition,
     facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     reason::{Ignored, JobProblem},

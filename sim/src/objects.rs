@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
-    dialect::ApiVersion,
+    api_version::ApiVersion,
     facts::{
         FactError,
         pod::{Interner, TaskFacts},

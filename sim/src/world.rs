@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
+    api_version::ServedApis,
     cluster::Cluster,
     decision::{ClaimChoice, Decision, EvictReason},
-    dialect::ServedApis,
     facts::{
         group::GroupFacts,
         metadata::MetadataPrefixes,

@@ -15,7 +15,7 @@ use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{crd::PodGroupSpec, decision::Decision, dialect::ApiVersion};
+use kube_batch_api::{api_version::ApiVersion, crd::PodGroupSpec, decision::Decision};
 use kube_batch_cache::store::Store;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_api::{
+    api_version::ApiVersion,
     crd::PodGroupSpec,
     decision::{Decision, EvictReason, PodRef},
-    dialect::ApiVersion,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};

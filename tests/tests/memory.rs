@@ -2,7 +2,7 @@
 //! in vain take a bounded part of a cycle.
 
 use kube_batch_api::{
-    decision::Decision, dialect::ApiVersion, facts::group::GroupFacts, name::ObjectKey,
+    api_version::ApiVersion, decision::Decision, facts::group::GroupFacts, name::ObjectKey,
     status::TaskStatus,
 };
 use kube_batch_cache::store::Store;

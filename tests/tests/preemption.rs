@@ -15,7 +15,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_actions::{allocate, preempt};
-use kube_batch_api::{cluster::Cluster, crd::QueueSpec, decision::Decision, dialect::ApiVersion};
+use kube_batch_api::{
+    api_version::ApiVersion, cluster::Cluster, crd::QueueSpec, decision::Decision,
+};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},

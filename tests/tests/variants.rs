@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::{crd::PodGroupSpec, dialect::ApiVersion};
+use kube_batch_api::{api_version::ApiVersion, crd::PodGroupSpec};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},

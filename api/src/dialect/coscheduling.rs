@@ -13,26 +13,26 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
-    Transition, min_member, queue_of, without,
+    object::RawObject,
+    report::{GroupReport, Phase, Transition},
+    spec::{Dialect, DialectSpec, Patch, no_queues, without},
 };
 use crate::{
+    api_version::ApiVersion,
     crd::PodGroupStatus,
-    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    facts::{
+        FactError,
+        group::{GroupFacts, min_member},
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
+    },
+    membership::queue_of,
+    name::Name,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
-    group: "scheduling.x-k8s.io",
-    version: "v1alpha1",
     groups: "podgroups.scheduling.x-k8s.io",
     queues: None,
-    join: Join::Label,
-    members: &[MemberField {
-        name: "label scheduling.x-k8s.io/pod-group",
-        path: "metadata.labels[scheduling.x-k8s.io/pod-group]",
-        read: |meta, _| meta.labels.as_ref()?.get("scheduling.x-k8s.io/pod-group"),
-        only_if_served: true,
-    }],
     patch: Patch::Status,
     dialect: &Coscheduling,
 };
@@ -67,7 +67,7 @@ impl Dialect for Coscheduling {
         let status: Status = object.status("PodGroup")?;
         let mut facts = GroupFacts::new(ApiVersion::Coscheduling, &object.metadata, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
-        facts.queue = queue_of(&object.metadata);
+        facts.queue = queue_of(&object.metadata).map(Name::from);
         facts.set_min_resources(spec.min_resources.as_ref())?;
         // 0 means that there is none.
         let seconds = spec.schedule_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -83,7 +83,7 @@ impl Dialect for Coscheduling {
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
-        Err(super::no_queues(object))
+        Err(no_queues(object))
     }
 
     fn next_status(&self, report: &GroupReport<'_>, _: Transition<'_>) -> PodGroupStatus {

@@ -16,10 +16,12 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::{
-    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, RawObject, Transition,
-    queue_of,
+    object::RawObject,
+    report::{GroupReport, Transition},
+    spec::{Dialect, DialectSpec, Patch, no_queues},
 };
 use crate::{
+    api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
     facts::{
         FactError,
@@ -27,22 +29,14 @@ use crate::{
         metadata::MetadataPrefixes,
         queue::QueueFacts,
     },
+    membership::queue_of,
     name::Name,
     reason::JobProblem,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
-    group: "scheduling.k8s.io",
-    version: "v1beta1",
     groups: "podgroups.scheduling.k8s.io",
     queues: None,
-    join: Join::SchedulingGroup,
-    members: &[MemberField {
-        name: "field spec.schedulingGroup.podGroupName",
-        path: "spec.schedulingGroup.podGroupName",
-        read: |_, spec| spec?.scheduling_group.as_ref()?.pod_group_name.as_ref(),
-        only_if_served: false,
-    }],
     patch: Patch::StatusByType,
     dialect: &Kubernetes,
 };
@@ -51,8 +45,6 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 /// The reason of a gang that cannot start.
 const UNSCHEDULABLE: &str = "Unschedulable";
-/// The reason of a group whose members contradict one another.
-pub const SCHEDULER_ERROR: &str = JobProblem::INCONSISTENT;
 
 struct Kubernetes;
 
@@ -71,7 +63,7 @@ impl Dialect for Kubernetes {
                 problem,
             )
         })?;
-        facts.queue = queue_of(&object.metadata);
+        facts.queue = queue_of(&object.metadata).map(Name::from);
         facts.priority = Some(spec.priority.unwrap_or(0));
         facts.never_preempts = spec.preemption_policy.map(|policy| policy == "Never");
         facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
@@ -85,7 +77,7 @@ impl Dialect for Kubernetes {
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
-        Err(super::no_queues(object))
+        Err(no_queues(object))
     }
 
     fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
@@ -98,7 +90,7 @@ impl Dialect for Kubernetes {
             set(&mut next.conditions, ("True", "Scheduled", String::new()), at);
         } else if let Some((reason, message)) = report.unschedulable {
             let (reason, message) = match reason {
-                JobProblem::INCONSISTENT => (SCHEDULER_ERROR, message.to_owned()),
+                JobProblem::INCONSISTENT => (reason, message.to_owned()),
                 _ => (UNSCHEDULABLE, not_satisfied(report, message)),
             };
             set(&mut next.conditions, ("False", reason, message), at);

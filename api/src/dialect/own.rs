@@ -1,46 +1,32 @@
 //! The PodGroups and queues of this project, whose two API groups are field for field the same.
 
 use super::{
-    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
-    Transition, set_condition,
+    object::RawObject,
+    report::{GroupReport, Phase, Transition, set_condition},
+    spec::{Dialect, DialectSpec, Patch},
 };
 use crate::{
+    api_version::ApiVersion,
     crd::{
         GANG_EVICTED, MISCONFIGURED, PREEMPTED, PodGroupSpec, PodGroupStatus, QueueSpec,
         QueueStatus, RECLAIMED, UNSCHEDULABLE,
     },
     decision::EvictReason,
-    facts::{
-        FactError, group::GroupFacts, metadata::MetadataPrefixes, pod::GROUP_ANNOTATION,
-        queue::QueueFacts,
-    },
+    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
 };
 
 /// The older API group.
 pub(super) const V1ALPHA1: DialectSpec = DialectSpec {
-    group: "scheduling.incubator.k8s.io",
-    version: "v1alpha1",
     groups: "podgroups.scheduling.incubator.k8s.io",
     queues: Some("queues.scheduling.incubator.k8s.io"),
-    join: Join::Annotation,
-    members: &[],
     patch: Patch::Status,
     dialect: &Own(ApiVersion::V1Alpha1),
 };
 
 /// The newer API group.
 pub(super) const V1ALPHA2: DialectSpec = DialectSpec {
-    group: "scheduling.sigs.dev",
-    version: "v1alpha2",
     groups: "podgroups.scheduling.sigs.dev",
     queues: Some("queues.scheduling.sigs.dev"),
-    join: Join::Annotation,
-    members: &[MemberField {
-        name: "annotation scheduling.k8s.io/group-name",
-        path: "metadata.annotations[scheduling.k8s.io/group-name]",
-        read: |meta, _| meta.annotations.as_ref()?.get(GROUP_ANNOTATION),
-        only_if_served: false,
-    }],
     patch: Patch::Status,
     dialect: &Own(ApiVersion::V1Alpha2),
 };

@@ -103,7 +103,7 @@ pub struct Transition<'a> {
 }
 
 /// Sets a condition to True with a reason and message, or to False if it is there.
-pub fn set_condition(
+pub(super) fn set_condition(
     conditions: &mut Vec<PodGroupCondition>,
     type_: &str,
     holds: Option<(&str, &str)>,

@@ -14,14 +14,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ApiVersion, Dialect, DialectSpec, GroupReport, Join, MemberField, Patch, Phase, RawObject,
-    Transition, min_member, set_condition, without,
+    object::RawObject,
+    report::{GroupReport, Phase, Transition, set_condition},
+    spec::{Dialect, DialectSpec, Patch, without},
 };
 use crate::{
+    api_version::ApiVersion,
     crd::{PodGroupStatus, QueueSpec, QueueStatus, UNSCHEDULABLE},
     facts::{
         FactError,
-        group::{GroupFacts, RoleFacts, TopologyFacts},
+        group::{GroupFacts, RoleFacts, TopologyFacts, min_member},
         metadata::MetadataPrefixes,
         queue::QueueFacts,
     },
@@ -30,23 +32,11 @@ use crate::{
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
-    group: "scheduling.volcano.sh",
-    version: "v1beta1",
     groups: "podgroups.scheduling.volcano.sh",
     queues: Some("queues.scheduling.volcano.sh"),
-    join: Join::Annotation,
-    members: &[MemberField {
-        name: "annotation scheduling.volcano.sh/group-name",
-        path: "metadata.annotations[scheduling.volcano.sh/group-name]",
-        read: |meta, _| meta.annotations.as_ref()?.get("scheduling.volcano.sh/group-name"),
-        only_if_served: true,
-    }],
     patch: Patch::Object,
     dialect: &Volcano,
 };
-
-/// The annotation of a pod that names its role in the job.
-pub const ROLE_ANNOTATION: &str = "volcano.sh/task-spec";
 
 /// The phase of a group whose pods may be created.
 const INQUEUE: &str = "Inqueue";
@@ -121,13 +111,12 @@ impl Dialect for Volcano {
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
-        let spec: QueueSpec = object.spec("Queue")?;
+        let mut spec: QueueSpec = object.spec("Queue")?;
         let status: QueueStatus = object.status("Queue")?;
-        let spec = match object.spec["weight"] {
+        if object.spec["weight"].is_null() {
             // As Volcano's admission sets it.
-            Value::Null => QueueSpec { weight: 1, ..spec },
-            _ => spec,
-        };
+            spec.weight = 1;
+        }
         let mut facts =
             QueueFacts::from_parts(ApiVersion::Volcano, &object.metadata, &spec, Some(&status))?;
         let is_set = |field: &&str| !object.spec[field].is_null();
@@ -139,10 +128,9 @@ impl Dialect for Volcano {
         let mut next = report.group.status.clone();
         report.write_counts(&mut next);
         next.ready = 0;
-        next.phase = match report.phase {
-            Phase::Pending if report.n_tasks > 0 || report.is_admitted => INQUEUE.to_owned(),
-            phase => phase.to_string(),
-        };
+        let may_have_pods = report.n_tasks > 0 || report.is_admitted;
+        let is_inqueue = report.phase == Phase::Pending && may_have_pods;
+        next.phase = if is_inqueue { INQUEUE.to_owned() } else { report.phase.to_string() };
         let unschedulable = report.unschedulable.map(|(reason, message)| {
             let reason = match reason {
                 JobProblem::NOT_ENOUGH_TASKS => "NotEnoughTasks",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::group::TopologyFacts;
 use crate::{
-    dialect::{QUEUE_LABEL, queue_of},
+    membership::{QUEUE_LABEL, queue_of},
     name::Name,
 };
 
@@ -50,7 +50,7 @@ impl GangAnnotations {
         };
         let found = Self {
             min_available,
-            queue: queue_of(meta),
+            queue: queue_of(meta).map(Name::from),
             topology: topology_of(annotations),
             unreadable,
         };

@@ -12,8 +12,8 @@ use super::{
     object_key,
 };
 use crate::{
+    api_version::ApiVersion,
     crd::{PodGroupSpec, PodGroupStatus},
-    dialect::ApiVersion,
     name::{Name, ObjectKey},
     resource::ResourceList,
 };

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    dialect::{ApiVersion, Join, ServedApis, named_groups},
+    api_version::{ApiVersion, Join, ServedApis},
+    membership::named_groups,
     name::{Name, Names, is_dns_subdomain},
 };
 
@@ -34,12 +35,12 @@ impl GroupRefs {
     /// The field that has no valid name.
     pub(super) fn of(pod: &Pod, names: &mut Names) -> Result<Self, &'static str> {
         let mut refs = SmallVec::new();
-        for (field, version, name) in named_groups(&pod.metadata, pod.spec.as_ref()) {
+        for (field, name) in named_groups(&pod.metadata, pod.spec.as_ref()) {
             if !is_dns_subdomain(name) {
                 return Err(field.name);
             }
-            let only_with = field.only_if_served.then_some(version);
-            refs.push(GroupRef { join: version.join(), name: names.intern(name), only_with });
+            let only_with = field.only_if_served.then_some(field.version);
+            refs.push(GroupRef { join: field.version.join(), name: names.intern(name), only_with });
         }
         Ok(Self(refs))
     }

@@ -20,15 +20,13 @@ use super::{
     object_key,
 };
 use crate::{
-    dialect::{Join, ServedApis, volcano::ROLE_ANNOTATION},
+    api_version::{Join, ServedApis},
     intern::{InternTable, Interned},
+    membership::ROLE_ANNOTATION,
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
-
-/// Annotation that joins a pod to the PodGroup of that name in its namespace, in either API group.
-pub const GROUP_ANNOTATION: &str = "scheduling.k8s.io/group-name";
 
 /// The field manager of everything that the scheduler writes.
 pub const FIELD_MANAGER: &str = "kube-batch";
@@ -307,7 +305,8 @@ mod tests {
 
     #[test]
     fn an_annotation_that_is_no_name_is_not_kept() {
-        let group = |name: &str| read(json!(null), json!({(GROUP_ANNOTATION): name}));
+        let group =
+            |name: &str| read(json!(null), json!({(crate::membership::GROUP_ANNOTATION): name}));
         let key = JobKey::annotated(ObjectKey::new("", "a.b-c"));
         assert_eq!(group("a.b-c").job_key(ServedApis::default()), key);
         for name in ["A", "a b", "a/b", ".", &"a".repeat(254)] {

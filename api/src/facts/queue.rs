@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FactError, created, object_key};
 use crate::{
+    api_version::ApiVersion,
     crd::{QueueSpec, QueueStatus},
-    dialect::ApiVersion,
     duration,
     name::Name,
     resource::ResourceList,

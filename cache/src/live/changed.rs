@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    dialect::ApiVersion,
+    api_version::ApiVersion,
     facts::{
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},

@@ -6,8 +6,8 @@ use std::{
 };
 
 use kube_batch_api::{
+    api_version::ServedApis,
     cluster::Cluster,
-    dialect::ServedApis,
     facts::pod::TaskFacts,
     name::{JobKey, Name, ObjectKey},
     reason::Ignored,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    dialect::Join,
+    api_version::Join,
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     reason::JobWarning,

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    dialect::Join,
+    api_version::Join,
     facts::{
         class::PodTemplate,
         gang_annotations::{CombinedAnnotations, MIN_AVAILABLE},

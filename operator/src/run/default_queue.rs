@@ -117,7 +117,7 @@ async fn create(
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use kube_batch_api::dialect::ApiVersion;
+    use kube_batch_api::api_version::ApiVersion;
     use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;

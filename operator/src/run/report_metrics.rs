@@ -185,7 +185,7 @@ fn number(amount: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{crd::v1alpha2, dialect::ApiVersion::V1Alpha2, name::ObjectKey};
+    use kube_batch_api::{api_version::ApiVersion::V1Alpha2, crd::v1alpha2, name::ObjectKey};
     use kube_batch_cache::{
         assumed::Assumed,
         snapshot::{SnapshotOptions, take_snapshot},

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube_batch_api::{
-    facts::pod::GROUP_ANNOTATION,
+    membership::GROUP_ANNOTATION,
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::store::Store;

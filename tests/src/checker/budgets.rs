@@ -1,8 +1,8 @@
 //! Disruption budgets (docs/parity.md#p11).
 
 use kube_batch_api::{
+    api_version::ServedApis,
     decision::EvictReason,
-    dialect::ServedApis,
     facts::policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{decision::EvictReason, dialect::ServedApis, name::Name};
+use kube_batch_api::{api_version::ServedApis, decision::EvictReason, name::Name};
 
 use super::view::{Node, Pod, View};
 

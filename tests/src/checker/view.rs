@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
+    api_version::{ApiVersion, ServedApis},
     decision::{Decision, EvictReason, PodRef},
-    dialect::{ApiVersion, ServedApis},
     facts::{group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY},
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,

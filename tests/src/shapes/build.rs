@@ -15,8 +15,8 @@ use k8s_openapi::{
     },
 };
 use kube_batch_api::{
+    api_version::ApiVersion,
     crd::{PodGroupSpec, QueueSpec},
-    dialect::ApiVersion,
 };
 use kube_batch_cache::store::Store;
 

@@ -9,7 +9,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube_batch_api::dialect::ApiVersion;
+use kube_batch_api::api_version::ApiVersion;
 use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
 /// Longest text of an event, in bytes; the API server rejects longer ones.

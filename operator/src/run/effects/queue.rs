@@ -11,8 +11,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use kube_batch_api::{
+    api_version::ApiVersion,
     decision::PodRef,
-    dialect::ApiVersion,
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::assumed::DecisionId;

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
 use kube_batch_api::{
+    api_version::ApiVersion,
     decision::Decision,
-    dialect::ApiVersion,
     facts::group::GroupFacts,
     name::{JobKey, ObjectKey},
     reason::JobProblem,

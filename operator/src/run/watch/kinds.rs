@@ -14,7 +14,8 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use kube_batch_api::{
-    dialect::{ApiVersion, GroupOf, QueueOf},
+    api_version::ApiVersion,
+    dialect::{GroupOf, QueueOf},
     facts::FactError,
     name::{Name, ObjectKey},
     with_version,

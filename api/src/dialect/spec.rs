@@ -1,0 +1,97 @@
+//! What a dialect is made of.
+
+use serde_json::{Value, json};
+
+use super::{
+    object::RawObject,
+    report::{GroupReport, Transition},
+};
+use crate::{
+    crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
+    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+};
+
+/// What a dialect is made of.
+pub struct DialectSpec {
+    /// PodGroups as RBAC and `kubectl` name them: plural and group.
+    pub groups: &'static str,
+    /// The same for queues; `None` if it has none.
+    pub queues: Option<&'static str>,
+    /// How the status of PodGroups is written.
+    pub patch: Patch,
+    /// How its objects are read and reported.
+    pub dialect: &'static dyn Dialect,
+}
+
+/// How the status of PodGroups is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// To the subresource, as a merge patch. Conditions are replaced as a whole, so the patch names the
+    /// version that it was made for.
+    Status,
+    /// To the subresource, as a strategic merge patch, which merges conditions by type.
+    StatusByType,
+    /// To the object, as a merge patch: there is no subresource.
+    Object,
+}
+
+/// How the objects of one API are read and reported.
+pub trait Dialect: Sync {
+    /// Reads a PodGroup.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if a field that the scheduler uses cannot be read: skip the object.
+    fn read_group(
+        &self,
+        object: &RawObject,
+        prefixes: &MetadataPrefixes,
+    ) -> Result<GroupFacts, FactError>;
+
+    /// Reads a queue. Called only for a dialect that has queues.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if a field that the scheduler uses cannot be read: skip the object.
+    fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError>;
+
+    /// The status of a PodGroup after a cycle. Only fields that its API has may differ from those of the
+    /// stored status: a field that the API server drops would be written again and again.
+    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus;
+
+    /// Whether the status says already why the group waits.
+    fn says(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
+        let has_the_words = |own: &PodGroupCondition| has_the_words_of(&own.message, message);
+        let mut conditions = status.conditions.iter().filter(|own| own.type_ == condition);
+        conditions.any(|own| own.status == "True" && has_the_words(own))
+    }
+
+    /// The fields of a status that are written, as the API has them.
+    fn status_value(&self, status: &PodGroupStatus) -> Value {
+        json!(status)
+    }
+
+    /// The status of a queue after a cycle, given the one with all fields.
+    fn next_queue_status(&self, _stored: &QueueStatus, next: QueueStatus) -> QueueStatus {
+        next
+    }
+}
+
+/// The API has no queues.
+pub(super) fn no_queues(object: &RawObject) -> FactError {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    FactError::new(format!("Queue {name}"), "apiVersion", "has no queues")
+}
+
+/// An object without some of its fields, which its API does not have.
+pub(super) fn without(mut object: Value, fields: &[&str]) -> Value {
+    let map = object.as_object_mut().expect("a struct is an object");
+    fields.iter().for_each(|field| drop(map.remove(*field)));
+    object
+}
+
+/// Whether texts differ in nothing but numbers.
+fn has_the_words_of(l: &str, r: &str) -> bool {
+    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    words(l) == words(r)
+}

@@ -1,0 +1,79 @@
+//! How pods say which PodGroup, queue and role are theirs.
+
+use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use crate::api_version::ApiVersion;
+
+/// Annotation that joins a pod to the PodGroup of that name in its namespace.
+pub const GROUP_ANNOTATION: &str = "scheduling.k8s.io/group-name";
+
+/// The annotation of Volcano that names the role of a pod in its job.
+pub const ROLE_ANNOTATION: &str = "volcano.sh/task-spec";
+
+/// The label or annotation that names the queue of PodGroups without such a field, of pods without a
+/// PodGroup, and of namespaces.
+pub const QUEUE_LABEL: &str = "scheduling.sigs.dev/queue";
+
+/// The queue that a label, or else an annotation, names.
+pub(crate) fn queue_of(meta: &ObjectMeta) -> Option<&str> {
+    let maps = [&meta.labels, &meta.annotations].into_iter().flatten();
+    let mut named = maps.filter_map(|map| map.get(QUEUE_LABEL)).filter(|name| !name.is_empty());
+    named.next().map(String::as_str)
+}
+
+/// A field of pods that may name a PodGroup.
+pub struct MemberField {
+    /// The API of these PodGroups, or one that shares names with it.
+    pub version: ApiVersion,
+    /// How messages call it, as in "the annotation example.com/group".
+    pub name: &'static str,
+    /// Its path.
+    pub path: &'static str,
+    /// Reads it.
+    pub read: for<'a> fn(&'a ObjectMeta, Option<&'a PodSpec>) -> Option<&'a String>,
+    /// Whether it counts only where the API is served: other programs may use it for something else.
+    pub only_if_served: bool,
+}
+
+/// The fields, in order of precedence: what users write before what controllers add.
+const FIELDS: [MemberField; 4] = [
+    MemberField {
+        version: ApiVersion::V1Alpha2,
+        name: "annotation scheduling.k8s.io/group-name",
+        path: "metadata.annotations[scheduling.k8s.io/group-name]",
+        read: |meta, _| meta.annotations.as_ref()?.get(GROUP_ANNOTATION),
+        only_if_served: false,
+    },
+    MemberField {
+        version: ApiVersion::Volcano,
+        name: "annotation scheduling.volcano.sh/group-name",
+        path: "metadata.annotations[scheduling.volcano.sh/group-name]",
+        read: |meta, _| meta.annotations.as_ref()?.get("scheduling.volcano.sh/group-name"),
+        only_if_served: true,
+    },
+    MemberField {
+        version: ApiVersion::Coscheduling,
+        name: "label scheduling.x-k8s.io/pod-group",
+        path: "metadata.labels[scheduling.x-k8s.io/pod-group]",
+        read: |meta, _| meta.labels.as_ref()?.get("scheduling.x-k8s.io/pod-group"),
+        only_if_served: true,
+    },
+    MemberField {
+        version: ApiVersion::Kubernetes,
+        name: "field spec.schedulingGroup.podGroupName",
+        path: "spec.schedulingGroup.podGroupName",
+        read: |_, spec| spec?.scheduling_group.as_ref()?.pod_group_name.as_ref(),
+        only_if_served: false,
+    },
+];
+
+/// The names of PodGroups in a pod or template, each with its field. The first that counts does.
+pub fn named_groups<'a>(
+    meta: &'a ObjectMeta,
+    spec: Option<&'a PodSpec>,
+) -> impl Iterator<Item = (&'static MemberField, &'a String)> {
+    FIELDS.iter().filter_map(move |field| {
+        let name = (field.read)(meta, spec).filter(|name| !name.is_empty())?;
+        Some((field, name))
+    })
+}
