@@ -199,6 +199,9 @@ pub struct Jobs {
     pub min_available: Column<JobIdx, u32>,
     /// Its priority among the jobs of its queue: higher first.
     pub priority: Column<JobIdx, i32>,
+    /// Whether its tasks are victims only together.
+    // Parity: see docs/parity.md#k1.
+    pub leaves_whole: Column<JobIdx, bool>,
     /// Its tasks.
     pub tasks: Column<JobIdx, TaskRange>,
     /// Why it is not scheduled in this cycle, if so.
@@ -406,21 +409,17 @@ pub struct Storage {
 }
 
 impl Cluster {
-    /// Whether the tasks of a job are victims only together, as its PodGroup says.
-    // Parity: see docs/parity.md#k1.
-    pub fn leaves_whole(&self, job: JobIdx) -> bool {
-        self.jobs.group[job].as_ref().is_some_and(|group| group.leaves_whole)
-    }
-
     /// Whether a job is a gang: it has a minimum, or its tasks are victims only together.
     pub fn is_gang(&self, job: JobIdx) -> bool {
-        self.jobs.min_available[job] > 1 || self.leaves_whole(job)
+        self.jobs.min_available[job] > 1 || self.jobs.leaves_whole[job]
     }
 
     /// The roles of a job that have a minimum, with the number of their tasks by status.
     pub fn roles(&self, job: JobIdx) -> impl Iterator<Item = (&RoleFacts, &StatusCounts)> {
-        let roles = self.jobs.group[job].iter().flat_map(|group| &group.roles);
-        roles.zip(&self.jobs.role_counts[job])
+        let counts = &self.jobs.role_counts[job];
+        // Most jobs have no roles, and the facts of their PodGroups are not in the processor's cache.
+        let group = self.jobs.group[job].iter().filter(|_| !counts.is_empty());
+        group.flat_map(|group| &group.roles).zip(counts)
     }
 
     /// The role of a task, if it has a minimum.

@@ -22,8 +22,8 @@ use kube_batch_api::{
 };
 
 use crate::{
-    admission, memory::Memory, moves::Move, plugin::QueueShares, session::Session, stale_gangs,
-    tried::Tried,
+    admission::Admission, memory::Memory, moves::Move, plugin::QueueShares, session::Session,
+    stale_gangs, tried::Tried,
 };
 
 mod message;
@@ -97,6 +97,7 @@ impl Opening {
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(session);
     let cluster = session.cluster();
+    let admission = Admission::default();
     let jobs: Vec<Arc<JobReport>> = cluster
         .jobs
         .key
@@ -104,12 +105,12 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         .zip(opening.jobs)
         .zip(opening.started)
         .map(|((job, share), had_started)| {
-            let known = known_report(session, job, share);
+            let known = known_report(session, job, share, &admission);
             if let Some(known) = known {
-                debug_assert_eq!(**known, job_report(session, job, share, had_started));
+                debug_assert_eq!(**known, job_report(session, job, share, had_started, &admission));
                 Arc::clone(known)
             } else {
-                Arc::new(job_report(session, job, share, had_started))
+                Arc::new(job_report(session, job, share, had_started, &admission))
             }
         })
         .collect();
@@ -201,7 +202,12 @@ fn queue_report(
 }
 
 /// The report of the last try of a job, if it still holds. The job itself is the same.
-fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<&Arc<JobReport>> {
+fn known_report<'s>(
+    session: &'s Session,
+    job: JobIdx,
+    share: Option<Share>,
+    admission: &Admission,
+) -> Option<&'s Arc<JobReport>> {
     let cluster = session.cluster();
     let tried = session.turn_log.tried[job].as_ref();
     let Tried { report, found, .. } = &**tried.filter(|_| session.turn_log.is_remembered(job))?;
@@ -211,7 +217,7 @@ fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<
         && report.tried == session.was_tried(job)
         && report.evicted.is_none()
         && report.warnings == cluster.jobs.warnings[job]
-        && report.is_admitted == admission::is_admitted(session, job)
+        && report.is_admitted == admission.admits(session, job)
         && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
         && is_same_object(failure, session.shared_failure(job))
         && n_fitting == session.recorded_fitting(job)
@@ -232,6 +238,7 @@ fn job_report(
     job: JobIdx,
     share: Option<Share>,
     had_started: bool,
+    admission: &Admission,
 ) -> JobReport {
     let cluster = session.cluster();
     let counts = &cluster.jobs.counts[job];
@@ -290,7 +297,7 @@ fn job_report(
         n_fitting,
         n_remaining: n_waiting.saturating_sub(n_fitting - ready + 1),
         has_started: ready >= min_available.max(1),
-        is_admitted: admission::is_admitted(session, job),
+        is_admitted: admission.admits(session, job),
         ready,
         running,
         succeeded,

@@ -87,7 +87,7 @@ impl Plugin for Gang {
     }
 
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
-        self.has_whole_jobs = cluster.jobs.key.ids().any(|job| cluster.leaves_whole(job));
+        self.has_whole_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
@@ -164,7 +164,7 @@ impl Plugin for Gang {
     }
 
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
-        let leaves_whole = cluster.leaves_whole(proposal.job);
+        let leaves_whole = cluster.jobs.leaves_whole[proposal.job];
         let is_gang = cluster.jobs.min_available[proposal.job] > 1;
         if leaves_whole || self.evicts_whole && is_gang { Vote::Permit } else { Vote::Reject }
     }
@@ -207,7 +207,7 @@ enum Rank {
 fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
     let job_of = |task: TaskIdx| cluster.tasks.job[task];
     let Some(job) = job_of(proposal.victim) else { return Vote::Reject };
-    if cluster.leaves_whole(job) {
+    if cluster.jobs.leaves_whole[job] {
         return Vote::Reject;
     }
     let evicted = || proposal.evicted.iter().filter(|task| job_of(**task) == Some(job));

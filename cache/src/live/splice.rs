@@ -80,6 +80,7 @@ tail! {
     queue: Option<QueueIdx>,
     min_available: u32,
     priority: i32,
+    leaves_whole: bool,
     tasks: TaskRange,
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,

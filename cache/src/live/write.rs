@@ -23,7 +23,7 @@ use crate::snapshot::{
     classes::{ClassRows, Classifier},
     hints::{Hints, controllers},
     jobs::{Job, JobMaker, rank},
-    rows::{JobRow, OfGroup, RowMaker, TaskRow, list_jobs, push_job},
+    rows::{JobRow, OfGroup, RowMaker, TaskRow, leaves_whole, list_jobs, push_job},
 };
 
 /// The rows of jobs, and what they have to do with pods of others.
@@ -184,6 +184,7 @@ impl<'a> Writer<'a> {
         let queue = self.queue_rows.get(&job.queue).copied();
         let JobRow { queue, problem } = JobRow::of(&job, queue);
         let jobs = &mut self.cluster.jobs;
+        jobs.leaves_whole[row] = leaves_whole(job.group.as_ref());
         jobs.group[row] = job.group;
         jobs.queue[row] = queue;
         jobs.min_available[row] = job.min_available;

@@ -173,6 +173,11 @@ impl<'a> OfGroup<'a> {
     }
 }
 
+/// Whether the tasks of a job with this PodGroup are victims only together.
+pub(crate) fn leaves_whole(group: Option<&Arc<GroupFacts>>) -> bool {
+    group.is_some_and(|group| group.leaves_whole)
+}
+
 /// Adds a job with these tasks.
 pub(crate) fn push_job(
     jobs: &mut Jobs,
@@ -183,6 +188,7 @@ pub(crate) fn push_job(
 ) -> JobIdx {
     let JobRow { queue, problem } = JobRow::of(&job, queue);
     let n_roles = job.group.as_ref().map_or(0, |group| group.roles.len());
+    jobs.leaves_whole.push(leaves_whole(job.group.as_ref()));
     jobs.group.push(job.group);
     jobs.created.push(job.created);
     jobs.queue.push(queue);

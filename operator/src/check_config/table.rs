@@ -380,7 +380,7 @@ const TABLE: &[Row] = &[
         Plugin,
         "network-topology-aware",
         "HyperNodes are not read",
-        "add the plugin topology, and name the labels of your network in its argument levels",
+        "set required pod affinity to the pods of the job, with the label of the network as topologyKey",
     ),
     lost(
         Plugin,
