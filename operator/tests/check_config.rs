@@ -173,7 +173,7 @@ tiers:
         "note: standard input:3:3: key metrics is left out",
         "plugin tdm is left out: no decision depends on the time of the day; add and remove",
         "plugin sla is left out: a job has no maximum waiting time; set a priority class",
-        "plugin network-topology-aware is left out: HyperNodes are not read; add the plugin topology",
+        "plugin network-topology-aware is left out: HyperNodes are not read; set required pod affinity",
         "plugin of-our-own is left out: neither kube-batch nor Volcano 1.15 has it",
         "plugin usage is left out: kube-batch does not read how much load is measured",
     ] {

@@ -3,6 +3,7 @@
 //! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods request 1 CPU and 2 Gi. For
 //! pods with rules about other pods, nodes and pods are those of kube-scheduler's own benchmark: 4 CPUs and
 //! 32 Gi in three zones, and 100m and 500Mi.
+//! So are those of SP-GANG, whose gangs are PodGroups of Kubernetes' own, and whose pods request 100Mi.
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
 //! minimum of 1.
 
@@ -131,6 +132,17 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             let queues = build.queues(&[1, 2, 3, 4]);
             build.pending(*pods, *gang, &queues, "low", |job| PodKind {
                 tolerates: job % 10 == 0,
+                ..PodKind::default()
+            });
+            (Conf::default(), Next::Nothing)
+        }
+        ("SP-GANG", [nodes, pods, gang]) => {
+            (build.cpu, build.memory, build.is_native) = ("4", "32Gi", true);
+            build.nodes(*nodes);
+            build.queue("default", 1);
+            build.pending(*pods, *gang, &["default".to_owned()], "", |_| PodKind {
+                cpu: "100m".to_owned(),
+                memory: "100Mi".to_owned(),
                 ..PodKind::default()
             });
             (Conf::default(), Next::Nothing)

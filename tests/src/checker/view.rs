@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    api_version::{ApiVersion, ServedApis},
+    api_version::{ApiVersion, Join, ServedApis},
     decision::{Decision, EvictReason, PodRef},
     facts::{group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY},
     name::{JobKey, Name, ObjectKey},
@@ -174,7 +174,7 @@ pub(super) struct Job<'p> {
 impl<'p> Job<'p> {
     fn new(store: &Store, key: &JobKey, pods: Vec<&'p Pod<'p>>) -> Self {
         let group = match key {
-            JobKey::Group(_, key) => newest_group(store, key),
+            JobKey::Group(join, key) => newest_group(store, *join, key),
             JobKey::Shadow { .. } => None,
         };
         let queue = group.and_then(|group| group.queue.clone());
@@ -204,9 +204,12 @@ impl<'p> Job<'p> {
     }
 }
 
-/// The PodGroup of a name: that of the newer API group counts.
-fn newest_group<'a>(store: &'a Store, key: &ObjectKey) -> Option<&'a GroupFacts> {
+/// The PodGroup of a name: of the two own APIs, that of the newer one counts.
+fn newest_group<'a>(store: &'a Store, join: Join, key: &ObjectKey) -> Option<&'a GroupFacts> {
     let version = |version| store.groups.get(&(key.clone(), version)).map(|facts| &**facts);
+    if join == Join::SchedulingGroup {
+        return version(ApiVersion::Kubernetes);
+    }
     version(ApiVersion::V1Alpha2).or_else(|| version(ApiVersion::V1Alpha1))
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus,
-        ResourceRequirements, Taint, Toleration,
+        Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSchedulingGroup, PodSpec,
+        PodStatus, ResourceRequirements, Taint, Toleration,
     },
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus},
     api::scheduling::v1::PriorityClass,
@@ -17,8 +17,10 @@ use k8s_openapi::{
 use kube_batch_api::{
     api_version::ApiVersion,
     crd::{PodGroupSpec, QueueSpec},
+    dialect::RawObject,
 };
 use kube_batch_cache::store::Store;
+use serde_json::json;
 
 use super::pods::{PodKind, PodRule, PodTerm, RULE_LABEL, RULE_VALUE};
 
@@ -39,6 +41,8 @@ pub(super) struct Build {
     pub(super) n_zones: usize,
     pub(super) gpus: u32,
     pub(super) tainted_every: usize,
+    /// Whether PodGroups are of Kubernetes' own API.
+    pub(super) is_native: bool,
 }
 
 impl Default for Build {
@@ -50,6 +54,7 @@ impl Default for Build {
             n_zones: 10,
             gpus: 0,
             tainted_every: 0,
+            is_native: false,
         };
         for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
             let class = PriorityClass {
@@ -144,12 +149,19 @@ impl Build {
         queue: &str,
         class: &str,
     ) {
+        let meta = meta(name, Some("bench"), created);
+        if self.is_native {
+            let spec = json!({"schedulingPolicy": {"gang": {"minCount": min_member}}});
+            let group = RawObject { metadata: meta, spec, status: None };
+            let applied = self.store.apply_group_object(ApiVersion::Kubernetes, &group);
+            applied.expect("the group is valid");
+            return;
+        }
         let spec = PodGroupSpec {
             min_member: i32::try_from(min_member).expect("a small gang"),
             queue: queue.to_owned(),
             priority_class_name: class.to_owned(),
         };
-        let meta = meta(name, Some("bench"), created);
         self.store
             .apply_group(ApiVersion::V1Alpha1, &meta, &spec, None)
             .expect("the group is valid");
@@ -165,8 +177,9 @@ impl Build {
     ) {
         let name = format!("{job}-{k:05}");
         let mut metadata = meta(&name, Some("bench"), created);
-        metadata.annotations =
-            Some(BTreeMap::from([("scheduling.k8s.io/group-name".to_owned(), job.to_owned())]));
+        let annotation = || ("scheduling.k8s.io/group-name".to_owned(), job.to_owned());
+        metadata.annotations = (!self.is_native).then(|| BTreeMap::from([annotation()]));
+        let own_group = || PodSchedulingGroup { pod_group_name: Some(job.to_owned()) };
         let label = kind.label.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         metadata.labels = kind.label.is_some().then(|| label.collect());
         let mut requests = amounts(&[("cpu", &kind.cpu), ("memory", &kind.memory)]);
@@ -182,6 +195,7 @@ impl Build {
             metadata,
             spec: Some(PodSpec {
                 scheduler_name: Some("kube-batch".to_owned()),
+                scheduling_group: self.is_native.then(own_group),
                 tolerations: kind.tolerates.then(|| vec![toleration]),
                 containers: vec![Container {
                     name: "main".to_owned(),

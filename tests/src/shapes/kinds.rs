@@ -16,7 +16,7 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 19] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
     kind(
@@ -25,6 +25,7 @@ pub const KINDS: [Kind; 18] = [
         "as FILL; 1 % of nodes are tainted, 10 % of gangs tolerate it",
     ),
     kind("SAT", "NODES-PODS-GANG", "full nodes, and gangs that do not fit"),
+    kind("SP-GANG", "NODES-PODS-GANG", "empty nodes, and gangs of Kubernetes' own API that fit"),
     kind("STEADY", "NODES", "half full nodes, and one gang of 100"),
     kind("IDLE", "NODES", "full nodes, and no pod waits; all four actions"),
     kind("SCALE", "NODES", "10 pods on each node, and 10 000 wait in gangs of 100"),
@@ -67,7 +68,7 @@ pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
 }
 
 /// The shapes that the benchmark runs if none is named.
-pub const STANDARD: [&str; 26] = [
+pub const STANDARD: [&str; 29] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
@@ -76,6 +77,9 @@ pub const STANDARD: [&str; 26] = [
     "FILLMIX-1000-10000-1",
     "FILLMIX-10000-100000-100",
     "FILLTAINT-5000-50000-100",
+    "SP-GANG-5000-9000-3",
+    "SP-GANG-5000-9000-1000",
+    "SP-GANG-5000-50000-5000",
     "SAT-5000-10000-100",
     "SAT-5000-10000-1",
     "STEADY-5000",
