@@ -226,7 +226,11 @@ mod tests {
         assert_eq!(Kind::Job.apis(), ["apis/batch/v1"]);
         assert_eq!(
             Kind::Queue.resources(),
-            ["queues.scheduling.incubator.k8s.io", "queues.scheduling.sigs.dev"]
+            [
+                "queues.scheduling.volcano.sh",
+                "queues.scheduling.incubator.k8s.io",
+                "queues.scheduling.sigs.dev"
+            ]
         );
     }
 
