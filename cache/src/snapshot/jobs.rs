@@ -362,6 +362,11 @@ impl<'a> Priorities<'a> {
         if let Some(priority) = group.and_then(|group| group.priority) {
             return (priority, None);
         }
+        if group.is_some_and(|group| group.version.join() == Join::Label) {
+            // These PodGroups have no field for it.
+            let highest = tasks.iter().map(|facts| facts.priority).max();
+            return (highest.unwrap_or(self.default), None);
+        }
         let class = group.and_then(|group| group.priority_class.as_ref());
         let Some(name) = class else { return (self.default, None) };
         let (class, priority) = (name.clone(), self.default);
