@@ -586,7 +586,7 @@ fn every_error_in_a_configuration_is_listed_and_nothing_is_run() {
 
 #[test]
 fn test_cases_pass_or_fail_or_are_invalid() {
-    let passes = kube_batch(&["test", "examples/cases"]);
+    let passes = kube_batch(&["test", "examples/cases", "examples/integrations"]);
     assert_eq!(passes.status.code(), Some(0), "{}", stderr(&passes));
 
     let good = fs::read_to_string(root().join("examples/cases/research-may-borrow.yaml")).unwrap();
