@@ -106,7 +106,13 @@ impl Dialect for Kubernetes {
     fn status_value(&self, status: &PodGroupStatus) -> Value {
         let mut conditions = status.conditions.iter();
         match conditions.find(|condition| condition.type_ == INITIALLY_SCHEDULED) {
-            Some(condition) => json!({"conditions": [condition]}),
+            Some(condition) => {
+                let mut value = json!(condition);
+                // What is left out of a condition stays as it was, so an empty message is written too.
+                value["reason"] = json!(condition.reason);
+                value["message"] = json!(condition.message);
+                json!({"conditions": [value]})
+            }
             None => json!({}),
         }
     }
@@ -151,4 +157,24 @@ fn set(
     }
     condition.reason = reason.to_owned();
     condition.message = message;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_message_is_written() {
+        let mut status = PodGroupStatus::default();
+        let at = Transition { cycle_id: "1", now: jiff::Timestamp::UNIX_EPOCH };
+        set(&mut status.conditions, ("True", "Scheduled", String::new()), at);
+        let written = json!({"conditions": [{
+            "type": "PodGroupInitiallyScheduled",
+            "status": "True",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+            "reason": "Scheduled",
+            "message": "",
+        }]});
+        assert_eq!(Kubernetes.status_value(&status), written);
+    }
 }
