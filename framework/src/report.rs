@@ -212,7 +212,6 @@ fn known_report<'s>(
     let tried = session.turn_log.tried[job].as_ref();
     let Tried { report, found, .. } = &**tried.filter(|_| session.turn_log.is_remembered(job))?;
     let failure = found.as_ref().map(|found| &found.failure);
-    let n_fitting = found.as_ref().map_or(0, |found| found.n_fitting);
     let is_same = report.share == share
         && report.tried == session.was_tried(job)
         && report.evicted.is_none()
@@ -220,13 +219,18 @@ fn known_report<'s>(
         && report.is_admitted == admission.admits(session, job)
         && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
         && is_same_object(failure, session.shared_failure(job))
-        && n_fitting == session.recorded_fitting(job)
+        && report.n_fitting == n_fitting_of(session, job)
         // Without a reason of its own, it depends on the shares after the cycle.
         && (failure.is_some() || session.nothing_is_decided())
         && !session.evicted_gangs.contains_key(&job)
         && !session.turn_log.is_left_out(job)
         && !session.kept.contains_key(&job);
     is_same.then_some(report)
+}
+
+/// Number of tasks of a job that have a place, or had one in the best try of this cycle.
+fn n_fitting_of(session: &Session, job: JobIdx) -> u32 {
+    session.n_fitting(job).max(message::ready(session, job))
 }
 
 fn is_same_object<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
@@ -276,7 +280,7 @@ fn job_report(
         _ => UNSCHEDULABLE,
     };
     let ready = message::ready(session, job);
-    let n_fitting = session.n_fitting(job).max(ready);
+    let n_fitting = n_fitting_of(session, job);
     let n_waiting = counts.of(TaskStatus::Pending);
     let evicted = session.evicted_gangs.get(&job).map(|gang| {
         let by = &cluster.jobs.key[gang.by];

@@ -393,17 +393,14 @@ impl Session {
     /// Records that this many tasks of the job had a place at the same time.
     pub fn record_fitting(&mut self, job: JobIdx, n_tasks: u32) {
         self.n_fitting[job] = self.n_fitting[job].max(n_tasks);
+        let in_action = self.turn_log.fitting.entry((job, self.action())).or_default();
+        *in_action = (*in_action).max(n_tasks);
     }
 
     /// The largest number of tasks of the job that had a place at the same time in this cycle.
     pub fn n_fitting(&self, job: JobIdx) -> u32 {
         let counts = &self.cluster.jobs.counts[job];
         self.n_fitting[job].max(counts.ready() + counts.pipelined())
-    }
-
-    /// What [`Self::record_fitting`] has recorded.
-    pub(crate) fn recorded_fitting(&self, job: JobIdx) -> u32 {
-        self.n_fitting[job]
     }
 
     /// The action that runs; empty before the first.

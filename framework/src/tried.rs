@@ -1,6 +1,9 @@
 //! What is remembered of a job that found no place.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -23,6 +26,8 @@ pub(crate) struct Tried {
     /// [`Session::record_turn`]: crate::session::Session::record_turn
     pub(crate) tried_in: Option<&'static str>,
     pub(crate) found: Option<Found>,
+    /// How many of its tasks had a place at the same time in each action.
+    pub(crate) fitting: BTreeMap<&'static str, u32>,
     /// What was reported of it.
     pub(crate) report: Arc<JobReport>,
 }
@@ -32,7 +37,6 @@ pub(crate) struct Tried {
 pub(crate) struct Found {
     pub(crate) action: &'static str,
     pub(crate) failure: Arc<Failure>,
-    pub(crate) n_fitting: u32,
 }
 
 /// What decides about a job and is its own: its PodGroup and its tasks.

@@ -125,10 +125,12 @@ impl Session {
         if tried.tried_in == Some(self.action()) {
             self.record_turn(job);
         }
-        if let Some(Found { action, failure, n_fitting }) = &tried.found
+        if let Some(n_fitting) = tried.fitting.get(self.action()) {
+            self.record_fitting(job, *n_fitting);
+        }
+        if let Some(Found { action, failure }) = &tried.found
             && *action == self.action()
         {
-            self.record_fitting(job, *n_fitting);
             self.recall_failure(job, failure);
         }
         self.turn_log.remembered[job] = true;
@@ -195,18 +197,21 @@ impl Session {
                 actions: BTreeSet::new(),
                 tried_in: None,
                 found: None,
+                fitting: BTreeMap::new(),
                 report: Arc::clone(report),
             },
         };
         let places = self.turn_log.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
         tried.actions.extend(places.map(|((action, _), _)| *action));
         tried.tried_in = self.tried_in(job).or(tried.tried_in);
-        let n_fitting = self.recorded_fitting(job);
+        let fitting = self.turn_log.fitting.range((job, "")..);
+        let fitting = fitting.take_while(|((of, _), _)| *of == job);
+        tried.fitting.extend(fitting.map(|((_, action), n_fitting)| (*action, *n_fitting)));
         if let Some(failure) = self.shared_failure(job) {
             match &**failure {
                 Failure::Unfit(_) | Failure::NeverFits(_) => {
                     let (action, failure) = (self.failed_in(job), Arc::clone(failure));
-                    tried.found = Some(Found { action, failure, n_fitting });
+                    tried.found = Some(Found { action, failure });
                 }
                 Failure::Capability(_) | Failure::Reserved(_) => return None,
             }
