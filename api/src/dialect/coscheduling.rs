@@ -6,7 +6,7 @@
 //! Source: `pkg/controllers/podgroup_controller.go` of scheduler-plugins.
 // Parity: see docs/parity.md#k3.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize;
@@ -42,7 +42,6 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 struct Spec {
     min_member: i32,
     min_resources: Option<BTreeMap<String, Quantity>>,
-    schedule_timeout_seconds: Option<i32>,
 }
 
 /// The status, without the fields that this scheduler does not write.
@@ -69,9 +68,6 @@ impl Dialect for Coscheduling {
         facts.min_member = min_member(&facts.key, spec.min_member)?;
         facts.queue = queue_of(&object.metadata).map(Name::from);
         facts.set_min_resources(spec.min_resources.as_ref())?;
-        // 0 means that there is none.
-        let seconds = spec.schedule_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        facts.schedule_timeout = seconds.filter(|s| *s > 0).map(Duration::from_secs);
         facts.status = PodGroupStatus {
             phase: status.phase,
             running: status.running,

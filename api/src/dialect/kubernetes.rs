@@ -23,12 +23,7 @@ use super::{
 use crate::{
     api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
-    facts::{
-        FactError,
-        group::{GroupFacts, TopologyFacts},
-        metadata::MetadataPrefixes,
-        queue::QueueFacts,
-    },
+    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
     membership::queue_of,
     name::Name,
     reason::JobProblem,
@@ -68,9 +63,7 @@ impl Dialect for Kubernetes {
         facts.never_preempts = spec.preemption_policy.map(|policy| policy == "Never");
         facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
         let constraints = spec.scheduling_constraints.and_then(|all| all.topology);
-        let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
-        facts.topology =
-            TopologyFacts { required: key.map(Name::from), ..TopologyFacts::default() };
+        facts.requires_domain = constraints.is_some_and(|all| !all.is_empty());
         facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
         facts.status = object.status("PodGroup")?;
         Ok(facts)

@@ -23,7 +23,7 @@ use crate::{
     crd::{PodGroupStatus, QueueSpec, QueueStatus, UNSCHEDULABLE},
     facts::{
         FactError,
-        group::{GroupFacts, RoleFacts, TopologyFacts, min_member},
+        group::{GroupFacts, RoleFacts, min_member},
         metadata::MetadataPrefixes,
         queue::QueueFacts,
     },
@@ -59,7 +59,6 @@ struct Spec {
 struct NetworkTopology {
     /// `hard` if absent.
     mode: Option<String>,
-    highest_tier_allowed: Option<i32>,
 }
 
 /// Fields of a queue that have no effect here.
@@ -96,16 +95,8 @@ impl Dialect for Volcano {
         facts.queue = non_empty(spec.queue);
         facts.priority_class = non_empty(spec.priority_class_name);
         facts.set_min_resources(spec.min_resources.as_ref())?;
-        if let Some(topology) = spec.network_topology {
-            let tier = topology.highest_tier_allowed.and_then(|tier| u32::try_from(tier).ok());
-            facts.topology = match topology.mode.as_deref() {
-                Some("soft") => TopologyFacts { preferred_tier: true, ..TopologyFacts::default() },
-                _ => TopologyFacts {
-                    required_tier: Some(tier.unwrap_or(1)),
-                    ..TopologyFacts::default()
-                },
-            };
-        }
+        facts.requires_domain =
+            spec.network_topology.is_some_and(|topology| topology.mode.as_deref() != Some("soft"));
         facts.status = object.status("PodGroup")?;
         Ok(facts)
     }

@@ -1,12 +1,9 @@
 //! What a pod without a PodGroup says in its annotations about its job.
 // Parity: new, see docs/parity.md#k5.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::group::TopologyFacts;
 use crate::{
     membership::{QUEUE_LABEL, queue_of},
     name::Name,
@@ -14,10 +11,6 @@ use crate::{
 
 /// How many pods of the controller must be placeable together before any of them starts.
 pub const MIN_AVAILABLE: &str = "scheduling.sigs.dev/min-available";
-/// The node label that all pods must have the same value of.
-pub const TOPOLOGY_REQUIRED: &str = "scheduling.sigs.dev/topology-required";
-/// The node label that all pods should have the same value of.
-pub const TOPOLOGY_PREFERRED: &str = "scheduling.sigs.dev/topology-preferred";
 
 /// What a pod without a PodGroup says in its annotations about its job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,9 +22,6 @@ pub struct GangAnnotations {
     /// The queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// Where in the network the pods have to run.
-    #[serde(skip_serializing_if = "TopologyFacts::is_empty")]
-    pub topology: TopologyFacts,
     /// The value of [`MIN_AVAILABLE`], if that is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<Name>,
@@ -48,26 +38,8 @@ impl GangAnnotations {
             Some(Ok(number)) => (Some(number), None),
             Some(Err(text)) => (None, Some(text)),
         };
-        let found = Self {
-            min_available,
-            queue: queue_of(meta).map(Name::from),
-            topology: topology_of(annotations),
-            unreadable,
-        };
+        let found = Self { min_available, queue: queue_of(meta).map(Name::from), unreadable };
         (found != Self::default()).then_some(found)
-    }
-}
-
-/// The topology that annotations of a pod or a PodGroup ask for.
-pub(crate) fn topology_of(annotations: Option<&BTreeMap<String, String>>) -> TopologyFacts {
-    let named = |key| {
-        let value = annotations.and_then(|all| all.get(key));
-        value.filter(|value| !value.is_empty()).map(|value| Name::from(value.as_str()))
-    };
-    TopologyFacts {
-        required: named(TOPOLOGY_REQUIRED),
-        preferred: named(TOPOLOGY_PREFERRED),
-        ..TopologyFacts::default()
     }
 }
 

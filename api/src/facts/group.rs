@@ -1,6 +1,6 @@
 //! PodGroups.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
@@ -25,31 +25,6 @@ pub struct RoleFacts {
     pub name: Name,
     /// How many of its pods must be placeable together with those of the other roles.
     pub min: u32,
-}
-
-/// Which node labels say what is near in the network, and for what a PodGroup asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopologyFacts {
-    /// All pods must be on nodes with the same value of this label.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub required: Option<Name>,
-    /// The same for a level of the configuration: 1 is the lowest above single nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_tier: Option<u32>,
-    /// All pods should be on nodes with the same value of this label, else of one of the levels above.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preferred: Option<Name>,
-    /// All pods should be in the lowest level of the configuration that holds them.
-    #[serde(skip_serializing_if = "is_false")]
-    pub preferred_tier: bool,
-}
-
-impl TopologyFacts {
-    /// Whether it asks for nothing.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// The fields of a PodGroup that the scheduler uses.
@@ -81,15 +56,12 @@ pub struct GroupFacts {
     /// The minimum of each role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFacts>,
-    /// Where in the network its pods have to run.
-    #[serde(default, skip_serializing_if = "TopologyFacts::is_empty")]
-    pub topology: TopologyFacts,
+    /// Whether all its pods must be in one topology domain.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub requires_domain: bool,
     /// What its pods request at least in all, before they exist.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub min_resources: ResourceList,
-    /// After how long of waiting in vain it waits without being tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_timeout: Option<Duration>,
     /// The composite group that it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
@@ -147,9 +119,8 @@ impl GroupFacts {
             never_preempts: None,
             leaves_whole: false,
             roles: Vec::new(),
-            topology: TopologyFacts::default(),
+            requires_domain: false,
             min_resources: ResourceList::default(),
-            schedule_timeout: None,
             parent: None,
             metadata: Arc::new(prefixes.select(meta)),
             resource_version: meta.resource_version.as_deref().map(Name::from),
@@ -165,8 +136,8 @@ impl GroupFacts {
 
     /// What it asks of the scheduler besides its minimum, queue and priority.
     pub fn demands(&self) -> impl PartialEq {
-        let Self { never_preempts, leaves_whole, roles, topology, .. } = self;
-        (*never_preempts, *leaves_whole, roles, topology)
+        let Self { never_preempts, leaves_whole, roles, .. } = self;
+        (*never_preempts, *leaves_whole, roles)
     }
 
     /// Sets what its pods request at least.

@@ -265,7 +265,7 @@ fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
     if group.parent.is_some() {
         return problem("CompositePodGroupNotSupported", "composite PodGroups are not supported");
     }
-    if group.topology.required.is_some() || group.topology.required_tier.is_some() {
+    if group.requires_domain {
         let message = "it requires its pods to be in one topology domain, which is not supported";
         return problem("TopologyNotSupported", message);
     }
