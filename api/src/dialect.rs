@@ -13,14 +13,14 @@ mod coscheduling;
 mod kubernetes;
 mod object;
 mod own;
-mod report;
 mod spec;
+mod status;
 mod volcano;
 
 pub use self::{
     object::{GroupOf, QueueOf, RawObject},
-    report::{GroupReport, Phase, Transition},
     spec::{Dialect, DialectSpec, Patch},
+    status::Transition,
 };
 use crate::api_version::ApiVersion;
 

@@ -11,6 +11,7 @@ pub mod dialect;
 pub mod duration;
 pub mod facts;
 pub mod intern;
+pub mod job_report;
 pub mod matcher_set;
 pub mod membership;
 pub mod name;

@@ -7,7 +7,6 @@ pub mod arguments;
 pub mod candidates;
 pub mod cycle;
 pub mod failure;
-mod job_report;
 pub mod memory;
 pub mod milestone;
 mod min_runtime;

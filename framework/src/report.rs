@@ -28,8 +28,7 @@ use crate::{
 
 mod message;
 
-pub use crate::job_report::JobReport;
-pub use kube_batch_api::dialect::Phase;
+pub use kube_batch_api::job_report::{JobReport, Phase};
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -351,9 +350,9 @@ fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
 
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
 pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGroupStatus> {
-    let group = report.of_group()?;
-    let next = group.group.version.dialect().next_status(&group, at);
-    (next != group.group.status).then_some(next)
+    let group = report.group.as_ref()?;
+    let next = group.version.dialect().next_status(&group.status, report, at);
+    (next != group.status).then_some(next)
 }
 
 /// Why a pod is evicted, and for whom.

@@ -9,10 +9,11 @@ use kube_batch_api::{
     cluster::Cluster,
     column::JobIdx,
     facts::{group::GroupFacts, pod::TaskFacts},
+    job_report::JobReport,
     name::{JobKey, Name},
 };
 
-use crate::{failure::Failure, job_report::JobReport};
+use crate::failure::Failure;
 
 /// The results of the last turns of a job.
 #[derive(Clone, Debug)]

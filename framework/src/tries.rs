@@ -10,6 +10,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, JobIdx, Ordinal as _, QueueIdx},
+    job_report::JobReport,
     name::JobKey,
     resource::ResourceVector,
     status::TaskStatus,
@@ -17,7 +18,6 @@ use kube_batch_api::{
 
 use crate::{
     failure::Failure,
-    job_report::JobReport,
     memory::{Hopeless, Memory, Seen},
     plugin::QueueShares,
     session::Session,

@@ -388,7 +388,7 @@ fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
     let dialect = group.version.dialect();
     let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
         let (_, message) = why?;
-        let is_shown = dialect.says(&group.status, type_, message);
+        let is_shown = dialect.reports(&group.status, type_, message);
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
         (!is_shown).then(|| Event { regarding, type_, reason, action, message: message.clone() })

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::{
     object::RawObject,
-    report::{GroupReport, Phase, Transition},
     spec::{Dialect, DialectSpec, Patch, no_queues, without},
+    status::{Transition, write_counts},
 };
 use crate::{
     api_version::ApiVersion,
@@ -26,6 +26,7 @@ use crate::{
         metadata::MetadataPrefixes,
         queue::QueueFacts,
     },
+    job_report::{JobReport, Phase},
     membership::queue_of,
     name::Name,
 };
@@ -82,9 +83,14 @@ impl Dialect for Coscheduling {
         Err(no_queues(object))
     }
 
-    fn next_status(&self, report: &GroupReport<'_>, _: Transition<'_>) -> PodGroupStatus {
-        let mut next = report.group.status.clone();
-        report.write_counts(&mut next);
+    fn next_status(
+        &self,
+        stored: &PodGroupStatus,
+        report: &JobReport,
+        _: Transition<'_>,
+    ) -> PodGroupStatus {
+        let mut next = stored.clone();
+        write_counts(&mut next, report);
         next.ready = 0;
         next.phase = phase(report).to_owned();
         next
@@ -94,15 +100,15 @@ impl Dialect for Coscheduling {
         without(json!(status), &["ready", "conditions"])
     }
 
-    fn says(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
+    fn reports(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
         // The message itself is nowhere in the status.
         matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")
     }
 }
 
 /// The phase as the controller of scheduler-plugins derives it.
-fn phase(report: &GroupReport<'_>) -> &'static str {
-    let GroupReport { running, succeeded, failed, min_available, n_tasks, ready, .. } = *report;
+fn phase(report: &JobReport) -> &'static str {
+    let JobReport { running, succeeded, failed, min_available, n_tasks, ready, .. } = *report;
     let min = min_available.max(1);
     if n_tasks < min {
         "Pending"

@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 
 use super::{
     object::RawObject,
-    report::{GroupReport, Transition},
     spec::{Dialect, DialectSpec, Patch, no_queues},
+    status::{Transition, texts},
 };
 use crate::{
     api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    job_report::JobReport,
     membership::queue_of,
     name::Name,
     reason::JobProblem,
@@ -73,15 +74,20 @@ impl Dialect for Kubernetes {
         Err(no_queues(object))
     }
 
-    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
-        let mut next = report.group.status.clone();
+    fn next_status(
+        &self,
+        stored: &PodGroupStatus,
+        report: &JobReport,
+        at: Transition<'_>,
+    ) -> PodGroupStatus {
+        let mut next = stored.clone();
         let known = next.conditions.iter().find(|condition| condition.type_ == INITIALLY_SCHEDULED);
         if known.is_some_and(|condition| condition.status == "True") {
             return next;
         }
         if report.has_started {
             set(&mut next.conditions, ("True", "Scheduled", String::new()), at);
-        } else if let Some((reason, message)) = report.unschedulable {
+        } else if let Some((reason, message)) = report.unschedulable.as_ref().map(texts) {
             let (reason, message) = match reason {
                 JobProblem::INCONSISTENT => (reason, message.to_owned()),
                 _ => (UNSCHEDULABLE, not_satisfied(report, message)),
@@ -91,7 +97,7 @@ impl Dialect for Kubernetes {
         next
     }
 
-    fn says(&self, status: &PodGroupStatus, _: &str, message: &str) -> bool {
+    fn reports(&self, status: &PodGroupStatus, _: &str, message: &str) -> bool {
         let mut conditions = status.conditions.iter();
         conditions.any(|own| own.type_ == INITIALLY_SCHEDULED && own.message.ends_with(message))
     }
@@ -123,8 +129,8 @@ fn min_member(policy: &PodGroupSchedulingPolicy) -> Result<u32, String> {
 }
 
 /// Why a gang waits: first in the words of kube-scheduler, which programs may parse, then in ours.
-fn not_satisfied(report: &GroupReport<'_>, message: &str) -> String {
-    let GroupReport { min_available, n_fitting, n_remaining, .. } = report;
+fn not_satisfied(report: &JobReport, message: &str) -> String {
+    let JobReport { min_available, n_fitting, n_remaining, .. } = report;
     format!(
         "minCount ({min_available}) cannot be satisfied: {n_fitting} scheduled, {n_remaining} \
          remaining, {message}"

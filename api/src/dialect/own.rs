@@ -2,8 +2,8 @@
 
 use super::{
     object::RawObject,
-    report::{GroupReport, Phase, Transition, set_condition},
     spec::{Dialect, DialectSpec, Patch},
+    status::{Transition, set_condition, texts, write_counts},
 };
 use crate::{
     api_version::ApiVersion,
@@ -13,6 +13,7 @@ use crate::{
     },
     decision::EvictReason,
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    job_report::{JobReport, Phase},
 };
 
 /// The older API group.
@@ -55,19 +56,24 @@ impl Dialect for Own {
     /// the gang was evicted as a whole until it runs again. Each is False once that no longer holds. Time and
     /// transition id change only when the status of the condition does.
     // Parity: differs, see docs/parity.md#e1 and docs/parity.md#e2.
-    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
-        let mut next = report.group.status.clone();
+    fn next_status(
+        &self,
+        stored: &PodGroupStatus,
+        report: &JobReport,
+        at: Transition<'_>,
+    ) -> PodGroupStatus {
+        let mut next = stored.clone();
         next.phase = report.phase.to_string();
-        report.write_counts(&mut next);
-        set_condition(&mut next.conditions, UNSCHEDULABLE, report.unschedulable, at);
-        let misconfigured = report.misconfigured.as_ref();
-        let misconfigured = misconfigured.map(|(reason, message)| (*reason, message.as_str()));
-        set_condition(&mut next.conditions, MISCONFIGURED, misconfigured, at);
+        write_counts(&mut next, report);
+        let unschedulable = report.unschedulable.as_ref().map(texts);
+        set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, at);
+        let misconfigured = report.misconfigured();
+        set_condition(&mut next.conditions, MISCONFIGURED, misconfigured.as_ref().map(texts), at);
         for (type_, reason) in
             [(PREEMPTED, EvictReason::Preempt), (RECLAIMED, EvictReason::Reclaim)]
         {
-            match report.evicted {
-                Some((of, why)) if of == reason => {
+            match &report.evicted {
+                Some((of, why)) if *of == reason => {
                     set_condition(&mut next.conditions, type_, Some((GANG_EVICTED, why)), at);
                 }
                 // It runs again.

@@ -2,13 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    object::RawObject,
-    report::{GroupReport, Transition},
-};
+use super::{object::RawObject, status::Transition};
 use crate::{
     crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    job_report::JobReport,
 };
 
 /// What a dialect is made of.
@@ -57,10 +55,15 @@ pub trait Dialect: Sync {
 
     /// The status of a PodGroup after a cycle. Only fields that its API has may differ from those of the
     /// stored status: a field that the API server drops would be written again and again.
-    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus;
+    fn next_status(
+        &self,
+        stored: &PodGroupStatus,
+        report: &JobReport,
+        at: Transition<'_>,
+    ) -> PodGroupStatus;
 
-    /// Whether the status says already why the group waits.
-    fn says(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
+    /// Whether a stored status already reports this message in a condition of this type, numbers aside.
+    fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
         let has_the_words = |own: &PodGroupCondition| has_the_words_of(&own.message, message);
         let mut conditions = status.conditions.iter().filter(|own| own.type_ == condition);
         conditions.any(|own| own.status == "True" && has_the_words(own))

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::{
     object::RawObject,
-    report::{GroupReport, Phase, Transition, set_condition},
     spec::{Dialect, DialectSpec, Patch, without},
+    status::{Transition, set_condition, texts, write_counts},
 };
 use crate::{
     api_version::ApiVersion,
@@ -27,6 +27,7 @@ use crate::{
         metadata::MetadataPrefixes,
         queue::QueueFacts,
     },
+    job_report::{JobReport, Phase},
     name::Name,
     reason::JobProblem,
 };
@@ -115,14 +116,19 @@ impl Dialect for Volcano {
         Ok(facts)
     }
 
-    fn next_status(&self, report: &GroupReport<'_>, at: Transition<'_>) -> PodGroupStatus {
-        let mut next = report.group.status.clone();
-        report.write_counts(&mut next);
+    fn next_status(
+        &self,
+        stored: &PodGroupStatus,
+        report: &JobReport,
+        at: Transition<'_>,
+    ) -> PodGroupStatus {
+        let mut next = stored.clone();
+        write_counts(&mut next, report);
         next.ready = 0;
         let may_have_pods = report.n_tasks > 0 || report.is_admitted;
         let is_inqueue = report.phase == Phase::Pending && may_have_pods;
         next.phase = if is_inqueue { INQUEUE.to_owned() } else { report.phase.to_string() };
-        let unschedulable = report.unschedulable.map(|(reason, message)| {
+        let unschedulable = report.unschedulable.as_ref().map(texts).map(|(reason, message)| {
             let reason = match reason {
                 JobProblem::NOT_ENOUGH_TASKS => "NotEnoughTasks",
                 _ => "NotEnoughResources",

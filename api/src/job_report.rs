@@ -1,16 +1,51 @@
 //! The result of a cycle for a job.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+
+use crate::{
     decision::{EvictReason, PodRef},
-    dialect::{GroupReport, Phase},
     facts::group::GroupFacts,
     name::{JobKey, Name},
     reason::JobWarning,
     resource::Share,
 };
+
+/// The phase of a PodGroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Fewer tasks than the minimum are placed.
+    Pending,
+    /// At least the minimum are placed.
+    Running,
+    /// Some run, but the minimum cannot be reached.
+    Unknown,
+    /// All tasks have finished.
+    // Parity: new, see docs/parity.md#e4.
+    Completed,
+}
+
+impl Phase {
+    /// All, in order.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Unknown, Self::Completed];
+
+    /// The name in the status of a PodGroup.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Unknown => "Unknown",
+            Self::Completed => "Completed",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// The result of a cycle for a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,32 +112,9 @@ impl JobReport {
     /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
     /// messages.
     ///
-    /// [`MISCONFIGURED`]: kube_batch_api::crd::MISCONFIGURED
+    /// [`MISCONFIGURED`]: crate::crd::MISCONFIGURED
     pub fn misconfigured(&self) -> Option<(&'static str, String)> {
         let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
         Some((self.warnings.first()?.reason(), messages.join("; ")))
-    }
-
-    /// What is reported of its PodGroup, if it has one.
-    pub fn of_group(&self) -> Option<GroupReport<'_>> {
-        let evicted = self.evicted.as_ref();
-        let unschedulable = self.unschedulable.as_ref();
-        Some(GroupReport {
-            group: self.group.as_deref()?,
-            phase: self.phase,
-            min_available: self.min_available,
-            n_tasks: self.n_tasks,
-            n_fitting: self.n_fitting,
-            n_remaining: self.n_remaining,
-            has_started: self.has_started,
-            is_admitted: self.is_admitted,
-            ready: self.ready,
-            running: self.running,
-            succeeded: self.succeeded,
-            failed: self.failed,
-            unschedulable: unschedulable.map(|(reason, message)| (*reason, message.as_str())),
-            misconfigured: self.misconfigured(),
-            evicted: evicted.map(|(reason, message)| (*reason, message.as_str())),
-        })
     }
 }
