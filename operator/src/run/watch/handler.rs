@@ -65,8 +65,9 @@ impl Handler {
         let mut after = None;
         loop {
             let mut state = self.cache.lock();
-            let store = &mut state.store;
-            let (has_removed, last) = K::retain_some(store, after.as_ref(), N_AT_ONCE, listed);
+            let keep = |key: &K::Key| !K::has_key(key) || listed.contains(key);
+            let table = K::table(&mut state.store);
+            let (has_removed, last) = table.retain_some(after.as_ref(), N_AT_ONCE, keep);
             if has_removed {
                 self.cache.record_change(&mut state, Change::Facts);
             }
@@ -98,7 +99,8 @@ impl Handler {
     pub(super) fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
         self.count::<K>();
         let mut state = self.cache.lock();
-        if state.history(K::KIND).deleted(meta) && K::forget(&mut state.store, &K::key(meta)) {
+        if state.history(K::KIND).deleted(meta) && K::table(&mut state.store).delete(&K::key(meta))
+        {
             self.cache.record_change(&mut state, Change::Facts);
         }
     }

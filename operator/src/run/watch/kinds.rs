@@ -1,6 +1,6 @@
 //! The kinds that are watched: the table, the key and the parser of each.
 
-use std::{collections::BTreeSet, fmt::Debug};
+use std::fmt::Debug;
 
 use k8s_openapi::{
     api::{
@@ -16,11 +16,20 @@ use kube::Resource;
 use kube_batch_api::{
     api_version::ApiVersion,
     dialect::{GroupOf, QueueOf},
-    facts::FactError,
+    facts::{
+        FactError,
+        device::ResourceClaimFacts,
+        group::GroupFacts,
+        node::{NamespaceFacts, NodeFacts},
+        pod::TaskFacts,
+        policy::{BudgetFacts, PriorityClassFacts},
+        queue::QueueFacts,
+        storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+    },
     name::{Name, ObjectKey},
     with_version,
 };
-use kube_batch_cache::store::{Change, Store};
+use kube_batch_cache::store::{Change, Fact, Store, Table};
 use serde::de::DeserializeOwned;
 
 use crate::run::scheduler_cache::CacheState;
@@ -45,6 +54,8 @@ pub(crate) trait Watched:
 {
     /// Its key in the store.
     type Key: Clone + Ord;
+    /// What is stored of it.
+    type Fact: Fact;
     /// Plural and group, as RBAC and `kubectl` name it.
     const KIND: &'static str;
     /// The API that it is a PodGroup or queue of.
@@ -52,15 +63,12 @@ pub(crate) trait Watched:
 
     fn key(meta: &ObjectMeta) -> Self::Key;
     fn apply(&self, state: &mut CacheState) -> Result<Change, FactError>;
-    fn forget(store: &mut Store, key: &Self::Key) -> bool;
-    /// Removes those of the first `n` objects after a key that are not listed; returns whether there were
-    /// any, and where to go on.
-    fn retain_some(
-        store: &mut Store,
-        after: Option<&Self::Key>,
-        n: usize,
-        listed: &BTreeSet<Self::Key>,
-    ) -> (bool, Option<Self::Key>);
+    fn table(store: &mut Store) -> &mut Table<Self::Key, Self::Fact>;
+    /// Whether a key in the table is that of an object of this kind. The tables of PodGroups and queues hold
+    /// those of all APIs.
+    fn has_key(_: &Self::Key) -> bool {
+        true
+    }
 }
 
 fn name(meta: &ObjectMeta) -> Name {
@@ -82,10 +90,11 @@ pub(super) trait Visit {
 /// The table, the key and the parser of each kind.
 macro_rules! watched {
     ($($type:ty as $kind:literal:
-        $table:ident[$key_type:ty = $key:expr],
+        $table:ident[$key_type:ty = $key:expr => $fact:ty],
         |$object:ident, $state:ident| $apply:expr;)*) => {
         $( impl Watched for $type {
             type Key = $key_type;
+            type Fact = $fact;
             const KIND: &'static str = $kind;
 
             fn key(meta: &ObjectMeta) -> Self::Key {
@@ -95,16 +104,8 @@ macro_rules! watched {
                 let $object = self;
                 $apply
             }
-            fn forget(store: &mut Store, key: &Self::Key) -> bool {
-                store.$table.delete(key)
-            }
-            fn retain_some(
-                store: &mut Store,
-                after: Option<&Self::Key>,
-                n: usize,
-                listed: &BTreeSet<Self::Key>,
-            ) -> (bool, Option<Self::Key>) {
-                store.$table.retain_some(after, n, |key| listed.contains(key))
+            fn table(store: &mut Store) -> &mut Table<Self::Key, Self::Fact> {
+                &mut store.$table
             }
         } )*
 
@@ -119,33 +120,35 @@ macro_rules! watched {
 }
 
 watched! {
-    Node as "nodes": nodes[Name = name], |node, state| state.store.apply_node(node);
-    Pod as "pods": pods[ObjectKey = key], |pod, state| state.apply_pod(&key(&pod.metadata), pod);
-    Namespace as "namespaces": namespaces[Name = name],
+    Node as "nodes": nodes[Name = name => NodeFacts], |node, state| state.store.apply_node(node);
+    Pod as "pods": pods[ObjectKey = key => TaskFacts], |pod, state| state.apply_pod(&key(&pod.metadata), pod);
+    Namespace as "namespaces": namespaces[Name = name => NamespaceFacts],
         |namespace, state| state.store.apply_namespace(namespace);
-    PersistentVolume as "persistentvolumes": volumes[Name = name],
+    PersistentVolume as "persistentvolumes": volumes[Name = name => VolumeFacts],
         |volume, state| state.store.apply_volume(volume);
-    PersistentVolumeClaim as "persistentvolumeclaims": claims[ObjectKey = key],
+    PersistentVolumeClaim as "persistentvolumeclaims": claims[ObjectKey = key => ClaimFacts],
         |claim, state| state.apply_claim(claim);
-    PodDisruptionBudget as "poddisruptionbudgets.policy": budgets[ObjectKey = key],
+    PodDisruptionBudget as "poddisruptionbudgets.policy": budgets[ObjectKey = key => BudgetFacts],
         |budget, state| state.store.apply_budget(budget);
-    PriorityClass as "priorityclasses.scheduling.k8s.io": priority_classes[Name = name],
+    PriorityClass as "priorityclasses.scheduling.k8s.io": priority_classes[Name = name => PriorityClassFacts],
         |class, state| state.store.apply_priority_class(class);
-    StorageClass as "storageclasses.storage.k8s.io": storage_classes[Name = name],
+    StorageClass as "storageclasses.storage.k8s.io": storage_classes[Name = name => StorageClassFacts],
         |class, state| state.store.apply_storage_class(class);
-    CSINode as "csinodes.storage.k8s.io": csi_nodes[Name = name],
+    CSINode as "csinodes.storage.k8s.io": csi_nodes[Name = name => CsiNodeFacts],
         |node, state| state.store.apply_csi_node(node);
-    CSIDriver as "csidrivers.storage.k8s.io": csi_drivers[Name = name],
+    CSIDriver as "csidrivers.storage.k8s.io": csi_drivers[Name = name => CsiDriverFacts],
         |driver, state| state.store.apply_csi_driver(driver);
-    ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key],
+    ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key => ResourceClaimFacts],
         |claim, state| state.store.apply_resource_claim(claim);
 }
 
 /// The key and the parser of a kind of each dialect.
 macro_rules! watched_of_dialects {
-    ($type:ident: $table:ident[$name:ty = $key:expr], $apply:ident, $spec:ident => $kind:expr) => {
+    ($type:ident: $table:ident[$name:ty = $key:expr => $fact:ty], $apply:ident,
+        $spec:ident => $kind:expr) => {
         impl<const VERSION: u8> Watched for $type<VERSION> {
             type Key = ($name, ApiVersion);
+            type Fact = $fact;
             const KIND: &'static str = {
                 let $spec = Self::VERSION.spec();
                 $kind
@@ -158,24 +161,18 @@ macro_rules! watched_of_dialects {
             fn apply(&self, state: &mut CacheState) -> Result<Change, FactError> {
                 state.store.$apply(Self::VERSION, &self.0)
             }
-            fn forget(store: &mut Store, key: &Self::Key) -> bool {
-                store.$table.delete(key)
+            fn table(store: &mut Store) -> &mut Table<Self::Key, Self::Fact> {
+                &mut store.$table
             }
-            fn retain_some(
-                store: &mut Store,
-                after: Option<&Self::Key>,
-                n: usize,
-                listed: &BTreeSet<Self::Key>,
-            ) -> (bool, Option<Self::Key>) {
-                let is_other = |key: &Self::Key| key.1 != Self::VERSION;
-                store.$table.retain_some(after, n, |key| is_other(key) || listed.contains(key))
+            fn has_key((_, version): &Self::Key) -> bool {
+                *version == Self::VERSION
             }
         }
     };
 }
 
-watched_of_dialects!(GroupOf: groups[ObjectKey = key], apply_group_object, spec => spec.groups);
-watched_of_dialects!(QueueOf: queues[Name = name], apply_queue_object, spec => match spec.queues {
+watched_of_dialects!(GroupOf: groups[ObjectKey = key => GroupFacts], apply_group_object, spec => spec.groups);
+watched_of_dialects!(QueueOf: queues[Name = name => QueueFacts], apply_queue_object, spec => match spec.queues {
     Some(kind) => kind,
     None => "",
 });
