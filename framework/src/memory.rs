@@ -122,8 +122,6 @@ pub(crate) struct TurnLog {
     pub(crate) remembered: Column<JobIdx, bool>,
     /// Whether each job had a turn.
     pub(crate) tried_again: Column<JobIdx, bool>,
-    /// How many tasks of a job had a place at the same time in each action in which it found none for all.
-    pub(crate) fitting: BTreeMap<(JobIdx, &'static str), u32>,
     /// Jobs whose turn led to something.
     pub(crate) helped: BTreeSet<JobIdx>,
     /// Number of decisions before the first turn.
@@ -143,7 +141,6 @@ impl TurnLog {
             left_out: BTreeSet::new(),
             remembered: Column::filled(false, n_jobs),
             tried_again: Column::filled(false, n_jobs),
-            fitting: BTreeMap::new(),
             helped: BTreeSet::new(),
             n_decisions: 0,
         }

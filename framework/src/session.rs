@@ -51,8 +51,8 @@ pub struct Session {
     failed_in: Column<JobIdx, &'static str>,
     /// The first action in which each job had a turn.
     tried: Column<JobIdx, Option<&'static str>>,
-    /// The largest number of tasks of each job that had a place at the same time.
-    n_fitting: Column<JobIdx, u32>,
+    /// The largest number of tasks of each job that had a place at the same time, by action.
+    fitting: Column<JobIdx, Vec<(&'static str, u32)>>,
     /// Names of the actions of the cycle, in order.
     pub(crate) actions: Vec<&'static str>,
     /// How many of them have been started.
@@ -156,7 +156,7 @@ impl Session {
             failures: Column::filled(None, n_jobs),
             failed_in: Column::filled("", n_jobs),
             tried: Column::filled(None, n_jobs),
-            n_fitting: Column::filled(0, n_jobs),
+            fitting: Column::filled(Vec::new(), n_jobs),
             actions: Vec::new(),
             n_started: 0,
             turn_log: TurnLog::new(memory, n_jobs),
@@ -392,15 +392,24 @@ impl Session {
 
     /// Records that this many tasks of the job had a place at the same time.
     pub fn record_fitting(&mut self, job: JobIdx, n_tasks: u32) {
-        self.n_fitting[job] = self.n_fitting[job].max(n_tasks);
-        let in_action = self.turn_log.fitting.entry((job, self.action())).or_default();
-        *in_action = (*in_action).max(n_tasks);
+        let action = self.action();
+        let fitting = &mut self.fitting[job];
+        match fitting.iter_mut().find(|(own, _)| *own == action) {
+            Some((_, most)) => *most = n_tasks.max(*most),
+            None => fitting.push((action, n_tasks)),
+        }
     }
 
     /// The largest number of tasks of the job that had a place at the same time in this cycle.
     pub fn n_fitting(&self, job: JobIdx) -> u32 {
         let counts = &self.cluster.jobs.counts[job];
-        self.n_fitting[job].max(counts.ready() + counts.pipelined())
+        let recorded = self.fitting[job].iter().map(|(_, n_tasks)| *n_tasks);
+        recorded.fold(counts.ready() + counts.pipelined(), u32::max)
+    }
+
+    /// What [`Self::record_fitting`] has recorded in each action.
+    pub(crate) fn fitting(&self, job: JobIdx) -> &[(&'static str, u32)] {
+        &self.fitting[job]
     }
 
     /// The action that runs; empty before the first.

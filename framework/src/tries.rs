@@ -204,9 +204,7 @@ impl Session {
         let places = self.turn_log.had_turn.iter().filter(|(_, jobs)| jobs.contains(&job));
         tried.actions.extend(places.map(|((action, _), _)| *action));
         tried.tried_in = self.tried_in(job).or(tried.tried_in);
-        let fitting = self.turn_log.fitting.range((job, "")..);
-        let fitting = fitting.take_while(|((of, _), _)| *of == job);
-        tried.fitting.extend(fitting.map(|((_, action), n_fitting)| (*action, *n_fitting)));
+        tried.fitting.extend(self.fitting(job).iter().copied());
         if let Some(failure) = self.shared_failure(job) {
             match &**failure {
                 Failure::Unfit(_) | Failure::NeverFits(_) => {
