@@ -260,36 +260,10 @@ fn job_report(
     } else {
         Phase::Pending
     };
-    let tried = session.was_tried(job);
-    // Without a PodGroup, the reason can only be reported on the pods. A missing queue is a mistake that
-    // users look for on their pods too.
-    let on_pods = |problem: &&JobProblem| {
-        cluster.jobs.group[job].is_none()
-            || matches!(problem, JobProblem::QueueNotFound(_) | JobProblem::Inconsistent(_))
-    };
-    let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
-    let unplaced = if problem.is_some() || tried { unplaced(session, job) } else { Vec::new() };
-    let unplaced_because = match problem {
-        _ if unplaced.is_empty() => String::new(),
-        Some(problem) => message::of_problem(cluster, job, problem),
-        None => message::of_failure(session, job),
-    };
-    let unplaced_reason = match problem {
-        Some(JobProblem::Inconsistent(_)) => JobProblem::INCONSISTENT,
-        _ => UNSCHEDULABLE,
-    };
+    let unplaced = unplaced(session, job);
     let ready = message::ready(session, job);
     let n_fitting = n_fitting_of(session, job);
     let n_waiting = counts.of(TaskStatus::Pending);
-    let evicted = session.evicted_gangs.get(&job).map(|gang| {
-        let by = &cluster.jobs.key[gang.by];
-        let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
-        let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
-        (gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks))
-    });
-    let evicted_before = &session.turn_log.memory.evicted;
-    let evicted_before =
-        evicted_before.get(&cluster.jobs.key[job]).filter(|_| phase != Phase::Running);
     JobReport {
         key: cluster.jobs.key[job].clone(),
         group: cluster.jobs.group[job].clone(),
@@ -307,14 +281,14 @@ fn job_report(
         failed,
         pending: n_waiting,
         lacking: message::lacking(session, job),
-        unplaced,
-        unplaced_because,
-        unplaced_reason,
+        unplaced: unplaced.pods,
+        unplaced_because: unplaced.because,
+        unplaced_reason: unplaced.reason,
         unschedulable,
         first_pod: first_pod(cluster, job),
         warnings: cluster.jobs.warnings[job].clone(),
-        evicted: evicted.or_else(|| evicted_before.cloned()),
-        tried,
+        evicted: evicted_as_a_whole(session, job, phase),
+        tried: session.was_tried(job),
         share,
         waited_since: if had_started { None } else { waited_since(cluster, job) },
     }
@@ -328,8 +302,56 @@ fn first_pod(cluster: &Cluster, job: JobIdx) -> Option<PodRef> {
     cluster.jobs.tasks[job].iter().next().map(|task| cluster.pod(task))
 }
 
-/// The tasks of a job that are not bound, on which the reason is reported.
-fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
+/// Why a gang was evicted as a whole, if it was and has not run since.
+fn evicted_as_a_whole(
+    session: &Session,
+    job: JobIdx,
+    phase: Phase,
+) -> Option<(EvictReason, String)> {
+    let cluster = session.cluster();
+    let Some(gang) = session.evicted_gangs.get(&job) else {
+        let before = session.turn_log.memory.evicted.get(&cluster.jobs.key[job]);
+        return before.filter(|_| phase != Phase::Running).cloned();
+    };
+    let by = &cluster.jobs.key[gang.by];
+    let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
+    let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
+    Some((gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks)))
+}
+
+/// The waiting pods of a job on which a condition says why they wait.
+struct Unplaced {
+    pods: Vec<PodRef>,
+    /// The message; empty if there are no pods.
+    because: String,
+    reason: &'static str,
+}
+
+fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
+    let cluster = session.cluster();
+    // Without a PodGroup, the reason can only be reported on the pods. A missing queue is a mistake that
+    // users look for on their pods too.
+    let on_pods = |problem: &&JobProblem| {
+        cluster.jobs.group[job].is_none()
+            || matches!(problem, JobProblem::QueueNotFound(_) | JobProblem::Inconsistent(_))
+    };
+    let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
+    let is_reported = problem.is_some() || session.was_tried(job);
+    let pods = if is_reported { waiting_pods(session, job) } else { Vec::new() };
+    let because = match problem {
+        _ if pods.is_empty() => String::new(),
+        Some(problem) => message::of_problem(cluster, job, problem),
+        None => message::of_failure(session, job),
+    };
+    let reason = match problem {
+        Some(JobProblem::Inconsistent(_)) => JobProblem::INCONSISTENT,
+        _ => UNSCHEDULABLE,
+    };
+    Unplaced { pods, because, reason }
+}
+
+/// The pods of a job that are not bound.
+fn waiting_pods(session: &Session, job: JobIdx) -> Vec<PodRef> {
     let cluster = session.cluster();
     let kept: BTreeSet<TaskIdx> =
         session.kept.get(&job).into_iter().flatten().map(Move::task).collect();
