@@ -144,6 +144,8 @@ pub enum Urgency {
 pub struct Event {
     /// The object it is about.
     pub regarding: Regarding,
+    /// Another object that it concerns: of an eviction, the PodGroup that gets the resources.
+    pub related: Option<Regarding>,
     /// Its type.
     pub type_: EventType,
     /// Why, in one word.
@@ -218,12 +220,13 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
         }),
         Decision::Evict { pod, node, reason, by, queue } => {
             let cause = eviction_cause(*reason, by, queue);
+            let related = preemptor(store, *reason, by);
             Some(DecisionWrite::Evict {
                 pod: pod.clone(),
                 node: node.clone(),
                 reason: *reason,
                 by: by.clone(),
-                events: eviction_events(store, pod, node, &cause, &mut victims),
+                events: eviction_events(store, (pod, node), (&cause, related), &mut victims),
                 message: format!("kube-batch: {cause}"),
             })
         }
@@ -235,6 +238,7 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
 fn scheduled(pod: &PodRef, node: &Name) -> Event {
     Event {
         regarding: Regarding::Pod(pod.clone()),
+        related: None,
         type_: EventType::Normal,
         reason: "Scheduled",
         action: "Binding",
@@ -263,17 +267,28 @@ fn group_of(store: &Store, pod: &PodRef) -> Option<(Join, ObjectKey)> {
     store.pods.get(&pod.key)?.group(store.served())
 }
 
+/// The PodGroup that gets the resources of a victim, if the job has one. Nobody gets those of a gang that is
+/// evicted because it lacks pods.
+fn preemptor(store: &Store, reason: EvictReason, by: &JobKey) -> Option<Regarding> {
+    match by {
+        JobKey::Group(join, group) if reason != EvictReason::StaleGang => {
+            Some(Regarding::Group(Arc::clone(store.group(*join, group)?)))
+        }
+        JobKey::Group(..) | JobKey::Shadow { .. } => None,
+    }
+}
+
 /// The event of the pod and, with the first victim of a PodGroup and cause, one event of the PodGroup
 /// for all of them.
 fn eviction_events(
     store: &Store,
-    pod: &PodRef,
-    node: &Name,
-    cause: &str,
+    (pod, node): (&PodRef, &Name),
+    (cause, related): (&str, Option<Regarding>),
     victims: &mut BTreeMap<GroupCause, u32>,
 ) -> Vec<Event> {
     let victim = Event {
         regarding: Regarding::Pod(pod.clone()),
+        related: related.clone(),
         type_: EventType::Normal,
         reason: "Preempted",
         action: "Preempting",
@@ -288,7 +303,7 @@ fn eviction_events(
         };
         let regarding = Regarding::Group(group);
         let type_ = EventType::Normal;
-        Some(Event { regarding, type_, reason: "Evict", action: "Evicting", message })
+        Some(Event { regarding, related, type_, reason: "Evict", action: "Evicting", message })
     });
     [Some(victim), group].into_iter().flatten().collect()
 }
@@ -325,6 +340,7 @@ fn not_honoured(queue: &Arc<QueueFacts>) -> Option<Remark> {
     );
     let event = Event {
         regarding: Regarding::Queue(Arc::clone(queue)),
+        related: None,
         type_: EventType::Warning,
         reason: "NotHonoured",
         action: "Ignoring",
@@ -339,6 +355,7 @@ fn mistakes(report: &JobReport) -> impl Iterator<Item = Remark> {
         report.warnings.iter().map(|warning| {
             let event = Event {
                 regarding: Regarding::Pod(pod.clone()),
+                related: None,
                 type_: EventType::Warning,
                 reason: warning.reason(),
                 action: "Scheduling",
@@ -362,7 +379,14 @@ fn ignored_event(ignored: &Ignored, store: &Store) -> Option<Event> {
     };
     let message = ignored.to_string();
     let type_ = EventType::Warning;
-    Some(Event { regarding, type_, reason: "Duplicate", action: "Ignoring", message })
+    Some(Event {
+        regarding,
+        related: None,
+        type_,
+        reason: "Duplicate",
+        action: "Ignoring",
+        message,
+    })
 }
 
 /// The statuses that follow from a cycle and differ from what is stored: PodGroups, then pods, then
@@ -391,7 +415,14 @@ fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
         let is_shown = dialect.reports(&group.status, type_, message);
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
-        (!is_shown).then(|| Event { regarding, type_, reason, action, message: message.clone() })
+        (!is_shown).then(|| Event {
+            regarding,
+            related: None,
+            type_,
+            reason,
+            action,
+            message: message.clone(),
+        })
     };
     let misconfigured = report.misconfigured();
     let reason = misconfigured.as_ref().map_or("", |(reason, _)| reason);
@@ -473,6 +504,7 @@ pub fn news_of_pod(
     };
     let event = (urgency == Urgency::State).then(|| Event {
         regarding: Regarding::Pod(pod.clone()),
+        related: None,
         type_: EventType::Warning,
         reason: "FailedScheduling",
         action: "Scheduling",

@@ -203,6 +203,7 @@ mod tests {
         let remark = || {
             let event = Event {
                 regarding: Regarding::Pod(pod("p")),
+                related: None,
                 type_: EventType::Warning,
                 reason: "Reason",
                 action: "Acting",

@@ -424,7 +424,7 @@ impl Effects {
         }
         let regarding = Regarding::Pod(pod.clone());
         let (type_, message) = (EventType::Warning, why.to_owned());
-        self.enqueue_event(Event { regarding, type_, reason, action, message });
+        self.enqueue_event(Event { regarding, related: None, type_, reason, action, message });
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
         self.set_timer(Instant::now() + back_off, Timer::BackOffEnds(pod, job.id));
     }

@@ -305,6 +305,7 @@ mod tests {
         tokio::task::spawn_local(writing);
         let event = || Event {
             regarding: Regarding::Pod(PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") }),
+            related: None,
             type_: EventType::Normal,
             reason: "Reason",
             action: "Acting",

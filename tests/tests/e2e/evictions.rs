@@ -48,6 +48,11 @@ fn a_gang_of_higher_priority_preempts_only_what_it_needs() {
     let events = bed.list("events");
     let count = |reason: &str| events.iter().filter(|event| event["reason"] == reason).count();
     assert_eq!(count("Preempted"), 2, "two pods were evicted");
+    let preempted = events.iter().filter(|event| event["reason"] == "Preempted");
+    for event in preempted {
+        let related = (&event["related"]["kind"], &event["related"]["name"]);
+        assert_eq!(related, (&json!("PodGroup"), &json!("high")), "{event}");
+    }
     assert!(count("Evict") > 0, "their group has an event");
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn object(reporter: &Reporter, event: &Event, now: Timestamp, number:
         note: Some(cut(&event.message, MAX_TEXT_BYTES).to_owned()),
         reason: Some(event.reason.to_owned()),
         regarding: Some(regarding),
+        related: event.related.as_ref().map(reference),
         reporting_controller: Some(reporter.controller.clone()),
         reporting_instance: Some(reporter.instance.clone()),
         type_: Some(type_.to_owned()),
@@ -121,6 +122,7 @@ mod tests {
             let pod = PodRef { uid: "u".into(), key: ObjectKey::new("ns", pod) };
             let event = Event {
                 regarding: Regarding::Pod(pod),
+                related: None,
                 type_: EventType::Normal,
                 reason: "Reason",
                 action: "Acting",

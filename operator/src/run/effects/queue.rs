@@ -562,6 +562,7 @@ mod tests {
     fn event(n: u32) -> Event {
         Event {
             regarding: Regarding::Pod(pod("a")),
+            related: None,
             type_: EventType::Normal,
             reason: "Reason",
             action: "Acting",

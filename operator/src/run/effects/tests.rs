@@ -165,6 +165,7 @@ fn bind_to(node: &str) -> Decision {
 fn event() -> Event {
     Event {
         regarding: Regarding::Pod(pod_ref()),
+        related: None,
         type_: EventType::Warning,
         reason: "Unschedulable",
         action: "Scheduling",
