@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The API group and version that an object lives in.
+/// The API group and version of a PodGroup or queue.
 ///
-/// In order of precedence: of several PodGroups that the same pods name, and of several queues of one name,
-/// the last counts.
+/// Ordered by precedence, lowest first: if pods name several PodGroups, or if several queues have one name,
+/// the scheduler uses the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ApiVersion {
@@ -24,10 +24,10 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    /// All, in order of precedence.
+    /// All versions, in order of precedence.
     pub const ALL: [Self; 5] =
         [Self::Kubernetes, Self::Coscheduling, Self::Volcano, Self::V1Alpha1, Self::V1Alpha2];
-    /// Those whose kinds this project defines.
+    /// The versions whose kinds this project defines.
     pub const OWN: [Self; 2] = [Self::V1Alpha1, Self::V1Alpha2];
 
     /// The API group, the version inside it, and how pods name its PodGroups.
@@ -61,7 +61,7 @@ impl ApiVersion {
         Self::OWN.contains(&self)
     }
 
-    /// The version of an `apiVersion` text, if it is one of these.
+    /// Parses the `apiVersion` of an object.
     pub fn parse(api_version: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.to_string() == api_version)
     }
@@ -73,7 +73,7 @@ impl fmt::Display for ApiVersion {
     }
 }
 
-/// How pods name a PodGroup. PodGroups of one name that pods name in the same way are one job.
+/// How pods name a PodGroup. PodGroups with the same name that pods name in the same way are one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Join {
@@ -85,22 +85,22 @@ pub enum Join {
     Annotation,
 }
 
-/// The APIs that the cluster serves, as far as that matters to pods.
+/// The APIs that the cluster serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServedApis(u8);
 
 impl ServedApis {
-    /// Whether this one is served.
+    /// Whether an API is served.
     pub const fn has(self, version: ApiVersion) -> bool {
         self.0 & (1 << version as u8) != 0
     }
 
-    /// Sets whether this one is served; returns whether that is news.
+    /// Records whether an API is served. Returns whether that has changed.
     pub const fn set(&mut self, version: ApiVersion, is_served: bool) -> bool {
-        let is_news = self.has(version) != is_served;
-        if is_news {
+        let has_changed = self.has(version) != is_served;
+        if has_changed {
             self.0 ^= 1 << version as u8;
         }
-        is_news
+        has_changed
     }
 }

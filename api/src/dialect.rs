@@ -1,13 +1,13 @@
 //! Dialects: the kinds of PodGroups that users and controllers create, one file each.
 //!
-//! A dialect says which objects are watched, as what facts they are read, and what is written to their
-//! status. The rest of the scheduler knows facts only: [`GroupFacts`](crate::facts::group::GroupFacts) and
-//! [`QueueFacts`](crate::facts::queue::QueueFacts).
-//! To add one, write its file, and name it in [`ApiVersion`], here in [`ApiVersion::spec`], and in the macro
-//! [`with_version`](crate::with_version); if pods name its PodGroups in a way of their own, also in
+//! A dialect defines which objects the scheduler watches, how it reads them as facts, and what it writes to
+//! their status. The rest of the scheduler uses only the facts:
+//! [`GroupFacts`](crate::facts::group::GroupFacts) and [`QueueFacts`](crate::facts::queue::QueueFacts).
+//! To add a dialect, write its file and add it to [`ApiVersion`], to [`ApiVersion::spec`] below, and to the
+//! macro [`with_version`](crate::with_version). If pods name its PodGroups in a new field, add that to
 //! [`membership`](crate::membership).
 //!
-//! A dialect whose API the cluster does not serve has no effect.
+//! A dialect has no effect in a cluster that does not serve its API.
 
 mod coscheduling;
 mod kubernetes;
@@ -25,7 +25,7 @@ pub use self::{
 use crate::api_version::ApiVersion;
 
 impl ApiVersion {
-    /// What is specific to its objects.
+    /// The dialect of its objects, and where they are.
     pub const fn spec(self) -> &'static DialectSpec {
         match self {
             Self::Kubernetes => &kubernetes::SPEC,
@@ -42,8 +42,8 @@ impl ApiVersion {
     }
 }
 
-/// Evaluates an expression for the version that a variable has, with the constant `$number` for its number:
-/// `with_version!(version, V => Api::<GroupOf<V>>::all(client))`.
+/// Evaluates an expression in which a constant is the number of a version, so that it can be the argument of
+/// [`GroupOf`] or [`QueueOf`]: `with_version!(version, V => Api::<GroupOf<V>>::all(client))`.
 #[macro_export]
 macro_rules! with_version {
     ($version:expr, $number:ident => $body:expr) => {

@@ -1,4 +1,4 @@
-//! How pods say which PodGroup, queue and role are theirs.
+//! The fields in which pods name their PodGroup, queue and role.
 
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
@@ -25,13 +25,13 @@ pub(crate) fn queue_of(meta: &ObjectMeta) -> Option<&str> {
 pub struct MemberField {
     /// The API of these PodGroups, or one that shares names with it.
     pub version: ApiVersion,
-    /// How messages call it, as in "the annotation example.com/group".
+    /// Its name in messages: "annotation example.com/group".
     pub name: &'static str,
     /// Its path.
     pub path: &'static str,
     /// Reads it.
     pub read: for<'a> fn(&'a ObjectMeta, Option<&'a PodSpec>) -> Option<&'a String>,
-    /// Whether it counts only where the API is served: other programs may use it for something else.
+    /// Whether it is ignored where the API is not served: other programs may use it for something else.
     pub only_if_served: bool,
 }
 
@@ -67,7 +67,7 @@ const FIELDS: [MemberField; 4] = [
     },
 ];
 
-/// The names of PodGroups in a pod or template, each with its field. The first that counts does.
+/// Returns the names of PodGroups in a pod or template with their fields, in order of precedence.
 pub fn named_groups<'a>(
     meta: &'a ObjectMeta,
     spec: Option<&'a PodSpec>,

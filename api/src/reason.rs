@@ -293,7 +293,7 @@ pub enum JobProblem {
         /// Its minimum.
         min: u32,
     },
-    /// Its pods and its PodGroup contradict one another; in the words of kube-scheduler.
+    /// Its pods and its PodGroup contradict one another. The message is that of kube-scheduler.
     Inconsistent(Name),
     /// A reason of a plugin outside this project.
     Other {
@@ -456,13 +456,13 @@ impl fmt::Display for JobWarning {
 /// The APIs of two objects of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// That of the object that is left out.
+    /// The API of the object that is ignored.
     pub ignored: ApiVersion,
-    /// That of the object that counts.
+    /// The API of the object that is used.
     pub counts: ApiVersion,
 }
 
-/// An object that is left out of the snapshot, because another one of its name counts.
+/// An object that is ignored, because another one has the same name and takes precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// A PodGroup.

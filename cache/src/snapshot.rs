@@ -92,7 +92,7 @@ pub(crate) fn fold(
     (snapshot, classifier, hints)
 }
 
-/// The objects that do not count, because one of another API does.
+/// The objects that are ignored because one of another API takes precedence.
 pub(crate) fn duplicates(store: &Store) -> Vec<Ignored> {
     let mut ignored = Vec::new();
     groups_that_count(store, |key, apis| {
@@ -120,7 +120,7 @@ fn charge(cluster: &mut Cluster) {
     }
 }
 
-/// The PodGroups that count: one for each name that pods can give in one way.
+/// The PodGroups that are used: for each name and each way of naming it, that of the last API.
 fn groups_that_count(
     store: &Store,
     duplicate: impl FnMut(&ObjectKey, Duplicate),
@@ -130,7 +130,7 @@ fn groups_that_count(
     groups.map(|(key, version, facts)| (version.join(), key, facts)).collect()
 }
 
-/// The queues that count: one for each name.
+/// The queues that are used: for each name, that of the last API.
 fn queues_that_count(
     store: &Store,
     duplicate: impl FnMut(&Name, Duplicate),
@@ -139,8 +139,7 @@ fn queues_that_count(
     queues.map(|(_, _, facts)| facts).collect()
 }
 
-/// One object for each name among those of APIs that share names, in order of the names: that of the last
-/// API counts.
+/// For each name among APIs that share names, the object of the last API, in order of names.
 // Parity: differs, see docs/parity.md#j2.
 fn last_of_each<K: Ord + Clone, F: Fact>(
     table: &Table<(K, ApiVersion), F>,

@@ -1,4 +1,4 @@
-//! Whether a job may create its pods, which some controllers do only then.
+//! Whether the pods of a job may be created. Controllers of Volcano wait for that.
 // Parity: new, see docs/parity.md#k2.
 
 use std::cell::OnceCell;
@@ -11,7 +11,7 @@ use kube_batch_api::{
 
 use crate::session::Session;
 
-/// What the cluster has for jobs without pods. It is summed up once, as there may be many such jobs.
+/// The capacity for jobs without pods. It is computed at most once in a cycle, for all such jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// What is idle or being released on all nodes.

@@ -6,8 +6,8 @@ use kube_batch_api::{
     column::{JobIdx, TaskIdx},
 };
 
-/// Puts those tasks first that the minimums of their roles need, otherwise in the same order: tasks that only
-/// count toward the minimum of the job must not take their places.
+/// Moves tasks that the minimum of their role needs to the front; the order is otherwise the same. Tasks that
+/// only count toward the minimum of the job must not take their places.
 pub(crate) fn short_first(cluster: &Cluster, job: JobIdx, tasks: Vec<TaskIdx>) -> Vec<TaskIdx> {
     let missing = cluster
         .roles(job)

@@ -1,7 +1,7 @@
 //! PodGroups of the coscheduling plugin of scheduler-plugins, `scheduling.x-k8s.io/v1alpha1`.
 //!
-//! Their status has no conditions: why a gang waits is in the conditions of its pods and in events.
-//! The phases are those that the controller of scheduler-plugins sets; it must not run beside this scheduler.
+//! Their status has no conditions. Why a gang waits is reported in the conditions of its pods and in events.
+//! The phases are those that the controller of scheduler-plugins sets; do not run it beside this scheduler.
 //!
 //! Source: `pkg/controllers/podgroup_controller.go` of scheduler-plugins.
 // Parity: see docs/parity.md#k3.
@@ -101,7 +101,7 @@ impl Dialect for Coscheduling {
     }
 
     fn reports(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
-        // The message itself is nowhere in the status.
+        // The status has no field for the message.
         matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")
     }
 }

@@ -1,9 +1,10 @@
 //! Kubernetes' own PodGroups, `scheduling.k8s.io/v1beta1`.
 //!
-//! Controllers and autoscalers wait for the condition PodGroupInitiallyScheduled, so it is written as
-//! kube-scheduler writes it: False with the reason Unschedulable, and a message that begins with the
-//! numbers of kube-scheduler and ends with ours; True once the gang has started, and then never changed.
-//! Unlike kube-scheduler, this scheduler writes it also when pods are missing.
+//! Controllers and autoscalers wait for the condition PodGroupInitiallyScheduled, so this scheduler writes it
+//! as kube-scheduler does. While the gang cannot start, it is False with the reason Unschedulable; its message
+//! begins with the numbers that kube-scheduler reports and ends with our own text. Once the gang has started,
+//! it is True and never changes again. Unlike kube-scheduler, this scheduler also writes it when pods are
+//! missing.
 //!
 //! Source: `pkg/scheduler/schedule_one_podgroup.go` and `plugins/gangscheduling` of Kubernetes 1.37.1.
 // Parity: see docs/parity.md#k1.
@@ -37,7 +38,7 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     dialect: &Kubernetes,
 };
 
-/// The condition that says whether a gang has started.
+/// The condition that reports whether a gang has started.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 /// The reason of a gang that cannot start.
 const UNSCHEDULABLE: &str = "Unschedulable";
@@ -107,7 +108,7 @@ impl Dialect for Kubernetes {
         match conditions.find(|condition| condition.type_ == INITIALLY_SCHEDULED) {
             Some(condition) => {
                 let mut value = json!(condition);
-                // What is left out of a condition stays as it was, so an empty message is written too.
+                // A strategic merge keeps the fields that a patch omits, so an empty message has to be sent.
                 value["reason"] = json!(condition.reason);
                 value["message"] = json!(condition.message);
                 json!({"conditions": [value]})
@@ -128,7 +129,7 @@ fn min_member(policy: &PodGroupSchedulingPolicy) -> Result<u32, String> {
     }
 }
 
-/// Why a gang waits: first in the words of kube-scheduler, which programs may parse, then in ours.
+/// Why a gang waits: the text of kube-scheduler, which programs may parse, and then our own.
 fn not_satisfied(report: &JobReport, message: &str) -> String {
     let JobReport { min_available, n_fitting, n_remaining, .. } = report;
     format!(

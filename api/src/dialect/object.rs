@@ -15,11 +15,11 @@ use crate::{api_version::ApiVersion, facts::FactError};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RawObject {
-    /// Name, namespace, labels and the like.
+    /// The metadata.
     pub metadata: ObjectMeta,
-    /// What the user wants.
+    /// The spec; its type depends on the API.
     pub spec: Value,
-    /// What was reported.
+    /// The status, if it has one.
     pub status: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ macro_rules! object {
         pub struct $type<const VERSION: u8>(pub RawObject);
 
         impl<const VERSION: u8> $type<VERSION> {
-            /// The API that it is of.
+            /// Its API version.
             pub const VERSION: ApiVersion = ApiVersion::ALL[VERSION as usize];
         }
 
@@ -104,14 +104,14 @@ macro_rules! object {
 }
 
 object!(
-    /// A PodGroup of the API with this number.
+    /// A PodGroup of the API version with this number, see [`ApiVersion::ALL`].
     GroupOf,
     "PodGroup",
     NamespaceResourceScope,
     "podgroups"
 );
 object!(
-    /// A queue of the API with this number.
+    /// A queue of the API version with this number, see [`ApiVersion::ALL`].
     QueueOf,
     "Queue",
     ClusterResourceScope,

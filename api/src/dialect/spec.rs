@@ -1,4 +1,4 @@
-//! What a dialect is made of.
+//! What a dialect defines.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use crate::{
     job_report::JobReport,
 };
 
-/// What a dialect is made of.
+/// The description of a dialect.
 pub struct DialectSpec {
-    /// PodGroups as RBAC and `kubectl` name them: plural and group.
+    /// The resource of its PodGroups: plural and API group, as in RBAC and `kubectl`.
     pub groups: &'static str,
-    /// The same for queues; `None` if it has none.
+    /// The resource of its queues, if it has any.
     pub queues: Option<&'static str>,
     /// How the status of PodGroups is written.
     pub patch: Patch,
@@ -53,8 +53,8 @@ pub trait Dialect: Sync {
     /// [`FactError`] if a field that the scheduler uses cannot be read: skip the object.
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError>;
 
-    /// The status of a PodGroup after a cycle. Only fields that its API has may differ from those of the
-    /// stored status: a field that the API server drops would be written again and again.
+    /// Returns the status of a PodGroup after a cycle. It may differ from the stored status only in fields
+    /// that the API has: a field that the API server drops would be written again in every cycle.
     fn next_status(
         &self,
         stored: &PodGroupStatus,
@@ -64,37 +64,37 @@ pub trait Dialect: Sync {
 
     /// Whether a stored status already reports this message in a condition of this type, numbers aside.
     fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
-        let has_the_words = |own: &PodGroupCondition| has_the_words_of(&own.message, message);
+        let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);
         let mut conditions = status.conditions.iter().filter(|own| own.type_ == condition);
-        conditions.any(|own| own.status == "True" && has_the_words(own))
+        conditions.any(|own| own.status == "True" && is_same(own))
     }
 
-    /// The fields of a status that are written, as the API has them.
+    /// The fields of a status that this scheduler writes, with the names that the API gives them.
     fn status_value(&self, status: &PodGroupStatus) -> Value {
         json!(status)
     }
 
-    /// The status of a queue after a cycle, given the one with all fields.
+    /// Returns the status of a queue after a cycle. `next` has all the fields of our own queues.
     fn next_queue_status(&self, _stored: &QueueStatus, next: QueueStatus) -> QueueStatus {
         next
     }
 }
 
-/// The API has no queues.
+/// The error for a queue of an API that has none.
 pub(super) fn no_queues(object: &RawObject) -> FactError {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     FactError::new(format!("Queue {name}"), "apiVersion", "has no queues")
 }
 
-/// An object without some of its fields, which its API does not have.
+/// Removes fields that an API does not have.
 pub(super) fn without(mut object: Value, fields: &[&str]) -> Value {
     let map = object.as_object_mut().expect("a struct is an object");
     fields.iter().for_each(|field| drop(map.remove(*field)));
     object
 }
 
-/// Whether texts differ in nothing but numbers.
-fn has_the_words_of(l: &str, r: &str) -> bool {
+/// Whether two texts are the same apart from numbers.
+fn differ_only_in_numbers(l: &str, r: &str) -> bool {
     let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     words(l) == words(r)
 }

@@ -8,7 +8,7 @@ use crate::{
     job_report::JobReport,
 };
 
-/// Writes the numbers of the tasks of a job.
+/// Sets the numbers of tasks.
 pub(super) fn write_counts(status: &mut PodGroupStatus, report: &JobReport) {
     let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     status.ready = count(report.ready);

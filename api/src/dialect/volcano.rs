@@ -1,8 +1,8 @@
 //! PodGroups and queues of Volcano, `scheduling.volcano.sh/v1beta1`.
 //!
-//! Volcano writes the annotation that kube-batch has always read, so its PodGroups and ours share names.
+//! Volcano uses the same annotation as kube-batch, so PodGroups of the two APIs share one set of names.
 //! Controllers of Volcano create the pods of a job only once its PodGroup is in the phase Inqueue.
-//! The CRD of PodGroups has no status subresource: the status is a part of the object like any other.
+//! Its PodGroups have no status subresource, so the status is written to the object itself.
 //!
 //! Source: `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go` of Volcano.
 // Parity: see docs/parity.md#k2.

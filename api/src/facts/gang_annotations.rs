@@ -1,4 +1,4 @@
-//! What a pod without a PodGroup says in its annotations about its job.
+//! The annotations by which pods without a PodGroup form a gang.
 // Parity: new, see docs/parity.md#k5.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,14 +9,14 @@ use crate::{
     name::Name,
 };
 
-/// How many pods of the controller must be placeable together before any of them starts.
+/// Annotation: minimum number of pods of the controller that start together.
 pub const MIN_AVAILABLE: &str = "scheduling.sigs.dev/min-available";
 
-/// What a pod without a PodGroup says in its annotations about its job.
+/// The annotations of a pod that count if it is in no PodGroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GangAnnotations {
-    /// The minimum.
+    /// The minimum number of pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_available: Option<u32>,
     /// The queue.
@@ -50,7 +50,7 @@ pub struct CombinedAnnotations {
     pub min_available: Option<u32>,
     /// The queue of the first pod that names one.
     pub queue: Option<Name>,
-    /// The annotations of which pods have different values, each with the one that counts.
+    /// The annotations that have different values in different pods, each with the value that is used.
     pub different: Vec<(&'static str, Name)>,
 }
 

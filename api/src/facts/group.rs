@@ -18,12 +18,12 @@ use crate::{
     resource::ResourceList,
 };
 
-/// The minimum of a role: pods of a job that do the same, such as its workers.
+/// A role of a job, such as its workers, with its minimum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleFacts {
     /// Its name.
     pub name: Name,
-    /// How many of its pods must be placeable together with those of the other roles.
+    /// Minimum number of its pods that start together with those of the other roles.
     pub min: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct GroupFacts {
     pub queue: Option<Name>,
     /// The PriorityClass it names.
     pub priority_class: Option<Name>,
-    /// Its priority, if the API server has resolved it: then no class counts.
+    /// Its priority, if the API server has resolved it; its PriorityClass is then not looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Whether its `preemptionPolicy` is `Never`; `None` if it has none, and its pods decide.
@@ -59,7 +59,7 @@ pub struct GroupFacts {
     /// Whether all its pods must be in one topology domain.
     #[serde(default, skip_serializing_if = "is_false")]
     pub requires_domain: bool,
-    /// What its pods request at least in all, before they exist.
+    /// The least that its pods will request together; used while they do not exist.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub min_resources: ResourceList,
     /// The composite group that it is a part of.
@@ -97,7 +97,7 @@ impl GroupFacts {
         Ok(facts)
     }
 
-    /// Reads the metadata of a PodGroup; its minimum is 0, and it asks for nothing else.
+    /// Reads the metadata of a PodGroup. The other fields have their defaults, and its minimum is 0.
     ///
     /// # Errors
     ///
@@ -128,13 +128,13 @@ impl GroupFacts {
         })
     }
 
-    /// How many of its tasks must be placeable together: its minimum, or the sum of those of its roles.
+    /// Number of its tasks that start together: its minimum, or the sum of those of its roles if larger.
     pub fn min_available(&self) -> u32 {
         let of_roles = self.roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
         self.min_member.max(of_roles)
     }
 
-    /// What it asks of the scheduler besides its minimum, queue and priority.
+    /// The fields besides minimum, queue, priority and metadata that decide whether it can be placed.
     pub fn demands(&self) -> impl PartialEq {
         let Self { never_preempts, leaves_whole, roles, .. } = self;
         (*never_preempts, *leaves_whole, roles)

@@ -13,16 +13,16 @@ use crate::{
 /// A PodGroup that a pod names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRef {
-    /// How it names it.
+    /// How the pod names it.
     pub join: Join,
     /// The name; the namespace is that of the pod.
     pub name: Name,
-    /// The API that has to be served for this to count.
+    /// The API without which this name is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_with: Option<ApiVersion>,
 }
 
-/// The PodGroups that a pod names, those first that count before others: most pods name one or none.
+/// The PodGroups that a pod names, in order of precedence. Most pods name at most one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct GroupRefs(SmallVec<[GroupRef; 1]>);
@@ -45,7 +45,7 @@ impl GroupRefs {
         Ok(Self(refs))
     }
 
-    /// The one that counts.
+    /// Returns the PodGroup that the pod belongs to.
     pub fn first(&self, served: ServedApis) -> Option<&GroupRef> {
         let is_active = |only_with: Option<ApiVersion>| only_with.is_none_or(|v| served.has(v));
         self.0.iter().find(|group| is_active(group.only_with))
@@ -57,7 +57,7 @@ impl GroupRefs {
     }
 }
 
-/// How they are stored: as one name, if that is in the annotation, as dumps have always had it.
+/// The format in dumps: only the name, if the pod has just the annotation, as in earlier versions.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Stored {

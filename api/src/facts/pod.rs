@@ -42,10 +42,10 @@ pub struct TaskFacts {
     pub created: Timestamp,
     /// `spec.schedulerName`.
     pub scheduler: Name,
-    /// The PodGroups that it names, at most one in each way. The first whose API is served counts.
+    /// The PodGroups that it names, at most one in each field. It belongs to the first whose API is served.
     #[serde(default, rename = "group", skip_serializing_if = "GroupRefs::is_empty")]
     pub groups: GroupRefs,
-    /// What it says in annotations about its job, which counts if it is in no PodGroup.
+    /// Its annotations that count if it is in no PodGroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Arc<GangAnnotations>>,
     /// Its role in its job.
@@ -86,7 +86,7 @@ pub struct TaskFacts {
 }
 
 impl TaskFacts {
-    /// The PodGroup that counts, given which APIs are served.
+    /// The PodGroup that it belongs to, given which APIs are served.
     pub fn group(&self, served: ServedApis) -> Option<(Join, ObjectKey)> {
         let GroupRef { join, name, .. } = self.groups.first(served)?;
         Some((*join, ObjectKey { namespace: self.key.namespace.clone(), name: name.clone() }))

@@ -257,7 +257,8 @@ pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFa
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 
-/// What a PodGroup asks for that this scheduler cannot give: its pods wait, rather than start without it.
+/// A feature that a PodGroup requires and this scheduler does not have. Its pods wait, rather than start
+/// without it.
 // Parity: see docs/parity.md#k7.
 fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
     let problem =
@@ -272,8 +273,8 @@ fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
     None
 }
 
-/// How the members of one of Kubernetes' own PodGroups contradict it or one another, in the words of
-/// kube-scheduler. Without this check, a group would give its pods a priority that they may not have.
+/// Contradictions between one of Kubernetes' own PodGroups and its pods, with the messages of kube-scheduler.
+/// Without this check, a group could give its pods a priority that they are not allowed to have.
 // Parity: see docs/parity.md#k1.
 fn contradiction(
     group: &GroupFacts,
