@@ -1,6 +1,6 @@
-//! What becomes of the names in a configuration of Volcano's scheduler.
+//! How the names in a configuration of Volcano's scheduler are mapped to ours.
 //!
-//! The table holds every decision of the conversion; [`super::volcano`] only looks names up. A name
+//! The table holds every decision of the mapping; [`super::volcano`] only looks names up. A name
 //! that the table does not have is kept if kube-batch has it, and left out otherwise.
 //!
 //! Source: Volcano 1.15 and its development branch: `pkg/scheduler/plugins/factory.go`,
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// What a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum NameKind {
     /// A key of the file.
     Key,
     /// An action.
@@ -28,17 +28,17 @@ pub(super) enum What {
     Argument(&'static str),
 }
 
-/// A name, and what becomes of it.
+/// A name, and what it is mapped to.
 pub(super) struct Row {
-    what: What,
+    kind: NameKind,
     /// A `*` at the end stands for any text.
     name: &'static str,
-    pub(super) becomes: Becomes,
+    pub(super) mapping: Mapping,
 }
 
-/// What becomes of a name.
+/// How a name is mapped.
 #[derive(Clone, Copy)]
-pub(super) enum Becomes {
+pub(super) enum Mapping {
     /// It has this name here. The settings make it decide as in Volcano.
     Named { here: &'static str, with: &'static [Setting], remark: Option<Remark> },
     /// Its value is that of an argument of a plugin.
@@ -77,7 +77,7 @@ pub(super) enum Effect {
     Differs,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for NameKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Key | Self::Switch => "key",
@@ -97,47 +97,52 @@ impl Setting {
 }
 
 /// The row of a name.
-pub(super) fn row(what: What, name: &str) -> Option<&'static Row> {
+pub(super) fn row(kind: NameKind, name: &str) -> Option<&'static Row> {
     let is_named = |row: &&Row| match row.name.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => row.name == name,
     };
-    TABLE.iter().filter(|row| row.what == what).find(is_named)
+    TABLE.iter().filter(|row| row.kind == kind).find(is_named)
 }
 
 const fn named(
-    what: What,
+    kind: NameKind,
     name: &'static str,
     here: &'static str,
     with: &'static [Setting],
     remark: Option<Remark>,
 ) -> Row {
-    Row { what, name, becomes: Becomes::Named { here, with, remark } }
+    Row { kind, name, mapping: Mapping::Named { here, with, remark } }
 }
 
-const fn argument(what: What, name: &'static str, plugin: &'static str, key: &'static str) -> Row {
-    Row { what, name, becomes: Becomes::Argument { plugin, key } }
+const fn argument(
+    kind: NameKind,
+    name: &'static str,
+    plugin: &'static str,
+    key: &'static str,
+) -> Row {
+    Row { kind, name, mapping: Mapping::Argument { plugin, key } }
 }
 
-const fn not_needed(what: What, name: &'static str, why: &'static str) -> Row {
-    Row { what, name, becomes: Becomes::NotNeeded { why } }
+const fn not_needed(kind: NameKind, name: &'static str, why: &'static str) -> Row {
+    Row { kind, name, mapping: Mapping::NotNeeded { why } }
 }
 
-const fn lost(what: What, name: &'static str, why: &'static str, instead: &'static str) -> Row {
-    Row { what, name, becomes: Becomes::Lost { why, instead } }
+const fn lost(kind: NameKind, name: &'static str, why: &'static str, instead: &'static str) -> Row {
+    Row { kind, name, mapping: Mapping::Lost { why, instead } }
 }
 
-const fn always_true(what: What, name: &'static str, instead: &'static str) -> Row {
-    Row { what, name, becomes: Becomes::AlwaysTrue { instead } }
+const fn always_true(kind: NameKind, name: &'static str, instead: &'static str) -> Row {
+    Row { kind, name, mapping: Mapping::AlwaysTrue { instead } }
 }
 
 const fn always_false(
-    what: What,
+    kind: NameKind,
     name: &'static str,
     why: &'static str,
     instead: &'static str,
 ) -> Row {
-    Row { what, name, becomes: Becomes::AlwaysFalse { why, instead } }
+    Row { kind, name, mapping: Mapping::AlwaysFalse { why, instead } }
 }
 
 const fn same(text: &'static str) -> Remark {
@@ -177,7 +182,7 @@ const NO_ALLOCATION: &str = "kube-batch does not allocate devices, and a pod wai
                              claims are allocated";
 const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with resource claims";
 
-use What::{Action, ActionArgument, Argument, Key, Plugin, Switch};
+use NameKind::{Action, ActionArgument, Argument, Key, Plugin, Switch};
 
 /// Every name that stands for something else here, or for nothing.
 const TABLE: &[Row] = &[
@@ -522,14 +527,14 @@ mod tests {
     use super::*;
 
     /// The settings that a row can make.
-    fn settings(becomes: Becomes) -> Vec<(&'static str, &'static str)> {
-        match becomes {
-            Becomes::Named { with, .. } => with.iter().map(|set| (set.plugin, set.key)).collect(),
-            Becomes::Argument { plugin, key } => vec![(plugin, key)],
-            Becomes::NotNeeded { .. }
-            | Becomes::Lost { .. }
-            | Becomes::AlwaysTrue { .. }
-            | Becomes::AlwaysFalse { .. } => Vec::new(),
+    fn settings(mapping: Mapping) -> Vec<(&'static str, &'static str)> {
+        match mapping {
+            Mapping::Named { with, .. } => with.iter().map(|set| (set.plugin, set.key)).collect(),
+            Mapping::Argument { plugin, key } => vec![(plugin, key)],
+            Mapping::NotNeeded { .. }
+            | Mapping::Lost { .. }
+            | Mapping::AlwaysTrue { .. }
+            | Mapping::AlwaysFalse { .. } => Vec::new(),
         }
     }
 
@@ -537,11 +542,11 @@ mod tests {
     fn what_the_table_refers_to_exists_here() {
         let registry = Registry::builtin();
         for row in TABLE {
-            if let Becomes::Named { here, .. } = row.becomes {
+            if let Mapping::Named { here, .. } = row.mapping {
                 let exists = registry.action(here).is_some() || registry.plugin(here).is_some();
                 assert!(exists, "{} becomes {here}", row.name);
             }
-            for (plugin, key) in settings(row.becomes) {
+            for (plugin, key) in settings(row.mapping) {
                 let spec = registry.plugin(plugin).expect(plugin);
                 let exists = spec.arguments.iter().any(|argument| argument.key == key);
                 assert!(exists, "{} sets {key}", row.name);
@@ -552,7 +557,7 @@ mod tests {
     #[test]
     fn a_name_has_one_row() {
         for row in TABLE {
-            let found = super::row(row.what, row.name).expect("it is in the table");
+            let found = super::row(row.kind, row.name).expect("it is in the table");
             assert!(std::ptr::eq(found, row), "{} has two rows", row.name);
         }
     }
@@ -560,15 +565,15 @@ mod tests {
     #[test]
     fn what_is_left_out_is_not_here() {
         let registry = Registry::builtin();
-        for row in TABLE.iter().filter(|row| !matches!(row.becomes, Becomes::Named { .. })) {
-            let is_here = match row.what {
-                What::Action => registry.action(row.name).is_some(),
-                What::Plugin => registry.plugin(row.name).is_some(),
-                What::Argument(plugin) => {
+        for row in TABLE.iter().filter(|row| !matches!(row.mapping, Mapping::Named { .. })) {
+            let is_here = match row.kind {
+                NameKind::Action => registry.action(row.name).is_some(),
+                NameKind::Plugin => registry.plugin(row.name).is_some(),
+                NameKind::Argument(plugin) => {
                     let spec = registry.plugin(plugin).expect(plugin);
                     spec.arguments.iter().any(|argument| argument.key == row.name)
                 }
-                What::Key | What::ActionArgument | What::Switch => false,
+                NameKind::Key | NameKind::ActionArgument | NameKind::Switch => false,
             };
             assert!(!is_here, "{} exists here", row.name);
         }

@@ -1,6 +1,6 @@
 //! Converts a configuration of Volcano's scheduler.
 //!
-//! Actions and plugins keep their order and their tiers. What becomes of each name is in
+//! Actions and plugins keep their order and their tiers. How each name is mapped is in
 //! [`super::table`]. An argument of a plugin is kept if `run` accepts it.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::{
     converted::{File, Plugin, Tier},
-    table::{self, Becomes, Effect, Remark, Setting, What},
+    table::{self, Effect, Mapping, NameKind, Remark, Setting},
 };
 
 /// A converted configuration, and what is different in it.
@@ -32,23 +32,27 @@ pub(super) struct Note {
 
 /// The first action or plugin that Volcano has and the registry does not.
 pub(super) fn name_of_volcano(root: &Located<'_>, registry: &Registry) -> Option<String> {
-    let is_only_there =
-        |what: What, name: &str| table::row(what, name).is_some() && !is_here(what, name, registry);
+    let is_only_there = |kind: NameKind, name: &str| {
+        table::row(kind, name).is_some() && !is_here(kind, name, registry)
+    };
     let actions = root.get("actions").and_then(Located::as_str).unwrap_or_default();
-    let actions = names(actions).map(|name| (What::Action, name));
+    let actions = names(actions).map(|name| (NameKind::Action, name));
     let tiers = root.get("tiers").and_then(Located::as_sequence).unwrap_or_default().iter();
     let plugins = tiers.filter_map(|tier| tier.get("plugins")?.as_sequence()).flatten();
-    let plugins = plugins.filter_map(|plugin| Some((What::Plugin, plugin.get("name")?.as_str()?)));
-    let mut only_there = actions.chain(plugins).filter(|(what, name)| is_only_there(*what, name));
-    only_there.next().map(|(what, name)| format!("{what} {name}"))
+    let plugins =
+        plugins.filter_map(|plugin| Some((NameKind::Plugin, plugin.get("name")?.as_str()?)));
+    let mut only_there = actions.chain(plugins).filter(|(kind, name)| is_only_there(*kind, name));
+    only_there.next().map(|(kind, name)| format!("{kind} {name}"))
 }
 
 /// Whether the registry has an action or a plugin of this name.
-fn is_here(what: What, name: &str, registry: &Registry) -> bool {
-    match what {
-        What::Action => registry.action(name).is_some(),
-        What::Plugin => registry.plugin(name).is_some(),
-        What::Key | What::ActionArgument | What::Switch | What::Argument(_) => false,
+fn is_here(kind: NameKind, name: &str, registry: &Registry) -> bool {
+    match kind {
+        NameKind::Action => registry.action(name).is_some(),
+        NameKind::Plugin => registry.plugin(name).is_some(),
+        NameKind::Key | NameKind::ActionArgument | NameKind::Switch | NameKind::Argument(_) => {
+            false
+        }
     }
 }
 
@@ -78,7 +82,7 @@ fn names(actions: &str) -> impl Iterator<Item = &str> {
 
 /// Something in the file, for messages.
 struct Subject<'a> {
-    what: What,
+    kind: NameKind,
     name: &'a str,
     /// The action or plugin that it belongs to.
     owner: Option<&'a str>,
@@ -86,13 +90,13 @@ struct Subject<'a> {
 
 impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, name, owner } = self;
-        let owner_is = match what {
-            What::ActionArgument => "action",
-            What::Switch | What::Argument(_) => "plugin",
-            What::Key | What::Action | What::Plugin => "file",
+        let Self { kind, name, owner } = self;
+        let owner_is = match kind {
+            NameKind::ActionArgument => "action",
+            NameKind::Switch | NameKind::Argument(_) => "plugin",
+            NameKind::Key | NameKind::Action | NameKind::Plugin => "file",
         };
-        write!(f, "{what} {name}")?;
+        write!(f, "{kind} {name}")?;
         owner.map_or(Ok(()), |owner| write!(f, " of {owner_is} {owner}"))
     }
 }
@@ -118,7 +122,7 @@ impl Converter<'_> {
         let mut tiers: Vec<Tier> = tiers.map(|tier| self.tier(tier)).collect();
         tiers.retain(|tier| !tier.plugins.is_empty());
         for (name, cursor) in rest(&mut root) {
-            self.leave_out(&Subject { what: What::Key, name, owner: None }, &cursor);
+            self.leave_out(&Subject { kind: NameKind::Key, name, owner: None }, &cursor);
         }
         Some(File { actions: actions?.join(", "), tiers })
     }
@@ -132,7 +136,7 @@ impl Converter<'_> {
         }
         let arguments = configuration.get("arguments").and_then(Cursor::mapping);
         for (name, cursor) in arguments.into_iter().flat_map(|mut map| rest(&mut map)) {
-            self.leave_out(&Subject { what: What::ActionArgument, name, owner }, &cursor);
+            self.leave_out(&Subject { kind: NameKind::ActionArgument, name, owner }, &cursor);
         }
     }
 
@@ -141,11 +145,11 @@ impl Converter<'_> {
         // With the name in the file: two names of Volcano may be one action here.
         let mut actions: Vec<(&str, String)> = Vec::new();
         for name in names(text) {
-            let is_here = is_here(What::Action, name, self.registry);
-            if !is_here && table::row(What::Action, name).is_none() {
+            let is_here = is_here(NameKind::Action, name, self.registry);
+            if !is_here && table::row(NameKind::Action, name).is_none() {
                 // Volcano rejects the file too.
                 cursor.problem(self.unknown_action(name));
-            } else if let Some(here) = self.name_here(What::Action, name, cursor) {
+            } else if let Some(here) = self.name_here(NameKind::Action, name, cursor) {
                 let is_other = |(other, action): &(&str, String)| *other != name && *action == here;
                 if !actions.iter().any(is_other) {
                     actions.push((name, here));
@@ -183,7 +187,7 @@ impl Converter<'_> {
         let mut plugin = cursor.mapping()?;
         let name = plugin.require("name")?;
         let owner = name.string()?;
-        let here = self.name_here(What::Plugin, owner, &name)?;
+        let here = self.name_here(NameKind::Plugin, owner, &name)?;
         let spec = *self.registry.plugin(&here)?;
         let arguments = plugin.get("arguments").and_then(Cursor::mapping);
         let arguments = self.arguments(&spec, owner, arguments);
@@ -192,7 +196,7 @@ impl Converter<'_> {
             if ExtensionPoint::ALL.iter().any(|point| point.key() == key) {
                 switches.extend(cursor.bool().map(|value| (key.to_owned(), value)));
             } else {
-                let subject = Subject { what: What::Switch, name: key, owner: Some(owner) };
+                let subject = Subject { kind: NameKind::Switch, name: key, owner: Some(owner) };
                 self.other_key(&spec, &subject, &cursor);
             }
         }
@@ -223,9 +227,9 @@ impl Converter<'_> {
         given.sort_by_key(|(key, _)| position(key).unwrap_or(usize::MAX));
         let mut kept: Vec<(String, Json)> = Vec::new();
         for (name, cursor) in given {
-            let what = What::Argument(spec.name);
-            let subject = Subject { what, name, owner: Some(owner) };
-            if table::row(what, name).is_some() {
+            let kind = NameKind::Argument(spec.name);
+            let subject = Subject { kind, name, owner: Some(owner) };
+            if table::row(kind, name).is_some() {
                 self.leave_out(&subject, &cursor);
                 continue;
             }
@@ -259,11 +263,11 @@ impl Converter<'_> {
     }
 
     /// The name that an action or a plugin has here, if it is kept.
-    fn name_here(&mut self, what: What, name: &str, cursor: &Cursor<'_>) -> Option<String> {
-        let subject = Subject { what, name, owner: None };
-        let (here, with, remark) = match table::row(what, name).map(|row| row.becomes) {
-            Some(Becomes::Named { here, with, remark }) => (here, with, remark),
-            None if is_here(what, name, self.registry) => return Some(name.to_owned()),
+    fn name_here(&mut self, kind: NameKind, name: &str, cursor: &Cursor<'_>) -> Option<String> {
+        let subject = Subject { kind, name, owner: None };
+        let (here, with, remark) = match table::row(kind, name).map(|row| row.mapping) {
+            Some(Mapping::Named { here, with, remark }) => (here, with, remark),
+            None if is_here(kind, name, self.registry) => return Some(name.to_owned()),
             Some(_) | None => {
                 self.leave_out(&subject, cursor);
                 return None;
@@ -279,17 +283,17 @@ impl Converter<'_> {
 
     /// Records that something is left out, unless it says only what is always so here.
     fn leave_out(&mut self, subject: &Subject<'_>, cursor: &Cursor<'_>) {
-        let row = table::row(subject.what, subject.name);
-        let (effect, reason) = match row.map(|row| row.becomes) {
-            Some(Becomes::NotNeeded { why }) => (Effect::Same, why.to_owned()),
-            Some(Becomes::Lost { why, instead }) => (Effect::Differs, format!("{why}; {instead}")),
-            Some(Becomes::AlwaysTrue { instead }) if is_bool(cursor, false) => {
+        let row = table::row(subject.kind, subject.name);
+        let (effect, reason) = match row.map(|row| row.mapping) {
+            Some(Mapping::NotNeeded { why }) => (Effect::Same, why.to_owned()),
+            Some(Mapping::Lost { why, instead }) => (Effect::Differs, format!("{why}; {instead}")),
+            Some(Mapping::AlwaysTrue { instead }) if is_bool(cursor, false) => {
                 (Effect::Differs, format!("it cannot be false; {instead}"))
             }
-            Some(Becomes::AlwaysFalse { why, instead }) if is_bool(cursor, true) => {
+            Some(Mapping::AlwaysFalse { why, instead }) if is_bool(cursor, true) => {
                 (Effect::Differs, format!("{why}; {instead}"))
             }
-            Some(Becomes::Argument { plugin, key }) => {
+            Some(Mapping::Argument { plugin, key }) => {
                 let value = cursor.node().to_json();
                 let argument = [(key.to_owned(), value.clone())];
                 let spec = self.registry.plugin(plugin);
@@ -300,9 +304,11 @@ impl Converter<'_> {
                 }
             }
             Some(
-                Becomes::AlwaysTrue { .. } | Becomes::AlwaysFalse { .. } | Becomes::Named { .. },
+                Mapping::AlwaysTrue { .. } | Mapping::AlwaysFalse { .. } | Mapping::Named { .. },
             ) => return,
-            None if subject.what == What::Plugin => (Effect::Differs, UNKNOWN_PLUGIN.to_owned()),
+            None if subject.kind == NameKind::Plugin => {
+                (Effect::Differs, UNKNOWN_PLUGIN.to_owned())
+            }
             None => (Effect::Differs, "neither kube-batch nor Volcano 1.15 has it".to_owned()),
         };
         self.note(cursor, effect, format!("{subject} is left out: {reason}"));
