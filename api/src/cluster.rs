@@ -31,6 +31,7 @@ use crate::{
         queue::QueueFacts,
         request::ScoringAmounts,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
+        topology::TopologyFacts,
     },
     matcher_set::MatcherSet,
     name::{JobKey, Name, ObjectKey},
@@ -151,6 +152,34 @@ impl Nodes {
         idle.iter().zip(gained).map(|(idle, gained)| idle + gained).collect()
     }
 
+    /// How often a request fits into what is idle and not nominated.
+    pub fn times_idle(&self, node: NodeIdx, request: &Request) -> u64 {
+        self.times(node, request, |idle, future_idle| idle.min(future_idle))
+    }
+
+    /// How often a request fits into what is idle once the tasks that are being released are gone.
+    pub fn times_future_idle(&self, node: NodeIdx, request: &Request) -> u64 {
+        self.times(node, request, |_, future_idle| future_idle)
+    }
+
+    /// How often a request fits into amounts, each given by what is idle now and in future.
+    fn times(&self, node: NodeIdx, request: &Request, available: impl Fn(i64, i64) -> i64) -> u64 {
+        if !request.unknown().is_empty() {
+            return 0;
+        }
+        let (idle, releasing, pipelined) =
+            (&self.idle[node], &self.releasing[node], &self.pipelined[node]);
+        let times = request.amounts().iter().map(|(dim, amount)| {
+            let available = available(idle[*dim], idle[*dim] + releasing[*dim] - pipelined[*dim]);
+            match *amount {
+                amount if amount > available => 0,
+                amount if amount > 0 => (available / amount).unsigned_abs(),
+                _ => u64::MAX,
+            }
+        });
+        times.min().unwrap_or(u64::MAX)
+    }
+
     /// The dimensions in which a request does not fit into what is idle and not nominated.
     pub fn lacking(&self, node: NodeIdx, request: &Request) -> impl Iterator<Item = Dim> {
         let (idle, releasing, pipelined) =
@@ -202,6 +231,9 @@ pub struct Jobs {
     /// Whether its tasks are victims only together.
     // Parity: see docs/parity.md#k1.
     pub leaves_whole: Column<JobIdx, bool>,
+    /// The topology it asks for.
+    // Parity: see docs/parity.md#t1.
+    pub topology: Column<JobIdx, Option<Arc<TopologyFacts>>>,
     /// Its tasks.
     pub tasks: Column<JobIdx, TaskRange>,
     /// Why it is not scheduled in this cycle, if so.

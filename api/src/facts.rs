@@ -18,6 +18,7 @@ pub mod policy;
 pub mod queue;
 pub mod request;
 pub mod storage;
+pub mod topology;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};

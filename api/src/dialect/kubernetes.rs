@@ -9,6 +9,8 @@
 //! Source: `pkg/scheduler/schedule_one_podgroup.go` and `plugins/gangscheduling` of Kubernetes 1.37.1.
 // Parity: see docs/parity.md#k1.
 
+use std::sync::Arc;
+
 use k8s_openapi::{
     api::scheduling::v1beta1::{PodGroupSchedulingPolicy, PodGroupSpec},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -24,7 +26,13 @@ use super::{
 use crate::{
     api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
-    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    facts::{
+        FactError,
+        group::GroupFacts,
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
+        topology::{TopologyFacts, TopologyLevel},
+    },
     job_report::JobReport,
     membership::queue_of,
     name::Name,
@@ -65,7 +73,8 @@ impl Dialect for Kubernetes {
         facts.never_preempts = spec.preemption_policy.map(|policy| policy == "Never");
         facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
         let constraints = spec.scheduling_constraints.and_then(|all| all.topology);
-        facts.requires_domain = constraints.is_some_and(|all| !all.is_empty());
+        let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
+        facts.topology = key.map(|key| Arc::new(required(key)));
         facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
         facts.status = object.status("PodGroup")?;
         Ok(facts)
@@ -116,6 +125,11 @@ impl Dialect for Kubernetes {
             None => json!({}),
         }
     }
+}
+
+/// All pods must be on nodes with the same value of a label.
+fn required(key: String) -> TopologyFacts {
+    TopologyFacts { required: Some(TopologyLevel::Label(Name::from(key))), preferred: None }
 }
 
 /// The minimum of a policy: 1 of a basic group.

@@ -7,7 +7,7 @@
 //! Source: `staging/src/volcano.sh/apis/pkg/apis/scheduling/v1beta1/types.go` of Volcano.
 // Parity: see docs/parity.md#k2.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize;
@@ -26,6 +26,7 @@ use crate::{
         group::{GroupFacts, RoleFacts, min_member},
         metadata::MetadataPrefixes,
         queue::QueueFacts,
+        topology::{TopologyFacts, TopologyLevel},
     },
     job_report::{JobReport, Phase},
     name::Name,
@@ -60,6 +61,23 @@ struct Spec {
 struct NetworkTopology {
     /// `hard` if absent.
     mode: Option<String>,
+    highest_tier_allowed: Option<u32>,
+    highest_tier_name: Option<String>,
+}
+
+impl NetworkTopology {
+    /// The narrowest level that holds the group is preferred; in the mode `hard`, no level is used that is
+    /// broader than the one named.
+    // Parity: see docs/parity.md#t4.
+    fn facts(self) -> TopologyFacts {
+        let named = non_empty(self.highest_tier_name).map(TopologyLevel::Label);
+        let highest = named.unwrap_or(TopologyLevel::Tier(self.highest_tier_allowed.unwrap_or(1)));
+        let is_hard = self.mode.as_deref() != Some("soft");
+        TopologyFacts {
+            required: is_hard.then_some(highest),
+            preferred: Some(TopologyLevel::Tier(1)),
+        }
+    }
 }
 
 /// Fields of a queue that have no effect here.
@@ -96,8 +114,7 @@ impl Dialect for Volcano {
         facts.queue = non_empty(spec.queue);
         facts.priority_class = non_empty(spec.priority_class_name);
         facts.set_min_resources(spec.min_resources.as_ref())?;
-        facts.requires_domain =
-            spec.network_topology.is_some_and(|topology| topology.mode.as_deref() != Some("soft"));
+        facts.topology = spec.network_topology.map(|topology| Arc::new(topology.facts()));
         facts.status = object.status("PodGroup")?;
         Ok(facts)
     }

@@ -4,6 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
+use super::topology::{TOPOLOGY_PREFERRED, TOPOLOGY_REQUIRED, TopologyFacts};
 use crate::{
     membership::{QUEUE_LABEL, queue_of},
     name::Name,
@@ -22,6 +23,9 @@ pub struct GangAnnotations {
     /// The queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
+    /// The topology.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<TopologyFacts>,
     /// The value of [`MIN_AVAILABLE`], if that is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<Name>,
@@ -38,7 +42,9 @@ impl GangAnnotations {
             Some(Ok(number)) => (Some(number), None),
             Some(Err(text)) => (None, Some(text)),
         };
-        let found = Self { min_available, queue: queue_of(meta).map(Name::from), unreadable };
+        let topology = TopologyFacts::of_annotations(annotations);
+        let queue = queue_of(meta).map(Name::from);
+        let found = Self { min_available, queue, topology, unreadable };
         (found != Self::default()).then_some(found)
     }
 }
@@ -50,6 +56,8 @@ pub struct CombinedAnnotations {
     pub min_available: Option<u32>,
     /// The queue of the first pod that names one.
     pub queue: Option<Name>,
+    /// Each level of the first pod that names it.
+    pub topology: Option<TopologyFacts>,
     /// The annotations that have different values in different pods, each with the value that is used.
     pub different: Vec<(&'static str, Name)>,
 }
@@ -58,7 +66,10 @@ impl CombinedAnnotations {
     /// Combines the annotations of pods, in their order.
     pub fn of<'a>(pods: impl Iterator<Item = &'a GangAnnotations> + Clone) -> Self {
         let minima = pods.clone().filter_map(|pod| pod.min_available);
-        let queues = pods.filter_map(|pod| pod.queue.as_ref());
+        let queues = pods.clone().filter_map(|pod| pod.queue.as_ref());
+        let topologies = pods.filter_map(|pod| pod.topology.as_ref());
+        let required = topologies.clone().filter_map(|own| own.required.as_ref());
+        let preferred = topologies.filter_map(|own| own.preferred.as_ref());
         let (min_available, queue) = (minima.clone().max(), queues.clone().next());
         let mut different = Vec::new();
         if let Some(most) = min_available.filter(|most| minima.clone().any(|own| own != *most)) {
@@ -67,6 +78,21 @@ impl CombinedAnnotations {
         if let Some(first) = queue.filter(|first| queues.clone().any(|own| own != *first)) {
             different.push((QUEUE_LABEL, first.clone()));
         }
-        Self { min_available, queue: queue.cloned(), different }
+        let topology = TopologyFacts {
+            required: required.clone().next().cloned(),
+            preferred: preferred.clone().next().cloned(),
+        };
+        if let Some(first) = &topology.required
+            && required.clone().any(|own| own != first)
+        {
+            different.push((TOPOLOGY_REQUIRED, first.name()));
+        }
+        if let Some(first) = &topology.preferred
+            && preferred.clone().any(|own| own != first)
+        {
+            different.push((TOPOLOGY_PREFERRED, first.name()));
+        }
+        let topology = (topology != TopologyFacts::default()).then_some(topology);
+        Self { min_available, queue: queue.cloned(), topology, different }
     }
 }

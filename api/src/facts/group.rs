@@ -10,6 +10,7 @@ use super::{
     FactError, created,
     metadata::{Metadata, MetadataPrefixes},
     object_key,
+    topology::TopologyFacts,
 };
 use crate::{
     api_version::ApiVersion,
@@ -56,9 +57,9 @@ pub struct GroupFacts {
     /// The minimum of each role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFacts>,
-    /// Whether all its pods must be in one topology domain.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub requires_domain: bool,
+    /// The topology it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Arc<TopologyFacts>>,
     /// The least that its pods will request together; used while they do not exist.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub min_resources: ResourceList,
@@ -93,6 +94,7 @@ impl GroupFacts {
         facts.min_member = min_member(&facts.key, spec.min_member)?;
         facts.queue = non_empty(&spec.queue);
         facts.priority_class = non_empty(&spec.priority_class_name);
+        facts.topology = TopologyFacts::of_annotations(meta.annotations.as_ref()).map(Arc::new);
         facts.status = status.cloned().unwrap_or_default();
         Ok(facts)
     }
@@ -119,7 +121,7 @@ impl GroupFacts {
             never_preempts: None,
             leaves_whole: false,
             roles: Vec::new(),
-            requires_domain: false,
+            topology: None,
             min_resources: ResourceList::default(),
             parent: None,
             metadata: Arc::new(prefixes.select(meta)),
@@ -134,7 +136,7 @@ impl GroupFacts {
         self.min_member.max(of_roles)
     }
 
-    /// The fields besides minimum, queue, priority and metadata that decide whether it can be placed.
+    /// The fields besides minimum, queue, priority, topology and metadata that decide whether it can be placed.
     pub fn demands(&self) -> impl PartialEq {
         let Self { never_preempts, leaves_whole, roles, .. } = self;
         (*never_preempts, *leaves_whole, roles)

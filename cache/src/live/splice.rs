@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    facts::{group::GroupFacts, pod::TaskFacts},
+    facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
     name::JobKey,
     reason::{JobProblem, JobWarning},
     resource::Ledger,
@@ -81,6 +81,7 @@ tail! {
     min_available: u32,
     priority: i32,
     leaves_whole: bool,
+    topology: Option<Arc<TopologyFacts>>,
     tasks: TaskRange,
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,

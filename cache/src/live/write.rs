@@ -185,6 +185,7 @@ impl<'a> Writer<'a> {
         let JobRow { queue, problem } = JobRow::of(&job, queue);
         let jobs = &mut self.cluster.jobs;
         jobs.leaves_whole[row] = leaves_whole(job.group.as_ref());
+        jobs.topology[row] = job.topology;
         jobs.group[row] = job.group;
         jobs.queue[row] = queue;
         jobs.min_available[row] = job.min_available;

@@ -15,6 +15,7 @@ use kube_batch_api::{
         group::GroupFacts,
         pod::TaskFacts,
         policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
+        topology::TopologyFacts,
     },
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
@@ -41,6 +42,7 @@ pub(crate) struct Job<'a> {
     pub(crate) created: Timestamp,
     pub(crate) queue: Name,
     pub(crate) min_available: u32,
+    pub(crate) topology: Option<Arc<TopologyFacts>>,
     pub(crate) priority: i32,
     pub(crate) problem: Option<JobProblem>,
     pub(crate) warnings: Vec<JobWarning>,
@@ -210,6 +212,7 @@ impl<'a> JobMaker<'a> {
             created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
             queue: queue.unwrap_or_else(|| self.default_queue(namespace)),
             min_available: annotated.min_available.or(of_budget).unwrap_or(1),
+            topology: annotated.topology.clone().map(Arc::new),
             priority: if self.options.priority_class { highest } else { 0 },
             problem: None,
             warnings: annotation_warnings(&tasks, annotated),
@@ -235,6 +238,7 @@ impl<'a> JobMaker<'a> {
             created: group.map_or(oldest, |group| group.created),
             queue: queue.unwrap_or_else(|| self.default_queue(&key.namespace)),
             min_available: group.map_or(0, |group| group.min_available()),
+            topology: group.and_then(|group| group.topology.clone()),
             priority,
             problem: match group {
                 None => Some(JobProblem::NoPodGroup(key.clone())),
@@ -265,10 +269,6 @@ fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
         |reason, message: &str| Some(JobProblem::Other { reason, message: Name::from(message) });
     if group.parent.is_some() {
         return problem("CompositePodGroupNotSupported", "composite PodGroups are not supported");
-    }
-    if group.requires_domain {
-        let message = "it requires its pods to be in one topology domain, which is not supported";
-        return problem("TopologyNotSupported", message);
     }
     None
 }

@@ -189,6 +189,7 @@ pub(crate) fn push_job(
     let JobRow { queue, problem } = JobRow::of(&job, queue);
     let n_roles = job.group.as_ref().map_or(0, |group| group.roles.len());
     jobs.leaves_whole.push(leaves_whole(job.group.as_ref()));
+    jobs.topology.push(job.topology);
     jobs.group.push(job.group);
     jobs.created.push(job.created);
     jobs.queue.push(queue);
