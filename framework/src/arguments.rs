@@ -128,6 +128,8 @@ impl AffinityPart {
 pub enum ListItems {
     /// Any texts.
     Texts,
+    /// Keys of labels, such as `topology.kubernetes.io/zone`.
+    LabelKeys,
     /// Names of extended resources, such as `example.com/gpu`.
     ExtendedResources,
     /// Groups of extended resources, such as `example.com`: the part of a name before the slash.
@@ -141,6 +143,7 @@ impl ListItems {
     pub const fn expected(self) -> &'static str {
         match self {
             Self::Texts => "a text",
+            Self::LabelKeys => "the key of a label, such as topology.kubernetes.io/zone",
             Self::ExtendedResources => "the name of an extended resource, such as example.com/gpu",
             Self::ResourceGroups => "a group of extended resources, such as example.com",
             Self::OtherResources => {
@@ -159,6 +162,7 @@ impl ListItems {
     pub fn accept(self, item: &str) -> bool {
         match self {
             Self::Texts => true,
+            Self::LabelKeys => is_label_key(item),
             Self::ExtendedResources => is_label_key(item) && is_extended_resource(item),
             Self::ResourceGroups => !item.contains('/') && is_label_key(item),
             Self::OtherResources => is_label_key(item) && !matches!(item, "cpu" | "memory"),
@@ -214,7 +218,10 @@ impl ArgumentKind {
             | Self::List { items: ListItems::Texts, .. } => false,
             Self::List {
                 items:
-                    ListItems::ExtendedResources | ListItems::ResourceGroups | ListItems::OtherResources,
+                    ListItems::LabelKeys
+                    | ListItems::ExtendedResources
+                    | ListItems::ResourceGroups
+                    | ListItems::OtherResources,
                 ..
             }
             | Self::Choice { .. }
@@ -281,6 +288,7 @@ impl ArgumentKind {
             Self::Duration { .. } => "a duration such as 100ms or 1m30s".to_owned(),
             Self::List { items, .. } | Self::WeightedNames { items, .. } => match items {
                 ListItems::Texts => "a list of texts".to_owned(),
+                ListItems::LabelKeys => "a list of label keys".to_owned(),
                 ListItems::ExtendedResources => "a list of names of extended resources".to_owned(),
                 ListItems::ResourceGroups => "a list of groups of extended resources".to_owned(),
                 ListItems::OtherResources => "a list of names of resources".to_owned(),

@@ -9,6 +9,7 @@
 //! being released. Among nodes of one kind the highest score wins, and of equal scores the lowest
 //! node name.
 
+mod domain_fits;
 mod explain;
 mod index;
 mod inputs;
@@ -20,7 +21,7 @@ use std::{cell::Cell, collections::BTreeMap};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx, Ordinal, TaskIdx},
+    column::{ClassIdx, Column, ConstraintClassIdx, DomainIdx, NodeIdx, Ordinal, TaskIdx},
     node_set::NodeSet,
     reason::FitReport,
 };
@@ -28,12 +29,16 @@ use kube_batch_api::{
 pub(crate) use self::inputs::Inputs;
 pub use self::placeable::Room;
 use self::{
+    domain_fits::DomainFits,
     explain::{Explanation, explain},
     index::{ClassIndex, Scope},
     placeable::{Placeable, Question},
     rules::ClassRules,
 };
-use crate::plugin::{Capacity, Dependency, Scale};
+use crate::{
+    plugin::{Capacity, Dependency, Scale},
+    topology::{InLevel, Level},
+};
 
 /// How nodes are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +62,10 @@ pub struct Choice {
 /// A class with this many tasks has an index of its own, even if it has variants. Guessed.
 const OWN_INDEX: usize = 10;
 
+/// At most this many indexes by domain are kept, and as many counts by domain. Guessed: gangs of few kinds
+/// wait for a domain at the same time.
+const MAX_BY_DOMAIN: usize = 64;
+
 /// Of at most this many classes the reasons of each node are kept. Guessed.
 const MAX_EXPLANATIONS: usize = 16;
 
@@ -70,6 +79,9 @@ fn n_tasks_of_variants(cluster: &Cluster) -> Column<ClassIdx, usize> {
     counts.map(|counts| (counts.waiting + counts.on_nodes) as usize).collect()
 }
 
+/// A class, or the first of variants that share an index; a capacity; and the number of a level.
+type ByDomain = (ClassIdx, Capacity, usize);
+
 /// The answers cached in this cycle, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
@@ -82,6 +94,10 @@ pub(crate) struct Candidates {
     searched: Column<ClassIdx, bool>,
     /// Indexes that the variants of a class share, by the first of them.
     shared: [BTreeMap<ClassIdx, ClassIndex>; 2],
+    /// Indexes for the domains of topology levels.
+    by_domain: BTreeMap<ByDomain, ClassIndex>,
+    /// How many tasks fit into the domains of topology levels.
+    domain_fits: BTreeMap<ByDomain, DomainFits>,
     /// The number of tasks of each class; empty if no class has another variant.
     n_tasks: Column<ClassIdx, usize>,
     reports: Column<ClassIdx, Option<(usize, FitReport)>>,
@@ -104,6 +120,8 @@ impl Candidates {
             indexes: [(); 2].map(|()| (0..n_classes).map(|_| None).collect()),
             searched: Column::filled(false, n_classes),
             shared: Default::default(),
+            by_domain: BTreeMap::new(),
+            domain_fits: BTreeMap::new(),
             n_tasks: n_tasks_of_variants(cluster),
             reports: Column::filled(None, n_classes),
             explanations: BTreeMap::new(),
@@ -134,6 +152,18 @@ impl Candidates {
         if !rules.admitted() {
             return None;
         }
+        if let Some(scope) = inputs.scope {
+            let index = match scope.nodes {
+                InLevel::Domain(domain) => {
+                    self.index_by_domain(inputs, class, scope.level, capacity).zip(Some(domain))
+                }
+                InLevel::AnyDomain | InLevel::NoNode => None,
+            };
+            return match index {
+                Some(((index, rules), domain)) => index.best(inputs, class, rules, Some(domain)),
+                None => self.best_by_full_search(inputs, class, capacity),
+            };
+        }
         if self.search == Search::Naive || !rules.is_indexable() {
             return self.best_by_full_search(inputs, class, capacity);
         }
@@ -148,7 +178,7 @@ impl Candidates {
                 ClassIndex::new(inputs, class, capacity, Scope::Variants, rules, eligible)
             });
             index.catch_up(inputs, rules);
-            return index.best(inputs, class, rules);
+            return index.best(inputs, class, rules, None);
         }
         let slot = &mut self.indexes[capacity as usize][class];
         match slot {
@@ -160,7 +190,7 @@ impl Candidates {
             }
             Some(index) => {
                 index.catch_up(inputs, rules);
-                index.best(inputs, class, rules)
+                index.best(inputs, class, rules, None)
             }
             None if inputs.cluster.classes.counts[class].waiting == 1 && !self.searched[class] => {
                 self.searched[class] = true;
@@ -170,7 +200,7 @@ impl Candidates {
             none => {
                 self.work.set(self.work.get() + eligible.len() as u64);
                 let index = ClassIndex::new(inputs, class, capacity, Scope::Class, rules, eligible);
-                none.insert(Box::new(index)).best(inputs, class, rules)
+                none.insert(Box::new(index)).best(inputs, class, rules, None)
             }
         }
     }
@@ -181,7 +211,104 @@ impl Candidates {
         class: ClassIdx,
         capacity: Capacity,
     ) -> Option<NodeIdx> {
-        self.best_of(inputs, class, &self.searched(inputs.cluster, class), capacity)
+        self.best_of(inputs, class, &self.searched(inputs, class), capacity)
+    }
+
+    /// The index of a class for the domains of a level, if there is one.
+    fn index_by_domain(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        level: &Level,
+        capacity: Capacity,
+    ) -> Option<(&ClassIndex, &ClassRules)> {
+        let rules = self.rules[class].as_ref().expect("the class is prepared");
+        if self.search == Search::Naive || !rules.is_indexable() {
+            return None;
+        }
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        let eligible = self.eligible[constraint_class].as_ref().expect("the class is prepared");
+        let is_shared = self.n_tasks.get(class).is_some_and(|n_tasks| *n_tasks < OWN_INDEX)
+            && rules.scores_are_of_nodes();
+        let (first, scope) = match is_shared {
+            true => (inputs.cluster.classes.variant_of[class], Scope::Variants),
+            false => (class, Scope::Class),
+        };
+        let key = (first, capacity, level.number());
+        if self.by_domain.get(&key).is_some_and(|index| index.is_outdated(inputs, rules)) {
+            // As in `best`.
+            self.by_domain.remove(&key);
+            return None;
+        }
+        make_room(&mut self.by_domain, &key);
+        let index = self.by_domain.entry(key).or_insert_with(|| {
+            self.work.set(self.work.get() + eligible.len() as u64);
+            ClassIndex::by_domain(inputs, (class, scope), capacity, rules, eligible, level)
+        });
+        index.catch_up(inputs, rules);
+        Some((index, rules))
+    }
+
+    /// The score of the best node of each of some domains where a task of the class fits into this capacity.
+    /// They are normalised over the nodes of all these domains.
+    pub(crate) fn domain_scores(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        level: &Level,
+        domains: &[DomainIdx],
+        capacity: Capacity,
+    ) -> Vec<Option<i64>> {
+        self.prepare(inputs, class);
+        self.count_work(domains.len());
+        if let Some((index, rules)) = self.index_by_domain(inputs, class, level, capacity) {
+            return index.best_scores(inputs, class, rules, domains);
+        }
+        let mut nodes: Vec<NodeIdx> =
+            domains.iter().flat_map(|domain| level.nodes(*domain)).copied().collect();
+        nodes.sort_unstable();
+        self.count_work(nodes.len());
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        rules.retain_fitting(inputs, class, &mut nodes, capacity, &Dependency::ALL);
+        let scores = scores::normalised(inputs, class, rules, &nodes);
+        let best = |domain: &DomainIdx| {
+            let own = nodes.iter().zip(&scores);
+            let own = own.filter(|(node, _)| level.domain(**node) == Some(*domain));
+            own.map(|(_, score)| *score).max()
+        };
+        domains.iter().map(best).collect()
+    }
+
+    /// How many tasks of the class fit into this capacity of each domain, by amounts and the rules about single
+    /// nodes. An upper bound.
+    pub(crate) fn domain_fits(
+        &mut self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        level: &Level,
+        capacity: Capacity,
+    ) -> Column<DomainIdx, u64> {
+        self.prepare(inputs, class);
+        let n_domains = level.domains().len();
+        self.count_work(n_domains);
+        let rules = self.rules[class].as_ref().expect("prepared above");
+        if !rules.admitted() {
+            return Column::filled(0, n_domains);
+        }
+        let first = inputs.cluster.classes.variant_of[class];
+        let key = (first, capacity, level.number());
+        if self.search == Search::Naive {
+            self.domain_fits.remove(&key);
+        }
+        make_room(&mut self.domain_fits, &key);
+        let constraint_class = inputs.cluster.classes.constraint_class[class];
+        let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
+        let fits = self.domain_fits.entry(key).or_insert_with(|| {
+            self.work.set(self.work.get() + eligible.len() as u64);
+            DomainFits::new(inputs, class, rules, eligible, level, capacity)
+        });
+        fits.catch_up(inputs, class, rules, eligible, level);
+        fits.of_domains().clone()
     }
 
     /// The best of these nodes, which are ascending and, for [`Search::Index`], eligible. The class is
@@ -207,11 +334,17 @@ impl Candidates {
         best.map(|(_, node)| *node)
     }
 
-    /// The nodes to evaluate: all, or those that pass the rules of [`Dependency::Class`].
-    fn searched(&self, cluster: &Cluster, class: ClassIdx) -> Vec<NodeIdx> {
-        match self.search {
-            Search::Naive => cluster.nodes.facts.ids().collect(),
-            Search::Index => self.eligible(cluster, class).iter().collect(),
+    /// The nodes of the scope to evaluate: all, or those that pass the rules of [`Dependency::Class`].
+    fn searched(&self, inputs: Inputs<'_>, class: ClassIdx) -> Vec<NodeIdx> {
+        let eligible = self.eligible(inputs.cluster, class);
+        match (self.search, inputs.scope) {
+            (Search::Naive, _) => inputs.nodes(),
+            (Search::Index, None) => eligible.iter().collect(),
+            (Search::Index, Some(_)) => {
+                let mut nodes = inputs.nodes();
+                nodes.retain(|node| eligible.contains(*node));
+                nodes
+            }
         }
     }
 
@@ -242,13 +375,13 @@ impl Candidates {
         capacity: Capacity,
     ) -> bool {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
-        rules.fits(inputs, class, node, capacity, &Dependency::ALL)
+        inputs.is_in_scope(node) && rules.fits(inputs, class, node, capacity, &Dependency::ALL)
     }
 
-    /// Whether the predicates that no placement can change admit the class to a node.
-    pub(crate) fn is_eligible(&self, cluster: &Cluster, class: ClassIdx, node: NodeIdx) -> bool {
+    /// Whether a node is in the scope, and the predicates that no placement can change admit the class.
+    pub(crate) fn is_eligible(&self, inputs: Inputs<'_>, class: ClassIdx, node: NodeIdx) -> bool {
         self.count_work(1);
-        self.eligible(cluster, class).contains(node)
+        inputs.is_in_scope(node) && self.eligible(inputs.cluster, class).contains(node)
     }
 
     /// The scores of these nodes, normalised over them.
@@ -277,7 +410,7 @@ impl Candidates {
     ) -> u64 {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        self.count_work(inputs.cluster.nodes.facts.len());
+        self.count_work(inputs.n_nodes());
         let eligible = self.eligible(inputs.cluster, class);
         self.placeable.count(inputs, Question { class, rules, eligible, room, limit })
     }
@@ -294,16 +427,22 @@ impl Candidates {
         self.count_work(nodes.len());
         let request = &inputs.cluster.classes.request[class];
         let eligible = self.eligible(inputs.cluster, class);
-        let nodes = nodes.iter().filter(|node| eligible.contains(**node));
+        let nodes =
+            nodes.iter().filter(|node| inputs.is_in_scope(**node) && eligible.contains(**node));
         nodes.fold(0, |n, node| {
             let most = inputs.cluster.nodes.most_available(*node);
             n.saturating_add(request.times_in(&most))
         })
     }
 
-    /// Why a task of the class fits on no node now: for each node, the first reason.
+    /// Why a task of the class fits on no node of the scope now: for each node, the first reason.
     pub(crate) fn explain(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
         self.prepare(inputs, class);
+        if inputs.scope.is_some() {
+            let rules = self.rules[class].as_ref().expect("the class is prepared");
+            self.count_work(inputs.n_nodes());
+            return explain(inputs, class, rules);
+        }
         if let Some((seen, report)) = &self.reports[class]
             && *seen == inputs.touched.len()
         {
@@ -369,7 +508,7 @@ impl Candidates {
     ) -> bool {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        self.is_eligible(inputs.cluster, class, node)
+        self.is_eligible(inputs, class, node)
             && rules.pass(inputs, class, node, Capacity::FutureIdle, &Dependency::ALL[1..])
     }
 
@@ -389,5 +528,12 @@ impl Candidates {
     pub(crate) fn is_open_to_change(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.prepare(inputs, class);
         self.rules[class].as_ref().expect("prepared above").depend_on_other_nodes()
+    }
+}
+
+/// Removes what is kept if there is no room for another.
+fn make_room<T>(kept: &mut BTreeMap<ByDomain, T>, next: &ByDomain) {
+    if kept.len() >= MAX_BY_DOMAIN && !kept.contains_key(next) {
+        kept.clear();
     }
 }

@@ -11,12 +11,51 @@ use kube_batch_api::{
 pub enum Failure {
     /// It fits on no node.
     Unfit(FitReport),
+    /// Its job requires one topology domain, and none that it may use holds enough of its tasks.
+    NoDomain(NoDomain),
     /// The minimum of its job can never fit, whatever else ends.
     NeverFits(NeverFits),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
+}
+
+/// Why no topology domain holds enough tasks of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoDomain {
+    /// The node label of the level.
+    pub key: Name,
+    /// What a domain is called.
+    pub noun: Name,
+    /// How many tasks have to find a place together.
+    pub n_tasks: u32,
+    /// The domain with most room for them; `None` if no node is in a domain.
+    pub best: Option<BestDomain>,
+}
+
+/// The domain that holds most tasks of a job, which are too few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BestDomain {
+    /// Its name.
+    pub name: Name,
+    /// How many tasks of the job are there already; if any, it is the only domain that the job may use.
+    pub n_there: u32,
+    /// How many of those that have to find a place do.
+    pub n_fitting: u32,
+    /// Why the next one finds none.
+    pub report: FitReport,
+}
+
+impl Failure {
+    /// Why a task fits on no node, if that is known for each node.
+    pub(crate) fn fit_report(&self) -> Option<&FitReport> {
+        match self {
+            Self::Unfit(report) => Some(report),
+            Self::NoDomain(NoDomain { best, .. }) => best.as_ref().map(|best| &best.report),
+            Self::NeverFits(_) | Self::Capability(_) | Self::Reserved(_) => None,
+        }
+    }
 }
 
 /// Why the minimum of a job can never fit.
@@ -32,6 +71,8 @@ pub enum NeverFits {
     Nodes {
         /// How many fit at most.
         n_fitting: u64,
+        /// What a domain is called, if they must be in one.
+        domain: Option<Name>,
         /// Why they do not fit now.
         now: FitReport,
     },

@@ -24,6 +24,7 @@ pub mod session_cache;
 pub mod spec;
 mod stale_gangs;
 pub mod statement;
+pub mod topology;
 mod tournament;
 mod tried;
 mod tries;

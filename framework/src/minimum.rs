@@ -9,11 +9,12 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{candidates::Room, failure::Excess, session::Session};
+use crate::{candidates::Room, failure::Excess, session::Session, topology::JobTopology};
 
 /// The tasks of a job of which some make up its minimum.
 #[derive(Debug)]
 pub(crate) struct Minimum {
+    job: JobIdx,
     /// Tasks that could count toward the minimum, by class.
     counts: BTreeMap<ClassIdx, u64>,
     /// How many must be placed; at least 1.
@@ -30,7 +31,7 @@ impl Minimum {
         }
         let succeeded = cluster.jobs.counts[job].of(TaskStatus::Succeeded);
         let min = cluster.jobs.min_available[job].saturating_sub(succeeded).max(1);
-        Self { counts, min: u64::from(min) }
+        Self { job, counts, min: u64::from(min) }
     }
 
     pub(crate) const fn n_tasks(&self) -> u64 {
@@ -85,8 +86,21 @@ impl Minimum {
     }
 
     /// How many of the tasks there could be room for, counted up to the minimum. An upper bound: each
-    /// class is counted by itself; see [`Session::count_placeable`].
+    /// class is counted by itself; see [`Session::count_placeable`]. If the job requires one topology domain,
+    /// they are counted in the domain that holds most.
     pub(crate) fn count_placeable(&self, session: &mut Session, room: Room) -> u64 {
+        let topology = session.plugins().topology(self.job);
+        let Some(domains) = topology.and_then(JobTopology::required_domains) else {
+            return self.count_in_scope(session, room);
+        };
+        let counts = domains
+            .into_iter()
+            .map(|domain| session.within(domain, |session| self.count_in_scope(session, room)));
+        counts.max().unwrap_or(0)
+    }
+
+    /// The same on the nodes that searches consider.
+    pub(crate) fn count_in_scope(&self, session: &mut Session, room: Room) -> u64 {
         let mut n_placeable = 0;
         for (class, n_tasks) in &self.counts {
             n_placeable += session.count_placeable(*class, (*n_tasks).min(self.min), room);

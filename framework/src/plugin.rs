@@ -33,7 +33,7 @@ use kube_batch_api::{
     status::Placement,
 };
 
-use crate::session_cache::SessionCache;
+use crate::{session_cache::SessionCache, topology::JobTopology};
 
 /// What an answer about a class and a node depends on, and so how long it stays valid.
 ///
@@ -632,6 +632,17 @@ pub trait Plugin: Send {
     /// no rule confines them, or a placed task has chosen already.
     fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<Vec<NodeIdx>> {
         Vec::new()
+    }
+
+    /// The topology levels that the job asks for, and where its tasks are; `None` if it asks for none.
+    fn topology(&self, _job: JobIdx) -> Option<&JobTopology> {
+        None
+    }
+
+    /// Whether [`Plugin::topology`] answers for every job that asks for a topology. Without such a plugin,
+    /// a job that requires one is not scheduled.
+    fn honours_topology(&self) -> bool {
+        false
     }
 
     /// The volumes chosen for the unbound claims of a task that has been placed. Called when the

@@ -6,6 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
+    name::Name,
     reason::{Inadmissible, JobProblem},
     resource::{ResourceVector, Share},
 };
@@ -16,6 +17,7 @@ use crate::{
         VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
+    topology::JobTopology,
 };
 
 /// The extension points that the configuration can disable for a plugin.
@@ -145,6 +147,13 @@ impl Policy {
         self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))
     }
 
+    /// The levels that a job asks for.
+    pub(crate) fn topology(&self, cluster: &Cluster, job: JobIdx) -> Option<&JobTopology> {
+        // Most jobs ask for none.
+        cluster.jobs.topology[job].as_ref()?;
+        self.all().find_map(|plugin| plugin.topology(job))
+    }
+
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
         let mut cache = SessionCache::new(cluster);
         for configured in self.tiers.iter_mut().flatten() {
@@ -212,7 +221,7 @@ pub struct Plugins<'a> {
     cluster: &'a Cluster,
 }
 
-impl Plugins<'_> {
+impl<'p> Plugins<'p> {
     /// The order of two queues. Ties: creation time, then name.
     pub fn queue_order(self, l: QueueIdx, r: QueueIdx) -> Ordering {
         self.policy
@@ -236,7 +245,20 @@ impl Plugins<'_> {
 
     /// Every plugin must agree. Returns the first error. Cannot be disabled.
     pub fn job_valid(self, job: JobIdx) -> Result<(), JobProblem> {
-        self.policy.all().try_for_each(|plugin| plugin.job_valid(self.cluster, job))
+        self.policy.all().try_for_each(|plugin| plugin.job_valid(self.cluster, job))?;
+        // Parity: see docs/parity.md#k7.
+        let topology = self.cluster.jobs.topology[job].as_ref();
+        if topology.is_some_and(|topology| topology.required.is_some())
+            && !self.policy.all().any(Plugin::honours_topology)
+        {
+            let message = "it requires its pods to be in one topology domain, and the configuration \
+                           does not have the plugin topology";
+            return Err(JobProblem::Other {
+                reason: "TopologyNotSupported",
+                message: Name::from(message),
+            });
+        }
+        Ok(())
     }
 
     /// Every plugin must agree.
@@ -279,6 +301,11 @@ impl Plugins<'_> {
             .map(|at| (at, self.policy.plugin(at).dependencies(self.cluster, class)))
             .filter(|(_, dependencies)| *dependencies != Dependencies::NONE)
             .collect()
+    }
+
+    /// The answer of the first plugin that has one. Cannot be disabled.
+    pub fn topology(self, job: JobIdx) -> Option<&'p JobTopology> {
+        self.policy.topology(self.cluster, job)
     }
 
     /// The answer of the first plugin that has one.

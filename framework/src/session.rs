@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Cluster, LeftOut},
-    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
     name::Name,
     reason::FitReport,
@@ -23,10 +23,12 @@ use crate::{
     failure::Failure,
     memory::{Memory, TurnLog},
     milestone::Milestone,
+    minimum::Minimum,
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
     roles,
+    topology::{Confinement, JobTopology, Level, Scope, ScopeKey, ScopeRef, nodes_in},
 };
 
 /// The state of one cycle.
@@ -36,6 +38,7 @@ pub struct Session {
     /// The time of the cycle.
     pub(crate) now: Timestamp,
     candidates: Candidates,
+    pub(crate) confinement: Confinement,
     log: Log,
     pub(crate) decisions: Vec<Decision>,
     /// Moves that statements kept without deciding anything, by job.
@@ -80,6 +83,13 @@ pub(crate) struct EvictedGang {
     pub(crate) by: JobIdx,
     /// How many of its tasks were evicted.
     pub(crate) n_tasks: usize,
+}
+
+/// Why a task of a job could not be placed, and in which action.
+#[derive(Debug)]
+pub struct RecordedFailure {
+    failure: Arc<Failure>,
+    action: &'static str,
 }
 
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
@@ -145,6 +155,7 @@ impl Session {
         Self {
             now,
             candidates: Candidates::new(search, &cluster),
+            confinement: Confinement::default(),
             cluster,
             policy,
             log: Log::default(),
@@ -244,7 +255,7 @@ impl Session {
     ) -> Option<Choice> {
         let (candidates, inputs) = self.query_unread();
         candidates.prepare(inputs, class);
-        let eligible = |node: &NodeIdx| candidates.is_eligible(inputs.cluster, class, *node);
+        let eligible = |node: &NodeIdx| candidates.is_eligible(inputs, class, *node);
         let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(eligible).collect();
         let node = candidates.best_of(inputs, class, &nodes, capacity)?;
         Some(Choice { node, capacity })
@@ -258,6 +269,64 @@ impl Session {
         candidates.count_fitting(inputs, class, nodes)
     }
 
+    /// How many tasks of the class fit into this capacity of each domain of a level, by what is free and the
+    /// rules about single nodes. An upper bound.
+    pub fn domain_fits(
+        &mut self,
+        class: ClassIdx,
+        level: &Level,
+        capacity: Capacity,
+    ) -> Column<DomainIdx, u64> {
+        let (candidates, inputs) = self.query();
+        candidates.domain_fits(inputs, class, level, capacity)
+    }
+
+    /// The score of the best node of each of these domains for a task of the class that fits into this
+    /// capacity, normalised over the nodes of all these domains; `None` if it fits on none.
+    pub fn domain_scores(
+        &mut self,
+        class: ClassIdx,
+        level: &Level,
+        domains: &[DomainIdx],
+        capacity: Capacity,
+    ) -> Vec<Option<i64>> {
+        let (candidates, inputs) = self.query();
+        candidates.domain_scores(inputs, class, level, domains, capacity)
+    }
+
+    /// The nodes that searches consider, ascending.
+    pub fn nodes_in_scope(&self) -> Vec<NodeIdx> {
+        nodes_in(&self.cluster, self.confinement.scope(&self.cluster, &self.policy))
+    }
+
+    /// What tells apart the sets of nodes that searches consider; `None` stands for all nodes.
+    pub fn scope_key(&self) -> Option<ScopeKey> {
+        self.confinement.scope(&self.cluster, &self.policy).map(ScopeRef::key)
+    }
+
+    /// The domains, of the level of which the job requires one, that may have room for its minimum if only
+    /// kube-batch's own pods left.
+    pub fn domains_with_room(&mut self, job: JobIdx) -> Vec<Scope> {
+        let topology = self.plugins().topology(job);
+        let mut domains = topology.and_then(JobTopology::required_domains).unwrap_or_default();
+        let minimum = Minimum::of(&self.cluster, job);
+        domains.retain(|scope| {
+            let count = |session: &mut Self| {
+                minimum.count_in_scope(session, Room::WithoutOwnPods) == minimum.n_tasks()
+            };
+            self.within(scope.clone(), count)
+        });
+        domains
+    }
+
+    /// Calls a function while searches are confined to a domain.
+    pub(crate) fn within<T>(&mut self, scope: Scope, call: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.confinement, Confinement::to(scope));
+        let answer = call(self);
+        self.confinement = outer;
+        answer
+    }
+
     /// Whether a task of the class fits on the node.
     pub fn fits(&mut self, class: ClassIdx, node: NodeIdx, capacity: Capacity) -> bool {
         let (candidates, inputs) = self.query_unread();
@@ -269,7 +338,7 @@ impl Session {
     pub fn is_eligible(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
         candidates.prepare(inputs, class);
-        candidates.is_eligible(inputs.cluster, class, node)
+        candidates.is_eligible(inputs, class, node)
     }
 
     /// The scores of these nodes for the class, normalised over them.
@@ -305,7 +374,7 @@ impl Session {
         candidates.is_indexable(inputs, class)
     }
 
-    /// Why a task of the class fits on no node now.
+    /// Why a task of the class fits on no node that is searched now.
     pub fn explain(&mut self, class: ClassIdx) -> FitReport {
         let (candidates, inputs) = self.query();
         candidates.explain(inputs, class)
@@ -337,9 +406,10 @@ impl Session {
     }
 
     fn query_unread(&mut self) -> (&mut Candidates, Inputs<'_>) {
-        let inputs =
-            Inputs { cluster: &self.cluster, policy: &self.policy, touched: &self.log.nodes };
-        (&mut self.candidates, inputs)
+        let Self { cluster, policy, confinement, log, candidates, .. } = self;
+        let scope = confinement.scope(cluster, policy);
+        let inputs = Inputs { cluster, policy, touched: &log.nodes, scope };
+        (candidates, inputs)
     }
 
     /// Records that a job had a turn.
@@ -355,6 +425,19 @@ impl Session {
             self.failures[job] = Some(Arc::new(failure));
             self.failed_in[job] = self.action();
         }
+    }
+
+    /// Removes what is recorded of a job, to be put back.
+    pub fn take_failure(&mut self, job: JobIdx) -> Option<RecordedFailure> {
+        let failure = self.failures[job].take()?;
+        Some(RecordedFailure { failure, action: self.failed_in[job] })
+    }
+
+    /// Records again what was taken; it is the first reason.
+    pub fn put_back_failure(&mut self, job: JobIdx, recorded: RecordedFailure) {
+        let RecordedFailure { failure, action } = recorded;
+        self.failures[job] = Some(failure);
+        self.failed_in[job] = action;
     }
 
     /// Replaces the reason by a more exact one, or forgets it.

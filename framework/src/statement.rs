@@ -24,6 +24,7 @@ use crate::{
     moves::{Intent, Move},
     plugin::Capacity,
     session::{EvictedGang, LogPosition, Session},
+    topology::{Confinement, JobTopology, Scope},
 };
 
 /// A point in a statement to roll back to.
@@ -52,6 +53,8 @@ pub struct Statement<'s> {
     /// Number of moves kept by an earlier statement of the job. They come first.
     n_inherited: usize,
     start: LogPosition,
+    /// To which nodes searches were confined before.
+    outer: Confinement,
 }
 
 impl Session {
@@ -65,7 +68,9 @@ impl Session {
 impl<'s> Statement<'s> {
     pub(crate) fn new(session: &'s mut Session, job: JobIdx, moves: Vec<Move>) -> Self {
         let start = session.log_end();
-        Self { session, job, n_inherited: moves.len(), moves, start }
+        let own = Confinement::of_job(&session.cluster, job);
+        let outer = std::mem::replace(&mut session.confinement, own);
+        Self { session, job, n_inherited: moves.len(), moves, start, outer }
     }
 
     /// The session with the moves so far.
@@ -81,6 +86,16 @@ impl<'s> Statement<'s> {
     /// The job the statement is for.
     pub const fn job(&self) -> JobIdx {
         self.job
+    }
+
+    /// The topology levels that the job asks for, and where its tasks are.
+    pub fn topology(&self) -> Option<&JobTopology> {
+        self.session.plugins().topology(self.job)
+    }
+
+    /// Confines searches to a domain, or only to what the job requires.
+    pub fn confine(&mut self, scope: Option<Scope>) {
+        self.session.confinement.set_scope(scope);
     }
 
     /// Whether the job's allocated tasks may start.
@@ -213,6 +228,11 @@ impl<'s> Statement<'s> {
         evictions.map(|made| made.task)
     }
 
+    /// The number of tasks moved since a point.
+    pub const fn n_moves_since(&self, point: Savepoint) -> usize {
+        self.moves.len() - point.n_moves
+    }
+
     /// The tasks moved since a point, in order, and where they are now.
     pub fn moves_since(&self, point: Savepoint) -> Vec<(TaskIdx, Placement)> {
         let tasks = self.moves[point.n_moves..].iter().map(|made| made.task);
@@ -303,5 +323,6 @@ impl Drop for Statement<'_> {
         self.rollback_to(Savepoint { n_moves: n_inherited, log: self.start });
         let kept = std::mem::take(&mut self.moves);
         self.keep_moves(kept);
+        self.session.confinement = std::mem::take(&mut self.outer);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::JobIdx,
-    facts::{group::GroupFacts, pod::TaskFacts},
+    facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
     job_report::JobReport,
     name::{JobKey, Name},
 };
@@ -46,6 +46,7 @@ pub(crate) struct Own {
     min_available: u32,
     priority: i32,
     queue: Option<Name>,
+    topology: Option<Arc<TopologyFacts>>,
     group: Option<Arc<GroupFacts>>,
     tasks: Vec<OwnTask>,
 }
@@ -68,6 +69,7 @@ impl Own {
             min_available: cluster.jobs.min_available[job],
             priority: cluster.jobs.priority[job],
             queue: queue(cluster, job).cloned(),
+            topology: cluster.jobs.topology[job].clone(),
             group: cluster.jobs.group[job].clone(),
             tasks: cluster.jobs.tasks[job].iter().map(task).collect(),
         }
@@ -79,6 +81,7 @@ impl Own {
         self.min_available == cluster.jobs.min_available[job]
             && self.priority == cluster.jobs.priority[job]
             && self.queue.as_ref() == queue(cluster, job)
+            && self.topology == cluster.jobs.topology[job]
             && is_same_group(self.group.as_deref(), cluster.jobs.group[job].as_deref())
             && self.tasks.len() == tasks.len()
             && self.tasks.iter().zip(tasks.iter()).all(|(own, task)| {

@@ -14,24 +14,29 @@ use crate::plugin::{Capacity, Dependency};
 /// How many resources that no node has a message names.
 const MAX_UNKNOWN: usize = 3;
 
-/// For each node, the reasons why a task of the class does not fit there now.
+/// For each node of the scope, the reasons why a task of the class does not fit there now.
 pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -> FitReport {
     let mut counts = Counts::new();
     let mut reasons = Vec::new();
-    for node in inputs.cluster.nodes.facts.ids().filter(|_| rules.admission.is_ok()) {
+    let nodes = inputs.nodes();
+    for node in nodes.iter().copied().filter(|_| rules.admission.is_ok()) {
         collect_reasons(inputs, class, rules, node, &mut reasons);
         for reason in reasons.drain(..) {
             *counts.entry(reason).or_default() += 1;
         }
     }
-    report(inputs.cluster, class, rules, &counts)
+    report((inputs.cluster, nodes.len()), class, rules, &counts)
 }
 
 /// How many nodes give each reason.
 type Counts = BTreeMap<Unfit, usize>;
 
-fn report(cluster: &Cluster, class: ClassIdx, rules: &ClassRules, counts: &Counts) -> FitReport {
-    let n_nodes = cluster.nodes.facts.len();
+fn report(
+    (cluster, n_nodes): (&Cluster, usize),
+    class: ClassIdx,
+    rules: &ClassRules,
+    counts: &Counts,
+) -> FitReport {
     if let Err(reason) = &rules.admission {
         return FitReport::everywhere(n_nodes, reason.clone());
     }
@@ -105,7 +110,7 @@ impl Explanation {
         class: ClassIdx,
         rules: &ClassRules,
     ) -> FitReport {
-        report(cluster, class, rules, &self.counts)
+        report((cluster, self.of_nodes.len()), class, rules, &self.counts)
     }
 }
 

@@ -10,6 +10,9 @@
 //! differ inside domains, or there are too many, the index is outdated and has to be built again whenever a
 //! placement may have changed answers or raw scores on other nodes.
 //!
+//! An index by domain is for the domains of a topology level: the nodes of a group are of one of them, and a
+//! search asks about the groups of one domain.
+//!
 //! Variants of one class may share an index. It knows nothing about topology domains: for each search,
 //! the predicates of [`Dependency::Domain`] are evaluated on the best nodes until one passes.
 
@@ -19,7 +22,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    column::{ClassIdx, NodeIdx, Ordinal},
+    column::{ClassIdx, Column, DomainIdx, NodeIdx, Ordinal},
     node_set::NodeSet,
 };
 
@@ -31,6 +34,7 @@ use super::{
 use crate::{
     plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
     policy::Position,
+    topology::Level,
     tournament::Tournament,
 };
 
@@ -54,6 +58,8 @@ pub(crate) struct ClassIndex {
     /// Whether the nodes of a group are of one domain.
     has_domains: bool,
     groups: Vec<Group>,
+    /// The groups of each topology domain, if the index is one by domain.
+    of_domains: Option<Column<DomainIdx, Vec<usize>>>,
     /// Group and position of each node; empty if there is one group of all nodes.
     places: Vec<Option<(u32, u32)>>,
     /// Nodes that are guests: the group, and the score there if the class fits.
@@ -64,6 +70,9 @@ pub(crate) struct ClassIndex {
     version: u64,
 }
 
+/// The raw scores, the number of the domain, and the topology domain.
+type GroupKey = (Vec<i64>, u32, Option<DomainIdx>);
+
 /// Nodes with equal raw scores for every term that is normalised.
 #[derive(Debug)]
 struct Group {
@@ -71,6 +80,8 @@ struct Group {
     raw: Vec<i64>,
     /// 0 if nodes of several domains are in a group.
     domain: u32,
+    /// The topology domain, if the index is one by domain.
+    place: Option<DomainIdx>,
     /// Nodes that had these raw scores when the index was built, ascending.
     members: Vec<NodeIdx>,
     /// Without those that are guests elsewhere.
@@ -80,8 +91,9 @@ struct Group {
 }
 
 impl Group {
-    fn new((raw, domain): (Vec<i64>, u32), members: Vec<NodeIdx>, tree: Tournament) -> Self {
-        Self { raw, domain, members, tree, guests: BTreeSet::new() }
+    fn new(key: GroupKey, members: Vec<NodeIdx>, tree: Tournament) -> Self {
+        let (raw, domain, place) = key;
+        Self { raw, domain, place, members, tree, guests: BTreeSet::new() }
     }
 
     /// The best node and its score.
@@ -109,8 +121,7 @@ fn better(one: Option<(NodeIdx, i64)>, other: Option<(NodeIdx, i64)>) -> Option<
 struct Feasible<'a> {
     group: &'a Group,
     node: NodeIdx,
-    /// The part of its score that is not normalised.
-    own: i64,
+    score: i64,
 }
 
 /// Whether a term is not part of what the tree of a group compares.
@@ -127,6 +138,29 @@ impl ClassIndex {
         rules: &ClassRules,
         eligible: &NodeSet,
     ) -> Self {
+        Self::grouped(inputs, (class, scope), capacity, rules, eligible, None)
+    }
+
+    /// An index whose groups are each in one domain of a topology level; nodes that are in none take no part.
+    pub(super) fn by_domain(
+        inputs: Inputs<'_>,
+        class: (ClassIdx, Scope),
+        capacity: Capacity,
+        rules: &ClassRules,
+        eligible: &NodeSet,
+        level: &Level,
+    ) -> Self {
+        Self::grouped(inputs, class, capacity, rules, eligible, Some(level))
+    }
+
+    fn grouped(
+        inputs: Inputs<'_>,
+        (class, scope): (ClassIdx, Scope),
+        capacity: Capacity,
+        rules: &ClassRules,
+        eligible: &NodeSet,
+        level: Option<&Level>,
+    ) -> Self {
         let domains = rules.domains().filter(|_| scope == Scope::Class);
         let terms = rules.terms().iter().filter(|(_, term)| is_normalised(term, domains.is_some()));
         let normalised: Vec<(Position, ScoreTerm)> = terms.copied().collect();
@@ -138,18 +172,23 @@ impl ClassIndex {
             normalised,
             has_domains: domains.is_some(),
             groups: Vec::new(),
+            of_domains: None,
             places: Vec::new(),
             guests: BTreeMap::new(),
             seen: inputs.touched.len(),
             version,
         };
-        let mut members = BTreeMap::<(Vec<i64>, u32), Vec<NodeIdx>>::new();
-        if index.normalised.is_empty() && domains.is_none() {
-            members.insert((Vec::new(), 0), eligible.iter().collect());
+        let mut members = BTreeMap::<GroupKey, Vec<NodeIdx>>::new();
+        if index.normalised.is_empty() && domains.is_none() && level.is_none() {
+            members.insert((Vec::new(), 0, None), eligible.iter().collect());
         } else {
             for node in eligible.iter() {
+                let place = level.and_then(|level| level.domain(node));
+                if level.is_some() && place.is_none() {
+                    continue;
+                }
                 let domain = domains.map_or(0, |domains| domains[node]);
-                let key = (index.kept_scores(inputs, node), domain);
+                let key = (index.kept_scores(inputs, node), domain, place);
                 members.entry(key).or_default().push(node);
             }
         }
@@ -169,6 +208,13 @@ impl ClassIndex {
             }
         }
         index.groups = groups;
+        index.of_domains = level.map(|level| {
+            let mut of_domains = Column::filled(Vec::new(), level.domains().len());
+            for (at, group) in index.groups.iter().enumerate() {
+                of_domains[group.place.expect("it is in a domain")].push(at);
+            }
+            of_domains
+        });
         index
     }
 
@@ -235,12 +281,17 @@ impl ClassIndex {
             return;
         }
         self.groups[home].tree.set(position, None);
-        let domain = self.groups[home].domain;
-        let is_right = |group: &Group| group.domain == domain && group.raw == raw;
+        let (domain, place) = (self.groups[home].domain, self.groups[home].place);
+        let is_right =
+            |group: &Group| group.domain == domain && group.place == place && group.raw == raw;
         let group = self.groups.iter().position(is_right).unwrap_or_else(|| {
             let no_members = Tournament::new([].into_iter());
-            self.groups.push(Group::new((raw, domain), Vec::new(), no_members));
-            self.groups.len() - 1
+            let at = self.groups.len();
+            self.groups.push(Group::new((raw, domain, place), Vec::new(), no_members));
+            if let Some((of_domains, place)) = self.of_domains.as_mut().zip(place) {
+                of_domains[place].push(at);
+            }
+            at
         });
         self.guests.insert(node, (group, score));
         self.groups[group].guests.extend(score.map(|score| (Reverse(score), node)));
@@ -257,13 +308,53 @@ impl ClassIndex {
         raw.collect()
     }
 
-    /// The node with the highest score; of equal ones the first. For a shared index, `class` is the variant.
+    /// The node with the highest score, of all or of a topology domain; of equal ones the first. For a shared
+    /// index, `class` is the variant.
     pub(super) fn best(
         &self,
         inputs: Inputs<'_>,
         class: ClassIdx,
         rules: &ClassRules,
+        domain: Option<DomainIdx>,
     ) -> Option<NodeIdx> {
+        let best = match domain {
+            None => self.feasible(inputs, class, rules, self.groups.iter()),
+            Some(domain) => self.feasible(inputs, class, rules, self.groups_in(domain)),
+        };
+        let best = best.into_iter().max_by_key(|best| (best.score, Reverse(best.node)));
+        best.map(|best| best.node)
+    }
+
+    /// The highest score in each of some topology domains.
+    pub(super) fn best_scores(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        rules: &ClassRules,
+        domains: &[DomainIdx],
+    ) -> Vec<Option<i64>> {
+        let groups = domains.iter().flat_map(|domain| self.groups_in(*domain));
+        let mut highest: BTreeMap<Option<DomainIdx>, i64> = BTreeMap::new();
+        for best in self.feasible(inputs, class, rules, groups) {
+            let known = highest.entry(best.group.place).or_insert(best.score);
+            *known = best.score.max(*known);
+        }
+        domains.iter().map(|domain| highest.get(&Some(*domain)).copied()).collect()
+    }
+
+    fn groups_in(&self, domain: DomainIdx) -> impl Iterator<Item = &Group> {
+        let of_domains = self.of_domains.as_ref().expect("the index is one by domain");
+        of_domains[domain].iter().map(|at| &self.groups[*at])
+    }
+
+    /// The best node of each of some groups, and its score.
+    fn feasible<'a>(
+        &'a self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        rules: &ClassRules,
+        groups: impl Iterator<Item = &'a Group>,
+    ) -> Vec<Feasible<'a>> {
         let Inputs { cluster, policy, .. } = inputs;
         let in_domain = |node: NodeIdx| {
             rules.predicate(policy, cluster, class, node, Dependency::Domain, self.capacity).is_ok()
@@ -273,24 +364,21 @@ impl ClassIndex {
             Scope::Class => group.best(),
             Scope::Variants => group.best_where(in_domain),
         };
-        let feasible: Vec<Feasible<'_>> = self
-            .groups
-            .iter()
+        // First without what is normalised.
+        let mut feasible: Vec<Feasible<'_>> = groups
             .filter_map(|group| {
-                let (node, own) = best_of(group)?;
-                Some(Feasible { group, node, own })
+                let (node, score) = best_of(group)?;
+                Some(Feasible { group, node, score })
             })
             .collect();
-        let mut totals: Vec<i64> = feasible.iter().map(|best| best.own).collect();
         for (number, (at, term)) in self.normalised.iter().enumerate() {
             let raw = self.raw_scores(inputs, class, &feasible, number, (*at, *term));
             let among = Extremes::of(raw.iter().copied());
-            for (total, raw) in totals.iter_mut().zip(raw) {
-                *total += term.weight * term.scale.apply(raw, among);
+            for (best, raw) in feasible.iter_mut().zip(raw) {
+                best.score += term.weight * term.scale.apply(raw, among);
             }
         }
-        let best = feasible.iter().zip(totals);
-        best.map(|(best, total)| (total, Reverse(best.node))).max().map(|(_, node)| node.0)
+        feasible
     }
 
     /// The raw scores of the best nodes of some groups for one normalised term.

@@ -78,11 +78,15 @@ impl Placeable {
             Vec::new()
         };
         if domains.is_empty() {
-            let nodes = inputs.cluster.nodes.facts.ids();
-            return self.count_on(inputs, question, nodes);
+            return match inputs.scope {
+                None => self.count_on(inputs, question, inputs.cluster.nodes.facts.ids()),
+                Some(_) => self.count_on(inputs, question, inputs.nodes().into_iter()),
+            };
         }
-        let counts =
-            domains.into_iter().map(|nodes| self.count_on(inputs, question, nodes.into_iter()));
+        let counts = domains.into_iter().map(|nodes| {
+            let nodes = nodes.into_iter().filter(|node| inputs.is_in_scope(*node));
+            self.count_on(inputs, question, nodes)
+        });
         counts.max().unwrap_or(0)
     }
 

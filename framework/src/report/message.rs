@@ -12,10 +12,11 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Room,
-    failure::{Excess, Failure, NeverFits},
+    failure::{BestDomain, Excess, Failure, NeverFits, NoDomain},
     minimum::Minimum,
     moves::Move,
     session::Session,
+    topology::JobTopology,
 };
 
 /// The number of tasks that count towards the minimum of a job.
@@ -47,7 +48,15 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
     }
     let why = of_failure(session, job);
     let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
-        (Some(Failure::Capability(_) | Failure::Reserved(_) | Failure::NeverFits(_)), _)
+        (
+            Some(
+                Failure::Capability(_)
+                | Failure::Reserved(_)
+                | Failure::NeverFits(_)
+                | Failure::NoDomain(_),
+            ),
+            _,
+        )
         | (None, 1) => why,
         (Some(Failure::Unfit(_)), 1) => format!("the pod fits on no node: {why}"),
         (Some(Failure::Unfit(_)), _) => gang_message(session, job, &why),
@@ -101,16 +110,20 @@ fn gang_message(session: &Session, job: JobIdx, why: &str) -> String {
 
 /// The reason code of a job that waits.
 fn reason_of(session: &Session, job: JobIdx) -> &'static str {
-    match session.failure(job) {
+    let failure = session.failure(job);
+    let has_cause =
+        |cause| failure.and_then(Failure::fit_report).is_some_and(|report| report.has_cause(cause));
+    match failure {
         Some(Failure::Capability(_)) => "QueueCapability",
         Some(Failure::Reserved(_)) => "QueueShare",
         Some(Failure::NeverFits(NeverFits::Capability(_))) => "QueueCapability",
         Some(Failure::NeverFits(_)) => "NeverFits",
-        Some(Failure::Unfit(report)) if report.has_cause(Cause::Resources) => "NotEnoughResources",
-        Some(Failure::Unfit(report)) if report.has_cause(Cause::Volumes) => "VolumeNotReady",
-        Some(Failure::Unfit(report)) if report.has_cause(Cause::Rules) => "Unschedulable",
+        Some(_) if has_cause(Cause::Resources) => "NotEnoughResources",
+        Some(_) if has_cause(Cause::Volumes) => "VolumeNotReady",
+        Some(_) if has_cause(Cause::Rules) => "Unschedulable",
+        Some(Failure::NoDomain(NoDomain { best: None, .. })) => "Unschedulable",
         None if waits_for_share(session, job) => "QueueShare",
-        Some(Failure::Unfit(_)) | None => "NotEnoughResources",
+        Some(Failure::Unfit(_) | Failure::NoDomain(_)) | None => "NotEnoughResources",
     }
 }
 
@@ -147,10 +160,12 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
         return Some(NeverFits::Capability(excess));
     }
     let now = match session.failure(job)? {
-        Failure::Unfit(report) if report.has_cause(Cause::Resources) => report.clone(),
         // The nodes have room for the first of its tasks.
         Failure::Reserved(_) => FitReport::new(cluster.nodes.facts.len()),
-        Failure::Unfit(_) | Failure::Capability(_) | Failure::NeverFits(_) => return None,
+        failure => {
+            let report = failure.fit_report();
+            report.filter(|report| report.has_cause(Cause::Resources))?.clone()
+        }
     };
     let totals = cluster.dimensions.ids().map(|dim| (dim, total[dim]));
     if let Some(excess) = minimum.exceeded(cluster, totals) {
@@ -160,7 +175,9 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
         return Some(NeverFits::UnknownResource(resource.clone()));
     }
     let n_fitting = minimum.count_placeable(session, Room::Ever);
-    (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, now })
+    let topology = session.plugins().topology(job).and_then(JobTopology::required_level);
+    let domain = topology.map(|topology| Name::from(topology.level.noun()));
+    (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, domain, now })
 }
 
 pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> String {
@@ -195,6 +212,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
+        Some(Failure::NoDomain(failure)) => no_domain(failure),
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
@@ -206,6 +224,23 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
             format!("queue \"{}\" is at its fair share", name_of(cluster, queue))
         }
         None => FitReport::new(cluster.nodes.facts.len()).to_string(),
+    }
+}
+
+/// Why no topology domain holds enough tasks.
+// Parity: see docs/parity.md#t5.
+fn no_domain(failure: &NoDomain) -> String {
+    let NoDomain { key, noun, n_tasks, best } = failure;
+    let tasks = if *n_tasks == 1 { "1 task".to_owned() } else { format!("{n_tasks} tasks") };
+    match best {
+        None => format!("no node has the label {key}"),
+        Some(BestDomain { name, n_there: 0, n_fitting, report }) => format!(
+            "no {noun} can hold {tasks}: the best has room for {n_fitting} ({name}); there {report}"
+        ),
+        Some(BestDomain { name, n_there, n_fitting, report }) => format!(
+            "{noun} {name}, where {n_there} of its tasks are, cannot hold {tasks} more: it has room for \
+             {n_fitting}; there {report}"
+        ),
     }
 }
 
@@ -269,14 +304,17 @@ fn never_fits(cluster: &Cluster, queue: QueueIdx, job: JobIdx, never: &NeverFits
         NeverFits::Nodes { now, .. } if min == 1 => {
             format!("never fits: no node that the pod may use is large enough; now {now}")
         }
-        NeverFits::Nodes { n_fitting: 0, now } => format!(
+        NeverFits::Nodes { n_fitting: 0, now, .. } => format!(
             "never fits: none of the {min} required pods fits, even if the cluster were empty; now \
              {now}"
         ),
-        NeverFits::Nodes { n_fitting, now } => format!(
-            "never fits: at most {n_fitting} of the {min} required pods fit, even if the cluster were \
-             empty; now {now}"
-        ),
+        NeverFits::Nodes { n_fitting, domain, now } => {
+            let into = domain.as_ref().map(|noun| format!(" into one {noun}")).unwrap_or_default();
+            format!(
+                "never fits: at most {n_fitting} of the {min} required pods fit{into}, even if the \
+                 cluster were empty; now {now}"
+            )
+        }
     }
 }
 

@@ -1,0 +1,290 @@
+//! Topology levels: which nodes are near each other, and which of them a search considers.
+//!
+//! A plugin says which levels a job asks for ([`Plugin::topology`](crate::plugin::Plugin::topology)), and
+//! counts the tasks that it has in each domain. While a statement for a job is open, searches consider
+//! only the nodes that the job may use: those of its domain, if it requires one and has tasks there.
+//! An action may confine a statement further.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, DomainIdx, JobIdx, NodeIdx, Ordinal},
+    name::Name,
+    status::Placement,
+};
+
+use crate::policy::Policy;
+
+/// A level of the topology: domains, which are disjoint sets of nodes.
+#[derive(Debug)]
+pub struct Level {
+    number: usize,
+    key: Name,
+    names: Column<DomainIdx, Name>,
+    nodes: Column<DomainIdx, Vec<NodeIdx>>,
+    of_node: Column<NodeIdx, Option<DomainIdx>>,
+}
+
+impl Level {
+    /// A level with the domain of each node; `names` are those of the domains, ascending. Levels of one
+    /// session have different numbers.
+    pub fn new(
+        number: usize,
+        key: Name,
+        names: Column<DomainIdx, Name>,
+        of_node: Column<NodeIdx, Option<DomainIdx>>,
+    ) -> Self {
+        let mut nodes: Column<DomainIdx, Vec<NodeIdx>> = Column::filled(Vec::new(), names.len());
+        for (node, domain) in of_node.iter() {
+            if let Some(domain) = domain {
+                nodes[*domain].push(node);
+            }
+        }
+        Self { number, key, names, nodes, of_node }
+    }
+
+    /// Its number in the session.
+    pub const fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The node label of its domains.
+    pub const fn key(&self) -> &Name {
+        &self.key
+    }
+
+    /// What a message calls one of its domains: the label without its prefix.
+    pub fn noun(&self) -> &str {
+        let key = self.key.as_str();
+        match key.rsplit_once('/').map_or(key, |(_, name)| name) {
+            "hostname" => "node",
+            name => name,
+        }
+    }
+
+    /// Its domains, ascending.
+    pub fn domains(&self) -> impl ExactSizeIterator<Item = DomainIdx> + use<> {
+        self.names.ids()
+    }
+
+    /// The name of a domain.
+    pub fn name(&self, domain: DomainIdx) -> &Name {
+        &self.names[domain]
+    }
+
+    /// The nodes of a domain, ascending.
+    pub fn nodes(&self, domain: DomainIdx) -> &[NodeIdx] {
+        &self.nodes[domain]
+    }
+
+    /// The domain of a node, if it is in one.
+    pub fn domain(&self, node: NodeIdx) -> Option<DomainIdx> {
+        self.of_node[node]
+    }
+}
+
+/// The levels that a job asks for, and where its tasks are.
+#[derive(Clone, Debug)]
+pub struct JobTopology {
+    /// The narrowest first. A domain of one level is inside one domain of the next.
+    pub levels: Vec<JobLevel>,
+    /// Whether all tasks must be in one domain of the last level. Otherwise they may be anywhere.
+    pub is_required: bool,
+}
+
+/// A level, and the number of tasks that a job has in each of its domains.
+#[derive(Clone, Debug)]
+pub struct JobLevel {
+    /// The level.
+    pub level: Arc<Level>,
+    /// `None` stands for the nodes that are in no domain.
+    n_tasks: BTreeMap<Option<DomainIdx>, u32>,
+}
+
+/// Where the tasks of a job are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// No task has a place.
+    Nowhere,
+    /// All those that have a place are in one domain.
+    Domain(DomainIdx),
+    /// They are in several domains, or on nodes that are in none.
+    Scattered,
+}
+
+impl JobLevel {
+    /// A level of a job without tasks.
+    pub const fn new(level: Arc<Level>) -> Self {
+        Self { level, n_tasks: BTreeMap::new() }
+    }
+
+    /// Where the tasks of the job are.
+    pub fn home(&self) -> Home {
+        let mut domains = self.n_tasks.keys();
+        match (domains.next(), domains.next()) {
+            (None, _) => Home::Nowhere,
+            (Some(Some(domain)), None) => Home::Domain(*domain),
+            (Some(_), _) => Home::Scattered,
+        }
+    }
+
+    /// The domains in which all tasks could be.
+    pub fn domains(&self) -> Vec<Scope> {
+        let scope = |domain| Scope { level: Arc::clone(&self.level), domain };
+        match self.home() {
+            Home::Nowhere => self.level.domains().map(scope).collect(),
+            Home::Domain(domain) => vec![scope(domain)],
+            Home::Scattered => Vec::new(),
+        }
+    }
+
+    /// The domains in which the job has tasks, and how many; `None` stands for the nodes that are in no
+    /// domain.
+    pub const fn n_tasks(&self) -> &BTreeMap<Option<DomainIdx>, u32> {
+        &self.n_tasks
+    }
+
+    fn add(&mut self, node: NodeIdx) {
+        *self.n_tasks.entry(self.level.domain(node)).or_default() += 1;
+    }
+
+    fn remove(&mut self, node: NodeIdx) {
+        let domain = self.level.domain(node);
+        let n_tasks = self.n_tasks.get_mut(&domain).expect("the task was counted");
+        *n_tasks -= 1;
+        if *n_tasks == 0 {
+            self.n_tasks.remove(&domain);
+        }
+    }
+}
+
+impl JobTopology {
+    /// Counts a task that has been moved. Tasks that are being terminated or have finished do not count.
+    pub fn on_placement(&mut self, from: Placement, to: Placement) {
+        let node = |at: Placement| at.node.filter(|_| at.status.is_held());
+        if node(from) == node(to) {
+            return;
+        }
+        for level in &mut self.levels {
+            node(from).into_iter().for_each(|node| level.remove(node));
+            node(to).into_iter().for_each(|node| level.add(node));
+        }
+    }
+
+    /// The level of which all tasks must be in one domain.
+    pub fn required_level(&self) -> Option<&JobLevel> {
+        self.levels.last().filter(|_| self.is_required)
+    }
+
+    /// The domains of which its tasks may use one, if they must all be in one.
+    pub fn required_domains(&self) -> Option<Vec<Scope>> {
+        self.required_level().map(JobLevel::domains)
+    }
+
+    /// The nodes that its tasks may use; `None` if that is all of them.
+    pub(crate) fn required(&self) -> Option<ScopeRef<'_>> {
+        let last = self.required_level()?;
+        let nodes = match last.home() {
+            Home::Nowhere => InLevel::AnyDomain,
+            Home::Domain(domain) => InLevel::Domain(domain),
+            Home::Scattered => InLevel::NoNode,
+        };
+        Some(ScopeRef { level: &last.level, nodes })
+    }
+}
+
+/// A domain to which searches are confined.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Its level.
+    pub level: Arc<Level>,
+    /// The domain.
+    pub domain: DomainIdx,
+}
+
+/// To which nodes searches are confined.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Confinement {
+    /// The job that they are for, if it asks for a topology.
+    job: Option<JobIdx>,
+    /// Where the action looks for places.
+    scope: Option<Scope>,
+}
+
+impl Confinement {
+    /// What a job requires.
+    pub(crate) fn of_job(cluster: &Cluster, job: JobIdx) -> Self {
+        Self { job: cluster.jobs.topology[job].is_some().then_some(job), scope: None }
+    }
+
+    /// A domain.
+    pub(crate) const fn to(scope: Scope) -> Self {
+        Self { job: None, scope: Some(scope) }
+    }
+
+    /// Sets the domain, or removes it.
+    pub(crate) fn set_scope(&mut self, scope: Option<Scope>) {
+        self.scope = scope;
+    }
+
+    /// The nodes to consider; `None` if that is all of them.
+    pub(crate) fn scope<'a>(
+        &'a self,
+        cluster: &Cluster,
+        policy: &'a Policy,
+    ) -> Option<ScopeRef<'a>> {
+        match &self.scope {
+            Some(Scope { level, domain }) => {
+                Some(ScopeRef { level, nodes: InLevel::Domain(*domain) })
+            }
+            None => policy.topology(cluster, self.job?)?.required(),
+        }
+    }
+}
+
+/// The nodes of a level that a search considers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScopeRef<'a> {
+    pub(crate) level: &'a Level,
+    pub(crate) nodes: InLevel,
+}
+
+/// What tells apart sets of nodes that searches consider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScopeKey {
+    level: usize,
+    nodes: InLevel,
+}
+
+/// Which nodes of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum InLevel {
+    Domain(DomainIdx),
+    AnyDomain,
+    NoNode,
+}
+
+impl ScopeRef<'_> {
+    pub(crate) const fn key(self) -> ScopeKey {
+        ScopeKey { level: self.level.number(), nodes: self.nodes }
+    }
+
+    pub(crate) fn contains(self, node: NodeIdx) -> bool {
+        match self.nodes {
+            InLevel::Domain(domain) => self.level.domain(node) == Some(domain),
+            InLevel::AnyDomain => self.level.domain(node).is_some(),
+            InLevel::NoNode => false,
+        }
+    }
+}
+
+/// The nodes that a search considers, ascending: those of the scope, or all.
+pub(crate) fn nodes_in(cluster: &Cluster, scope: Option<ScopeRef<'_>>) -> Vec<NodeIdx> {
+    let all = || (0..cluster.nodes.facts.len()).map(NodeIdx::new);
+    match scope {
+        None => all().collect(),
+        Some(ScopeRef { level, nodes: InLevel::Domain(domain) }) => level.nodes(domain).to_vec(),
+        Some(scope) => all().filter(|node| scope.contains(*node)).collect(),
+    }
+}
