@@ -46,6 +46,13 @@ impl FromCluster for CompiledCluster {
     }
 }
 
+impl CompiledCluster {
+    /// Node labels as numbers.
+    pub(crate) const fn labels(&self) -> &NodeLabels {
+        &self.labels
+    }
+}
+
 /// What a rule is built from when a session opens.
 #[derive(Clone, Copy)]
 pub(crate) struct Opening<'a> {

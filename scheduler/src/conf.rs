@@ -22,7 +22,7 @@ use kube_batch_framework::{
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
-use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion};
+use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion, topology};
 use kube_batch_yaml::{
     self as yaml, Cursor, Key, Limits, Located, MapReader, Problem, Problems, Value,
 };
@@ -58,14 +58,21 @@ impl PluginConf {
 
 impl Default for Conf {
     /// The built-in configuration, as in v0.5.0: allocate and backfill; priority and gang before
-    /// drf, predicates, proportion and nodeorder.
+    /// drf, predicates, proportion and nodeorder. In addition `topology`, which has no effect on the
+    /// PodGroups of v0.5.0.
     fn default() -> Self {
         let tier = |specs: &[PluginSpec]| specs.iter().copied().map(PluginConf::new).collect();
         Self {
             actions: vec![allocate::SPEC, backfill::SPEC],
             tiers: vec![
                 tier(&[priority::SPEC, gang::SPEC]),
-                tier(&[drf::SPEC, predicates::SPEC, proportion::SPEC, nodeorder::SPEC]),
+                tier(&[
+                    drf::SPEC,
+                    predicates::SPEC,
+                    proportion::SPEC,
+                    nodeorder::SPEC,
+                    topology::SPEC,
+                ]),
             ],
         }
     }

@@ -7,7 +7,7 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{
-    binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
+    binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, topology,
 };
 
 /// The plugins and actions that a configuration can name.
@@ -65,6 +65,7 @@ impl Registry {
             predicates::SPEC,
             nodeorder::SPEC,
             binpack::SPEC,
+            topology::SPEC,
         ];
         let actions = [reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC];
         let registry = plugins.into_iter().fold(Self::empty(), Self::with_plugin);

@@ -1,0 +1,180 @@
+//! Topology: places the tasks of a job near each other in the network.
+//!
+//! Node labels form levels. A PodGroup, or pods without one, may require all their tasks to be in one domain
+//! of a level, or prefer it. The argument `levels` declares levels, the broadest first; a domain of a declared
+//! level is made of the nodes with one value of its label and of those of all broader levels. A label that is
+//! not declared is a level by itself.
+//!
+//! The plugin says which levels a job may use and where its tasks are; the actions choose the domain.
+// Parity: new, see docs/parity.md#t1 to docs/parity.md#t5.
+
+mod levels;
+mod resolve;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
+    name::Name,
+    reason::JobProblem,
+    status::{Placement, TaskStatus},
+};
+use kube_batch_framework::{
+    arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
+    plugin::{Change, Dependencies, OrderScope, Plugin, VictimQuestion, VictimScope},
+    session_cache::SessionCache,
+    spec::PluginSpec,
+    topology::{JobLevel, JobTopology},
+};
+
+use self::{
+    levels::LevelMaker,
+    resolve::{LevelPath, resolve},
+};
+use crate::compiled::CompiledCluster;
+
+/// The plugin `topology`.
+#[derive(Debug, Default)]
+pub struct Topology {
+    /// The declared levels, the broadest first.
+    levels: Vec<Name>,
+    /// The jobs with waiting tasks that ask for a topology.
+    jobs: BTreeMap<JobIdx, JobTopology>,
+}
+
+const LEVELS: ArgumentSpec = ArgumentSpec {
+    key: "levels",
+    kind: ArgumentKind::List { default: &[], items: ListItems::LabelKeys },
+    about: "node labels that form the levels of the topology, the broadest first",
+};
+
+/// How a configuration names the plugin.
+pub const SPEC: PluginSpec = PluginSpec {
+    name: "topology",
+    about: "places the pods of a gang in one domain of the network, if it requires or prefers that",
+    arguments: &[LEVELS],
+    metadata_prefixes: &[],
+    new: |arguments| Box::new(Topology::new(arguments)),
+};
+
+impl Topology {
+    fn new(arguments: &Arguments) -> Self {
+        let mut seen = BTreeSet::new();
+        let levels = arguments.list(&LEVELS).into_iter().map(Name::from);
+        Self {
+            levels: levels.filter(|key| seen.insert(key.clone())).collect(),
+            jobs: BTreeMap::new(),
+        }
+    }
+}
+
+/// Whether the job has tasks to be placed.
+fn waits(cluster: &Cluster, job: JobIdx) -> bool {
+    cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
+}
+
+/// The nodes on which the job has tasks that count.
+fn nodes_of(cluster: &Cluster, job: JobIdx) -> impl Iterator<Item = NodeIdx> + '_ {
+    let placements = cluster.jobs.tasks[job].iter().map(|task| cluster.tasks.placement[task]);
+    placements.filter(|at| at.status.is_held()).filter_map(|at| at.node)
+}
+
+/// Why the waiting tasks of a job cannot be in one domain with the others.
+fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<JobProblem> {
+    let mut domains: BTreeSet<Vec<Option<&Name>>> = BTreeSet::new();
+    for node in nodes_of(cluster, job) {
+        let labels = &cluster.nodes.facts[node].labels;
+        if let Some(key) = required.needed().find(|key| labels.get(key).is_none()) {
+            let node = cluster.node_name(node);
+            let message = format!(
+                "cannot determine domain for already scheduled pods: node {node} has no label {key}"
+            );
+            return Some(JobProblem::Inconsistent(Name::from(message)));
+        }
+        domains.insert(required.keys().iter().map(|key| labels.get(key)).collect());
+    }
+    if domains.len() < 2 {
+        return None;
+    }
+    let names: Vec<&str> =
+        domains.iter().filter_map(|values| Some(values.last()?.as_ref()?.as_str())).collect();
+    // The words of kube-scheduler.
+    let message = format!(
+        "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {}",
+        names.join(", ")
+    );
+    Some(JobProblem::Inconsistent(Name::from(message)))
+}
+
+impl Plugin for Topology {
+    fn name(&self) -> &'static str {
+        "topology"
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
+    }
+
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::NONE
+    }
+
+    fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
+        let Some(facts) = &cluster.jobs.topology[job] else { return Ok(()) };
+        let resolved = resolve(facts, &self.levels).map_err(|problem| JobProblem::Other {
+            reason: "TopologyLevelNotFound",
+            message: Name::from(problem.to_string()),
+        })?;
+        let required = resolved.required().filter(|_| waits(cluster, job));
+        required.and_then(|level| scattered(cluster, job, level)).map_or(Ok(()), Err)
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
+        self.jobs.clear();
+        let asking = cluster.jobs.topology.iter().filter(|(job, topology)| {
+            topology.is_some() && cluster.is_schedulable(*job) && waits(cluster, *job)
+        });
+        let asking: Vec<JobIdx> = asking.map(|(job, _)| job).collect();
+        if asking.is_empty() {
+            return;
+        }
+        let compiled = cache.get::<CompiledCluster>();
+        let mut maker = LevelMaker::new(cluster, compiled.labels());
+        for job in asking {
+            let Some(facts) = &cluster.jobs.topology[job] else { continue };
+            // Otherwise the job is not valid.
+            let Ok(resolved) = resolve(facts, &self.levels) else { continue };
+            let levels = resolved.levels.iter().map(|path| JobLevel::new(maker.level(path)));
+            let mut topology =
+                JobTopology { levels: levels.collect(), is_required: resolved.is_required };
+            for node in nodes_of(cluster, job) {
+                let at = Placement { status: TaskStatus::Running, node: Some(node) };
+                topology.on_placement(Placement::PENDING, at);
+            }
+            self.jobs.insert(job, topology);
+        }
+    }
+
+    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let topology = cluster.tasks.job[change.task].and_then(|job| self.jobs.get_mut(&job));
+        if let Some(topology) = topology {
+            topology.on_placement(change.from, change.to);
+        }
+    }
+
+    fn topology(&self, job: JobIdx) -> Option<&JobTopology> {
+        self.jobs.get(&job)
+    }
+
+    fn honours_topology(&self) -> bool {
+        true
+    }
+}
