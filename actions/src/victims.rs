@@ -8,7 +8,9 @@
 //! A *turn* is one call of [`turn`] for one job; actions give turns to queues and jobs by their order.
 // Parity: differs, see docs/parity.md#p4 to docs/parity.md#p6.
 
+mod attempt;
 mod cover;
+mod domains;
 mod dry_run;
 mod index;
 mod limit;
@@ -20,32 +22,20 @@ mod reprieve;
 mod select;
 mod whole_jobs;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Dim, JobIdx, TaskIdx},
-    resource::ResourceVector,
-};
-use kube_batch_framework::{
-    failure::Failure,
-    order::NextTurn,
-    plugin::Capacity,
-    session::Session,
-    statement::{Savepoint, Statement},
-};
+use kube_batch_api::column::{JobIdx, TaskIdx};
+use kube_batch_framework::{order::NextTurn, session::Session};
 
 use self::{
+    attempt::{Attempt, Means, Outcome},
+    domains::{Best, cheapest_domain, domains_to_compare},
     limit::Limit,
-    on_node::Preemptor,
-    plan::plan,
-    select::select_victims,
-    whole_jobs::{Wanted, broken, evict_jobs, evict_units},
 };
 pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
-use crate::waiting::{Kind, Unplaceable, WaitingByJob};
+use crate::waiting::WaitingByJob;
 
-/// Tries to place tasks of one job, in one [`Statement`].
+/// Tries to place tasks of one job, in one [`Statement`](kube_batch_framework::statement::Statement).
 ///
 /// Places the tasks of the job in order until the job is pipelined. For a job that is pipelined
 /// already, places one more task: the first that can be placed only by evicting victims. Commits only
@@ -58,17 +48,23 @@ pub(crate) fn turn<P: VictimPolicy>(
     waiting: &mut WaitingByJob,
 ) -> NextTurn {
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
+    // A job without tasks in a domain has no victims of its own.
+    let domains = if P::OTHER_JOBS { domains_to_compare(session, job) } else { None };
     for means in means(policy, session, tasks) {
+        let best = match &domains {
+            None => Best::In(None),
+            Some(domains) => cheapest_domain(policy, session, search, job, tasks, (means, domains)),
+        };
+        let scope = match best {
+            Best::In(scope) => scope,
+            Best::Nowhere => continue,
+            Best::NeedsNoVictims => break,
+        };
         let mut left = tasks.clone();
-        let mut attempt = Attempt::new(policy, session, search, job);
-        match means {
-            Means::SingleTasks => {}
-            Means::Plan if attempt.evict_by_plan(tasks) => {}
-            Means::Plan => continue,
-            Means::Within(limit) => attempt.limit = Some(limit),
-        }
-        match attempt.place_tasks(&mut left) {
-            Outcome::Placed if attempt.finish() => {
+        let mut attempt = Attempt::new(policy, session, search, job, scope);
+        match attempt.run(means, &mut left) {
+            Outcome::Placed if attempt.reprieve() => {
+                attempt.commit();
                 *tasks = left;
                 return if tasks.is_empty() { NextTurn::None } else { NextTurn::Wanted };
             }
@@ -79,16 +75,6 @@ pub(crate) fn turn<P: VictimPolicy>(
     NextTurn::None
 }
 
-/// How an attempt finds victims.
-enum Means {
-    /// No job is evicted as a whole.
-    SingleTasks,
-    /// Whole jobs are chosen first.
-    Plan,
-    /// Task by task, with whole jobs where single tasks do not suffice.
-    Within(Limit),
-}
-
 /// What to try, one after another.
 fn means<P: VictimPolicy>(policy: &P, session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Means> {
     if !session.plugins().evicts_whole_jobs() {
@@ -97,312 +83,4 @@ fn means<P: VictimPolicy>(policy: &P, session: &Session, tasks: &VecDeque<TaskId
     let first = tasks.iter().find(|task| session.cluster().is_waiting(**task));
     let limits = first.map(|first| Limit::of(policy, session, *first)).unwrap_or_default();
     [Means::Plan].into_iter().chain(limits.into_iter().map(Means::Within)).collect()
-}
-
-/// The state of a turn.
-struct Attempt<'a, 's, P> {
-    policy: &'a P,
-    statement: Statement<'s>,
-    search: &'a mut VictimSearch,
-    limit: Option<Limit>,
-    /// Whether the gangs that leave were chosen before: then no victim could stay.
-    is_planned: bool,
-    start: Savepoint,
-    /// Whether the job has its minimum already and wants one more task.
-    one_more_task: bool,
-    unplaceable: Unplaceable<PreemptorKind>,
-    /// By class, see [`scarce_resource`].
-    scarce: BTreeMap<ClassIdx, Dim>,
-    /// Why the first task that does not fit idle resources cannot start now. Recorded on commit.
-    failure: Option<Failure>,
-    /// The future idle resources of the cluster before the turn; `None` if the policy reserves none.
-    future_idle_before: Option<ResourceVector>,
-}
-
-/// The result of an attempt.
-enum Outcome {
-    /// The job is pipelined, and tasks are evicted for it.
-    Placed,
-    /// Some of its tasks found no place.
-    Unplaceable,
-    /// No eviction is needed: allocate places it, at the latest in the next cycle.
-    NeedsNoVictims,
-}
-
-/// The result of trying to place one task.
-enum Step {
-    /// No node was found for the task.
-    Unplaceable,
-    /// The task is placed, and the job needs more tasks.
-    Incomplete,
-    /// The job is pipelined, and tasks are evicted for it.
-    Complete,
-    /// The job is pipelined without evicting any task.
-    NeedsNoVictims,
-}
-
-impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
-    fn new(
-        policy: &'a P,
-        session: &'s mut Session,
-        search: &'a mut VictimSearch,
-        job: JobIdx,
-    ) -> Self {
-        let one_more_task = session.plugins().job_pipelined(job);
-        let statement = session.statement(job);
-        let start = statement.savepoint();
-        let cluster = statement.session().cluster();
-        let future_idle_before = policy.reserved().map(|_| cluster.total_future_idle());
-        Self {
-            policy,
-            statement,
-            search,
-            limit: None,
-            is_planned: false,
-            start,
-            scarce: BTreeMap::new(),
-            one_more_task,
-            unplaceable: Unplaceable::default(),
-            failure: None,
-            future_idle_before,
-        }
-    }
-
-    /// Places tasks until the job is pipelined.
-    fn place_tasks(&mut self, tasks: &mut VecDeque<TaskIdx>) -> Outcome {
-        while let Some(task) = self.unplaceable.next(&mut self.statement, tasks) {
-            let start = self.statement.savepoint();
-            match self.place(task, tasks) {
-                Step::Unplaceable => {
-                    self.statement.rollback_to(start);
-                    self.unplaceable.add(&mut self.statement, task);
-                    if !self.one_more_task && !self.can_reach_minimum(tasks) {
-                        return Outcome::Unplaceable;
-                    }
-                }
-                Step::Incomplete => self.unplaceable.retry(&mut self.statement, tasks),
-                Step::Complete => {
-                    self.unplaceable.retry(&mut self.statement, tasks);
-                    return Outcome::Placed;
-                }
-                Step::NeedsNoVictims if self.one_more_task => self.statement.rollback_to(start),
-                Step::NeedsNoVictims => return Outcome::NeedsNoVictims,
-            }
-        }
-        Outcome::Unplaceable
-    }
-
-    /// Gives back what is not needed, and commits. Returns `false` if the job may not have its place.
-    fn finish(mut self) -> bool {
-        if self.limit.is_some() && !self.is_planned {
-            let Self { policy, statement, start, future_idle_before, .. } = &mut self;
-            reprieve::unneeded(statement, *start, P::REASON, |session, task| {
-                !uses_reserved(*policy, session, future_idle_before.as_ref(), task)
-            });
-        }
-        let (session, job) = (self.statement.session(), self.statement.job());
-        let broken = broken(&self.statement);
-        // Parity: see docs/parity.md#c7.
-        let queue = session.cluster().jobs.queue[job];
-        let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
-        if !P::SAME_QUEUE && !broken.is_empty() && queue.is_some_and(is_over) {
-            return false;
-        }
-        self.commit(&broken);
-        true
-    }
-
-    fn commit(mut self, broken: &[JobIdx]) {
-        let job = self.statement.job();
-        let session = self.statement.session_mut();
-        session.record_turn(job);
-        if let Some(failure) = self.failure.take() {
-            session.record_failure(job, |_| failure);
-        }
-        self.statement.commit_breaking(broken, P::REASON);
-    }
-
-    fn place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> Step {
-        if !self.find_place(task, others) || self.uses_reserved(task) {
-            Step::Unplaceable
-        } else if !self.statement.job_pipelined() {
-            Step::Incomplete
-        } else if self.statement.n_evicted() > 0 {
-            Step::Complete
-        } else {
-            Step::NeedsNoVictims
-        }
-    }
-
-    /// Whether the job can reach its minimum with the tasks that may still find a place.
-    fn can_reach_minimum(&mut self, tasks: &VecDeque<TaskIdx>) -> bool {
-        let job = self.statement.job();
-        let missing = self.statement.session().plugins().tasks_missing(job) as usize;
-        self.unplaceable.n_hopeful(&mut self.statement, tasks) >= missing
-    }
-
-    fn uses_reserved(&self, task: TaskIdx) -> bool {
-        let before = self.future_idle_before.as_ref();
-        uses_reserved(self.policy, self.statement.session(), before, task)
-    }
-
-    /// Pipelines the task: without victims if it fits somewhere, else on the node whose victims have
-    /// the lowest cost. Returns whether a place was found.
-    fn find_place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> bool {
-        let class = self.statement.session().cluster().tasks.class[task];
-        let within_capability =
-            self.statement.session().plugins().within_capability(task, &[]).is_ok();
-        if within_capability && let Some(choice) = self.statement.best_node(class) {
-            if choice.capacity == Capacity::FutureIdle {
-                self.explain(class);
-            }
-            let placed = self.statement.pipeline(task, choice.node);
-            placed.expect("a task that waits may be pipelined");
-            return true;
-        }
-        if !within_capability && !P::SAME_QUEUE {
-            return false;
-        }
-        let cluster = self.statement.session().cluster();
-        // Do not evict for a task with `preemptionPolicy: Never`, nor for a best-effort task, even if
-        // it lacks only a pod slot.
-        // Parity: see docs/parity.md#p1.
-        if cluster.never_preempts(task) || cluster.request(task).is_best_effort() {
-            return false;
-        }
-        let preemptor = self.preemptor(task);
-        let Self { policy, statement, search, .. } = self;
-        let Some((node, victims)) = select_victims(*policy, statement, search, preemptor) else {
-            return self.evict_jobs(task, others);
-        };
-        self.explain(class);
-        for victim in victims {
-            self.statement.evict(victim, P::REASON).expect("a running task may be evicted");
-        }
-        self.statement.pipeline(task, node).expect("a task that waits may be pipelined");
-        true
-    }
-
-    /// Evicts the gangs of a plan for the tasks, and limits the other victims to the plan. Returns `false`
-    /// if there is no plan.
-    fn evict_by_plan(&mut self, tasks: &VecDeque<TaskIdx>) -> bool {
-        let cluster = self.statement.session().cluster();
-        let waiting = |task: &&TaskIdx| cluster.is_waiting(**task);
-        let Some(first) = tasks.iter().copied().find(|task| waiting(&task)) else { return false };
-        let kind = PreemptorKind::of(cluster, first);
-        let is_alike = |task: &TaskIdx| PreemptorKind::of(cluster, *task) == kind;
-        if kind.never_preempts || !tasks.iter().filter(waiting).all(is_alike) {
-            return false;
-        }
-        self.limit = Some(Limit::WIDEST);
-        let wanted = self.wanted(Limit::WIDEST, first, tasks);
-        let Some(plan) = plan(self.policy, &mut self.statement, wanted) else { return false };
-        self.explain(kind.class);
-        self.limit = Some(plan.limit);
-        self.is_planned = true;
-        evict_units(self.policy, &mut self.statement, wanted, plan.gangs);
-        true
-    }
-
-    /// Evicts whole jobs, so that the task and others like it find a place, and pipelines the task.
-    /// Returns whether it has a place.
-    fn evict_jobs(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> bool {
-        let Some(limit) = self.limit.filter(|_| !self.is_planned) else { return false };
-        let class = self.statement.session().cluster().tasks.class[task];
-        self.explain(class);
-        let wanted = self.wanted(limit, task, others);
-        evict_jobs(self.policy, &mut self.statement, &mut self.search.node_tasks, wanted);
-        if self.statement.session().plugins().within_capability(task, &[]).is_err() {
-            return false;
-        }
-        let Some(choice) = self.statement.best_node(class) else { return false };
-        self.statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
-        true
-    }
-
-    /// A task and those of others that are like it, as many as the job needs.
-    fn wanted(&mut self, limit: Limit, task: TaskIdx, others: &VecDeque<TaskIdx>) -> Wanted {
-        let preemptor = self.preemptor(task);
-        let session = self.statement.session();
-        let cluster = session.cluster();
-        let kind = PreemptorKind::of(cluster, task);
-        let is_alike = |other: &&TaskIdx| {
-            **other != task
-                && cluster.is_waiting(**other)
-                && PreemptorKind::of(cluster, **other) == kind
-        };
-        let n_alike = 1 + others.iter().filter(is_alike).count();
-        let n_missing = session.plugins().tasks_missing(self.statement.job()).max(1) as usize;
-        Wanted { preemptor, limit, n_tasks: n_alike.min(n_missing) }
-    }
-
-    fn preemptor(&mut self, task: TaskIdx) -> Preemptor {
-        let cluster = self.statement.session().cluster();
-        let class = cluster.tasks.class[task];
-        let limit = self.limit;
-        let scarce = limit
-            .map(|_| *self.scarce.entry(class).or_insert_with(|| scarce_resource(cluster, class)));
-        Preemptor { task, class, scarce, limit }
-    }
-
-    /// Stores why a task of the class does not fit now, unless the job has a reason already.
-    fn explain(&mut self, class: ClassIdx) {
-        let job = self.statement.job();
-        let session = self.statement.session_mut();
-        if self.failure.is_none() && session.failure(job).is_none() {
-            self.failure = Some(Failure::Unfit(session.explain(class)));
-        }
-    }
-}
-
-/// Whether the task, which has just been placed, uses future idle resources that are reserved for other
-/// queues. What victims release is not reserved. `before` are the future idle resources of the cluster
-/// before the turn.
-// Parity: the rule by which allocate lends resources, see docs/parity.md#a9.
-fn uses_reserved<P: VictimPolicy>(
-    policy: &P,
-    session: &Session,
-    before: Option<&ResourceVector>,
-    task: TaskIdx,
-) -> bool {
-    let Some((before, reserved)) = before.zip(policy.reserved()) else { return false };
-    let cluster = session.cluster();
-    let idle = cluster.total_future_idle();
-    let mut amounts = cluster.request(task).shared();
-    amounts.any(|(dim, _)| {
-        idle[dim] < before[dim]
-            && idle[dim] < reserved.amounts()[dim]
-            && !reserved.can_be_reclaimed(session, task, dim)
-    })
-}
-
-/// The resource of which the cluster has room for the fewest tasks of the class, apart from pod slots:
-/// what is lost with victims is measured in it.
-fn scarce_resource(cluster: &Cluster, class: ClassIdx) -> Dim {
-    let idle = cluster.total_future_idle();
-    let amounts = cluster.classes.request[class].shared();
-    let room = amounts.map(|(dim, amount)| (idle[dim].max(0) / amount.max(1), dim));
-    room.min().map_or(Dim::PODS, |(_, dim)| dim)
-}
-
-/// If one task cannot be placed, no other task of the same kind can be placed either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PreemptorKind {
-    class: ClassIdx,
-    priority: i32,
-    never_preempts: bool,
-}
-
-impl Kind for PreemptorKind {
-    fn of(cluster: &Cluster, task: TaskIdx) -> Self {
-        Self {
-            class: cluster.tasks.class[task],
-            priority: cluster.tasks.priority[task],
-            never_preempts: cluster.never_preempts(task),
-        }
-    }
-
-    fn class(&self) -> ClassIdx {
-        self.class
-    }
 }
