@@ -23,8 +23,8 @@ use kube_batch_framework::{
 
 use crate::{
     budget::{Budget, Lending},
-    domains::place_tasks_in_some_domain,
-    gang::{Settled, place_tasks, record_fitting, settle, start_sooner},
+    gang::{Settled, record_fitting, settle, start_sooner},
+    topology::place_tasks_by_topology,
     waiting::WaitingByJob,
 };
 
@@ -113,7 +113,7 @@ fn turn(
     let idle_before = budget.idle();
     let mut statement = session.statement(job);
     start_sooner(&mut statement, budget);
-    place_tasks_in_some_domain(tasks, &mut statement, budget);
+    place_tasks_by_topology(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
     if settle(statement) == Settled::RolledBack {
         budget.restore(idle_before);
@@ -142,7 +142,7 @@ fn correct_refusal(session: &mut Session, job: JobIdx) {
     let mut tasks = session.waiting_tasks(job).into();
     let mut statement = session.statement(job);
     let mut budget = Budget::Lent(&mut Lending { reservations: nothing, idle });
-    place_tasks(&mut tasks, &mut statement, &mut budget);
+    place_tasks_by_topology(&mut tasks, &mut statement, &mut budget);
     record_fitting(&mut statement);
     statement.release();
     if session.failure(job).is_none() {

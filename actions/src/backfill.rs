@@ -18,7 +18,7 @@ use kube_batch_framework::{
     spec::ActionSpec,
 };
 
-use crate::{budget::Budget, domains::place_tasks_in_some_domain, gang::settle};
+use crate::{budget::Budget, gang::settle, topology::place_tasks_by_topology};
 
 /// The action.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ fn turn(session: &mut Session, job: JobIdx) {
     let mut tasks = tasks.into();
     while !VecDeque::is_empty(&tasks) {
         let mut statement = session.statement(job);
-        place_tasks_in_some_domain(&mut tasks, &mut statement, &mut Budget::All);
+        place_tasks_by_topology(&mut tasks, &mut statement, &mut Budget::All);
         settle(statement);
     }
 }

@@ -19,38 +19,44 @@ use crate::{
 const DOMAINS_TO_TRY: usize = 8;
 
 /// Places tasks as [`place_tasks`]. If they do not reach the minimum of the job and could all be in
-/// another domain, tries other domains.
+/// another domain, tries other domains. Returns how many of them had a place in the best try.
 pub(crate) fn place_tasks_in_some_domain(
     tasks: &mut VecDeque<TaskIdx>,
     statement: &mut Statement<'_>,
     budget: &mut Budget<'_>,
-) {
+) -> usize {
+    let start = statement.savepoint();
     if statement.job_ready() {
-        return place_tasks(tasks, statement, budget);
+        place_tasks(tasks, statement, budget);
+        return statement.n_moves_since(start);
     }
-    let waiting = tasks.clone();
-    let (start, idle) = (statement.savepoint(), budget.idle());
+    let (waiting, idle) = (tasks.clone(), budget.idle());
     place_tasks(tasks, statement, budget);
+    let mut n_placed = statement.n_moves_since(start);
     if reaches_minimum(statement) {
-        return;
+        return n_placed;
     }
     record_fitting(statement);
     statement.rollback_to(start);
     budget.restore(idle.clone());
-    let Some((first, domains)) = domains_to_try(statement, &waiting) else { return };
+    let Some((first, domains)) = domains_to_try(statement, &waiting) else {
+        return n_placed;
+    };
     for domain in domains {
         tasks.clone_from(&waiting);
         tasks.retain(|task| *task != first);
         if place_first(statement, first, &domain, budget) {
             place_tasks(tasks, statement, budget);
+            n_placed = n_placed.max(statement.n_moves_since(start));
             if reaches_minimum(statement) {
-                return;
+                return n_placed;
             }
             record_fitting(statement);
         }
         statement.rollback_to(start);
         budget.restore(idle.clone());
     }
+    n_placed
 }
 
 /// The first task that chooses a domain for others, and the domains that may hold the minimum, the

@@ -7,5 +7,6 @@ mod domains;
 mod gang;
 pub mod preempt;
 pub mod reclaim;
+mod topology;
 mod victims;
 mod waiting;

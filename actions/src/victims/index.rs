@@ -21,6 +21,7 @@ use kube_batch_framework::{
     plugin::VictimScope,
     session::{LogPosition, Session},
     statement::Statement,
+    topology::ScopeKey,
 };
 
 use super::{
@@ -41,10 +42,13 @@ pub(super) struct PreemptorProfile {
     pod_priority: i32,
     scarce: Option<Dim>,
     limit: Option<Limit>,
+    /// The nodes that it may use.
+    scope: Option<ScopeKey>,
 }
 
 impl PreemptorProfile {
-    fn of(cluster: &Cluster, preemptor: Preemptor) -> Self {
+    fn of(session: &Session, preemptor: Preemptor) -> Self {
+        let cluster = session.cluster();
         let Preemptor { task, class, scarce, limit } = preemptor;
         let job = cluster.tasks.job[task];
         Self {
@@ -55,6 +59,7 @@ impl PreemptorProfile {
             pod_priority: cluster.tasks.facts[task].priority,
             scarce,
             limit,
+            scope: session.scope_key(),
         }
     }
 }
@@ -99,12 +104,11 @@ impl VictimIndexes {
         if !is_indexed {
             return Err(NotIndexed);
         }
-        let profile = PreemptorProfile::of(session.cluster(), preemptor);
+        let profile = PreemptorProfile::of(session, preemptor);
         if self.by_profile.len() >= MAX_INDEXES && !self.by_profile.contains_key(&profile) {
             self.by_profile.clear();
         }
-        let n_nodes = session.cluster().nodes.facts.len();
-        let index = self.by_profile.entry(profile).or_insert_with(|| VictimIndex::new(n_nodes));
+        let index = self.by_profile.entry(profile).or_insert_with(|| VictimIndex::new(session));
         index.catch_up(statement.session_mut());
         Ok(index.best(policy, statement, node_tasks, preemptor))
     }
@@ -135,11 +139,11 @@ struct VictimIndex {
 }
 
 impl VictimIndex {
-    fn new(n_nodes: usize) -> Self {
+    fn new(session: &Session) -> Self {
         Self {
             candidates: BTreeSet::new(),
-            of_node: vec![None; n_nodes],
-            outdated: (0..n_nodes).map(NodeIdx::new).collect(),
+            of_node: vec![None; session.cluster().nodes.facts.len()],
+            outdated: session.nodes_in_scope().into_iter().collect(),
             volatile: BTreeSet::new(),
             by_job: BTreeMap::new(),
             needed: BTreeMap::new(),
@@ -160,7 +164,7 @@ impl VictimIndex {
         if self.needed.iter().any(|(of, needed)| spare(of).is_none_or(|spare| spare < *needed))
             || self.refused_at.iter().any(|(of, at)| spare(of).is_none_or(|spare| spare > *at))
         {
-            *self = Self { seen: now, ..Self::new(self.of_node.len()) };
+            *self = Self { seen: now, ..Self::new(session) };
         }
     }
 

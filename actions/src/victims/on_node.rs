@@ -73,6 +73,13 @@ impl VictimCost {
     }
 }
 
+impl VictimCost {
+    /// The highest priority of a victim's job.
+    pub(super) const fn highest_priority(&self) -> i32 {
+        self.highest_priority
+    }
+}
+
 /// A cost that no victims on the node can be below, without asking plugins; `None` if there are no candidates.
 pub(super) fn lower_bound<P: VictimPolicy>(
     policy: &P,
@@ -114,7 +121,7 @@ fn positive(priority: i32) -> i64 {
 pub(super) struct Victims {
     pub(super) tasks: Vec<TaskIdx>,
     /// How many of them a disruption budget protects.
-    n_violating: usize,
+    pub(super) n_violating: usize,
 }
 
 /// What decided about the victims on a node.

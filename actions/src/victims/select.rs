@@ -55,7 +55,7 @@ fn best_node<P: VictimPolicy>(
 ) -> Option<NodeIdx> {
     let mut lowest: Option<VictimCost> = None;
     let mut tied: Vec<NodeIdx> = Vec::new();
-    for node in statement.session().cluster().nodes.facts.ids() {
+    for node in statement.session().nodes_in_scope() {
         let (victims, _) = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
         let Some(victims) = victims else { continue };
         let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);

@@ -1,0 +1,343 @@
+//! The topology domain in which the tasks of a job are placed.
+//!
+//! Levels are tried from the narrowest to the broadest, and last all nodes, unless a level is required. Of the
+//! domains of a level, those come first that hold all waiting tasks, then those that hold most; of these the
+//! tightest, so that large domains stay whole; then the one with the best node; then the first by name. How
+//! many tasks a domain holds is estimated from sums, so that tasks are placed only where they may fit. A job
+//! that has tasks in a domain stays there.
+// Parity: new, see docs/parity.md#t2 and docs/parity.md#t3.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, VecDeque},
+};
+
+use kube_batch_api::{
+    column::{ClassIdx, DomainIdx, TaskIdx},
+    name::Name,
+    reason::FitReport,
+    resource::ResourceVector,
+    status::TaskStatus,
+};
+use kube_batch_framework::{
+    failure::{BestDomain, Failure, NoDomain},
+    plugin::Capacity,
+    statement::{Savepoint, Statement},
+    topology::{Home, JobLevel, JobTopology, Scope},
+};
+
+use crate::{
+    budget::Budget,
+    domains::place_tasks_in_some_domain,
+    gang::{reaches_minimum, record_fitting},
+};
+
+/// At least this many domains of a level are tried before the job waits.
+const MIN_TRIES: usize = 8;
+
+/// Further domains are tried until this many tasks were placed in vain, so that a gang costs a bounded number
+/// of placements. Guessed: some milliseconds.
+const MAX_PLACEMENTS: usize = 10_000;
+
+/// Places tasks as [`place_tasks`](crate::gang::place_tasks), near each other if their job asks for that.
+pub(crate) fn place_tasks_by_topology(
+    tasks: &mut VecDeque<TaskIdx>,
+    statement: &mut Statement<'_>,
+    budget: &mut Budget<'_>,
+) {
+    let topology = statement.topology().filter(|topology| !topology.levels.is_empty()).cloned();
+    match topology {
+        Some(topology) => Placing::new(tasks, statement, budget).run(&topology),
+        None => {
+            place_tasks_in_some_domain(tasks, statement, budget);
+        }
+    }
+}
+
+/// The tasks to be placed, and what was tried.
+struct Placing<'a, 's, 'b> {
+    tasks: &'a mut VecDeque<TaskIdx>,
+    statement: &'a mut Statement<'s>,
+    budget: &'a mut Budget<'b>,
+    /// The tasks before the first try.
+    waiting: VecDeque<TaskIdx>,
+    start: Savepoint,
+    idle: Option<ResourceVector>,
+    /// Whether the job has its minimum and wants one more task.
+    one_more_task: bool,
+    /// How many tasks have to find a place.
+    n_needed: u32,
+    n_tries: usize,
+    n_placements: usize,
+    /// The try in the required level in which most tasks had a place.
+    best: Option<Tried>,
+}
+
+/// A domain that holds too few tasks.
+struct Tried {
+    domain: DomainIdx,
+    n_fitting: u32,
+    report: FitReport,
+}
+
+/// A domain to be tried. The first is the lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// How many waiting tasks it holds.
+    n_held: Reverse<u64>,
+    /// How many more it would hold of those for which it has least room.
+    n_spare: i64,
+    domain: DomainIdx,
+}
+
+impl<'a, 's, 'b> Placing<'a, 's, 'b> {
+    fn new(
+        tasks: &'a mut VecDeque<TaskIdx>,
+        statement: &'a mut Statement<'s>,
+        budget: &'a mut Budget<'b>,
+    ) -> Self {
+        let n_missing = statement.session().plugins().tasks_missing(statement.job());
+        Self {
+            waiting: tasks.clone(),
+            start: statement.savepoint(),
+            idle: budget.idle(),
+            one_more_task: statement.job_ready(),
+            n_needed: n_missing.max(1),
+            n_tries: 0,
+            n_placements: 0,
+            best: None,
+            tasks,
+            statement,
+            budget,
+        }
+    }
+
+    fn run(mut self, topology: &JobTopology) {
+        let job = self.statement.job();
+        let before = self.statement.session_mut().take_failure(job);
+        let failure = self.place(topology);
+        self.statement.confine(None);
+        let session = self.statement.session_mut();
+        if let Some(failure) = failure {
+            session.replace_failure(job, None);
+            session.record_failure(job, |_| failure);
+        }
+        if let Some(before) = before {
+            session.put_back_failure(job, before);
+        }
+    }
+
+    /// Places the tasks. Returns why they have no place if the job requires a domain.
+    fn place(&mut self, topology: &JobTopology) -> Option<Failure> {
+        let later = match self.budget {
+            Budget::All => Some(Capacity::FutureIdle),
+            Budget::Lent(_) => None,
+        };
+        if self.place_in_levels(topology, Capacity::Idle) {
+            return None;
+        }
+        if !topology.is_required {
+            let mut later = later;
+            self.place_anywhere();
+            if self.is_placed(Capacity::Idle) || !self.is_placed(Capacity::FutureIdle) {
+                later = None;
+            }
+            let Some(later) = later else { return None };
+            // A domain where they have to wait is better than other nodes where they have to wait.
+            self.take_back();
+            if !self.place_in_levels(topology, later) {
+                self.place_anywhere();
+            }
+            return None;
+        }
+        if later.is_some_and(|later| self.place_in_levels(topology, later)) {
+            return None;
+        }
+        let failure = match self.refused() {
+            Some(failure) => failure.clone(),
+            None => Failure::NoDomain(self.no_domain(topology.required_level()?)),
+        };
+        // All were tried.
+        self.tasks.clear();
+        Some(failure)
+    }
+
+    fn place_anywhere(&mut self) {
+        self.statement.confine(None);
+        place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
+    }
+
+    /// Places the tasks in a domain of the first level that has one for them. Returns whether there is one.
+    fn place_in_levels(&mut self, topology: &JobTopology, capacity: Capacity) -> bool {
+        topology.levels.iter().any(|level| {
+            let is_required = topology
+                .required_level()
+                .is_some_and(|required| required.level.number() == level.level.number());
+            self.place_in_level(level, is_required, capacity)
+        })
+    }
+
+    fn place_in_level(&mut self, level: &JobLevel, is_required: bool, capacity: Capacity) -> bool {
+        if self.one_more_task
+            && let Home::Domain(domain) = level.home()
+        {
+            // Counting all its waiting tasks in each turn would take too long.
+            let n_first = self.n_first(level, domain, capacity);
+            return (is_required || n_first > 0)
+                && self.try_domain(level, domain, is_required, capacity);
+        }
+        let (n_tries, n_placements) = (self.n_tries, self.n_placements);
+        let mut candidates = self.candidates(level, capacity);
+        let needed = u64::from(self.n_needed);
+        let n_enough = candidates.partition_point(|candidate| candidate.n_held.0 >= needed);
+        candidates.truncate(n_enough);
+        let is_equal =
+            |l: &Candidate, r: &Candidate| (l.n_held, l.n_spare) == (r.n_held, r.n_spare);
+        for equal in candidates.chunk_by(is_equal) {
+            for domain in self.by_score(level, equal, capacity) {
+                if self.try_domain(level, domain, is_required, capacity) {
+                    return true;
+                }
+                let is_enough = self.n_tries >= n_tries + MIN_TRIES
+                    && self.n_placements >= n_placements + MAX_PLACEMENTS;
+                if is_enough || self.refused().is_some() {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Why the last try failed, if that holds in every domain.
+    fn refused(&self) -> Option<&Failure> {
+        let failure = self.statement.session().failure(self.statement.job());
+        failure.filter(|failure| matches!(failure, Failure::Capability(_) | Failure::Reserved(_)))
+    }
+
+    /// How many tasks like the first one a domain holds.
+    fn n_first(&mut self, level: &JobLevel, domain: DomainIdx, capacity: Capacity) -> u64 {
+        let Some(first) = self.waiting.front() else { return 0 };
+        let session = self.statement.session_mut();
+        let class = session.cluster().tasks.class[*first];
+        session.domain_fits(class, &level.level, capacity)[domain]
+    }
+
+    /// The domains that the job may use, the best first; of equal ones the first by name.
+    fn candidates(&mut self, level: &JobLevel, capacity: Capacity) -> Vec<Candidate> {
+        let session = self.statement.session_mut();
+        let cluster = session.cluster();
+        // Variants of a class fit where it does.
+        let mut n_waiting: BTreeMap<ClassIdx, u64> = BTreeMap::new();
+        for task in &self.waiting {
+            let first = cluster.classes.variant_of[cluster.tasks.class[*task]];
+            *n_waiting.entry(first).or_default() += 1;
+        }
+        let fits: Vec<_> = n_waiting
+            .iter()
+            .map(|(class, n_tasks)| (*n_tasks, session.domain_fits(*class, &level.level, capacity)))
+            .collect();
+        let candidate = |Scope { domain, .. }: Scope| Candidate {
+            n_held: Reverse(fits.iter().map(|(n_tasks, fits)| fits[domain].min(*n_tasks)).sum()),
+            n_spare: fits
+                .iter()
+                .map(|(n_tasks, fits)| fits[domain].cast_signed() - n_tasks.cast_signed())
+                .min()
+                .unwrap_or(0),
+            domain,
+        };
+        let mut candidates: Vec<Candidate> = level.domains().into_iter().map(candidate).collect();
+        candidates.sort_unstable();
+        candidates
+    }
+
+    /// The domains of equal candidates, the one with the best node for the first task first.
+    fn by_score(
+        &mut self,
+        level: &JobLevel,
+        equal: &[Candidate],
+        capacity: Capacity,
+    ) -> Vec<DomainIdx> {
+        let domains: Vec<DomainIdx> = equal.iter().map(|candidate| candidate.domain).collect();
+        let Some(first) = self.waiting.front().filter(|_| domains.len() > 1) else {
+            return domains;
+        };
+        let session = self.statement.session_mut();
+        let class = session.cluster().tasks.class[*first];
+        let scores = session.domain_scores(class, &level.level, &domains, capacity);
+        let mut scored: Vec<_> = scores.into_iter().map(Reverse).zip(domains).collect();
+        scored.sort_unstable();
+        scored.into_iter().map(|(_, domain)| domain).collect()
+    }
+
+    /// Places the tasks in a domain, or takes them back. Returns whether they have their places.
+    fn try_domain(
+        &mut self,
+        level: &JobLevel,
+        domain: DomainIdx,
+        is_required: bool,
+        capacity: Capacity,
+    ) -> bool {
+        self.statement.confine(Some(Scope { level: level.level.clone(), domain }));
+        let n_fitting = place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
+        if self.is_placed(capacity) {
+            return true;
+        }
+        record_fitting(self.statement);
+        self.n_tries += 1;
+        self.n_placements += n_fitting;
+        let failure = self.statement.session().failure(self.statement.job());
+        if is_required && let Some(Failure::Unfit(report)) = failure {
+            let n_fitting = n_fitting as u32;
+            if self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
+                self.best = Some(Tried { domain, n_fitting, report: report.clone() });
+            }
+        }
+        self.take_back();
+        false
+    }
+
+    /// Whether enough tasks have a place: now, or once tasks that are being terminated are gone.
+    fn is_placed(&mut self, capacity: Capacity) -> bool {
+        let moves = self.statement.moves_since(self.start);
+        let waits = moves.iter().any(|(_, at)| at.status == TaskStatus::Pipelined);
+        if waits && capacity == Capacity::Idle {
+            false
+        } else if self.one_more_task {
+            !moves.is_empty()
+        } else {
+            reaches_minimum(self.statement)
+        }
+    }
+
+    fn take_back(&mut self) {
+        self.statement.rollback_to(self.start);
+        self.budget.restore(self.idle.clone());
+        self.tasks.clone_from(&self.waiting);
+        if self.refused().is_none() {
+            let job = self.statement.job();
+            self.statement.session_mut().replace_failure(job, None);
+        }
+    }
+
+    /// Why no domain of the required level holds the tasks.
+    fn no_domain(&mut self, level: &JobLevel) -> NoDomain {
+        if self.best.is_none()
+            && let Some(most) = self.candidates(level, Capacity::FutureIdle).first()
+        {
+            // To say how many fit there, and why not more.
+            self.try_domain(level, most.domain, true, Capacity::Idle);
+        }
+        let name = |domain| level.level.name(domain).clone();
+        NoDomain {
+            key: level.level.key().clone(),
+            noun: Name::from(level.level.noun()),
+            n_tasks: self.n_needed,
+            best: self.best.take().map(|Tried { domain, n_fitting, report }| BestDomain {
+                name: name(domain),
+                n_there: level.n_tasks().get(&Some(domain)).copied().unwrap_or(0),
+                n_fitting,
+                report,
+            }),
+        }
+    }
+}
