@@ -10,6 +10,7 @@ mod capacity;
 mod gangs;
 mod nodes;
 mod rules;
+mod topology;
 mod victims;
 mod view;
 
@@ -20,7 +21,7 @@ use kube_batch_scheduler::conf::Conf;
 use self::view::{View, decided_pods};
 
 /// What holds for the decisions of a cycle. Each law returns its violations in words.
-const LAWS: [fn(&View<'_>) -> Vec<String>; 9] = [
+const LAWS: [fn(&View<'_>) -> Vec<String>; 10] = [
     nodes::bound_pods_are_admitted,
     capacity::no_node_is_over_committed,
     capacity::no_victim_could_stay,
@@ -30,6 +31,7 @@ const LAWS: [fn(&View<'_>) -> Vec<String>; 9] = [
     budgets::budgets_are_kept,
     rules::rules_about_other_pods_hold,
     rules::pods_are_spread,
+    topology::jobs_are_in_one_domain,
 ];
 
 /// Returns what is wrong with the decisions of a cycle, one sentence for each violation; nothing if they

@@ -77,6 +77,7 @@ impl RandomCluster {
             group(&mut rng, &features, n, n_queues, n_nodes, &mut objects);
         }
         let head = with_protection(seed, head, &mut objects);
+        let head = with_topology(seed, head, objects.iter_mut());
         let n_changes = rng.below(4);
         let changes = (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
         let last_cycles = if n_changes == 0 { 4 } else { 3 };
@@ -118,6 +119,8 @@ impl RandomCluster {
                 changes.push(job);
             }
         }
+        let all = objects.iter_mut().chain(changes.iter_mut().flatten());
+        let head = with_topology(seed, head, all);
         Self { seed, head, objects, changes, last_cycles: 20 }
     }
 
@@ -241,6 +244,33 @@ fn with_protection(seed: u64, head: String, objects: &mut Vec<String>) -> String
     let mode = rng.pick(&["prefer", "require"]);
     let with_plugin = format!("{{name: pdb, arguments: {{pdb.mode: {mode}}}}}, {{name: gang");
     head.replacen("{name: gang", &with_plugin, 1)
+}
+
+/// In some clusters PodGroups ask for a topology.
+fn with_topology<'a>(
+    seed: u64,
+    head: String,
+    objects: impl Iterator<Item = &'a mut String>,
+) -> String {
+    let mut rng = Rng::new(seed.rotate_left(16));
+    if rng.percent(60) {
+        return head;
+    }
+    for object in objects {
+        if object.contains("kind: Node") && rng.percent(80) {
+            *object = object.replace("labels: {", &format!("labels: {{rack: r{}, ", rng.below(3)));
+        } else if object.contains("kind: PodGroup") && rng.percent(50) {
+            let level = rng.pick(&["zone", "rack", "disk"]);
+            let kind = rng.pick(&["required", "required", "preferred"]);
+            let annotations =
+                format!("annotations: {{scheduling.sigs.dev/topology-{kind}: {level}}}, name: g");
+            *object = object.replacen("name: g", &annotations, 1);
+        }
+    }
+    let levels = rng.pick(&["", "zone", "zone, rack"]);
+    let plugin =
+        format!("{{name: topology, arguments: {{levels: [{levels}]}}}}, {{name: predicates}}");
+    head.replacen("{name: predicates}", &plugin, 1)
 }
 
 fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {

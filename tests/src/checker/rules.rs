@@ -49,10 +49,7 @@ impl<'p> Kind<'p> {
     }
 
     fn is_matched_by(&self, view: &View<'_>, matcher: &PodMatcher) -> bool {
-        let none = Labels::default();
-        let namespace = view.store.namespaces.get(&self.facts.key.namespace);
-        let of_namespace = namespace.map_or(&none, |namespace| &namespace.labels);
-        matcher.matches(&self.facts.key.namespace, of_namespace, &self.facts.labels)
+        is_matched(view, self.facts, matcher)
     }
 
     fn is_bound(&self) -> bool {
@@ -73,6 +70,13 @@ impl<'p> Kind<'p> {
         }
         counts
     }
+}
+
+fn is_matched(view: &View<'_>, facts: &TaskFacts, matcher: &PodMatcher) -> bool {
+    let none = Labels::default();
+    let namespace = view.store.namespaces.get(&facts.key.namespace);
+    let of_namespace = namespace.map_or(&none, |namespace| &namespace.labels);
+    matcher.matches(&facts.key.namespace, of_namespace, &facts.labels)
 }
 
 /// The kinds of pods, in the order of the first pod of each.
@@ -205,11 +209,14 @@ fn counts_all_nodes(kind: &Kind<'_>) -> bool {
     has_no_terms && template.spread.len() == 1
 }
 
-/// Whether all pods that are being bound and that a constraint counts have that constraint.
+/// Whether all pods that are being bound and that a constraint counts have that constraint, and it counts no
+/// pod that is nominated: that one is on its node for the scheduler, and not for the API server.
 fn is_shared(view: &View<'_>, kinds: &[Kind<'_>], rule: &SpreadConstraint) -> bool {
     let mut counted =
         kinds.iter().filter(|kind| kind.is_bound() && kind.is_matched_by(view, &rule.matcher));
+    let mut nominated = view.pods.iter().filter(|pod| pod.nominated_for().is_some());
     counted.all(|kind| counts_all_nodes(kind) && kind.template().spread.contains(rule))
+        && !nominated.any(|pod| is_matched(view, pod.facts, &rule.matcher))
 }
 
 fn skewed_domains(

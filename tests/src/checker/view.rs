@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use kube_batch_api::{
     api_version::{ApiVersion, Join, ServedApis},
     decision::{Decision, EvictReason, PodRef},
-    facts::{group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY},
+    facts::{
+        group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY,
+        topology::TopologyLevel,
+    },
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,
 };
@@ -52,6 +55,14 @@ impl<'a> Pod<'a> {
         match self.fate {
             Fate::Bound(node) => Some(node),
             Fate::Untouched | Fate::Nominated(_) | Fate::Evicted(_) | Fate::Withdrawn => None,
+        }
+    }
+
+    /// The node for which this cycle nominates it.
+    pub(super) const fn newly_nominated_for(&self) -> Option<&'a Name> {
+        match self.fate {
+            Fate::Nominated(node) => Some(node),
+            Fate::Untouched | Fate::Bound(_) | Fate::Evicted(_) | Fate::Withdrawn => None,
         }
     }
 
@@ -168,6 +179,8 @@ pub(super) struct Job<'p> {
     pub(super) min: usize,
     pub(super) queue: Name,
     pub(super) priority: i32,
+    /// The level of which all its pods must be in one domain.
+    pub(super) required: Option<TopologyLevel>,
     pub(super) pods: Vec<&'p Pod<'p>>,
 }
 
@@ -186,6 +199,7 @@ impl<'p> Job<'p> {
                 JobKey::Group(..) => group_priority(store, group, highest),
                 JobKey::Shadow { .. } => highest,
             },
+            required: group.and_then(|group| group.topology.as_ref()?.required.clone()),
             pods,
         }
     }
