@@ -137,16 +137,14 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             return None;
         }
         if !topology.is_required {
-            let mut later = later;
             self.place_anywhere();
-            if self.is_placed(Capacity::Idle) || !self.is_placed(Capacity::FutureIdle) {
-                later = None;
-            }
-            let Some(later) = later else { return None };
-            // A domain where they have to wait is better than other nodes where they have to wait.
-            self.take_back();
-            if !self.place_in_levels(topology, later) {
-                self.place_anywhere();
+            let is_final = self.is_placed(Capacity::Idle) || !self.is_placed(Capacity::FutureIdle);
+            if let Some(later) = later.filter(|_| !is_final) {
+                // Tasks that have to wait do so in a domain, if there is one.
+                self.take_back();
+                if !self.place_in_levels(topology, later) {
+                    self.place_anywhere();
+                }
             }
             return None;
         }
@@ -155,7 +153,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         }
         let failure = match self.refused() {
             Some(failure) => failure.clone(),
-            None => Failure::NoDomain(self.no_domain(topology.required_level()?)),
+            None => Failure::NoDomain(Box::new(self.no_domain(topology.required_level()?))),
         };
         // All were tried.
         self.tasks.clear();

@@ -154,7 +154,7 @@ impl Nodes {
 
     /// How often a request fits into what is idle and not nominated.
     pub fn times_idle(&self, node: NodeIdx, request: &Request) -> u64 {
-        self.times(node, request, |idle, future_idle| idle.min(future_idle))
+        self.times(node, request, Ord::min)
     }
 
     /// How often a request fits into what is idle once the tasks that are being released are gone.

@@ -12,7 +12,7 @@ pub enum Failure {
     /// It fits on no node.
     Unfit(FitReport),
     /// Its job requires one topology domain, and none that it may use holds enough of its tasks.
-    NoDomain(NoDomain),
+    NoDomain(Box<NoDomain>),
     /// The minimum of its job can never fit, whatever else ends.
     NeverFits(NeverFits),
     /// Its queue would exceed a hard limit.
@@ -52,7 +52,7 @@ impl Failure {
     pub(crate) fn fit_report(&self) -> Option<&FitReport> {
         match self {
             Self::Unfit(report) => Some(report),
-            Self::NoDomain(NoDomain { best, .. }) => best.as_ref().map(|best| &best.report),
+            Self::NoDomain(failure) => failure.best.as_ref().map(|best| &best.report),
             Self::NeverFits(_) | Self::Capability(_) | Self::Reserved(_) => None,
         }
     }

@@ -5,6 +5,7 @@
 mod admission;
 pub mod arguments;
 pub mod candidates;
+mod confinement;
 pub mod cycle;
 pub mod failure;
 pub mod memory;

@@ -9,7 +9,12 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{candidates::Room, failure::Excess, session::Session, topology::JobTopology};
+use crate::{
+    candidates::Room,
+    failure::Excess,
+    session::Session,
+    topology::{JobTopology, Scope},
+};
 
 /// The tasks of a job of which some make up its minimum.
 #[derive(Debug)]
@@ -109,6 +114,23 @@ impl Minimum {
             }
         }
         n_placeable
+    }
+}
+
+impl Session {
+    /// The domains, of the level of which the job requires one, that may have room for its minimum if only
+    /// kube-batch's own pods left.
+    pub fn domains_with_room(&mut self, job: JobIdx) -> Vec<Scope> {
+        let topology = self.plugins().topology(job);
+        let mut domains = topology.and_then(JobTopology::required_domains).unwrap_or_default();
+        let minimum = Minimum::of(&self.cluster, job);
+        domains.retain(|scope| {
+            let count = |session: &mut Self| {
+                minimum.count_in_scope(session, Room::WithoutOwnPods) == minimum.n_tasks()
+            };
+            self.within(scope.clone(), count)
+        });
+        domains
     }
 }
 

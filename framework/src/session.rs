@@ -20,15 +20,15 @@ use kube_batch_api::{
 
 use crate::{
     candidates::{Candidates, Choice, Inputs, Room, Search},
+    confinement::Confinement,
     failure::Failure,
     memory::{Memory, TurnLog},
     milestone::Milestone,
-    minimum::Minimum,
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
     roles,
-    topology::{Confinement, JobTopology, Level, Scope, ScopeKey, ScopeRef, nodes_in},
+    topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
 };
 
 /// The state of one cycle.
@@ -302,21 +302,6 @@ impl Session {
     /// What tells apart the sets of nodes that searches consider; `None` stands for all nodes.
     pub fn scope_key(&self) -> Option<ScopeKey> {
         self.confinement.scope(&self.cluster, &self.policy).map(ScopeRef::key)
-    }
-
-    /// The domains, of the level of which the job requires one, that may have room for its minimum if only
-    /// kube-batch's own pods left.
-    pub fn domains_with_room(&mut self, job: JobIdx) -> Vec<Scope> {
-        let topology = self.plugins().topology(job);
-        let mut domains = topology.and_then(JobTopology::required_domains).unwrap_or_default();
-        let minimum = Minimum::of(&self.cluster, job);
-        domains.retain(|scope| {
-            let count = |session: &mut Self| {
-                minimum.count_in_scope(session, Room::WithoutOwnPods) == minimum.n_tasks()
-            };
-            self.within(scope.clone(), count)
-        });
-        domains
     }
 
     /// Calls a function while searches are confined to a domain.

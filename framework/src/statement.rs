@@ -21,10 +21,11 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Choice,
+    confinement::Confinement,
     moves::{Intent, Move},
     plugin::Capacity,
     session::{EvictedGang, LogPosition, Session},
-    topology::{Confinement, JobTopology, Scope},
+    topology::{JobTopology, Scope},
 };
 
 /// A point in a statement to roll back to.

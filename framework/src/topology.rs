@@ -9,12 +9,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, DomainIdx, JobIdx, NodeIdx, Ordinal},
+    column::{Column, DomainIdx, NodeIdx, Ordinal},
     name::Name,
     status::Placement,
 };
-
-use crate::policy::Policy;
 
 /// A level of the topology: domains, which are disjoint sets of nodes.
 #[derive(Debug)]
@@ -201,46 +199,6 @@ pub struct Scope {
     pub level: Arc<Level>,
     /// The domain.
     pub domain: DomainIdx,
-}
-
-/// To which nodes searches are confined.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Confinement {
-    /// The job that they are for, if it asks for a topology.
-    job: Option<JobIdx>,
-    /// Where the action looks for places.
-    scope: Option<Scope>,
-}
-
-impl Confinement {
-    /// What a job requires.
-    pub(crate) fn of_job(cluster: &Cluster, job: JobIdx) -> Self {
-        Self { job: cluster.jobs.topology[job].is_some().then_some(job), scope: None }
-    }
-
-    /// A domain.
-    pub(crate) const fn to(scope: Scope) -> Self {
-        Self { job: None, scope: Some(scope) }
-    }
-
-    /// Sets the domain, or removes it.
-    pub(crate) fn set_scope(&mut self, scope: Option<Scope>) {
-        self.scope = scope;
-    }
-
-    /// The nodes to consider; `None` if that is all of them.
-    pub(crate) fn scope<'a>(
-        &'a self,
-        cluster: &Cluster,
-        policy: &'a Policy,
-    ) -> Option<ScopeRef<'a>> {
-        match &self.scope {
-            Some(Scope { level, domain }) => {
-                Some(ScopeRef { level, nodes: InLevel::Domain(*domain) })
-            }
-            None => policy.topology(cluster, self.job?)?.required(),
-        }
-    }
 }
 
 /// The nodes of a level that a search considers.

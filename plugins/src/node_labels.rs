@@ -13,6 +13,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, NodeIdx, Ordinal},
+    facts::node::NodeFacts,
     name::Name,
 };
 
@@ -49,14 +50,23 @@ pub(crate) struct LabelColumn {
 impl LabelColumn {
     fn new<'a>(key: usize, values: impl Iterator<Item = Option<&'a Name>>) -> Self {
         let mut numbers = BTreeMap::new();
+        // Nodes with adjacent names mostly have the same value.
+        let mut last: (Option<&Name>, Value) = (None, Value::ABSENT);
         let of_node: Column<NodeIdx, Value> = values
             .map(|value| {
-                let Some(value) = value else { return Value::ABSENT };
-                if let Some(number) = numbers.get(value) {
-                    return *number;
+                if value == last.0 {
+                    return last.1;
                 }
-                let number = Value::new(numbers.len() + 1);
-                numbers.insert(value.clone(), number);
+                let number = match value.map(|value| (value, numbers.get(value))) {
+                    None => Value::ABSENT,
+                    Some((_, Some(number))) => *number,
+                    Some((value, None)) => {
+                        let number = Value::new(numbers.len() + 1);
+                        numbers.insert(value.clone(), number);
+                        number
+                    }
+                };
+                last = (value, number);
                 number
             })
             .collect();
@@ -147,8 +157,18 @@ impl Columns {
     fn absent(&mut self, cluster: &Cluster) -> &Arc<LabelColumn> {
         let number = self.len();
         self.absent.get_or_insert_with(|| {
-            let labels = cluster.nodes.facts.values().flat_map(|facts| facts.labels.iter());
-            self.known = labels.map(|(key, _)| key.clone()).collect();
+            let mut last: Option<&NodeFacts> = None;
+            for facts in cluster.nodes.facts.values() {
+                // Most nodes have the same keys.
+                let is_equal = |last: &NodeFacts| {
+                    let (own, other) = (facts.labels.iter(), last.labels.iter());
+                    own.map(|(key, _)| key).eq(other.map(|(key, _)| key))
+                };
+                if !last.is_some_and(is_equal) {
+                    self.known.extend(facts.labels.iter().map(|(key, _)| key.clone()));
+                }
+                last = Some(&**facts);
+            }
             Arc::new(LabelColumn::new(number, cluster.nodes.facts.values().map(|_| None)))
         })
     }

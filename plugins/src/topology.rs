@@ -6,7 +6,7 @@
 //! not declared is a level by itself.
 //!
 //! The plugin says which levels a job may use and where its tasks are; the actions choose the domain.
-// Parity: new, see docs/parity.md#t1 to docs/parity.md#t5.
+// Parity: new, see docs/parity.md#t1 to docs/parity.md#t6.
 
 mod levels;
 mod resolve;

@@ -136,7 +136,11 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             });
             (Conf::default(), Next::Nothing)
         }
-        ("SP-GANG", [nodes, pods, gang]) => {
+        ("SP-GANG" | "SP-TAS", [nodes, pods, gang]) => {
+            if kind == "SP-TAS" {
+                build.levels = vec![("rack", 50)];
+                build.topology = Some("rack");
+            }
             (build.cpu, build.memory, build.is_native) = ("4", "32Gi", true);
             build.nodes(*nodes);
             build.queue("default", 1);
@@ -146,6 +150,12 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
                 ..PodKind::default()
             });
             (Conf::default(), Next::Nothing)
+        }
+        ("KAI-GANG", [nodes]) => (kai_gang(build, *nodes), Next::Nothing),
+        ("KAI-TOPO", [nodes]) => {
+            build.levels = KAI_LEVELS.to_vec();
+            build.topology = Some("rack");
+            (with_levels(kai_gang(build, *nodes)), Next::Nothing)
         }
         ("SAT", [nodes, pods, gang]) => {
             build.saturated(*nodes, 32);
@@ -219,6 +229,27 @@ fn evicting(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<Conf> {
         }
         _ => return None,
     })
+}
+
+/// The levels of KAI-TOPO, the broadest first, with the number of nodes in a domain of each.
+const KAI_LEVELS: [(&str, usize); 3] = [("zone", 128), ("block", 16), ("rack", 2)];
+
+fn kai_gang(build: &mut Build, nodes: usize) -> Conf {
+    build.gpus = 8;
+    build.nodes(nodes);
+    build.queue("default", 1);
+    let kind = || PodKind { gpus: 8, ..PodKind::default() };
+    build.pending(nodes, nodes, &["default".to_owned()], "low", |_| kind());
+    Conf::default()
+}
+
+/// Declares the levels of KAI-TOPO.
+fn with_levels(mut conf: Conf) -> Conf {
+    for plugin in conf.tiers.iter_mut().flatten().filter(|plugin| plugin.spec.name == "topology") {
+        let levels = KAI_LEVELS.iter().map(|(key, _)| (*key).to_owned()).collect();
+        plugin.arguments.set(&plugin.spec.arguments[0], ArgumentValue::List(levels));
+    }
+    conf
 }
 
 /// Adds the plugin that counts disruption budgets.

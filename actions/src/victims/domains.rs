@@ -1,6 +1,6 @@
 //! The topology domain in which tasks are evicted for a job that requires one: the one whose victims cost
 //! least.
-// Parity: new, see docs/parity.md#t4.
+// Parity: new, see docs/parity.md#t6.
 
 use std::{cmp::Reverse, collections::VecDeque};
 

@@ -121,7 +121,7 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
         Some(_) if has_cause(Cause::Resources) => "NotEnoughResources",
         Some(_) if has_cause(Cause::Volumes) => "VolumeNotReady",
         Some(_) if has_cause(Cause::Rules) => "Unschedulable",
-        Some(Failure::NoDomain(NoDomain { best: None, .. })) => "Unschedulable",
+        Some(Failure::NoDomain(failure)) if failure.best.is_none() => "Unschedulable",
         None if waits_for_share(session, job) => "QueueShare",
         Some(Failure::Unfit(_) | Failure::NoDomain(_)) | None => "NotEnoughResources",
     }
@@ -162,7 +162,10 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
         Failure::Reserved(_) => FitReport::new(cluster.nodes.facts.len()),
-        failure => {
+        failure @ (Failure::Unfit(_)
+        | Failure::NoDomain(_)
+        | Failure::NeverFits(_)
+        | Failure::Capability(_)) => {
             let report = failure.fit_report();
             report.filter(|report| report.has_cause(Cause::Resources))?.clone()
         }

@@ -18,6 +18,7 @@ use kube_batch_api::{
     api_version::ApiVersion,
     crd::{PodGroupSpec, QueueSpec},
     dialect::RawObject,
+    facts::topology::TOPOLOGY_PREFERRED,
 };
 use kube_batch_cache::store::Store;
 use serde_json::json;
@@ -43,6 +44,10 @@ pub(super) struct Build {
     pub(super) tainted_every: usize,
     /// Whether PodGroups are of Kubernetes' own API.
     pub(super) is_native: bool,
+    /// The labels of nodes besides host name and zone: how many nodes are in a domain of each.
+    pub(super) levels: Vec<(&'static str, usize)>,
+    /// The level that PodGroups require, if they are of Kubernetes' own API, or else prefer.
+    pub(super) topology: Option<&'static str>,
 }
 
 impl Default for Build {
@@ -55,6 +60,8 @@ impl Default for Build {
             gpus: 0,
             tainted_every: 0,
             is_native: false,
+            levels: Vec::new(),
+            topology: None,
         };
         for (name, value) in [("low", 10), ("middle", 100), ("high", 1000)] {
             let class = PriorityClass {
@@ -97,10 +104,14 @@ impl Build {
                 allocatable.extend(amounts(&[("nvidia.com/gpu", &gpus), ("memory", "256Gi")]));
             }
             let mut metadata = meta(&name, None, BASE);
-            metadata.labels = Some(BTreeMap::from([
+            let mut labels = BTreeMap::from([
                 ("kubernetes.io/hostname".to_owned(), name),
                 ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", i % self.n_zones)),
-            ]));
+            ]);
+            for (key, size) in &self.levels {
+                labels.insert((*key).to_owned(), format!("{key}-{}", i / size));
+            }
+            metadata.labels = Some(labels);
             let taint = Taint {
                 key: "dedicated".to_owned(),
                 value: Some("gpu".to_owned()),
@@ -149,14 +160,20 @@ impl Build {
         queue: &str,
         class: &str,
     ) {
-        let meta = meta(name, Some("bench"), created);
+        let mut meta = meta(name, Some("bench"), created);
         if self.is_native {
-            let spec = json!({"schedulingPolicy": {"gang": {"minCount": min_member}}});
+            let topology: Vec<_> = self.topology.iter().map(|key| json!({"key": key})).collect();
+            let spec = json!({
+                "schedulingPolicy": {"gang": {"minCount": min_member}},
+                "schedulingConstraints": {"topology": topology},
+            });
             let group = RawObject { metadata: meta, spec, status: None };
             let applied = self.store.apply_group_object(ApiVersion::Kubernetes, &group);
             applied.expect("the group is valid");
             return;
         }
+        let preferred = |key: &&str| (TOPOLOGY_PREFERRED.to_owned(), (**key).to_owned());
+        meta.annotations = self.topology.as_ref().map(|key| [preferred(key)].into());
         let spec = PodGroupSpec {
             min_member: i32::try_from(min_member).expect("a small gang"),
             queue: queue.to_owned(),

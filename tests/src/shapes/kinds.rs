@@ -16,7 +16,7 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 19] = [
+pub const KINDS: [Kind; 22] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
     kind(
@@ -26,6 +26,13 @@ pub const KINDS: [Kind; 19] = [
     ),
     kind("SAT", "NODES-PODS-GANG", "full nodes, and gangs that do not fit"),
     kind("SP-GANG", "NODES-PODS-GANG", "empty nodes, and gangs of Kubernetes' own API that fit"),
+    kind("SP-TAS", "NODES-PODS-GANG", "as SP-GANG; each gang requires one rack of 50 nodes"),
+    kind("KAI-GANG", "NODES", "empty nodes, and one gang of a pod a node that takes its 8 GPUs"),
+    kind(
+        "KAI-TOPO",
+        "NODES",
+        "as KAI-GANG, in zones of 8 blocks of 8 racks of 2 nodes; the gang prefers a rack",
+    ),
     kind("STEADY", "NODES", "half full nodes, and one gang of 100"),
     kind("IDLE", "NODES", "full nodes, and no pod waits; all four actions"),
     kind("SCALE", "NODES", "10 pods on each node, and 10 000 wait in gangs of 100"),
@@ -68,7 +75,7 @@ pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
 }
 
 /// The shapes that the benchmark runs if none is named.
-pub const STANDARD: [&str; 29] = [
+pub const STANDARD: [&str; 34] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
@@ -78,8 +85,13 @@ pub const STANDARD: [&str; 29] = [
     "FILLMIX-10000-100000-100",
     "FILLTAINT-5000-50000-100",
     "SP-GANG-5000-9000-3",
+    "SP-GANG-5000-9000-4",
     "SP-GANG-5000-9000-1000",
     "SP-GANG-5000-50000-5000",
+    "SP-TAS-5000-9000-4",
+    "SP-TAS-5000-9000-1000",
+    "KAI-GANG-512",
+    "KAI-TOPO-512",
     "SAT-5000-10000-100",
     "SAT-5000-10000-1",
     "STEADY-5000",
