@@ -138,6 +138,7 @@ fn every_example_runs_and_matches_the_json_schema() {
         &["borrow-and-reclaim.yaml"],
         &["gpu-cluster/cluster.yaml"],
         &["gang.yaml", "first-job.yaml"],
+        &["topology.yaml"],
     ];
     for files in examples {
         let example = files.join(" and ");

@@ -67,14 +67,14 @@ struct NetworkTopology {
 
 impl NetworkTopology {
     /// The narrowest level that holds the group is preferred; in the mode `hard`, no level is used that is
-    /// broader than the one named.
+    /// broader than the one named, if one is.
     // Parity: see docs/parity.md#t4.
     fn facts(self) -> TopologyFacts {
         let named = non_empty(self.highest_tier_name).map(TopologyLevel::Label);
-        let highest = named.unwrap_or(TopologyLevel::Tier(self.highest_tier_allowed.unwrap_or(1)));
+        let highest = named.or(self.highest_tier_allowed.map(TopologyLevel::Tier));
         let is_hard = self.mode.as_deref() != Some("soft");
         TopologyFacts {
-            required: is_hard.then_some(highest),
+            required: highest.filter(|_| is_hard),
             preferred: Some(TopologyLevel::Tier(1)),
         }
     }

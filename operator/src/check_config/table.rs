@@ -381,11 +381,15 @@ const TABLE: &[Row] = &[
         "the annotations volcano.sh/task-topology-* have no effect",
         "set pod affinity and anti-affinity in the pod templates",
     ),
-    lost(
+    named(
         Plugin,
         "network-topology-aware",
-        "HyperNodes are not read",
-        "set required pod affinity to the pods of the job, with the label of the network as topologyKey",
+        "topology",
+        &[],
+        Some(differs(
+            "HyperNodes are not read; set the argument levels to the node labels of the tiers, the broadest \
+             first",
+        )),
     ),
     lost(
         Plugin,
