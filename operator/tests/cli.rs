@@ -129,7 +129,7 @@ fn every_example_runs_and_matches_the_json_schema() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples: [&[&str]; 8] = [
+    let examples: [&[&str]; 9] = [
         &["gang.yaml"],
         &["gang-waits.yaml"],
         &["two-queues.yaml"],
