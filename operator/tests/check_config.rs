@@ -164,7 +164,7 @@ tiers:
     );
     assert_eq!(
         checked.stdout,
-        "actions: reclaim, allocate, preempt, backfill\ntiers:\n- plugins:\n  - name: priority\n"
+        "actions: reclaim, allocate, preempt, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: topology\n"
     );
     for part in [
         "warning: standard input:1:10: action reclaim: queues with reclaimable: false",
@@ -173,7 +173,9 @@ tiers:
         "note: standard input:3:3: key metrics is left out",
         "plugin tdm is left out: no decision depends on the time of the day; add and remove",
         "plugin sla is left out: a job has no maximum waiting time; set a priority class",
-        "plugin network-topology-aware is left out: HyperNodes are not read; set required pod affinity",
+        "warning: standard input:14:11: plugin network-topology-aware becomes topology: HyperNodes are not read; \
+         set the argument levels",
+        "argument weight of plugin network-topology-aware is left out: the narrowest level",
         "plugin of-our-own is left out: neither kube-batch nor Volcano 1.15 has it",
         "plugin usage is left out: kube-batch does not read how much load is measured",
     ] {

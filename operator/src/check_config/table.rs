@@ -180,6 +180,9 @@ const WHOLE_DEVICES: &str =
     "request whole devices, or keep Volcano for the pods that share devices";
 const NO_ALLOCATION: &str = "kube-batch does not allocate devices, and a pod waits until its resource \
                              claims are allocated";
+/// About the scores of domains.
+const TIGHTEST: &str =
+    "the narrowest level that holds the gang is used, and of its domains the tightest";
 const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with resource claims";
 
 use NameKind::{Action, ActionArgument, Argument, Key, Plugin, Switch};
@@ -468,6 +471,8 @@ const TABLE: &[Row] = &[
     ),
     always_true(Switch, "enable*", EXTENSION_POINT),
     // Arguments of plugins.
+    not_needed(Argument("topology"), "weight", TIGHTEST),
+    not_needed(Argument("topology"), "hypernode.*", TIGHTEST),
     always_true(Argument("predicates"), "predicate.NodeAffinityEnable", FILTER),
     always_true(Argument("predicates"), "predicate.NodePortsEnable", FILTER),
     always_true(Argument("predicates"), "predicate.TaintTolerationEnable", FILTER),
