@@ -43,12 +43,15 @@ const IDLE_PERIOD: Duration = Duration::from_secs(30);
 /// How often a kubelet reports the status of its node when nothing has changed.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "bench";
+/// The annotation that names a PodGroup of kube-batch.
+const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 
 /// Counts the pods bound per second against a real API server.
 #[derive(Parser)]
 struct Args {
     /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and
-    /// also measure the idle scheduler.
+    /// also measure the idle scheduler; with the prefix native-, the gangs are PodGroups of
+    /// Kubernetes, which kube-scheduler starts whole too.
     #[arg(value_parser = Shape::parse,
         default_values = ["100x100", "10000x1", "1x10000", "10x1+20000"])]
     shapes: Vec<Shape>,
@@ -135,18 +138,22 @@ struct Shape {
     n_pods: usize,
     /// Pods that run before the contender starts.
     n_running: usize,
+    /// Whether PodGroups are of Kubernetes' own API.
+    is_native: bool,
 }
 
 impl Shape {
     fn parse(name: &str) -> std::result::Result<Self, String> {
+        let native = name.strip_prefix("native-");
         let numbers = || {
-            let (gangs, pods) = name.split_once('x')?;
+            let (gangs, pods) = native.unwrap_or(name).split_once('x')?;
             let (pods, running) = pods.split_once('+').unwrap_or((pods, "0"));
             Some((gangs.parse().ok()?, pods.parse().ok()?, running.parse().ok()?))
         };
         let (n_gangs, n_pods, n_running) =
             numbers().ok_or("expected GANGSxPODS or GANGSxPODS+RUNNING, such as 100x100")?;
-        Ok(Self { name: name.to_owned(), n_gangs, n_pods, n_running })
+        let is_native = native.is_some();
+        Ok(Self { name: name.to_owned(), n_gangs, n_pods, n_running, is_native })
     }
 }
 
@@ -229,7 +236,9 @@ fn show(shape: &str, contender: &str, result: &Result) {
 
 /// Starts a control plane with the nodes and pods of a shape; the pods name this scheduler.
 fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
-    let options = Options { kwok: false, audit: true, load: true, ..Options::default() };
+    let pod_groups = shape.is_native;
+    let options =
+        Options { kwok: false, audit: true, load: true, pod_groups, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
     let deploy = root().join("deploy");
     plane
@@ -240,19 +249,25 @@ fn plane(shape: &Shape, n_nodes: usize, scheduler: &str) -> ControlPlane {
     plane.kubectl(["create", "namespace", NAMESPACE]).expect("a namespace");
     let groups: Vec<Value> = (0..shape.n_gangs)
         .map(|gang| {
+            let (version, spec) = if shape.is_native {
+                let gang = json!({"gang": {"minCount": shape.n_pods}});
+                ("scheduling.k8s.io/v1beta1", json!({"schedulingPolicy": gang}))
+            } else {
+                ("scheduling.sigs.dev/v1alpha2", json!({"minMember": shape.n_pods}))
+            };
             json!({
-                "apiVersion": "scheduling.sigs.dev/v1alpha2",
+                "apiVersion": version,
                 "kind": "PodGroup",
                 "metadata": {"name": format!("job-{gang:05}"), "namespace": NAMESPACE},
-                "spec": {"minMember": shape.n_pods},
+                "spec": spec,
             })
         })
         .collect();
     plane.create(&groups).expect("groups are created");
     let gangs = (0..shape.n_gangs).flat_map(|gang| (0..shape.n_pods).map(move |pod| (gang, pod)));
-    let pods = gangs.map(|(gang, pod)| pod_of(gang, pod, scheduler));
+    let pods = gangs.map(|(gang, pod)| pod_of(shape, gang, pod, scheduler));
     let running = (0..shape.n_running).map(|nth| {
-        let mut pod = pod_of(shape.n_gangs, nth, scheduler);
+        let mut pod = pod_of(shape, shape.n_gangs, nth, scheduler);
         // Small, so that all of them fit.
         pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "100m"});
         pod["spec"]["nodeName"] = json!(nodes.name(nth % n_nodes));
@@ -282,18 +297,21 @@ fn create_pods(kubeconfig: &Path, pods: impl Iterator<Item = Value>) {
     });
 }
 
-fn pod_of(gang: usize, pod: usize, scheduler: &str) -> Value {
+fn pod_of(shape: &Shape, gang: usize, pod: usize, scheduler: &str) -> Value {
     let group = format!("job-{gang:05}");
+    let own_group = shape.is_native.then(|| json!({"podGroupName": group}));
+    let annotations = if shape.is_native { json!({}) } else { json!({GROUP_NAME: group}) };
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": format!("{group}-{pod:05}"),
             "namespace": NAMESPACE,
-            "annotations": {"scheduling.k8s.io/group-name": group},
+            "annotations": annotations,
         },
         "spec": {
             "schedulerName": scheduler,
+            "schedulingGroup": own_group,
             "containers": [{
                 "name": "work",
                 "image": "busybox",

@@ -5,7 +5,7 @@ use kube_batch_testbed::{cluster::Options, nodes::Nodes};
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, NAMESPACE, SYSTEM, group, job, nodes};
+use crate::bed::{Bed, NAMESPACE, SYSTEM, group, job, nodes, pods};
 
 /// Kubernetes' own PodGroups.
 const KUBERNETES: &str = "podgroups.scheduling.k8s.io";
@@ -197,4 +197,42 @@ fn groups_of_all_apis_start_side_by_side_although_the_leader_is_killed() {
     bed.wait_until_running("own", 3);
     bed.wait_until_running("ours", 3);
     wait_for_condition(&bed, "own", "True", "Scheduled");
+}
+
+#[test]
+fn a_group_of_kubernetes_own_starts_in_one_zone() {
+    let mut bed = bed_with_own_groups(false, &nodes(6, "2"));
+    bed.start_scheduler(&[]);
+    bed.apply(&json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "near", "namespace": NAMESPACE},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 5}},
+            "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]},
+        },
+    }));
+    for mut pod in pods("near", 5, "1") {
+        pod["metadata"]["annotations"].take();
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "near"});
+        bed.apply(&pod);
+    }
+    bed.eventually("the PodGroup says that no zone is large enough", || {
+        let status = bed.get(KUBERNETES, "near")["status"].to_string();
+        let expected = "minCount (5) cannot be satisfied: 4 scheduled, 0 remaining, never fits: at most 4 of the \
+                        5 required pods fit into one zone";
+        if status.contains(expected) { Ok(()) } else { Err(status) }
+    });
+    bed.expect_none_running("near");
+    bed.plane
+        .create_nodes(&Nodes { prefix: "more".to_owned(), ..nodes(1, "2") })
+        .expect("another node in the first zone");
+    bed.eventually("all pods of the gang are bound", || match bed.n_bound("near") {
+        5 => Ok(()),
+        n => Err(format!("{n} of 5 are")),
+    });
+    for pod in bed.list("pods") {
+        let node = pod["spec"]["nodeName"].as_str().expect("it is bound");
+        assert!(["node-00000", "node-00003", "more-00000"].contains(&node), "{node}");
+    }
 }
