@@ -16,6 +16,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
+    api_version::ApiVersion,
     decision::PodRef,
     facts::{
         class::PodTemplate,
@@ -68,6 +69,9 @@ pub struct DumpError {
 struct Header {
     format: String,
     taken: Timestamp,
+    /// The APIs of PodGroups and queues that are served; an older dump does not have them.
+    #[serde(default)]
+    served: Vec<ApiVersion>,
 }
 
 /// A line after the first.
@@ -113,7 +117,8 @@ pub fn write(
     taken: Timestamp,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    line(out, &Header { format: FORMAT.to_owned(), taken })?;
+    let served = ApiVersion::ALL.into_iter().filter(|version| store.served().has(*version));
+    line(out, &Header { format: FORMAT.to_owned(), taken, served: served.collect() })?;
     macro_rules! table {
         ($($table:ident as $record:ident),* $(,)?) => {
             $( for facts in store.$table.values() {
@@ -194,6 +199,9 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
         return Err(DumpError { line: 1, problem });
     }
     let mut loader = Loader::default();
+    for version in header.served {
+        loader.store.set_served(version, true);
+    }
     for (number, text) in lines.filter(|(_, text)| !text.is_empty()) {
         loader.take(parse(number, text)?).map_err(|problem| DumpError { line: number, problem })?;
     }
