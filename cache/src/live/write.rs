@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::{Cluster, TaskRange},
+    cluster::{Cluster, StatusCounts, TaskRange},
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{group::GroupFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
@@ -149,6 +149,9 @@ impl<'a> Writer<'a> {
         let row = self.jobs.row(&key);
         let group = self.group(&key);
         let rows = Rows::of_job(self.cluster, row);
+        if let Some(row) = row {
+            self.write_roles(row, &OfGroup::new(group));
+        }
         self.write_tasks(&rows, dirty, &OfGroup::new(group));
         let pods = dirty.pods(self.cluster, &rows);
         let tasks: Vec<&Arc<TaskFacts>> = pods.iter().collect();
@@ -176,7 +179,23 @@ impl<'a> Writer<'a> {
     fn group(&self, key: &JobKey) -> Option<&'a Arc<GroupFacts>> {
         match key {
             JobKey::Group(join, group) => self.maker.store.group(*join, group),
-            JobKey::Shadow { .. } => None,
+            JobKey::Shadow { .. } | JobKey::Pod { .. } => None,
+        }
+    }
+
+    /// Counts the tasks of a job by the roles that its PodGroup has now.
+    fn write_roles(&mut self, row: JobIdx, group: &OfGroup<'_>) {
+        let before = self.cluster.jobs.group[row].clone();
+        if group.has_roles_of(&OfGroup::new(before.as_ref())) {
+            return;
+        }
+        let tasks = self.cluster.jobs.tasks[row];
+        tasks.iter().for_each(|task| self.cluster.unbook(task));
+        self.cluster.jobs.role_counts[row] = vec![StatusCounts::default(); group.n_roles()];
+        for task in tasks.iter() {
+            let facts = &self.cluster.tasks.facts[task];
+            self.cluster.tasks.role[task] = group.role(facts);
+            self.cluster.book(task);
         }
     }
 

@@ -165,8 +165,18 @@ impl<'a> OfGroup<'a> {
         })
     }
 
+    /// Number of roles.
+    pub(crate) const fn n_roles(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// Whether both groups have the same roles.
+    pub(crate) fn has_roles_of(&self, other: &OfGroup<'_>) -> bool {
+        self.roles == other.roles
+    }
+
     /// The position of the role of a task.
-    fn role(&self, facts: &TaskFacts) -> Option<u16> {
+    pub(crate) fn role(&self, facts: &TaskFacts) -> Option<u16> {
         let name = facts.role.as_ref().filter(|_| !self.roles.is_empty())?;
         let role = self.roles.iter().position(|role| role.name == *name)?;
         u16::try_from(role).ok()
