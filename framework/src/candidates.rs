@@ -31,7 +31,7 @@ pub use self::placeable::Room;
 use self::{
     domain_fits::DomainFits,
     explain::{Explanation, explain},
-    index::{ClassIndex, Scope},
+    index::{ClassIndex, Sharing},
     placeable::{Placeable, Question},
     rules::ClassRules,
 };
@@ -175,7 +175,7 @@ impl Candidates {
             let first = inputs.cluster.classes.variant_of[class];
             let index = self.shared[capacity as usize].entry(first).or_insert_with(|| {
                 self.work.set(self.work.get() + eligible.len() as u64);
-                ClassIndex::new(inputs, class, capacity, Scope::Variants, rules, eligible)
+                ClassIndex::new(inputs, class, capacity, Sharing::Variants, rules, eligible)
             });
             index.catch_up(inputs, rules);
             return index.best(inputs, class, rules, None);
@@ -199,7 +199,8 @@ impl Candidates {
             }
             none => {
                 self.work.set(self.work.get() + eligible.len() as u64);
-                let index = ClassIndex::new(inputs, class, capacity, Scope::Class, rules, eligible);
+                let index =
+                    ClassIndex::new(inputs, class, capacity, Sharing::Class, rules, eligible);
                 none.insert(Box::new(index)).best(inputs, class, rules, None)
             }
         }
@@ -230,9 +231,9 @@ impl Candidates {
         let eligible = self.eligible[constraint_class].as_ref().expect("the class is prepared");
         let is_shared = self.n_tasks.get(class).is_some_and(|n_tasks| *n_tasks < OWN_INDEX)
             && rules.scores_are_of_nodes();
-        let (first, scope) = match is_shared {
-            true => (inputs.cluster.classes.variant_of[class], Scope::Variants),
-            false => (class, Scope::Class),
+        let (first, sharing) = match is_shared {
+            true => (inputs.cluster.classes.variant_of[class], Sharing::Variants),
+            false => (class, Sharing::Class),
         };
         let key = (first, capacity, level.number());
         if self.by_domain.get(&key).is_some_and(|index| index.is_outdated(inputs, rules)) {
@@ -243,7 +244,7 @@ impl Candidates {
         make_room(&mut self.by_domain, &key);
         let index = self.by_domain.entry(key).or_insert_with(|| {
             self.work.set(self.work.get() + eligible.len() as u64);
-            ClassIndex::by_domain(inputs, (class, scope), capacity, rules, eligible, level)
+            ClassIndex::by_domain(inputs, (class, sharing), capacity, rules, eligible, level)
         });
         index.catch_up(inputs, rules);
         Some((index, rules))

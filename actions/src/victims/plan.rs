@@ -47,7 +47,7 @@ struct Gang {
 
 /// Which victims a set may have.
 #[derive(Clone, Copy)]
-struct Scope {
+struct PlanLimit {
     limit: Limit,
     /// The earliest start of a victim that has the highest priority.
     since: Timestamp,
@@ -67,26 +67,26 @@ pub(super) fn plan<P: VictimPolicy>(
     }
     let jobs = victim_jobs(policy, statement, wanted)?;
     let Limit { may_violate, priority } = wanted.limit;
-    let scope = |priority, may_violate| Scope {
+    let within = |priority, may_violate| PlanLimit {
         limit: Limit { may_violate, priority },
         since: Timestamp::MIN,
     };
-    let cost = |scope| best(&jobs, scope, wanted.n_tasks).map(|(cost, _)| cost);
-    let n_violating = cost(scope(priority, may_violate))?.n_violating;
+    let cost = |within| best(&jobs, within, wanted.n_tasks).map(|(cost, _)| cost);
+    let n_violating = cost(within(priority, may_violate))?.n_violating;
     let may_violate = n_violating > 0;
     let priorities: BTreeSet<i32> = jobs.iter().map(|job| job.priority).collect();
     let priorities: Vec<i32> = priorities.into_iter().collect();
     let too_low = priorities.partition_point(|priority| {
-        cost(scope(*priority, may_violate)).is_none_or(|cost| cost.n_violating > n_violating)
+        cost(within(*priority, may_violate)).is_none_or(|cost| cost.n_violating > n_violating)
     });
-    let widest = scope(*priorities.get(too_low)?, may_violate);
+    let widest = within(*priorities.get(too_low)?, may_violate);
     let lowest = cost(widest)?;
     let starts: Vec<Timestamp> = starts(&jobs, widest.limit.priority).into_iter().collect();
     let n_equal = starts.partition_point(|since| {
-        cost(Scope { since: *since, ..widest }).is_some_and(|cost| cost == lowest)
+        cost(PlanLimit { since: *since, ..widest }).is_some_and(|cost| cost == lowest)
     });
     let since = n_equal.checked_sub(1).map_or(Timestamp::MIN, |last| starts[last]);
-    let (_, gangs) = best(&jobs, Scope { since, ..widest }, wanted.n_tasks)?;
+    let (_, gangs) = best(&jobs, PlanLimit { since, ..widest }, wanted.n_tasks)?;
     Some(Plan { limit: widest.limit, gangs: gangs.into_iter().cloned().collect() })
 }
 
@@ -210,45 +210,45 @@ impl VictimJob {
         Self { priority: cluster.jobs.priority[job], singles, gang }
     }
 
-    fn singles_in(&self, scope: Scope) -> impl Iterator<Item = bool> + '_ {
+    fn singles_in(&self, within: PlanLimit) -> impl Iterator<Item = bool> + '_ {
         let admits = move |start: Timestamp, violates: bool| {
-            scope.admits(self.priority, start) && (scope.limit.may_violate || !violates)
+            within.admits(self.priority, start) && (within.limit.may_violate || !violates)
         };
         let admitted =
             self.singles.iter().filter(move |(start, violates)| admits(*start, *violates));
         admitted.map(|(_, violates)| *violates)
     }
 
-    fn gang_in(&self, scope: Scope) -> Option<&Gang> {
+    fn gang_in(&self, within: PlanLimit) -> Option<&Gang> {
         let gang = self.gang.as_ref()?;
-        let admitted = scope.admits(self.priority, gang.start)
-            && (scope.limit.may_violate || gang.n_violating == 0);
+        let admitted = within.admits(self.priority, gang.start)
+            && (within.limit.may_violate || gang.n_violating == 0);
         admitted.then_some(gang)
     }
 
     /// The gang as one item of a set of victims.
-    fn item(&self, scope: Scope) -> Option<(&Unit, Item)> {
-        let gang = self.gang_in(scope)?;
+    fn item(&self, within: PlanLimit) -> Option<(&Unit, Item)> {
+        let gang = self.gang_in(within)?;
         // What it could spare is counted already.
-        let n_counted = self.singles_in(scope).filter(|violates| !violates).count();
+        let n_counted = self.singles_in(within).filter(|violates| !violates).count();
         let gain = gang.gain.checked_sub(n_counted).filter(|gain| *gain > 0)?;
         let amount = gang.unit.tasks.len() as i64;
         Some((&gang.unit, Item { gain, n_violating: gang.n_violating, amount, start: None }))
     }
 }
 
-impl Scope {
+impl PlanLimit {
     fn admits(self, priority: i32, start: Timestamp) -> bool {
         self.limit.admits_priority(priority)
             && (priority < self.limit.priority || start >= self.since)
     }
 }
 
-/// The cheapest set of victims in a scope: its cost, and the gangs in it.
-fn best(jobs: &[VictimJob], scope: Scope, n_tasks: usize) -> Option<(Cost, Vec<&Unit>)> {
+/// The cheapest set of victims within a limit: its cost, and the gangs in it.
+fn best(jobs: &[VictimJob], within: PlanLimit, n_tasks: usize) -> Option<(Cost, Vec<&Unit>)> {
     let n_singles = |violates: bool| -> usize {
         let jobs = jobs.iter();
-        jobs.map(|job| job.singles_in(scope).filter(|own| *own == violates).count()).sum()
+        jobs.map(|job| job.singles_in(within).filter(|own| *own == violates).count()).sum()
     };
     let need = n_tasks.saturating_sub(n_singles(false));
     let n_last_resort = n_singles(true);
@@ -258,7 +258,7 @@ fn best(jobs: &[VictimJob], scope: Scope, n_tasks: usize) -> Option<(Cost, Vec<&
         (missing <= n_last_resort).then_some(Cost { n_violating, amount, ..cost })
     };
     let (units, items): (Vec<&Unit>, Vec<Item>) =
-        jobs.iter().filter_map(|job| job.item(scope)).unzip();
+        jobs.iter().filter_map(|job| job.item(within)).unzip();
     let (cost, taken) = cover(&items, need, settle)?;
     Some((cost, taken.into_iter().map(|at| units[at]).collect()))
 }

@@ -40,7 +40,7 @@ use crate::{
 
 /// Whom an index is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum Sharing {
     /// One class.
     Class,
     /// All variants of a class, which differ in which selectors match them.
@@ -52,7 +52,7 @@ pub(super) enum Scope {
 pub(crate) struct ClassIndex {
     class: ClassIdx,
     capacity: Capacity,
-    scope: Scope,
+    sharing: Sharing,
     /// The terms that are normalised over the candidates. Nodes of a group have equal raw scores.
     normalised: Vec<(Position, ScoreTerm)>,
     /// Whether the nodes of a group are of one domain.
@@ -134,17 +134,17 @@ impl ClassIndex {
         inputs: Inputs<'_>,
         class: ClassIdx,
         capacity: Capacity,
-        scope: Scope,
+        sharing: Sharing,
         rules: &ClassRules,
         eligible: &NodeSet,
     ) -> Self {
-        Self::grouped(inputs, (class, scope), capacity, rules, eligible, None)
+        Self::grouped(inputs, (class, sharing), capacity, rules, eligible, None)
     }
 
     /// An index whose groups are each in one domain of a topology level; nodes that are in none take no part.
     pub(super) fn by_domain(
         inputs: Inputs<'_>,
-        class: (ClassIdx, Scope),
+        class: (ClassIdx, Sharing),
         capacity: Capacity,
         rules: &ClassRules,
         eligible: &NodeSet,
@@ -155,20 +155,20 @@ impl ClassIndex {
 
     fn grouped(
         inputs: Inputs<'_>,
-        (class, scope): (ClassIdx, Scope),
+        (class, sharing): (ClassIdx, Sharing),
         capacity: Capacity,
         rules: &ClassRules,
         eligible: &NodeSet,
         level: Option<&Level>,
     ) -> Self {
-        let domains = rules.domains().filter(|_| scope == Scope::Class);
+        let domains = rules.domains().filter(|_| sharing == Sharing::Class);
         let terms = rules.terms().iter().filter(|(_, term)| is_normalised(term, domains.is_some()));
         let normalised: Vec<(Position, ScoreTerm)> = terms.copied().collect();
         let version = rules.version(inputs.policy, inputs.cluster, class);
         let mut index = Self {
             class,
             capacity,
-            scope,
+            sharing,
             normalised,
             has_domains: domains.is_some(),
             groups: Vec::new(),
@@ -220,7 +220,7 @@ impl ClassIndex {
 
     /// Whether answers have changed on nodes that the log of touched nodes does not name.
     pub(super) fn is_outdated(&self, inputs: Inputs<'_>, rules: &ClassRules) -> bool {
-        self.scope == Scope::Class
+        self.sharing == Sharing::Class
             && !self.has_domains
             && self.version != rules.version(inputs.policy, inputs.cluster, self.class)
     }
@@ -359,10 +359,10 @@ impl ClassIndex {
         let in_domain = |node: NodeIdx| {
             rules.predicate(policy, cluster, class, node, Dependency::Domain, self.capacity).is_ok()
         };
-        let best_of = |group: &Group| match self.scope {
-            Scope::Class if self.has_domains => group.best().filter(|(node, _)| in_domain(*node)),
-            Scope::Class => group.best(),
-            Scope::Variants => group.best_where(in_domain),
+        let best_of = |group: &Group| match self.sharing {
+            Sharing::Class if self.has_domains => group.best().filter(|(node, _)| in_domain(*node)),
+            Sharing::Class => group.best(),
+            Sharing::Variants => group.best_where(in_domain),
         };
         // First without what is normalised.
         let mut feasible: Vec<Feasible<'_>> = groups
@@ -431,9 +431,9 @@ impl ClassIndex {
     /// The dependencies of the predicates that decide which nodes take part; those of the class are
     /// decided.
     const fn dependencies(&self) -> &'static [Dependency] {
-        match self.scope {
-            Scope::Class if !self.has_domains => &[Dependency::Node, Dependency::Domain],
-            Scope::Class | Scope::Variants => &[Dependency::Node],
+        match self.sharing {
+            Sharing::Class if !self.has_domains => &[Dependency::Node, Dependency::Domain],
+            Sharing::Class | Sharing::Variants => &[Dependency::Node],
         }
     }
 }
