@@ -213,11 +213,18 @@ impl fmt::Display for ObjectKey {
 pub enum JobKey {
     /// The PodGroup of this namespace and name that pods name in this way.
     Group(Join, ObjectKey),
-    /// Pods without a group that share a controller, or a single such pod without a controller.
+    /// Pods without a group that share a controller.
     Shadow {
-        /// Namespace and name of the controller, or of the pod.
+        /// Namespace and name of the controller.
         owner: ObjectKey,
-        /// Uid of the controller, or of the pod.
+        /// Uid of the controller.
+        uid: Name,
+    },
+    /// A pod without a group and without a controller.
+    Pod {
+        /// Namespace and name of the pod.
+        pod: ObjectKey,
+        /// Uid of the pod.
         uid: Name,
     },
 }
@@ -233,6 +240,7 @@ impl JobKey {
         match self {
             Self::Group(_, key) => key,
             Self::Shadow { owner, .. } => owner,
+            Self::Pod { pod, .. } => pod,
         }
     }
 }

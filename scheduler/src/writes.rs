@@ -274,7 +274,7 @@ fn preemptor(store: &Store, reason: EvictReason, by: &JobKey) -> Option<Regardin
         JobKey::Group(join, group) if reason != EvictReason::StaleGang => {
             Some(Regarding::Group(Arc::clone(store.group(*join, group)?)))
         }
-        JobKey::Group(..) | JobKey::Shadow { .. } => None,
+        JobKey::Group(..) | JobKey::Shadow { .. } | JobKey::Pod { .. } => None,
     }
 }
 

@@ -472,7 +472,7 @@ fn problems_of_a_victim_with_budget(mode: &str, disrupted: &str, cpus_of_other: 
         pod: pod(&world, "protected"),
         node: "n".into(),
         reason: EvictReason::Preempt,
-        by: JobKey::Shadow { owner: waits.key.clone(), uid: waits.uid.clone() },
+        by: JobKey::Pod { pod: waits.key.clone(), uid: waits.uid.clone() },
         queue: "default".into(),
     };
     let nominate = Decision::Nominate { pod: waits, node: "n".into() };

@@ -103,7 +103,7 @@ impl TaskFacts {
                 owner: ObjectKey { namespace, name: controller.name.clone() },
                 uid: controller.uid.clone(),
             },
-            None => JobKey::Shadow { owner: self.key.clone(), uid: self.uid.clone() },
+            None => JobKey::Pod { pod: self.key.clone(), uid: self.uid.clone() },
         }
     }
 }

@@ -254,7 +254,7 @@ impl Kept {
                         dirty.entry(Some(key)).or_default();
                     }
                 }
-                Some(Some(JobKey::Shadow { .. })) => {
+                Some(Some(JobKey::Shadow { .. } | JobKey::Pod { .. })) => {
                     if is_new {
                         self.hints.not_annotated(facts);
                     } else {

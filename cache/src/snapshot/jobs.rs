@@ -88,7 +88,7 @@ pub(crate) fn membership(
         JobKey::Group(join, key) if !ours && store.group(join, &key).is_none() => {
             Membership::NodeOnly
         }
-        JobKey::Shadow { .. } if !ours => Membership::NodeOnly,
+        JobKey::Shadow { .. } | JobKey::Pod { .. } if !ours => Membership::NodeOnly,
         key => Membership::Job(key),
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn sort_into_jobs<'a>(
             Membership::Absent => hints.other_scheduler(named_group(facts, store), facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
-                if let JobKey::Shadow { .. } = key {
+                if !matches!(key, JobKey::Group(..)) {
                     hints.not_annotated(facts);
                 }
                 let at = *place.entry(key).or_insert_with_key(|key| {
@@ -182,6 +182,7 @@ impl<'a> JobMaker<'a> {
                 let budget = self.budgets.get(&(&owner.namespace, uid));
                 self.shadow_job(&owner.namespace, tasks, budget.copied())
             }
+            JobKey::Pod { pod, .. } => self.shadow_job(&pod.namespace, tasks, None),
         }
     }
 
