@@ -4,7 +4,7 @@
 //! pods, priorities, taints, ports, affinity, capabilities and terminating pods, and steps that
 //! change it between cycles. A cluster that fails is printed as a case file.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// A seeded generator of random numbers: splitmix64, which accepts any state.
 #[derive(Clone, Debug)]
@@ -79,7 +79,9 @@ impl RandomCluster {
         let head = with_protection(seed, head, &mut objects);
         let head = with_topology(seed, head, objects.iter_mut());
         let n_changes = rng.below(4);
-        let changes = (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
+        let mut changes: Vec<Vec<String>> =
+            (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
+        with_other_api(seed, objects.iter_mut().chain(changes.iter_mut().flatten()).collect());
         let last_cycles = if n_changes == 0 { 4 } else { 3 };
         Self { seed, head, objects, changes, last_cycles }
     }
@@ -121,6 +123,7 @@ impl RandomCluster {
         }
         let all = objects.iter_mut().chain(changes.iter_mut().flatten());
         let head = with_topology(seed, head, all);
+        with_other_api(seed, objects.iter_mut().chain(changes.iter_mut().flatten()).collect());
         Self { seed, head, objects, changes, last_cycles: 20 }
     }
 
@@ -271,6 +274,105 @@ fn with_topology<'a>(
     let plugin =
         format!("{{name: topology, arguments: {{levels: [{levels}]}}}}, {{name: predicates}}");
     head.replacen("{name: predicates}", &plugin, 1)
+}
+
+/// In some clusters the PodGroups are of another API.
+fn with_other_api(seed: u64, mut objects: Vec<&mut String>) {
+    let mut rng = Rng::new(seed.rotate_left(48));
+    if rng.percent(60) {
+        return;
+    }
+    match rng.below(3) {
+        0 => objects.iter_mut().for_each(|object| to_volcano(&mut rng, object)),
+        1 => objects.iter_mut().for_each(|object| to_coscheduling(object)),
+        _ => to_kubernetes(&mut objects),
+    }
+}
+
+/// The part of a text between two others.
+fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
+    Some(text.split_once(start)?.1.split_once(end)?.0)
+}
+
+const OWN_GROUP: &str = "scheduling.sigs.dev/v1alpha2, kind: PodGroup";
+const ANNOTATION: &str = "annotations: {scheduling.k8s.io/group-name: ";
+
+/// The name of the PodGroup in the annotation of a pod or a pod template.
+fn group_of(object: &str) -> Option<String> {
+    between(object, ANNOTATION, "}").map(str::to_owned)
+}
+
+/// In half of the groups the role `a` has a minimum.
+fn to_volcano(rng: &mut Rng, object: &mut String) {
+    if object.contains(OWN_GROUP) {
+        *object = object.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1");
+        if rng.percent(50) {
+            let roles = format!("spec: {{minTaskMember: {{a: {}}}, ", rng.below(3));
+            *object = object.replacen("spec: {", &roles, 1);
+        }
+    } else if rng.percent(70) {
+        let with_role = "annotations: {volcano.sh/task-spec: a, scheduling.k8s.io/group-name: ";
+        *object = object.replacen(ANNOTATION, with_role, 1);
+    }
+}
+
+/// Gives a PodGroup its queue in a label, where its API has no field for it.
+fn label_queue(object: &mut String) {
+    let queue = between(object, "queue: ", ",").expect("the group has a queue").to_owned();
+    let labels = format!("labels: {{scheduling.sigs.dev/queue: {queue}}}, creationTimestamp");
+    *object = object.replacen("creationTimestamp", &labels, 1);
+}
+
+fn to_coscheduling(object: &mut String) {
+    if object.contains(OWN_GROUP) {
+        label_queue(object);
+        let min = between(object, "minMember: ", ",").expect("it has a minimum").to_owned();
+        let (metadata, _) = object.split_once(", spec: ").expect("it has a spec");
+        let metadata =
+            metadata.replace("scheduling.sigs.dev/v1alpha2", "scheduling.x-k8s.io/v1alpha1");
+        *object = format!("{metadata}, spec: {{minMember: {min}}}}}");
+    } else if let Some(group) = group_of(object) {
+        let label = format!(", scheduling.x-k8s.io/pod-group: {group}}}");
+        *object = object.replacen(&format!("}}, {ANNOTATION}{group}}}"), &label, 1);
+    }
+}
+
+/// The pods of a group get its priority, as the API server requires.
+fn to_kubernetes(objects: &mut [&mut String]) {
+    let mut priorities: BTreeMap<String, u32> = BTreeMap::new();
+    for object in objects.iter_mut().filter(|object| object.contains(OWN_GROUP)) {
+        let class = between(object, "priorityClassName: ", "}").expect("it has a class");
+        let priority = match class {
+            "low" => 10,
+            "mid" => 100,
+            _ => 1000,
+        };
+        let name = between(object, "name: ", ",").expect("it has a name").to_owned();
+        priorities.insert(name, priority);
+        label_queue(object);
+        let policy = match between(object, "minMember: ", ",").expect("it has a minimum") {
+            "0" => "basic: {}".to_owned(),
+            min => format!("gang: {{minCount: {min}}}"),
+        };
+        let (metadata, _) = object.split_once(", spec: ").expect("it has a spec");
+        let metadata =
+            metadata.replace("scheduling.sigs.dev/v1alpha2", "scheduling.k8s.io/v1beta1");
+        let spec = format!("{{schedulingPolicy: {{{policy}}}, priority: {priority}}}");
+        **object = format!("{metadata}, spec: {spec}}}");
+    }
+    for object in objects {
+        let Some(group) = group_of(object) else { continue };
+        let Some(priority) = priorities.get(&group) else { continue };
+        let own = between(object, "priority: ", ",").expect("a pod has a priority").to_owned();
+        **object = object
+            .replacen(&format!(", {ANNOTATION}{group}}}"), "", 1)
+            .replacen(&format!("priority: {own},"), &format!("priority: {priority},"), 1)
+            .replacen(
+                "schedulerName: kube-batch,",
+                &format!("schedulerName: kube-batch, schedulingGroup: {{podGroupName: {group}}},"),
+                1,
+            );
+    }
 }
 
 fn head_of(actions: &str, tiers: &str, start: u64, end: u64) -> String {

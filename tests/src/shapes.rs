@@ -3,7 +3,8 @@
 //! Nodes have 32 CPUs, 128 Gi and 110 pod slots, spread over ten zones; pods request 1 CPU and 2 Gi. For
 //! pods with rules about other pods, nodes and pods are those of kube-scheduler's own benchmark: 4 CPUs and
 //! 32 Gi in three zones, and 100m and 500Mi.
-//! So are those of SP-GANG, whose gangs are PodGroups of Kubernetes' own, and whose pods request 100Mi.
+//! So are those of SP-GANG and SP-TAS, whose gangs are PodGroups of Kubernetes' own, and whose pods request
+//! 100Mi.
 //! Pending jobs are gangs, round-robin over the queues; running pods are in jobs of 100 with a
 //! minimum of 1.
 

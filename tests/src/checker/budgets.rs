@@ -1,7 +1,6 @@
 //! Disruption budgets (docs/parity.md#p11).
 
 use kube_batch_api::{
-    api_version::ServedApis,
     decision::EvictReason,
     facts::policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
 };
@@ -55,13 +54,13 @@ fn other_victim<'p>(view: &View<'p>, victim: &Pod<'_>) -> Option<&'p Pod<'p>> {
     let eviction = victim.eviction().filter(|of| of.reason == EvictReason::Preempt)?;
     let taker = view.jobs.get(eviction.by)?;
     if !view.compares_priorities()
-        || view.jobs[&victim.facts.job_key(ServedApis::default())].leaves_whole()
+        || view.jobs[&victim.facts.job_key(view.store.served())].leaves_whole()
     {
         return None;
     }
     let node = view.nodes.get(victim.present_on()?)?;
     node.present.iter().copied().find(|other| {
-        let key = other.facts.job_key(ServedApis::default());
+        let key = other.facts.job_key(view.store.served());
         key != *eviction.by
             && may_leave(view, &view.jobs[&key], taker, other)
             && is_as_large(other, victim)

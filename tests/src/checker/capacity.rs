@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{api_version::ServedApis, decision::EvictReason, name::Name};
+use kube_batch_api::{decision::EvictReason, name::Name};
 
 use super::view::{Node, Pod, View};
 
@@ -33,7 +33,9 @@ pub(super) fn no_node_is_over_committed(view: &View<'_>) -> Vec<String> {
 pub(super) fn no_victim_could_stay(view: &View<'_>) -> Vec<String> {
     let units = victims(view);
     let needless = units.iter().filter(|unit| could_stay(view, unit));
-    needless.map(|unit| format!("{} could stay: no nominated pod needs it", names(unit))).collect()
+    needless
+        .map(|unit| format!("{} could stay: no nominated pod needs it", names(view, unit)))
+        .collect()
 }
 
 fn victims<'p>(view: &View<'p>) -> Vec<Vec<&'p Pod<'p>>> {
@@ -62,14 +64,14 @@ fn has_capability(view: &View<'_>, name: &Name) -> bool {
     queues.any(|queue| !queue.capability.is_empty())
 }
 
-fn names(unit: &[&Pod<'_>]) -> String {
+fn names(view: &View<'_>, unit: &[&Pod<'_>]) -> String {
     let first = unit[0].key();
     if unit.len() == 1 {
         format!("evicted pod {first}")
     } else {
         format!(
             "evicted gang of {} ({first} and {} more)",
-            unit[0].facts.job_key(ServedApis::default()),
+            unit[0].facts.job_key(view.store.served()),
             unit.len() - 1
         )
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    api_version::{ApiVersion, Join, ServedApis},
+    api_version::{ApiVersion, Join},
     decision::{Decision, EvictReason, PodRef},
     facts::{
         group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY,
@@ -188,16 +188,17 @@ impl<'p> Job<'p> {
     fn new(store: &Store, key: &JobKey, pods: Vec<&'p Pod<'p>>) -> Self {
         let group = match key {
             JobKey::Group(join, key) => newest_group(store, *join, key),
-            JobKey::Shadow { .. } => None,
+            JobKey::Shadow { .. } | JobKey::Pod { .. } => None,
         };
         let queue = group.and_then(|group| group.queue.clone());
         let highest = pods.iter().map(|pod| pod.facts.priority).max().unwrap_or(0);
         Self {
-            min: group.map_or(1, |group| group.min_member as usize),
+            min: group.map_or(1, |group| group.min_available() as usize),
             queue: queue.unwrap_or_else(|| SnapshotOptions::default().default_queue),
             priority: match key {
+                JobKey::Group(Join::Label, _) => highest,
                 JobKey::Group(..) => group_priority(store, group, highest),
-                JobKey::Shadow { .. } => highest,
+                JobKey::Shadow { .. } | JobKey::Pod { .. } => highest,
             },
             required: group.and_then(|group| group.topology.as_ref()?.required.clone()),
             pods,
@@ -218,17 +219,24 @@ impl<'p> Job<'p> {
     }
 }
 
-/// The PodGroup of a name: of the two own APIs, that of the newer one counts.
+/// The PodGroup of a name: of several APIs that pods name in the annotation, the newer own one counts, then the
+/// older.
 fn newest_group<'a>(store: &'a Store, join: Join, key: &ObjectKey) -> Option<&'a GroupFacts> {
     let version = |version| store.groups.get(&(key.clone(), version)).map(|facts| &**facts);
-    if join == Join::SchedulingGroup {
-        return version(ApiVersion::Kubernetes);
+    match join {
+        Join::SchedulingGroup => version(ApiVersion::Kubernetes),
+        Join::Label => version(ApiVersion::Coscheduling),
+        Join::Annotation => version(ApiVersion::V1Alpha2)
+            .or_else(|| version(ApiVersion::V1Alpha1))
+            .or_else(|| version(ApiVersion::Volcano)),
     }
-    version(ApiVersion::V1Alpha2).or_else(|| version(ApiVersion::V1Alpha1))
 }
 
 /// The priority of a PodGroup's class. A system class needs a pod of its priority.
 fn group_priority(store: &Store, group: Option<&GroupFacts>, highest: i32) -> i32 {
+    if let Some(priority) = group.and_then(|group| group.priority) {
+        return priority;
+    }
     let class = group.and_then(|group| group.priority_class.as_ref());
     let value = class.and_then(|class| store.priority_classes.get(class)).map(|class| class.value);
     let defaults = store.priority_classes.values().filter(|class| class.global_default);
@@ -290,7 +298,7 @@ impl<'p> View<'p> {
 fn jobs<'p>(store: &Store, pods: &'p [Pod<'p>]) -> BTreeMap<JobKey, Job<'p>> {
     let mut members: BTreeMap<JobKey, Vec<&Pod<'p>>> = BTreeMap::new();
     for pod in pods {
-        members.entry(pod.facts.job_key(ServedApis::default())).or_default().push(pod);
+        members.entry(pod.facts.job_key(store.served())).or_default().push(pod);
     }
     let job = |(key, pods)| {
         let job = Job::new(store, &key, pods);
