@@ -116,7 +116,8 @@ pub(crate) struct CheckConfigArgs {
     /// Scheduler configuration file, or - for standard input.
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
-    /// Convert the file even if it is valid as it is: in Volcano the same file has other defaults.
+    /// Convert the file as one of Volcano's even if it is also valid for kube-batch: the defaults of
+    /// arguments differ.
     #[arg(long)]
     pub(crate) volcano: bool,
 }
@@ -152,8 +153,8 @@ pub(crate) struct SimulateArgs {
     /// Treat warnings and errors in the input as fatal.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Scheduler names, separated by commas, or one a flag; only pods with one of them in
-    /// spec.schedulerName are scheduled.
+    /// Scheduler name; only pods with this spec.schedulerName are scheduled. To serve several, repeat
+    /// the flag or separate the names with commas; events name the first.
     #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
         value_delimiter = ',', value_parser = scheduler_name)]
     pub(crate) scheduler_names: Vec<Name>,
@@ -173,8 +174,8 @@ pub(crate) struct RunArgs {
     /// Kubeconfig file (default: the service account of the pod).
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Scheduler names, separated by commas, or one a flag; only pods with one of them in
-    /// spec.schedulerName are scheduled. Events name the first.
+    /// Scheduler name; only pods with this spec.schedulerName are scheduled. To serve several, repeat
+    /// the flag or separate the names with commas; events name the first.
     #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
         value_delimiter = ',', value_parser = scheduler_name, env = "KUBE_BATCH_SCHEDULER_NAME")]
     pub(crate) scheduler_names: Vec<Name>,
