@@ -3,10 +3,10 @@
 pub mod allocate;
 pub mod backfill;
 mod budget;
-mod domains;
 mod gang;
 pub mod preempt;
 pub mod reclaim;
+mod self_affinity;
 mod topology;
 mod victims;
 mod waiting;

@@ -28,8 +28,8 @@ use kube_batch_framework::{
 
 use crate::{
     budget::Budget,
-    domains::place_tasks_in_some_domain,
     gang::{reaches_minimum, record_fitting},
+    self_affinity::place_tasks_in_some_domain,
 };
 
 /// At least this many domains of a level are tried before the job waits.

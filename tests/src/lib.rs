@@ -6,3 +6,4 @@ pub mod figures;
 pub mod hostile;
 pub mod random_cluster;
 pub mod shapes;
+pub mod small_cluster;

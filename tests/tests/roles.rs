@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_api::decision::Decision;
 use kube_batch_framework::candidates::Search;
-use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::Rng;
-use kube_batch_yaml::{Limits, parse};
+use kube_batch_tests::{random_cluster::Rng, small_cluster::first_decisions};
 
 const N_CLUSTERS: u64 = 2_000;
 /// A pod of the last has a role without a minimum.
@@ -142,17 +139,8 @@ objects:
 
     /// The positions of the pods that are bound, and of those that are evicted.
     fn run(&self) -> (Vec<usize>, Vec<usize>) {
-        let text = self.yaml();
-        let document = parse(&text, &Limits::default()).expect("YAML");
-        let case = Case::read(&document, &Registry::builtin()).expect("a case");
-        let mut world =
-            World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
-        for object in &case.objects {
-            world.apply(object.value.clone()).expect("the object is valid");
-        }
-        let mut simulation = Simulation::new(world, case.conf.clone(), Search::Index);
         let (mut bound, mut evicted) = (Vec::new(), Vec::new());
-        for decision in &simulation.cycle(&mut |_| {}).cycle.decisions {
+        for decision in first_decisions(&self.yaml(), Search::Index) {
             let name = &decision.pod().key.name;
             let at: usize = name[1..].parse().expect("names are numbered");
             match decision {

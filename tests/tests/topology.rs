@@ -10,10 +10,7 @@ use std::{
 
 use kube_batch_api::decision::Decision;
 use kube_batch_framework::candidates::Search;
-use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::Rng;
-use kube_batch_yaml::{Limits, parse};
+use kube_batch_tests::{random_cluster::Rng, small_cluster::first_decisions};
 
 const N_CLUSTERS: u64 = 3_000;
 
@@ -241,21 +238,12 @@ objects:
     }
 
     fn run(&self, search: Search) -> Outcome {
-        let text = self.yaml();
-        let document = parse(&text, &Limits::default()).expect("YAML");
-        let case = Case::read(&document, &Registry::builtin()).expect("a case");
-        let mut world =
-            World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
-        for object in &case.objects {
-            world.apply(object.value.clone()).expect("the object is valid");
-        }
-        let mut simulation = Simulation::new(world, case.conf.clone(), search);
         let mut outcome = Outcome::default();
         let number = |name: &str| name[1..].parse::<usize>().expect("names are numbered");
-        for decision in &simulation.cycle(&mut |_| {}).cycle.decisions {
+        for decision in first_decisions(&self.yaml(), search) {
             match decision {
-                Decision::Bind { node, .. } => outcome.bound.push(number(node)),
-                Decision::Nominate { node, .. } => outcome.nominated.push(number(node)),
+                Decision::Bind { node, .. } => outcome.bound.push(number(&node)),
+                Decision::Nominate { node, .. } => outcome.nominated.push(number(&node)),
                 Decision::Evict { pod, .. } => outcome.evicted.push(number(&pod.key.name)),
                 Decision::Withdraw { .. } => {}
             }

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_api::{decision::Decision, name::Name};
 use kube_batch_framework::candidates::Search;
-use kube_batch_scheduler::registry::Registry;
-use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::Rng;
-use kube_batch_yaml::{Limits, parse};
+use kube_batch_tests::{random_cluster::Rng, small_cluster::first_decisions};
 
 const N_CLUSTERS: u64 = 2_000;
 
@@ -107,18 +104,9 @@ steps:
 
     /// The nodes that the pods of the gang are bound to.
     fn bound(&self) -> Vec<Name> {
-        let text = self.yaml();
-        let document = parse(&text, &Limits::default()).expect("YAML");
-        let case = Case::read(&document, &Registry::builtin()).expect("a case");
-        let mut world =
-            World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
-        for object in &case.objects {
-            world.apply(object.value.clone()).expect("the object is valid");
-        }
-        let mut simulation = Simulation::new(world, case.conf.clone(), Search::Index);
-        let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
-        let nodes = decisions.iter().filter_map(|decision| match decision {
-            Decision::Bind { node, .. } => Some(node.clone()),
+        let decisions = first_decisions(&self.yaml(), Search::Index).into_iter();
+        let nodes = decisions.filter_map(|decision| match decision {
+            Decision::Bind { node, .. } => Some(node),
             _ => None,
         });
         nodes.collect()
