@@ -10,6 +10,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
 };
 
 use kube_batch_api::{
@@ -23,7 +24,7 @@ use kube_batch_framework::{
     failure::{BestDomain, Failure, NoDomain},
     plugin::Capacity,
     statement::{Savepoint, Statement},
-    topology::{Home, JobLevel, JobTopology, Scope},
+    topology::{Home, JobLevel, Level, Scope},
 };
 
 use crate::{
@@ -45,11 +46,50 @@ pub(crate) fn place_tasks_by_topology(
     statement: &mut Statement<'_>,
     budget: &mut Budget<'_>,
 ) {
-    let topology = statement.topology().filter(|topology| !topology.levels.is_empty()).cloned();
-    match topology {
-        Some(topology) => Placing::new(tasks, statement, budget).run(&topology),
-        None => {
-            place_tasks_in_some_domain(tasks, statement, budget);
+    let levels = levels_of(statement);
+    if levels.is_empty() {
+        place_tasks_in_some_domain(tasks, statement, budget);
+    } else {
+        Placing::new(tasks, statement, budget).run(&levels);
+    }
+}
+
+/// A level that the job may use, and where its tasks were before the turn.
+struct UsableLevel {
+    level: Arc<Level>,
+    /// Whether all tasks must be in one of its domains.
+    is_required: bool,
+    home: Home,
+    /// How many tasks are in that domain.
+    n_there: u32,
+}
+
+/// The levels that the job may use, the narrowest first; none if it does not ask for any.
+fn levels_of(statement: &Statement<'_>) -> Vec<UsableLevel> {
+    let Some(topology) = statement.topology() else { return Vec::new() };
+    let last = topology.levels.len().saturating_sub(1);
+    let usable = |(at, of_job): (usize, &JobLevel)| {
+        let home = of_job.home();
+        UsableLevel {
+            level: Arc::clone(&of_job.level),
+            is_required: topology.is_required && at == last,
+            home,
+            n_there: match home {
+                Home::Domain(domain) => of_job.n_tasks().get(&Some(domain)).copied().unwrap_or(0),
+                Home::Nowhere | Home::Scattered => 0,
+            },
+        }
+    };
+    topology.levels.iter().enumerate().map(usable).collect()
+}
+
+impl UsableLevel {
+    /// The domains in which all tasks could be.
+    fn domains(&self) -> Vec<DomainIdx> {
+        match self.home {
+            Home::Nowhere => self.level.domains().collect(),
+            Home::Domain(domain) => vec![domain],
+            Home::Scattered => Vec::new(),
         }
     }
 }
@@ -80,12 +120,13 @@ struct Tried {
     report: FitReport,
 }
 
-/// A domain to be tried. The first is the lowest.
+/// A domain to try; they are ordered as they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     /// How many waiting tasks it holds.
     n_held: Reverse<u64>,
-    /// How many more it would hold of those for which it has least room.
+    /// How many places are left in it after all waiting tasks, for the class with the fewest; negative if it
+    /// lacks places.
     n_spare: i64,
     domain: DomainIdx,
 }
@@ -112,10 +153,10 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         }
     }
 
-    fn run(mut self, topology: &JobTopology) {
+    fn run(mut self, levels: &[UsableLevel]) {
         let job = self.statement.job();
         let before = self.statement.session_mut().take_failure(job);
-        let failure = self.place(topology);
+        let failure = self.place(levels);
         self.statement.confine(None);
         let session = self.statement.session_mut();
         if let Some(failure) = failure {
@@ -128,36 +169,34 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Places the tasks. Returns why they have no place if the job requires a domain.
-    fn place(&mut self, topology: &JobTopology) -> Option<Failure> {
+    fn place(&mut self, levels: &[UsableLevel]) -> Option<Failure> {
         let later = match self.budget {
             Budget::All => Some(Capacity::FutureIdle),
             Budget::Lent(_) => None,
         };
-        if self.place_in_levels(topology, Capacity::Idle) {
+        if self.place_in_levels(levels, Capacity::Idle) {
             return None;
         }
-        if !topology.is_required {
+        let Some(required) = levels.last().filter(|level| level.is_required) else {
             self.place_anywhere();
             let is_final = self.is_placed(Capacity::Idle) || !self.is_placed(Capacity::FutureIdle);
             if let Some(later) = later.filter(|_| !is_final) {
                 // Tasks that have to wait do so in a domain, if there is one.
                 self.take_back();
-                if !self.place_in_levels(topology, later) {
+                if !self.place_in_levels(levels, later) {
                     self.place_anywhere();
                 }
             }
             return None;
-        }
-        if later.is_some_and(|later| self.place_in_levels(topology, later)) {
+        };
+        if later.is_some_and(|later| self.place_in_levels(levels, later)) {
             return None;
         }
-        let failure = match self.refused() {
-            Some(failure) => failure.clone(),
-            None => Failure::NoDomain(Box::new(self.no_domain(topology.required_level()?))),
-        };
+        let no_domain = self.no_domain(required);
+        let failure = self.refused().cloned();
         // All were tried.
         self.tasks.clear();
-        Some(failure)
+        failure.or_else(|| Some(Failure::NoDomain(Box::new(no_domain))))
     }
 
     fn place_anywhere(&mut self) {
@@ -166,34 +205,29 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Places the tasks in a domain of the first level that has one for them. Returns whether there is one.
-    fn place_in_levels(&mut self, topology: &JobTopology, capacity: Capacity) -> bool {
-        topology.levels.iter().any(|level| {
-            let is_required = topology
-                .required_level()
-                .is_some_and(|required| required.level.number() == level.level.number());
-            self.place_in_level(level, is_required, capacity)
-        })
+    fn place_in_levels(&mut self, levels: &[UsableLevel], capacity: Capacity) -> bool {
+        levels.iter().any(|level| self.place_in_level(level, capacity))
     }
 
-    fn place_in_level(&mut self, level: &JobLevel, is_required: bool, capacity: Capacity) -> bool {
+    fn place_in_level(&mut self, level: &UsableLevel, capacity: Capacity) -> bool {
         if self.one_more_task
-            && let Home::Domain(domain) = level.home()
+            && let Home::Domain(domain) = level.home
         {
             // Counting all its waiting tasks in each turn would take too long.
-            let n_first = self.n_first(level, domain, capacity);
-            return (is_required || n_first > 0)
-                && self.try_domain(level, domain, is_required, capacity);
+            let may_fit = level.is_required || self.fits_first(level, domain, capacity);
+            return may_fit && self.try_domain(level, domain, capacity);
         }
         let (n_tries, n_placements) = (self.n_tries, self.n_placements);
         let mut candidates = self.candidates(level, capacity);
-        let needed = u64::from(self.n_needed);
+        // The action `backfill` may place the others.
+        let needed = u64::from(self.n_needed).min(self.waiting.len() as u64);
         let n_enough = candidates.partition_point(|candidate| candidate.n_held.0 >= needed);
         candidates.truncate(n_enough);
         let is_equal =
             |l: &Candidate, r: &Candidate| (l.n_held, l.n_spare) == (r.n_held, r.n_spare);
         for equal in candidates.chunk_by(is_equal) {
             for domain in self.by_score(level, equal, capacity) {
-                if self.try_domain(level, domain, is_required, capacity) {
+                if self.try_domain(level, domain, capacity) {
                     return true;
                 }
                 let is_enough = self.n_tries >= n_tries + MIN_TRIES
@@ -212,16 +246,16 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         failure.filter(|failure| matches!(failure, Failure::Capability(_) | Failure::Reserved(_)))
     }
 
-    /// How many tasks like the first one a domain holds.
-    fn n_first(&mut self, level: &JobLevel, domain: DomainIdx, capacity: Capacity) -> u64 {
-        let Some(first) = self.waiting.front() else { return 0 };
+    /// Whether a domain holds a task like the first one.
+    fn fits_first(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
+        let Some(first) = self.waiting.front() else { return false };
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[*first];
-        session.domain_fits(class, &level.level, capacity)[domain]
+        session.domain_fits(class, &level.level, capacity)[domain] > 0
     }
 
     /// The domains that the job may use, the best first; of equal ones the first by name.
-    fn candidates(&mut self, level: &JobLevel, capacity: Capacity) -> Vec<Candidate> {
+    fn candidates(&mut self, level: &UsableLevel, capacity: Capacity) -> Vec<Candidate> {
         let session = self.statement.session_mut();
         let cluster = session.cluster();
         // Variants of a class fit where it does.
@@ -234,7 +268,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             .iter()
             .map(|(class, n_tasks)| (*n_tasks, session.domain_fits(*class, &level.level, capacity)))
             .collect();
-        let candidate = |Scope { domain, .. }: Scope| Candidate {
+        let candidate = |domain: DomainIdx| Candidate {
             n_held: Reverse(fits.iter().map(|(n_tasks, fits)| fits[domain].min(*n_tasks)).sum()),
             n_spare: fits
                 .iter()
@@ -251,7 +285,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     /// The domains of equal candidates, the one with the best node for the first task first.
     fn by_score(
         &mut self,
-        level: &JobLevel,
+        level: &UsableLevel,
         equal: &[Candidate],
         capacity: Capacity,
     ) -> Vec<DomainIdx> {
@@ -268,13 +302,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Places the tasks in a domain, or takes them back. Returns whether they have their places.
-    fn try_domain(
-        &mut self,
-        level: &JobLevel,
-        domain: DomainIdx,
-        is_required: bool,
-        capacity: Capacity,
-    ) -> bool {
+    fn try_domain(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
         self.statement.confine(Some(Scope { level: level.level.clone(), domain }));
         let n_fitting = place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
         if self.is_placed(capacity) {
@@ -283,12 +311,13 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         record_fitting(self.statement);
         self.n_tries += 1;
         self.n_placements += n_fitting;
-        let failure = self.statement.session().failure(self.statement.job());
-        if is_required && let Some(Failure::Unfit(report)) = failure {
-            let n_fitting = n_fitting as u32;
-            if self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
-                self.best = Some(Tried { domain, n_fitting, report: report.clone() });
-            }
+        let n_fitting = n_fitting as u32;
+        if level.is_required && self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
+            let report = match self.statement.session().failure(self.statement.job()) {
+                Some(Failure::Unfit(report)) => report.clone(),
+                _ => FitReport::new(level.level.nodes(domain).len()),
+            };
+            self.best = Some(Tried { domain, n_fitting, report });
         }
         self.take_back();
         false
@@ -318,21 +347,20 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Why no domain of the required level holds the tasks.
-    fn no_domain(&mut self, level: &JobLevel) -> NoDomain {
+    fn no_domain(&mut self, level: &UsableLevel) -> NoDomain {
         if self.best.is_none()
             && let Some(most) = self.candidates(level, Capacity::FutureIdle).first()
         {
             // To say how many fit there, and why not more.
-            self.try_domain(level, most.domain, true, Capacity::Idle);
+            self.try_domain(level, most.domain, Capacity::Idle);
         }
-        let name = |domain| level.level.name(domain).clone();
         NoDomain {
             key: level.level.key().clone(),
             noun: Name::from(level.level.noun()),
             n_tasks: self.n_needed,
             best: self.best.take().map(|Tried { domain, n_fitting, report }| BestDomain {
-                name: name(domain),
-                n_there: level.n_tasks().get(&Some(domain)).copied().unwrap_or(0),
+                name: level.level.name(domain).clone(),
+                n_there: level.n_there,
                 n_fitting,
                 report,
             }),

@@ -67,12 +67,13 @@ pub(super) fn cheapest_domain<P: VictimPolicy>(
         }
         let mut attempt = Attempt::new(policy, session, search, job, Some(scope.clone()));
         let mut left = tasks.clone();
-        match attempt.run(means, &mut left) {
+        let outcome = attempt.run(means, &mut left);
+        n_placements += tasks.len() - left.len();
+        match outcome {
             Outcome::Placed => {}
             Outcome::Unplaceable => continue,
             Outcome::NeedsNoVictims => return Best::NeedsNoVictims,
         }
-        n_placements += tasks.len() - left.len();
         if !attempt.reprieve() {
             continue;
         }

@@ -177,6 +177,11 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     if let Some(resource) = minimum.unknown_resource(cluster) {
         return Some(NeverFits::UnknownResource(resource.clone()));
     }
+    let required = session.plugins().topology(job).and_then(JobTopology::required_level);
+    if required.is_some_and(|required| !required.n_tasks().is_empty()) {
+        // Once its tasks are gone, it may use other domains.
+        return None;
+    }
     let n_fitting = minimum.count_placeable(session, Room::Ever);
     let topology = session.plugins().topology(job).and_then(JobTopology::required_level);
     let domain = topology.map(|topology| Name::from(topology.level.noun()));
@@ -236,12 +241,12 @@ fn no_domain(failure: &NoDomain) -> String {
     let NoDomain { key, noun, n_tasks, best } = failure;
     let tasks = if *n_tasks == 1 { "1 task".to_owned() } else { format!("{n_tasks} tasks") };
     match best {
-        None => format!("no node has the label {key}"),
+        None => format!("no node has the label {key}, which its PodGroup requires"),
         Some(BestDomain { name, n_there: 0, n_fitting, report }) => format!(
             "no {noun} can hold {tasks}: the best has room for {n_fitting} ({name}); there {report}"
         ),
         Some(BestDomain { name, n_there, n_fitting, report }) => format!(
-            "{noun} {name}, where {n_there} of its tasks are, cannot hold {tasks} more: it has room for \
+            "{noun} {name}, where {n_there} of its tasks are, cannot hold {n_tasks} more: it has room for \
              {n_fitting}; there {report}"
         ),
     }
