@@ -36,9 +36,12 @@ use crate::{
 /// At least this many domains of a level are tried before the job waits.
 const MIN_TRIES: usize = 8;
 
-/// Further domains are tried until this many tasks were placed in vain, so that a gang costs a bounded number
-/// of placements. Guessed: some milliseconds.
+/// Further domains are tried until this many placements have failed, so that a gang costs a bounded number of
+/// them. Guessed: some milliseconds.
 const MAX_PLACEMENTS: usize = 10_000;
+
+/// What a try counts for besides its placements.
+const LEAST_COST: usize = 10;
 
 /// Places tasks as [`place_tasks`](crate::gang::place_tasks), near each other if their job asks for that.
 pub(crate) fn place_tasks_by_topology(
@@ -117,7 +120,8 @@ struct Placing<'a, 's, 'b> {
 struct Tried {
     domain: DomainIdx,
     n_fitting: u32,
-    report: FitReport,
+    /// Why the next one has no place, if that was recorded.
+    failure: Option<Failure>,
 }
 
 /// A domain to try; they are ordered as they are tried.
@@ -192,11 +196,16 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if later.is_some_and(|later| self.place_in_levels(levels, later)) {
             return None;
         }
-        let no_domain = self.no_domain(required);
-        let failure = self.refused().cloned();
+        if self.best.is_none()
+            && let Some(most) = self.candidates(required, Capacity::FutureIdle).first()
+            // To say how many fit there, and why not more.
+            && self.try_domain(required, most.domain, later.unwrap_or(Capacity::Idle))
+        {
+            return None;
+        }
         // All were tried.
         self.tasks.clear();
-        failure.or_else(|| Some(Failure::NoDomain(Box::new(no_domain))))
+        Some(self.failure_in(required))
     }
 
     fn place_anywhere(&mut self) {
@@ -213,11 +222,11 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if self.one_more_task
             && let Home::Domain(domain) = level.home
         {
-            // Counting all its waiting tasks in each turn would take too long.
-            let may_fit = level.is_required || self.fits_first(level, domain, capacity);
+            let may_fit = level.is_required || self.fits_any(level, domain, capacity);
             return may_fit && self.try_domain(level, domain, capacity);
         }
         let (n_tries, n_placements) = (self.n_tries, self.n_placements);
+        let is_estimate = self.is_any_open_to_change();
         let mut candidates = self.candidates(level, capacity);
         // The action `backfill` may place the others.
         let needed = u64::from(self.n_needed).min(self.waiting.len() as u64);
@@ -230,9 +239,8 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                 if self.try_domain(level, domain, capacity) {
                     return true;
                 }
-                let is_enough = self.n_tries >= n_tries + MIN_TRIES
-                    && self.n_placements >= n_placements + MAX_PLACEMENTS;
-                if is_enough || self.refused().is_some() {
+                let is_enough = is_estimate || self.n_placements >= n_placements + MAX_PLACEMENTS;
+                if is_enough && self.n_tries >= n_tries + MIN_TRIES {
                     return false;
                 }
             }
@@ -240,18 +248,34 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         false
     }
 
-    /// Why the last try failed, if that holds in every domain.
-    fn refused(&self) -> Option<&Failure> {
-        let failure = self.statement.session().failure(self.statement.job());
-        failure.filter(|failure| matches!(failure, Failure::Capability(_) | Failure::Reserved(_)))
+    /// Whether a rule about other pods decides where some of the tasks may be: then the sums are far from exact,
+    /// and each try is expensive.
+    fn is_any_open_to_change(&mut self) -> bool {
+        let classes = self.classes();
+        let session = self.statement.session_mut();
+        classes.into_iter().any(|class| session.is_open_to_change(class))
     }
 
-    /// Whether a domain holds a task like the first one.
-    fn fits_first(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
-        let Some(first) = self.waiting.front() else { return false };
+    /// The classes of the waiting tasks, in the order of their tasks.
+    fn classes(&self) -> Vec<ClassIdx> {
+        let cluster = self.statement.session().cluster();
+        let mut classes: Vec<ClassIdx> = Vec::new();
+        for task in &self.waiting {
+            let class = cluster.tasks.class[*task];
+            if classes.last() != Some(&class) && !classes.contains(&class) {
+                classes.push(class);
+            }
+        }
+        classes
+    }
+
+    /// Whether a domain holds one of the tasks.
+    fn fits_any(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
+        let classes = self.classes();
         let session = self.statement.session_mut();
-        let class = session.cluster().tasks.class[*first];
-        session.domain_fits(class, &level.level, capacity)[domain] > 0
+        classes
+            .into_iter()
+            .any(|class| session.domain_fits(class, &level.level, capacity)[domain] > 0)
     }
 
     /// The domains that the job may use, the best first; of equal ones the first by name.
@@ -310,14 +334,11 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         }
         record_fitting(self.statement);
         self.n_tries += 1;
-        self.n_placements += n_fitting;
+        self.n_placements += LEAST_COST + n_fitting;
         let n_fitting = n_fitting as u32;
         if level.is_required && self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
-            let report = match self.statement.session().failure(self.statement.job()) {
-                Some(Failure::Unfit(report)) => report.clone(),
-                _ => FitReport::new(level.level.nodes(domain).len()),
-            };
-            self.best = Some(Tried { domain, n_fitting, report });
+            let failure = self.statement.session().failure(self.statement.job()).cloned();
+            self.best = Some(Tried { domain, n_fitting, failure });
         }
         self.take_back();
         false
@@ -327,10 +348,10 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     fn is_placed(&mut self, capacity: Capacity) -> bool {
         let moves = self.statement.moves_since(self.start);
         let waits = moves.iter().any(|(_, at)| at.status == TaskStatus::Pipelined);
-        if waits && capacity == Capacity::Idle {
-            false
-        } else if self.one_more_task {
-            !moves.is_empty()
+        if self.one_more_task {
+            !moves.is_empty() && (!waits || capacity == Capacity::FutureIdle)
+        } else if waits && capacity == Capacity::Idle {
+            self.statement.job_ready()
         } else {
             reaches_minimum(self.statement)
         }
@@ -340,30 +361,34 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         self.statement.rollback_to(self.start);
         self.budget.restore(self.idle.clone());
         self.tasks.clone_from(&self.waiting);
-        if self.refused().is_none() {
-            let job = self.statement.job();
-            self.statement.session_mut().replace_failure(job, None);
-        }
+        let job = self.statement.job();
+        self.statement.session_mut().replace_failure(job, None);
     }
 
     /// Why no domain of the required level holds the tasks.
-    fn no_domain(&mut self, level: &UsableLevel) -> NoDomain {
-        if self.best.is_none()
-            && let Some(most) = self.candidates(level, Capacity::FutureIdle).first()
-        {
-            // To say how many fit there, and why not more.
-            self.try_domain(level, most.domain, Capacity::Idle);
-        }
-        NoDomain {
-            key: level.level.key().clone(),
-            noun: Name::from(level.level.noun()),
-            n_tasks: self.n_needed,
-            best: self.best.take().map(|Tried { domain, n_fitting, report }| BestDomain {
+    fn failure_in(&mut self, level: &UsableLevel) -> Failure {
+        let best = match self.best.take() {
+            // That is the reason in the best domain, and not how large it is.
+            Some(Tried {
+                failure: Some(failure @ (Failure::Capability(_) | Failure::Reserved(_))),
+                ..
+            }) => return failure,
+            Some(Tried { domain, n_fitting, failure }) => Some(BestDomain {
                 name: level.level.name(domain).clone(),
                 n_there: level.n_there,
                 n_fitting,
-                report,
+                report: match failure {
+                    Some(Failure::Unfit(report)) => report,
+                    _ => FitReport::new(level.level.nodes(domain).len()),
+                },
             }),
-        }
+            None => None,
+        };
+        Failure::NoDomain(Box::new(NoDomain {
+            key: level.level.key().clone(),
+            noun: Name::from(level.level.noun()),
+            n_tasks: self.n_needed,
+            best,
+        }))
     }
 }

@@ -251,8 +251,8 @@ impl<'p> Plugins<'p> {
         if topology.is_some_and(|topology| topology.required.is_some())
             && !self.policy.all().any(Plugin::honours_topology)
         {
-            let message = "it requires its pods to be in one topology domain, and the configuration \
-                           does not have the plugin topology";
+            let message = "the PodGroup requires a topology domain, but the plugin topology is not \
+                           configured; add it to the scheduler configuration";
             return Err(JobProblem::Other {
                 reason: "TopologyNotSupported",
                 message: Name::from(message),

@@ -299,7 +299,7 @@ impl Session {
         nodes_in(&self.cluster, self.confinement.scope(&self.cluster, &self.policy))
     }
 
-    /// What tells apart the sets of nodes that searches consider; `None` stands for all nodes.
+    /// Identifies the set of nodes that searches consider; `None` stands for all nodes.
     pub fn scope_key(&self) -> Option<ScopeKey> {
         self.confinement.scope(&self.cluster, &self.policy).map(ScopeRef::key)
     }

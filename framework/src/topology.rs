@@ -1,6 +1,6 @@
 //! Topology levels: which nodes are near each other, and which of them a search considers.
 //!
-//! A plugin says which levels a job asks for ([`Plugin::topology`](crate::plugin::Plugin::topology)), and
+//! A plugin reports the levels that a job requires or prefers ([`Plugin::topology`](crate::plugin::Plugin::topology)), and
 //! counts the tasks that it has in each domain. While a statement for a job is open, searches consider
 //! only the nodes that the job may use: those of its domain, if it requires one and has tasks there.
 //! An action may confine a statement further.
@@ -11,7 +11,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{Column, DomainIdx, NodeIdx, Ordinal},
     name::Name,
-    status::Placement,
+    status::{Placement, TaskStatus},
 };
 
 /// A level of the topology: domains, which are disjoint sets of nodes.
@@ -158,24 +158,24 @@ impl JobLevel {
 }
 
 impl JobTopology {
-    /// Counts a task that has been moved. Tasks that are being terminated or have finished do not count.
+    /// Counts a task that has been moved.
     pub fn on_placement(&mut self, from: Placement, to: Placement) {
-        let node = |at: Placement| at.node.filter(|_| at.status.is_held());
-        if node(from) == node(to) {
+        let (from, to) = (node_that_counts(from), node_that_counts(to));
+        if from == to {
             return;
         }
         for level in &mut self.levels {
-            node(from).into_iter().for_each(|node| level.remove(node));
-            node(to).into_iter().for_each(|node| level.add(node));
+            from.into_iter().for_each(|node| level.remove(node));
+            to.into_iter().for_each(|node| level.add(node));
         }
     }
 
-    /// The level of which all tasks must be in one domain.
+    /// The required level: all tasks must be in one of its domains.
     pub fn required_level(&self) -> Option<&JobLevel> {
         self.levels.last().filter(|_| self.is_required)
     }
 
-    /// The domains of which its tasks may use one, if they must all be in one.
+    /// The domains that could hold all tasks; `None` if no level is required.
     pub fn required_domains(&self) -> Option<Vec<Scope>> {
         self.required_level().map(JobLevel::domains)
     }
@@ -190,6 +190,12 @@ impl JobTopology {
         };
         Some(ScopeRef { level: &last.level, nodes })
     }
+}
+
+/// The node of a task, if that decides where the others may be: not if the task is being terminated or has
+/// finished.
+pub fn node_that_counts(at: Placement) -> Option<NodeIdx> {
+    at.node.filter(|_| at.status.is_on_node() && at.status != TaskStatus::Releasing)
 }
 
 /// A domain to which searches are confined.
@@ -208,7 +214,7 @@ pub(crate) struct ScopeRef<'a> {
     pub(crate) nodes: InLevel,
 }
 
-/// What tells apart sets of nodes that searches consider.
+/// Identifies the set of nodes that a search considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScopeKey {
     level: usize,

@@ -175,7 +175,7 @@ tiers:
         "plugin sla is left out: a job has no maximum waiting time; set a priority class",
         "warning: standard input:14:11: plugin network-topology-aware becomes topology: HyperNodes are not read; \
          set the argument levels",
-        "argument weight of plugin network-topology-aware is left out: the narrowest level",
+        "argument weight of plugin network-topology-aware is left out: domains have no scores",
         "plugin of-our-own is left out: neither kube-batch nor Volcano 1.15 has it",
         "plugin usage is left out: kube-batch does not read how much load is measured",
     ] {
@@ -196,7 +196,7 @@ fn gang_aware_actions_evict_whole_gangs() {
     assert!(by_default.stdout.starts_with("actions: allocate, backfill, reclaim, preempt\n"));
     assert!(by_default.stdout.contains("gang.evictWholeGangs: true"), "{}", by_default.stdout);
     assert!(
-        by_default.stderr.contains("action gangreclaim becomes reclaim: victims are not chosen")
+        by_default.stderr.contains("action gangreclaim becomes reclaim: HyperNodes are not read")
     );
     let off = with(
         "configurations: [{name: gangpreempt, arguments: {allowWholeBundle: false, maxDomains: 4}}]\n",

@@ -25,7 +25,7 @@ use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, VictimQuestion, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
-    topology::{JobLevel, JobTopology},
+    topology::{JobLevel, JobTopology, node_that_counts},
 };
 
 use self::{
@@ -77,7 +77,7 @@ fn waits(cluster: &Cluster, job: JobIdx) -> bool {
 /// The nodes on which the job has tasks that count.
 fn nodes_of(cluster: &Cluster, job: JobIdx) -> impl Iterator<Item = NodeIdx> + '_ {
     let placements = cluster.jobs.tasks[job].iter().map(|task| cluster.tasks.placement[task]);
-    placements.filter(|at| at.status.is_held()).filter_map(|at| at.node)
+    placements.filter_map(node_that_counts)
 }
 
 /// Why the waiting tasks of a job cannot be in one domain with the others.
@@ -97,8 +97,14 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
     if domains.len() < 2 {
         return None;
     }
-    let names: Vec<&str> =
-        domains.iter().filter_map(|values| Some(values.last()?.as_ref()?.as_str())).collect();
+    let own: BTreeSet<_> = domains.iter().filter_map(|values| *values.last()?).collect();
+    // Racks of one name are in different blocks.
+    let n_shown = if own.len() == domains.len() { 1 } else { required.keys().len() };
+    let name = |values: &Vec<Option<&Name>>| {
+        let shown = &values[values.len() - n_shown..];
+        shown.iter().map(|value| value.map_or("", Name::as_str)).collect::<Vec<_>>().join("/")
+    };
+    let names: Vec<String> = domains.iter().map(name).collect();
     // The words of kube-scheduler.
     let message = format!(
         "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {}",

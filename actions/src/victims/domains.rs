@@ -20,6 +20,9 @@ const MIN_TRIES: usize = 8;
 /// Further domains are compared until this many tasks were placed. Guessed: some tens of milliseconds.
 const MAX_PLACEMENTS: usize = 10_000;
 
+/// What a try counts for besides its placements.
+const LEAST_COST: usize = 10;
+
 /// Where an attempt may succeed.
 pub(super) enum Best {
     /// In this domain, or anywhere.
@@ -68,7 +71,7 @@ pub(super) fn cheapest_domain<P: VictimPolicy>(
         let mut attempt = Attempt::new(policy, session, search, job, Some(scope.clone()));
         let mut left = tasks.clone();
         let outcome = attempt.run(means, &mut left);
-        n_placements += tasks.len() - left.len();
+        n_placements += LEAST_COST + tasks.len() - left.len();
         match outcome {
             Outcome::Placed => {}
             Outcome::Unplaceable => continue,

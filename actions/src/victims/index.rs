@@ -139,7 +139,9 @@ struct VictimIndex {
 }
 
 impl VictimIndex {
-    fn new(session: &Session) -> Self {
+    fn new(session: &mut Session) -> Self {
+        // All its nodes are outdated, whatever has moved.
+        let (_, _, seen) = session.moved_since(LogPosition::default());
         Self {
             candidates: BTreeSet::new(),
             of_node: vec![None; session.cluster().nodes.facts.len()],
@@ -148,7 +150,7 @@ impl VictimIndex {
             by_job: BTreeMap::new(),
             needed: BTreeMap::new(),
             refused_at: BTreeMap::new(),
-            seen: LogPosition::default(),
+            seen,
         }
     }
 

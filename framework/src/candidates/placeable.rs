@@ -72,7 +72,8 @@ impl Placeable {
     /// domain are counted in the domain that holds most. Other rules that look at other pods are not
     /// considered.
     pub(super) fn count(&self, inputs: Inputs<'_>, question: Question<'_>) -> u64 {
-        let domains = if question.rules.depend_on_other_nodes() {
+        // In a topology domain, all of it is an upper bound.
+        let domains = if question.rules.depend_on_other_nodes() && inputs.scope.is_none() {
             inputs.policy.about(inputs.cluster).domains_to_choose(question.class)
         } else {
             Vec::new()
@@ -83,10 +84,8 @@ impl Placeable {
                 Some(_) => self.count_on(inputs, question, inputs.nodes().into_iter()),
             };
         }
-        let counts = domains.into_iter().map(|nodes| {
-            let nodes = nodes.into_iter().filter(|node| inputs.is_in_scope(*node));
-            self.count_on(inputs, question, nodes)
-        });
+        let counts =
+            domains.into_iter().map(|nodes| self.count_on(inputs, question, nodes.into_iter()));
         counts.max().unwrap_or(0)
     }
 

@@ -240,13 +240,14 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
 fn no_domain(failure: &NoDomain) -> String {
     let NoDomain { key, noun, n_tasks, best } = failure;
     let tasks = if *n_tasks == 1 { "1 task".to_owned() } else { format!("{n_tasks} tasks") };
+    let are = if best.as_ref().is_some_and(|best| best.n_there == 1) { "is" } else { "are" };
     match best {
         None => format!("no node has the label {key}, which its PodGroup requires"),
         Some(BestDomain { name, n_there: 0, n_fitting, report }) => format!(
             "no {noun} can hold {tasks}: the best has room for {n_fitting} ({name}); there {report}"
         ),
         Some(BestDomain { name, n_there, n_fitting, report }) => format!(
-            "{noun} {name}, where {n_there} of its tasks are, cannot hold {n_tasks} more: it has room for \
+            "{noun} {name}, where {n_there} of its tasks {are}, cannot hold {n_tasks} more: it has room for \
              {n_fitting}; there {report}"
         ),
     }

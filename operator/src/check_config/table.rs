@@ -180,9 +180,9 @@ const WHOLE_DEVICES: &str =
     "request whole devices, or keep Volcano for the pods that share devices";
 const NO_ALLOCATION: &str = "kube-batch does not allocate devices, and a pod waits until its resource \
                              claims are allocated";
-/// About the scores of domains.
-const TIGHTEST: &str =
-    "the narrowest level that holds the gang is used, and of its domains the tightest";
+const NO_SCORES: &str = "domains have no scores";
+const TIGHTEST: &str = "kube-batch takes the narrowest level with a domain that holds the gang, and of \
+                        its domains the one with the least room left";
 const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with resource claims";
 
 use NameKind::{Action, ActionArgument, Argument, Key, Plugin, Switch};
@@ -195,8 +195,8 @@ const TABLE: &[Row] = &[
     not_needed(
         Action,
         "enqueue",
-        "PodGroups become Inqueue by themselves; the pods of all jobs are created at once, \
-         and wait without holding resources",
+        "kube-batch sets PodGroups to Inqueue itself, while their minResources fit; several may be \
+         admitted for the same resources",
     ),
     not_needed(
         Action,
@@ -235,8 +235,8 @@ const TABLE: &[Row] = &[
         "preempt",
         WHOLE_GANGS,
         Some(differs(
-            "victims are not chosen by HyperNode, and pods with volcano.sh/preemptable: \
-             \"false\" may be evicted too",
+            "HyperNodes are not read: the plugin topology keeps the victims for a gang in one domain; \
+             pods with volcano.sh/preemptable: \"false\" may be evicted too",
         )),
     ),
     named(
@@ -245,9 +245,9 @@ const TABLE: &[Row] = &[
         "reclaim",
         WHOLE_GANGS,
         Some(differs(
-            "victims are not chosen by HyperNode, queues with reclaimable: false are \
-             reclaimed from too, and pods with volcano.sh/preemptable: \"false\" may be \
-             evicted",
+            "HyperNodes are not read: the plugin topology keeps the victims for a gang in one domain; \
+             queues with reclaimable: false are reclaimed from too, and pods with \
+             volcano.sh/preemptable: \"false\" may be evicted",
         )),
     ),
     lost(
@@ -267,7 +267,7 @@ const TABLE: &[Row] = &[
         "enablePredicateErrorCache",
         "answers about nodes are always cached until they change",
     ),
-    not_needed(ActionArgument, "maxDomains", "victims are not chosen by HyperNode"),
+    not_needed(ActionArgument, "maxDomains", "the number of domains that are compared is fixed"),
     not_needed(
         ActionArgument,
         "enableTopologyAwarePreemption",
@@ -471,8 +471,8 @@ const TABLE: &[Row] = &[
     ),
     always_true(Switch, "enable*", EXTENSION_POINT),
     // Arguments of plugins.
-    not_needed(Argument("topology"), "weight", TIGHTEST),
-    not_needed(Argument("topology"), "hypernode.*", TIGHTEST),
+    lost(Argument("topology"), "weight", NO_SCORES, TIGHTEST),
+    lost(Argument("topology"), "hypernode.*", NO_SCORES, TIGHTEST),
     always_true(Argument("predicates"), "predicate.NodeAffinityEnable", FILTER),
     always_true(Argument("predicates"), "predicate.NodePortsEnable", FILTER),
     always_true(Argument("predicates"), "predicate.TaintTolerationEnable", FILTER),

@@ -1,4 +1,4 @@
-//! Which levels the words of a PodGroup mean.
+//! Resolves the levels that a PodGroup names.
 
 use std::fmt;
 
@@ -66,8 +66,8 @@ impl fmt::Display for NoTier {
         let Self { tier, n_tiers } = self;
         write!(
             f,
-            "it requires tier {tier} of the topology, and the argument levels of the plugin topology \
-             declares {n_tiers} above single nodes"
+            "the PodGroup requires tier {tier}, but the argument levels of the plugin topology declares \
+             only {n_tiers} (kubernetes.io/hostname is not counted)"
         )
     }
 }
