@@ -23,8 +23,8 @@ use kube_batch_framework::{
 
 use crate::{
     budget::{Budget, Lending},
-    gang::{Settled, record_fitting, settle, start_sooner},
-    topology::place_tasks_by_topology,
+    gang::{Settled, record_fitting, settle},
+    topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::WaitingByJob,
 };
 
@@ -112,7 +112,7 @@ fn turn(
     });
     let idle_before = budget.idle();
     let mut statement = session.statement(job);
-    start_sooner(&mut statement, budget);
+    start_sooner_by_topology(tasks, &mut statement, budget);
     place_tasks_by_topology(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
     if settle(statement) == Settled::RolledBack {

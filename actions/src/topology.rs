@@ -29,7 +29,7 @@ use kube_batch_framework::{
 
 use crate::{
     budget::Budget,
-    gang::{reaches_minimum, record_fitting},
+    gang::{reaches_minimum, record_fitting, start_sooner},
     self_affinity::place_tasks_in_some_domain,
 };
 
@@ -54,6 +54,41 @@ pub(crate) fn place_tasks_by_topology(
         place_tasks_in_some_domain(tasks, statement, budget);
     } else {
         Placing::new(tasks, statement, budget).run(&levels);
+    }
+}
+
+/// Starts tasks that were nominated in an earlier cycle as [`start_sooner`] does, but not apart from each other
+/// if their job asks for a topology.
+// Parity: see docs/parity.md#t3.
+pub(crate) fn start_sooner_by_topology(
+    tasks: &VecDeque<TaskIdx>,
+    statement: &mut Statement<'_>,
+    budget: &mut Budget<'_>,
+) {
+    let nominated = statement.nominated();
+    let levels = levels_of(statement);
+    if levels.is_empty() || nominated.is_empty() {
+        return start_sooner(statement, budget);
+    }
+    let counts = &statement.session().cluster().jobs.counts[statement.job()];
+    let n_placed = counts.ready() + counts.pipelined();
+    if n_placed as usize > statement.n_kept() {
+        // Its other tasks decide where it is.
+        let home = levels.iter().find_map(UsableLevel::home_scope);
+        statement.confine(home);
+        start_sooner(statement, budget);
+        return statement.confine(None);
+    }
+    let idle = budget.idle();
+    let places = statement.take_back_kept();
+    let levels = levels_of(statement);
+    let mut waiting: VecDeque<TaskIdx> =
+        nominated.into_iter().chain(tasks.iter().copied()).collect();
+    let starts =
+        !statement.job_ready() && Placing::new(&mut waiting, statement, budget).starts_now(&levels);
+    if !starts {
+        budget.restore(idle);
+        statement.put_back_kept(places);
     }
 }
 
@@ -87,6 +122,14 @@ fn levels_of(statement: &Statement<'_>) -> Vec<UsableLevel> {
 }
 
 impl UsableLevel {
+    /// The domain in which all tasks are.
+    fn home_scope(&self) -> Option<Scope> {
+        match self.home {
+            Home::Domain(domain) => Some(Scope { level: Arc::clone(&self.level), domain }),
+            Home::Nowhere | Home::Scattered => None,
+        }
+    }
+
     /// The domains in which all tasks could be.
     fn domains(&self) -> Vec<DomainIdx> {
         match self.home {
@@ -170,6 +213,28 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if let Some(before) = before {
             session.put_back_failure(job, before);
         }
+    }
+
+    /// Places the tasks if the job can start with that now; otherwise takes them back.
+    fn starts_now(mut self, levels: &[UsableLevel]) -> bool {
+        let job = self.statement.job();
+        let before = self.statement.session_mut().take_failure(job);
+        let is_required = levels.last().is_some_and(|level| level.is_required);
+        let is_in_domain = self.place_in_levels(levels, Capacity::Idle);
+        if !is_in_domain && !is_required {
+            self.place_anywhere();
+        }
+        let starts = self.statement.job_ready();
+        if !starts {
+            self.take_back();
+        }
+        self.statement.confine(None);
+        let session = self.statement.session_mut();
+        session.replace_failure(job, None);
+        if let Some(before) = before {
+            session.put_back_failure(job, before);
+        }
+        starts
     }
 
     /// Places the tasks. Returns why they have no place if the job requires a domain.

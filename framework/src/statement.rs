@@ -170,6 +170,35 @@ impl<'s> Statement<'s> {
         tasks.filter(|task| self.session.is_nominated(*task)).collect()
     }
 
+    /// Number of tasks that have their places by moves kept before.
+    pub const fn n_kept(&self) -> usize {
+        self.n_inherited
+    }
+
+    /// Rolls back the moves kept before, and returns the places, to be put back. The statement must have no
+    /// other moves.
+    pub fn take_back_kept(&mut self) -> Vec<(TaskIdx, Placement)> {
+        debug_assert_eq!(self.moves.len(), self.n_inherited, "there are no other moves");
+        let placement = &self.session.cluster().tasks.placement;
+        let places = self.moves.iter().map(|made| (made.task, placement[made.task])).collect();
+        for Move { task, from, .. } in self.moves.drain(..).rev() {
+            self.session.place(task, from);
+        }
+        self.n_inherited = 0;
+        places
+    }
+
+    /// Gives tasks their places again, as moves kept before.
+    pub fn put_back_kept(&mut self, places: Vec<(TaskIdx, Placement)>) {
+        for (task, at) in places {
+            let node = at.node.expect("a kept task has a node");
+            let waits = at.status == TaskStatus::Pipelined;
+            let moved = if waits { self.pipeline(task, node) } else { self.allocate(task, node) };
+            moved.expect("the task waits, as before");
+        }
+        self.n_inherited = self.moves.len();
+    }
+
     /// Allocates a nominated task if it fits somewhere now, and `is_allowed` of the session in which it
     /// is allocated. Returns whether it is. The new place is kept as the old one was.
     // Parity: see docs/parity.md#a3.
