@@ -395,6 +395,10 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         self.statement.confine(Some(Scope { level: level.level.clone(), domain }));
         let n_fitting = place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
         if self.is_placed(capacity) {
+            if !level.is_required {
+                // Those that were skipped may fit elsewhere; those that have a place are dropped later.
+                self.tasks.clone_from(&self.waiting);
+            }
             return true;
         }
         record_fitting(self.statement);
