@@ -40,6 +40,10 @@ const MIN_TRIES: usize = 8;
 /// them. Guessed: some milliseconds.
 const MAX_PLACEMENTS: usize = 10_000;
 
+/// At most this many classes of waiting tasks are looked at where a look at some of them suffices: a turn for one
+/// more task must not cost more the more of them wait.
+const MAX_CLASSES: usize = 8;
+
 /// What a try counts for besides its placements.
 const LEAST_COST: usize = 10;
 
@@ -290,6 +294,9 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             let may_fit = level.is_required || self.fits_any(level, domain, capacity);
             return may_fit && self.try_domain(level, domain, capacity);
         }
+        if level.home == Home::Scattered {
+            return false;
+        }
         let (n_tries, n_placements) = (self.n_tries, self.n_placements);
         let is_estimate = self.is_any_open_to_change();
         let mut candidates = self.candidates(level, capacity);
@@ -313,15 +320,16 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         false
     }
 
-    /// Whether a rule about other pods decides where some of the tasks may be: then the sums are far from exact,
-    /// and each try is expensive.
+    /// Whether a rule about other pods decides where some of the tasks may be, or many of them differ: then the
+    /// sums are far from exact, and each try is expensive.
     fn is_any_open_to_change(&mut self) -> bool {
         let classes = self.classes();
         let session = self.statement.session_mut();
-        classes.into_iter().any(|class| session.is_open_to_change(class))
+        classes.len() == MAX_CLASSES
+            || classes.into_iter().any(|class| session.is_open_to_change(class))
     }
 
-    /// The classes of the waiting tasks, in the order of their tasks.
+    /// The first classes of the waiting tasks, in the order of their tasks.
     fn classes(&self) -> Vec<ClassIdx> {
         let cluster = self.statement.session().cluster();
         let mut classes: Vec<ClassIdx> = Vec::new();
@@ -329,12 +337,15 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             let class = cluster.tasks.class[*task];
             if classes.last() != Some(&class) && !classes.contains(&class) {
                 classes.push(class);
+                if classes.len() == MAX_CLASSES {
+                    break;
+                }
             }
         }
         classes
     }
 
-    /// Whether a domain holds one of the tasks.
+    /// Whether a domain holds one of the first tasks that differ.
     fn fits_any(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
         let classes = self.classes();
         let session = self.statement.session_mut();

@@ -74,7 +74,7 @@ fn the_configuration_of_volcanos_chart_is_converted_as_the_manual_shows() {
     let (_, shown) = manual.split_once(shown).expect("the manual shows it");
     assert_eq!(Some(&*checked.stdout), shown.split("```").next());
     let starts = [
-        "note: standard input:1:10: action enqueue is left out: PodGroups become Inqueue",
+        "note: standard input:1:10: action enqueue is left out: kube-batch sets PodGroups to Inqueue",
         "note: standard input:5:11: plugin gang: gang.stalenessGracePeriod: 0s keeps",
         "warning: standard input:9:11: plugin overcommit is left out: there is no action enqueue",
         "warning: standard input:13:11: plugin capacity becomes proportion: a queue deserves",
@@ -202,7 +202,7 @@ fn gang_aware_actions_evict_whole_gangs() {
         "configurations: [{name: gangpreempt, arguments: {allowWholeBundle: false, maxDomains: 4}}]\n",
     );
     assert!(off.stdout.contains("gang.evictWholeGangs: false"), "{}", off.stdout);
-    let note = "argument maxDomains of action gangpreempt is left out: victims are not chosen";
+    let note = "argument maxDomains of action gangpreempt is left out: the number of domains";
     assert!(off.stderr.contains(note), "{}", off.stderr);
     let odd = with("configurations: [{name: gangpreempt, arguments: {allowWholeBundle: maybe}}]\n");
     assert!(odd.stdout.contains("gang.evictWholeGangs: true"), "{}", odd.stdout);
