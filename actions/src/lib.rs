@@ -8,5 +8,6 @@ pub mod preempt;
 pub mod reclaim;
 mod self_affinity;
 mod topology;
+mod tries;
 mod victims;
 mod waiting;

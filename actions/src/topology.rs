@@ -31,21 +31,12 @@ use crate::{
     budget::Budget,
     gang::{reaches_minimum, record_fitting, start_sooner},
     self_affinity::place_tasks_in_some_domain,
+    tries::Tries,
 };
-
-/// At least this many domains of a level are tried before the job waits.
-const MIN_TRIES: usize = 8;
-
-/// Further domains are tried until this many placements have failed, so that a gang costs a bounded number of
-/// them. Guessed: some milliseconds.
-const MAX_PLACEMENTS: usize = 10_000;
 
 /// At most this many classes of waiting tasks are looked at where a look at some of them suffices: a turn for one
 /// more task must not cost more the more of them wait.
 const MAX_CLASSES: usize = 8;
-
-/// What a try counts for besides its placements.
-const LEAST_COST: usize = 10;
 
 /// Places tasks as [`place_tasks`](crate::gang::place_tasks), near each other if their job asks for that.
 pub(crate) fn place_tasks_by_topology(
@@ -133,15 +124,6 @@ impl UsableLevel {
             Home::Nowhere | Home::Scattered => None,
         }
     }
-
-    /// The domains in which all tasks could be.
-    fn domains(&self) -> Vec<DomainIdx> {
-        match self.home {
-            Home::Nowhere => self.level.domains().collect(),
-            Home::Domain(domain) => vec![domain],
-            Home::Scattered => Vec::new(),
-        }
-    }
 }
 
 /// The tasks to be placed, and what was tried.
@@ -157,8 +139,8 @@ struct Placing<'a, 's, 'b> {
     one_more_task: bool,
     /// How many tasks have to find a place.
     n_needed: u32,
-    n_tries: usize,
-    n_placements: usize,
+    /// Of the level that is tried.
+    tries: Tries,
     /// The try in the required level in which most tasks had a place.
     best: Option<Tried>,
 }
@@ -195,8 +177,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             idle: budget.idle(),
             one_more_task: statement.job_ready(),
             n_needed: n_missing.max(1),
-            n_tries: 0,
-            n_placements: 0,
+            tries: Tries::default(),
             best: None,
             tasks,
             statement,
@@ -297,7 +278,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if level.home == Home::Scattered {
             return false;
         }
-        let (n_tries, n_placements) = (self.n_tries, self.n_placements);
+        self.tries = Tries::default();
         let is_estimate = self.is_any_open_to_change();
         let mut candidates = self.candidates(level, capacity);
         // The action `backfill` may place the others.
@@ -311,8 +292,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                 if self.try_domain(level, domain, capacity) {
                     return true;
                 }
-                let is_enough = is_estimate || self.n_placements >= n_placements + MAX_PLACEMENTS;
-                if is_enough && self.n_tries >= n_tries + MIN_TRIES {
+                if self.tries.are_enough(is_estimate) {
                     return false;
                 }
             }
@@ -377,7 +357,8 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                 .unwrap_or(0),
             domain,
         };
-        let mut candidates: Vec<Candidate> = level.domains().into_iter().map(candidate).collect();
+        let mut candidates: Vec<Candidate> =
+            level.home.domains(&level.level).into_iter().map(candidate).collect();
         candidates.sort_unstable();
         candidates
     }
@@ -413,8 +394,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             return true;
         }
         record_fitting(self.statement);
-        self.n_tries += 1;
-        self.n_placements += LEAST_COST + n_fitting;
+        self.tries.count(n_fitting);
         let n_fitting = n_fitting as u32;
         if level.is_required && self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
             let failure = self.statement.session().failure(self.statement.job()).cloned();

@@ -1,7 +1,7 @@
 //! Topology levels: which nodes are near each other, and which of them a search considers.
 //!
-//! A plugin reports the levels that a job requires or prefers ([`Plugin::topology`](crate::plugin::Plugin::topology)), and
-//! counts the tasks that it has in each domain. While a statement for a job is open, searches consider
+//! A plugin reports the levels that a job requires or prefers, and counts the tasks that it has in each domain
+//! ([`Plugin::topology`](crate::plugin::Plugin::topology)). While a statement for a job is open, searches consider
 //! only the nodes that the job may use: those of its domain, if it requires one and has tasks there.
 //! An action may confine a statement further.
 
@@ -111,6 +111,17 @@ pub enum Home {
     Scattered,
 }
 
+impl Home {
+    /// The domains of the level in which all tasks could be.
+    pub fn domains(self, level: &Level) -> Vec<DomainIdx> {
+        match self {
+            Self::Nowhere => level.domains().collect(),
+            Self::Domain(domain) => vec![domain],
+            Self::Scattered => Vec::new(),
+        }
+    }
+}
+
 impl JobLevel {
     /// A level of a job without tasks.
     pub const fn new(level: Arc<Level>) -> Self {
@@ -130,11 +141,7 @@ impl JobLevel {
     /// The domains in which all tasks could be.
     pub fn domains(&self) -> Vec<Scope> {
         let scope = |domain| Scope { level: Arc::clone(&self.level), domain };
-        match self.home() {
-            Home::Nowhere => self.level.domains().map(scope).collect(),
-            Home::Domain(domain) => vec![scope(domain)],
-            Home::Scattered => Vec::new(),
-        }
+        self.home().domains(&self.level).into_iter().map(scope).collect()
     }
 
     /// The domains in which the job has tasks, and how many; `None` stands for the nodes that are in no

@@ -13,15 +13,7 @@ use super::{
     policy::VictimPolicy,
     select::VictimSearch,
 };
-
-/// At least this many domains are compared.
-const MIN_TRIES: usize = 8;
-
-/// Further domains are compared until this many tasks were placed. Guessed: some tens of milliseconds.
-const MAX_PLACEMENTS: usize = 10_000;
-
-/// What a try counts for besides its placements.
-const LEAST_COST: usize = 10;
+use crate::tries::Tries;
 
 /// Where an attempt may succeed.
 pub(super) enum Best {
@@ -63,15 +55,15 @@ pub(super) fn cheapest_domain<P: VictimPolicy>(
     (means, domains): (Means, &[Scope]),
 ) -> Best {
     let mut lowest: Option<(DomainCost, &Scope)> = None;
-    let mut n_placements = 0;
-    for (n_tries, scope) in domains.iter().enumerate() {
-        if n_tries >= MIN_TRIES && n_placements >= MAX_PLACEMENTS {
+    let mut tries = Tries::default();
+    for scope in domains {
+        if tries.are_enough(false) {
             break;
         }
         let mut attempt = Attempt::new(policy, session, search, job, Some(scope.clone()));
         let mut left = tasks.clone();
         let outcome = attempt.run(means, &mut left);
-        n_placements += LEAST_COST + tasks.len() - left.len();
+        tries.count(tasks.len() - left.len());
         match outcome {
             Outcome::Placed => {}
             Outcome::Unplaceable => continue,
