@@ -267,7 +267,7 @@ fn group_of(store: &Store, pod: &PodRef) -> Option<(Join, ObjectKey)> {
     store.pods.get(&pod.key)?.group(store.served())
 }
 
-/// The PodGroup that gets the resources of a victim, if the job has one. Nobody gets those of a gang that is
+/// The PodGroup that gets the resources of a victim, if the job has one. No job gets those of a gang that is
 /// evicted because it lacks pods.
 fn preemptor(store: &Store, reason: EvictReason, by: &JobKey) -> Option<Regarding> {
     match by {
