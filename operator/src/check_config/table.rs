@@ -307,7 +307,7 @@ const TABLE: &[Row] = &[
         Some(same(
             "gang.stalenessGracePeriod: 0s keeps the other pods of a gang that has lost \
              some, as in Volcano; without it they are evicted after 5 minutes, because they \
-             hold resources in vain",
+             hold resources that the gang cannot use",
         )),
     ),
     named(
@@ -326,7 +326,7 @@ const TABLE: &[Row] = &[
         "proportion",
         &[],
         Some(differs(
-            "a queue deserves its weight's part of the cluster, and its fields deserved, \
+            "a queue deserves a share of the cluster in proportion to its weight, and its fields deserved, \
              guarantee and parent have no effect; set its weight in proportion to deserved; \
              capability stays a hard limit",
         )),
