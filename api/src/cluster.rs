@@ -22,6 +22,7 @@ use crate::{
     decision::PodRef,
     facts::{
         class::{PodMatcher, PodTemplate},
+        composite::CompositeFacts,
         device::ResourceClaimFacts,
         group::{GroupFacts, RoleFacts},
         metadata::Metadata,
@@ -234,6 +235,9 @@ pub struct Jobs {
     /// The topology it asks for.
     // Parity: see docs/parity.md#t1.
     pub topology: Column<JobIdx, Option<Arc<TopologyFacts>>>,
+    /// The composite PodGroups that its PodGroup is a part of, its parent first; `None` if there are none.
+    // Parity: see docs/parity.md#k8.
+    pub composites: Column<JobIdx, Option<Arc<[Arc<CompositeFacts>]>>>,
     /// Its tasks.
     pub tasks: Column<JobIdx, TaskRange>,
     /// Why it is not scheduled in this cycle, if so.
@@ -464,9 +468,18 @@ impl Cluster {
 
     /// Whether no task may be evicted for this one.
     pub fn never_preempts(&self, task: TaskIdx) -> bool {
-        let group = self.tasks.job[task].and_then(|job| self.jobs.group[job].as_ref());
-        let of_group = group.and_then(|group| group.never_preempts);
+        let of_group = self.tasks.job[task].and_then(|job| {
+            let root = self.jobs.composites[job].as_ref().and_then(|above| above.last());
+            let of_root = root.map(|root| root.never_preempts);
+            of_root.unwrap_or_else(|| self.jobs.group[job].as_ref()?.never_preempts)
+        });
         of_group.unwrap_or(self.tasks.facts[task].never_preempts)
+    }
+
+    /// Whether a composite PodGroup above a job requires all pods below it to be in one topology domain.
+    pub fn requires_domain_of_composite(&self, job: JobIdx) -> bool {
+        let above = self.jobs.composites[job].iter().flat_map(|above| above.iter());
+        above.into_iter().any(|composite| composite.topology.is_some())
     }
 
     /// Changes the placement of a task, and the ledgers and counts with it. Returns the previous

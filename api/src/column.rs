@@ -58,6 +58,8 @@ ordinal! {
     ConstraintClassIdx,
     /// Row of a selector over pods, as inter-pod terms and spread constraints use them.
     MatcherIdx,
+    /// Row of a composite PodGroup; rows are in the order of their first jobs, inner ones first.
+    CompositeIdx,
     /// Row of a domain of one topology level; rows are in the order of their names.
     DomainIdx,
     /// A resource dimension; see [`crate::resource::Dimensions`].

@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod class;
+pub mod composite;
 pub mod device;
 pub mod gang_annotations;
 pub mod group;

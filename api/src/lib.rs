@@ -5,6 +5,7 @@
 pub mod api_version;
 pub mod cluster;
 pub mod column;
+pub mod composites;
 pub mod crd;
 pub mod decision;
 pub mod dialect;

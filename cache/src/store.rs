@@ -12,7 +12,7 @@ use k8s_openapi::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
-        scheduling::v1::PriorityClass,
+        scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -24,6 +24,7 @@ use kube_batch_api::{
     facts::{
         FactError,
         class::PodTemplate,
+        composite::CompositeFacts,
         device::ResourceClaimFacts,
         group::GroupFacts,
         metadata::MetadataPrefixes,
@@ -75,6 +76,7 @@ impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
 impl Fact for CsiDriverFacts {}
 impl Fact for ResourceClaimFacts {}
+impl Fact for CompositeFacts {}
 
 impl Fact for TaskFacts {
     fn decides_like(&self, other: &Self) -> bool {
@@ -273,6 +275,8 @@ pub struct Store {
     pub namespaces: Table<Name, NamespaceFacts>,
     /// PodGroups of both API groups.
     pub groups: Table<(ObjectKey, ApiVersion), GroupFacts>,
+    /// Composite PodGroups.
+    pub composites: Table<ObjectKey, CompositeFacts>,
     /// Queues of both API groups.
     pub queues: Table<(Name, ApiVersion), QueueFacts>,
     /// PriorityClasses.
@@ -347,7 +351,7 @@ macro_rules! each_table {
 
 impl Store {
     each_table! {
-        nodes namespaces groups queues priority_classes budgets volumes claims storage_classes
+        nodes namespaces groups composites queues priority_classes budgets volumes claims storage_classes
         csi_nodes csi_drivers resource_claims pods
     }
 }
@@ -385,6 +389,9 @@ impl Store {
         apply_resource_claim(claim: &ResourceClaim)
             => resource_claims[|f: &ResourceClaimFacts| f.key.clone()]
             = ResourceClaimFacts::from_resource_claim;
+        /// Stores a composite PodGroup.
+        apply_composite(composite: &CompositePodGroup)
+            => composites[|f: &CompositeFacts| f.key.clone()] = CompositeFacts::from_composite;
         /// Stores a CSINode.
         apply_csi_node(node: &CSINode) => csi_nodes[|f: &CsiNodeFacts| f.name.clone()]
             = CsiNodeFacts::from_csi_node;

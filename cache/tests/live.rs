@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     api_version::ApiVersion,
     decision::{Decision, EvictReason, PodRef},
+    facts::{group::GroupFacts, metadata::MetadataPrefixes},
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -48,8 +49,16 @@ enum Step {
         has_class: bool,
         note: u8,
         version: ApiVersion,
+        parent: Option<u8>,
     },
     DeleteGroup(u8, ApiVersion),
+    Composite {
+        name: u8,
+        parent: Option<u8>,
+        priority: i32,
+        queue: Option<u8>,
+    },
+    DeleteComposite(u8),
     Node {
         name: u8,
         cpu: u8,
@@ -122,8 +131,9 @@ fn version() -> impl Strategy<Value = ApiVersion> {
 }
 
 fn group_step() -> impl Strategy<Value = Step> {
-    (0..3_u8, 0..3_u8, 0..3_u32, 0..2_u8, any::<bool>(), 0..2_u8, version()).prop_map(
-        |(name, created, min, queue, has_class, note, version)| Step::Group {
+    let parent = prop::option::weighted(0.4, 0..2_u8);
+    (0..3_u8, 0..3_u8, 0..3_u32, 0..2_u8, any::<bool>(), 0..2_u8, version(), parent).prop_map(
+        |(name, created, min, queue, has_class, note, version, parent)| Step::Group {
             name,
             created,
             min,
@@ -131,18 +141,25 @@ fn group_step() -> impl Strategy<Value = Step> {
             has_class,
             note,
             version,
+            parent,
         },
     )
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let queue = (0..2_u8, 0..2_u8, prop::option::of(1..9_u8), version());
+    let parent = prop::option::weighted(0.2, 0..2_u8);
+    let composite = (0..2_u8, parent, 0..2_i32, prop::option::weighted(0.5, 0..2_u8));
     let budget = (0..2_u8, prop::option::weighted(0.3, 0..2_u8), 0..3_i32, 1..3_u8);
     prop_oneof![
         20 => pod_step().prop_map(Step::Pod),
         4 => (0..12_u8).prop_map(Step::DeletePod),
         5 => group_step(),
         2 => (0..3_u8, version()).prop_map(|(name, version)| Step::DeleteGroup(name, version)),
+        2 => composite.prop_map(|(name, parent, priority, queue)| Step::Composite {
+            name, parent, priority, queue,
+        }),
+        1 => (0..2_u8).prop_map(Step::DeleteComposite),
         3 => (0..4_u8, 1..9_u8, prop::bool::weighted(0.2))
             .prop_map(|(name, cpu, has_gpus)| Step::Node { name, cpu, has_gpus }),
         1 => (0..4_u8).prop_map(Step::DeleteNode),
@@ -254,7 +271,7 @@ impl World {
         match step {
             Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
             Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
-            Step::Group { name, created, min, queue, has_class, note, version } => {
+            Step::Group { name, created, min, queue, has_class, note, version, parent } => {
                 let meta = json!({
                     "name": format!("g{name}"), "namespace": "ns",
                     "creationTimestamp": time(created), "annotations": {"note": note.to_string()},
@@ -264,7 +281,11 @@ impl World {
                     "minMember": min, "queue": format!("q{queue}"), "priorityClassName": class,
                 });
                 let (meta, spec) = (from(meta), from(spec));
-                self.store.apply_group(version, &meta, &spec, None).expect("a group");
+                let prefixes: MetadataPrefixes = ["note"].into_iter().collect();
+                let group = GroupFacts::from_parts(version, &meta, &spec, None, &prefixes);
+                let mut group = group.expect("a group");
+                group.parent = parent.map(|parent| format!("c{parent}").into());
+                self.store.groups.apply((group.key.clone(), version), group);
             }
             Step::DeleteGroup(name, version) => {
                 let key = ObjectKey::new("ns", format!("g{name}"));
@@ -351,6 +372,24 @@ impl World {
             Step::DeleteBudget(name) => {
                 self.store.budgets.delete(&ObjectKey::new("ns", format!("b{name}")));
             }
+            Step::Composite { name, parent, priority, queue } => {
+                let queue = queue.map(|queue| format!("q{queue}"));
+                let composite = json!({
+                    "metadata": {
+                        "name": format!("c{name}"), "namespace": "ns",
+                        "labels": {"scheduling.sigs.dev/queue": queue.unwrap_or_default()},
+                    },
+                    "spec": {
+                        "workloadRef": {"workloadName": "w", "templateName": "t"},
+                        "schedulingPolicy": {"basic": {}}, "priority": priority,
+                        "parentCompositePodGroupName": parent.map(|parent| format!("c{parent}")),
+                    },
+                });
+                self.store.apply_composite(&from(composite)).expect("a composite PodGroup");
+            }
+            Step::DeleteComposite(name) => {
+                self.store.composites.delete(&ObjectKey::new("ns", format!("c{name}")));
+            }
             Step::Claim { is_bound } => {
                 let claim = json!({
                     "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
@@ -434,6 +473,7 @@ fn what_happens_often_is_followed() {
         has_class: false,
         note: 0,
         version: ApiVersion::V1Alpha2,
+        parent: None,
     };
     let mut world = World::new();
     world.run(Step::Namespace(0));

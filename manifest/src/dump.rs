@@ -20,6 +20,7 @@ use kube_batch_api::{
     decision::PodRef,
     facts::{
         class::PodTemplate,
+        composite::CompositeFacts,
         device::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
@@ -90,6 +91,7 @@ enum Record {
     ResourceClaim(Arc<ResourceClaimFacts>),
     Queue(Arc<QueueFacts>),
     PodGroup(Arc<GroupFacts>),
+    CompositePodGroup(Arc<CompositeFacts>),
     Labels(Arc<Labels>),
     Template(Arc<PodTemplate>),
     Pod {
@@ -139,6 +141,7 @@ pub fn write(
         resource_claims as ResourceClaim,
         queues as Queue,
         groups as PodGroup,
+        composites as CompositePodGroup,
     );
     let mut labels = Positions::default();
     let mut templates = Positions::default();
@@ -241,6 +244,7 @@ impl Loader {
             Record::ResourceClaim(f) => store.resource_claims.share(f.key.clone(), f),
             Record::Queue(f) => store.queues.share((f.name.clone(), f.version), f),
             Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
+            Record::CompositePodGroup(f) => store.composites.share(f.key.clone(), f),
             Record::Labels(labels) => self.labels.push(labels),
             Record::Template(template) => self.templates.push(template),
             Record::InFlight { uid, pod, since, decision } => {

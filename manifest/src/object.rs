@@ -12,7 +12,7 @@ use k8s_openapi::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
-        scheduling::v1::PriorityClass,
+        scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -66,6 +66,8 @@ pub enum Object {
     StatefulSet(Box<StatefulSet>),
     /// A set of jobs.
     JobSet(Box<JobSet>),
+    /// A group of PodGroups.
+    CompositePodGroup(Box<CompositePodGroup>),
     /// A gang, of any API.
     PodGroup(ApiVersion, Box<RawObject>),
     /// A queue, of any API.
@@ -107,6 +109,8 @@ pub enum Kind {
     StatefulSet,
     /// `JobSet`.
     JobSet,
+    /// `CompositePodGroup`.
+    CompositePodGroup,
     /// `PodGroup`.
     PodGroup,
     /// `Queue`.
@@ -115,7 +119,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -132,6 +136,7 @@ impl Kind {
         Self::Deployment,
         Self::StatefulSet,
         Self::JobSet,
+        Self::CompositePodGroup,
         Self::PodGroup,
         Self::Queue,
     ];
@@ -155,6 +160,7 @@ impl Kind {
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
             Self::JobSet => "JobSet",
+            Self::CompositePodGroup => "CompositePodGroup",
             Self::PodGroup => "PodGroup",
             Self::Queue => "Queue",
         }
@@ -176,6 +182,7 @@ impl Kind {
             | Self::Deployment
             | Self::StatefulSet
             | Self::JobSet
+            | Self::CompositePodGroup
             | Self::PodGroup
             | Self::ResourceClaim => true,
             Self::Node
@@ -208,6 +215,7 @@ impl Kind {
             Self::Deployment => "deployments",
             Self::StatefulSet => "statefulsets",
             Self::JobSet => "jobsets",
+            Self::CompositePodGroup => "compositepodgroups",
             Self::PodGroup => "podgroups",
             Self::Queue => "queues",
         }
@@ -236,6 +244,7 @@ impl Kind {
                 self.versions().map(|version| format!("apis/{version}")).collect()
             }
             Self::JobSet => vec![format!("apis/{}/v1alpha2", self.groups()[0])],
+            Self::CompositePodGroup => vec![format!("apis/{}/v1alpha3", self.groups()[0])],
             _ if self.groups()[0].is_empty() => vec!["api/v1".to_owned()],
             _ => vec![format!("apis/{}/v1", self.groups()[0])],
         }
@@ -250,7 +259,9 @@ impl Kind {
     /// The kinds for `kubectl get` that print everything a simulation reads and any cluster serves.
     /// `kube-batch` is the category of PodGroups and Queues.
     pub fn kubectl_list() -> String {
-        let served = |kind: &Self| !matches!(kind, Self::PodGroup | Self::Queue | Self::JobSet);
+        let served = |kind: &Self| {
+            !matches!(kind, Self::CompositePodGroup | Self::PodGroup | Self::Queue | Self::JobSet)
+        };
         let kinds = Self::ALL.into_iter().filter(served).map(Self::plural);
         kinds.chain(["kube-batch"]).collect::<Vec<_>>().join(",")
     }
@@ -265,7 +276,7 @@ impl Kind {
             | Self::PersistentVolumeClaim => &[""],
             Self::StorageClass | Self::CsiNode | Self::CsiDriver => &["storage.k8s.io"],
             Self::ResourceClaim => &["resource.k8s.io"],
-            Self::PriorityClass => &["scheduling.k8s.io"],
+            Self::PriorityClass | Self::CompositePodGroup => &["scheduling.k8s.io"],
             Self::PodDisruptionBudget => &["policy"],
             Self::Job => &["batch"],
             Self::ReplicaSet | Self::Deployment => &["apps", "extensions"],
@@ -381,6 +392,7 @@ impl TypeMeta {
             | Kind::Deployment
             | Kind::StatefulSet => format!("{}/v1", kind.groups()[0]),
             Kind::JobSet => format!("{}/v1alpha2", kind.groups()[0]),
+            Kind::CompositePodGroup => format!("{}/v1alpha3", kind.groups()[0]),
         };
         Recognised::Misspelt(format!("{kind} is in {served}, not in {:?}", self.api_version))
     }
@@ -449,6 +461,7 @@ macro_rules! with_each {
             Object::Deployment($inner) => $body,
             Object::StatefulSet($inner) => $body,
             Object::JobSet($inner) => $body,
+            Object::CompositePodGroup($inner) => $body,
             Object::PodGroup(_, $inner) => $body,
             Object::Queue(_, $inner) => $body,
         }
@@ -490,6 +503,7 @@ impl Object {
             Kind::Deployment => Self::Deployment(typed(node, unknown)?),
             Kind::StatefulSet => Self::StatefulSet(typed(node, unknown)?),
             Kind::JobSet => Self::JobSet(typed(node, unknown)?),
+            Kind::CompositePodGroup => Self::CompositePodGroup(typed(node, unknown)?),
             Kind::PodGroup => {
                 if version.is_own() {
                     typed::<v1alpha2::PodGroup>(node, unknown)?;
@@ -530,6 +544,7 @@ impl Object {
             Self::Deployment(_) => Kind::Deployment,
             Self::StatefulSet(_) => Kind::StatefulSet,
             Self::JobSet(_) => Kind::JobSet,
+            Self::CompositePodGroup(_) => Kind::CompositePodGroup,
             Self::PodGroup(..) => Kind::PodGroup,
             Self::Queue(..) => Kind::Queue,
         }
@@ -554,7 +569,8 @@ impl Object {
             | Self::ReplicaSet(_)
             | Self::Deployment(_)
             | Self::StatefulSet(_)
-            | Self::JobSet(_) => Served::BuiltIn,
+            | Self::JobSet(_)
+            | Self::CompositePodGroup(_) => Served::BuiltIn,
         }
     }
 

@@ -57,6 +57,7 @@ pub fn pod_parts(object: &Object) -> Vec<PodPart<'_>> {
         | Object::ResourceClaim(_)
         | Object::PriorityClass(_)
         | Object::PodDisruptionBudget(_)
+        | Object::CompositePodGroup(_)
         | Object::PodGroup(..)
         | Object::Queue(..) => Vec::new(),
     }

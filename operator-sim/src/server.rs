@@ -39,6 +39,7 @@ kinds! {
     CSI_NODES = "/apis/storage.k8s.io/v1" "csinodes" false;
     CSI_DRIVERS = "/apis/storage.k8s.io/v1" "csidrivers" false;
     RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1" "resourceclaims" true;
+    COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3" "compositepodgroups" true;
     GROUPS = "/apis/scheduling.sigs.dev/v1alpha2" "podgroups" true;
     QUEUES = "/apis/scheduling.sigs.dev/v1alpha2" "queues" false;
     LEASES = "/apis/coordination.k8s.io/v1" "leases" true;

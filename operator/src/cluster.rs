@@ -44,6 +44,7 @@ pub(crate) const fn consequence(kind: Kind) -> &'static str {
         Kind::Job | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::JobSet => {
             "no further pods are created for them"
         }
+        Kind::CompositePodGroup => "PodGroups that are part of one wait",
         Kind::PodGroup => "pods that name a PodGroup wait",
         Kind::Queue => "jobs wait, because their queues do not exist",
     }

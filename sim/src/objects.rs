@@ -68,6 +68,7 @@ impl World {
             Object::CsiNode(node) => self.store.apply_csi_node(&node),
             Object::CsiDriver(driver) => self.store.apply_csi_driver(&driver),
             Object::ResourceClaim(claim) => self.store.apply_resource_claim(&claim),
+            Object::CompositePodGroup(composite) => self.store.apply_composite(&composite),
             Object::PriorityClass(class) => self.store.apply_priority_class(&class),
             Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
             Object::Job(job) => {
@@ -194,6 +195,7 @@ impl World {
             Kind::CsiNode => self.store.csi_nodes.delete(name),
             Kind::CsiDriver => self.store.csi_drivers.delete(name),
             Kind::ResourceClaim => self.store.resource_claims.delete(key),
+            Kind::CompositePodGroup => self.store.composites.delete(key),
             Kind::PriorityClass => self.store.priority_classes.delete(name),
             Kind::PodDisruptionBudget => self.store.budgets.delete(key),
             Kind::Job => self.controllers.delete(ControllerKind::Job, key, &mut self.store),

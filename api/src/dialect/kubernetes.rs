@@ -27,11 +27,8 @@ use crate::{
     api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
     facts::{
-        FactError,
-        group::GroupFacts,
-        metadata::MetadataPrefixes,
-        queue::QueueFacts,
-        topology::{TopologyFacts, TopologyLevel},
+        FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts,
+        topology::TopologyFacts,
     },
     job_report::JobReport,
     membership::queue_of,
@@ -74,7 +71,8 @@ impl Dialect for Kubernetes {
         facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());
         let constraints = spec.scheduling_constraints.and_then(|all| all.topology);
         let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
-        facts.topology = key.map(|key| Arc::new(required(key)));
+        let required = |key: String| Arc::new(TopologyFacts::required(Name::from(key)));
+        facts.topology = key.map(required);
         facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
         facts.status = object.status("PodGroup")?;
         Ok(facts)
@@ -125,11 +123,6 @@ impl Dialect for Kubernetes {
             None => json!({}),
         }
     }
-}
-
-/// All pods must be on nodes with the same value of a label.
-fn required(key: String) -> TopologyFacts {
-    TopologyFacts { required: Some(TopologyLevel::Label(Name::from(key))), preferred: None }
 }
 
 /// The minimum of a policy: 1 of a basic group.

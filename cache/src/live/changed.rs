@@ -41,6 +41,7 @@ pub(super) struct Changed {
     pub(super) priority_classes: bool,
     pub(super) storage: bool,
     pub(super) resource_claims: bool,
+    pub(super) composites: bool,
 }
 
 impl Changed {
@@ -70,6 +71,7 @@ impl Changed {
         let namespaces = namespaces.is_none_or(|former| !former.is_empty());
         let priority_classes = has_changed(&mut store.priority_classes);
         let resource_claims = has_changed(&mut store.resource_claims);
+        let composites = has_changed(&mut store.composites);
         let (touched, claims_chosen) = touched?;
         Some(Self {
             pods: pods?,
@@ -83,6 +85,7 @@ impl Changed {
             priority_classes,
             storage: claims_chosen || storage.contains(&true),
             resource_claims,
+            composites,
         })
     }
 }

@@ -172,6 +172,13 @@ impl Kept {
             let is_reclassified = OfGroup::new(before) != OfGroup::new(after);
             dirty.entry(Some(key)).or_default().is_reclassified |= is_reclassified;
         }
+        if changed.composites {
+            for (job, group) in cluster.jobs.group.iter() {
+                if group.as_ref().is_some_and(|group| group.parent.is_some()) {
+                    dirty.entry(Some(cluster.jobs.key[job].clone())).or_default();
+                }
+            }
+        }
         let mut uids = BTreeSet::new();
         for (key, before) in &changed.pods {
             let after = store.pods.get(key);

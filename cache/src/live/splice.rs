@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
+    facts::{
+        composite::CompositeFacts, group::GroupFacts, pod::TaskFacts, topology::TopologyFacts,
+    },
     name::JobKey,
     reason::{JobProblem, JobWarning},
     resource::Ledger,
@@ -82,6 +84,7 @@ tail! {
     priority: i32,
     leaves_whole: bool,
     topology: Option<Arc<TopologyFacts>>,
+    composites: Option<Arc<[Arc<CompositeFacts>]>>,
     tasks: TaskRange,
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,

@@ -203,8 +203,9 @@ impl<'a> Writer<'a> {
         let queue = self.queue_rows.get(&job.queue).copied();
         let JobRow { queue, problem } = JobRow::of(&job, queue);
         let jobs = &mut self.cluster.jobs;
-        jobs.leaves_whole[row] = leaves_whole(job.group.as_ref());
+        jobs.leaves_whole[row] = leaves_whole(&job);
         jobs.topology[row] = job.topology;
+        jobs.composites[row] = job.composites;
         jobs.group[row] = job.group;
         jobs.queue[row] = queue;
         jobs.min_available[row] = job.min_available;

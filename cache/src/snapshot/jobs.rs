@@ -11,6 +11,7 @@ use kube_batch_api::{
     api_version::Join,
     facts::{
         class::PodTemplate,
+        composite::CompositeFacts,
         gang_annotations::{CombinedAnnotations, MIN_AVAILABLE},
         group::GroupFacts,
         pod::TaskFacts,
@@ -37,12 +38,19 @@ pub(crate) struct Members<'a> {
     pub(crate) hints: Hints,
 }
 
+/// The composite PodGroups above a PodGroup, its parent first.
+type Above = Arc<[Arc<CompositeFacts>]>;
+
+/// At most this many composite PodGroups may be above a PodGroup; the limit of Kubernetes.
+const MAX_COMPOSITES: usize = 4;
+
 pub(crate) struct Job<'a> {
     pub(crate) group: Option<Arc<GroupFacts>>,
     pub(crate) created: Timestamp,
     pub(crate) queue: Name,
     pub(crate) min_available: u32,
     pub(crate) topology: Option<Arc<TopologyFacts>>,
+    pub(crate) composites: Option<Above>,
     pub(crate) priority: i32,
     pub(crate) problem: Option<JobProblem>,
     pub(crate) warnings: Vec<JobWarning>,
@@ -214,6 +222,7 @@ impl<'a> JobMaker<'a> {
             queue: queue.unwrap_or_else(|| self.default_queue(namespace)),
             min_available: annotated.min_available.or(of_budget).unwrap_or(1),
             topology: annotated.topology.clone().map(Arc::new),
+            composites: None,
             priority: if self.options.priority_class { highest } else { 0 },
             problem: None,
             warnings: annotation_warnings(&tasks, annotated),
@@ -229,11 +238,26 @@ impl<'a> JobMaker<'a> {
         mut warnings: Vec<JobWarning>,
     ) -> Job<'t> {
         let oldest = tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created);
-        let queue = group.and_then(|group| group.queue.clone());
-        let (priority, warning) = self.priorities.of(group.map(|group| &**group), &tasks);
+        let (composites, no_composite) = match group.map(|group| self.above(group)) {
+            None => (None, None),
+            Some(Ok(above)) => (above, None),
+            Some(Err(problem)) => (None, Some(problem)),
+        };
+        let root = composites.as_ref().and_then(|above| above.last());
+        let of_root = root.map(|root| self.queue_of_root(root));
+        let own_queue = group.and_then(|group| group.queue.clone());
+        let other_queue = of_root.as_ref().zip(root).and_then(|(queue, root)| {
+            own_queue.as_ref().and_then(|own| other_queue(own, queue, &root.key))
+        });
+        let queue = of_root.or(own_queue);
+        let (priority, warning) = self.priorities.of(group.map(|group| &**group), root, &tasks);
         warnings.extend(warning);
         warnings.sort_unstable();
-        let contradiction = |group| contradiction(group, &tasks, &self.options.scheduler_names);
+        let of_root = root.map(|root| (root.priority, root.never_preempts));
+        let contradiction = |group: &GroupFacts| {
+            let of_group = of_root.unwrap_or((group.priority.unwrap_or(0), group.never_preempts));
+            contradiction(group, of_group, &tasks, &self.options.scheduler_names)
+        };
         Job {
             group: group.cloned(),
             created: group.map_or(oldest, |group| group.created),
@@ -243,14 +267,68 @@ impl<'a> JobMaker<'a> {
             priority,
             problem: match group {
                 None => Some(JobProblem::NoPodGroup(key.clone())),
-                Some(group) => contradiction(group)
-                    .map(JobProblem::Inconsistent)
-                    .or_else(|| unsupported(group)),
+                Some(_) if no_composite.is_some() => no_composite,
+                Some(group) => contradiction(group).map(JobProblem::Inconsistent).or(other_queue),
             },
+            composites,
             warnings,
             tasks,
         }
     }
+
+    /// The composite PodGroups above a PodGroup; `None` if it is not part of one.
+    ///
+    /// # Errors
+    ///
+    /// The problem of the job if one of them does not exist, or there are too many.
+    // Parity: see docs/parity.md#k8.
+    fn above(&self, group: &GroupFacts) -> Result<Option<Above>, JobProblem> {
+        let mut above: Vec<Arc<CompositeFacts>> = Vec::new();
+        let mut parent = group.parent.as_ref();
+        while let Some(name) = parent {
+            let key = ObjectKey { namespace: group.key.namespace.clone(), name: name.clone() };
+            let Some(facts) = self.store.composites.get(&key) else {
+                return Err(no_composite(&key));
+            };
+            if above.len() == MAX_COMPOSITES {
+                return Err(too_many_composites(&key));
+            }
+            above.push(Arc::clone(facts));
+            parent = facts.parent.as_ref();
+        }
+        Ok((!above.is_empty()).then(|| above.into()))
+    }
+
+    /// The queue of all PodGroups below a composite one that is part of no other.
+    fn queue_of_root(&self, root: &CompositeFacts) -> Name {
+        root.queue.clone().unwrap_or_else(|| self.default_queue(&root.key.namespace))
+    }
+}
+
+fn no_composite(key: &ObjectKey) -> JobProblem {
+    let message = format!(
+        "CompositePodGroup {key} does not exist, or the API server does not serve composite PodGroups \
+         (scheduling.k8s.io/v1alpha3)"
+    );
+    JobProblem::Other { reason: "CompositePodGroupNotFound", message: Name::from(message) }
+}
+
+fn too_many_composites(key: &ObjectKey) -> JobProblem {
+    let message = format!(
+        "more than {MAX_COMPOSITES} composite PodGroups are above its PodGroup, or one is part of itself; \
+         the last one read is {key}"
+    );
+    JobProblem::Other { reason: "CompositePodGroupTooDeep", message: Name::from(message) }
+}
+
+/// The problem of a PodGroup that names another queue than the outermost composite one.
+fn other_queue(own: &Name, of_root: &Name, root: &ObjectKey) -> Option<JobProblem> {
+    let message = format!(
+        "the PodGroup names queue \"{own}\", but CompositePodGroup {root} is in queue \"{of_root}\": its \
+         label scheduling.sigs.dev/queue decides for all PodGroups below it"
+    );
+    let problem = JobProblem::Other { reason: "QueueDiffers", message: Name::from(message) };
+    (own != of_root).then_some(problem)
 }
 
 /// The tasks of a job in their order.
@@ -262,23 +340,12 @@ pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFa
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 
-/// A feature that a PodGroup requires and this scheduler does not have. Its pods wait, rather than start
-/// without it.
-// Parity: see docs/parity.md#k7.
-fn unsupported(group: &GroupFacts) -> Option<JobProblem> {
-    let problem =
-        |reason, message: &str| Some(JobProblem::Other { reason, message: Name::from(message) });
-    if group.parent.is_some() {
-        return problem("CompositePodGroupNotSupported", "composite PodGroups are not supported");
-    }
-    None
-}
-
-/// Contradictions between one of Kubernetes' own PodGroups and its pods, with the messages of kube-scheduler.
+/// Contradictions between one of Kubernetes' own PodGroups, or the outermost composite one above it, and its pods, with the messages of kube-scheduler.
 /// Without this check, a group could give its pods a priority that they are not allowed to have.
 // Parity: see docs/parity.md#k1.
 fn contradiction(
     group: &GroupFacts,
+    (priority, never_preempts): (i32, Option<bool>),
     tasks: &[&Arc<TaskFacts>],
     schedulers: &SchedulerNames,
 ) -> Option<Name> {
@@ -289,9 +356,9 @@ fn contradiction(
         .iter()
         .filter(|facts| !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed));
     members.find_map(|facts| {
-        let (own, priority) = (facts.priority, group.priority.unwrap_or(0));
+        let own = facts.priority;
         let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
-        let of_group = group.never_preempts.filter(|never| *never != facts.never_preempts);
+        let of_group = never_preempts.filter(|never| *never != facts.never_preempts);
         let all = "all pods in a single pod group should have the same";
         if own != priority {
             Some(format!("{all} priority as the pod group's priority, got {own} and {priority}"))
@@ -356,10 +423,14 @@ impl<'a> Priorities<'a> {
     fn of(
         &self,
         group: Option<&GroupFacts>,
+        root: Option<&Arc<CompositeFacts>>,
         tasks: &[&Arc<TaskFacts>],
     ) -> (i32, Option<JobWarning>) {
         if !self.enabled {
             return (0, None);
+        }
+        if let Some(root) = root {
+            return (root.priority, None);
         }
         if let Some(priority) = group.and_then(|group| group.priority) {
             return (priority, None);

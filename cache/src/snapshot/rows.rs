@@ -183,9 +183,10 @@ impl<'a> OfGroup<'a> {
     }
 }
 
-/// Whether the tasks of a job with this PodGroup are victims only together.
-pub(crate) fn leaves_whole(group: Option<&Arc<GroupFacts>>) -> bool {
-    group.is_some_and(|group| group.leaves_whole)
+/// Whether the tasks of a job are victims only together.
+pub(crate) fn leaves_whole(job: &Job<'_>) -> bool {
+    let mut above = job.composites.iter().flat_map(|above| above.iter());
+    job.group.as_ref().is_some_and(|group| group.leaves_whole) || above.any(|one| one.leaves_whole)
 }
 
 /// Adds a job with these tasks.
@@ -198,8 +199,9 @@ pub(crate) fn push_job(
 ) -> JobIdx {
     let JobRow { queue, problem } = JobRow::of(&job, queue);
     let n_roles = job.group.as_ref().map_or(0, |group| group.roles.len());
-    jobs.leaves_whole.push(leaves_whole(job.group.as_ref()));
+    jobs.leaves_whole.push(leaves_whole(&job));
     jobs.topology.push(job.topology);
+    jobs.composites.push(job.composites);
     jobs.group.push(job.group);
     jobs.created.push(job.created);
     jobs.queue.push(queue);

@@ -6,9 +6,11 @@ use super::{ControlPlane, Server};
 use crate::{assets::Binary, directory::Part};
 
 /// The gates of Kubernetes 1.37 for its own PodGroups: that they exist, that they may ask for a topology
-/// domain and a preemption policy, and that the Job controller creates them.
+/// domain and a preemption policy, that they may be part of composite ones, and that the Job controller creates
+/// them.
 const POD_GROUP_GATES: &str = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,\
-                               PodGroupPreemptionPolicy=true,WorkloadWithJob=true";
+                               PodGroupPreemptionPolicy=true,CompositePodGroup=true,\
+                               WorkloadWithJob=true";
 
 impl ControlPlane {
     pub(super) fn command(&self, server: Server) -> Command {
@@ -80,7 +82,10 @@ impl ControlPlane {
         }
         if self.options.pod_groups {
             command.args(["--feature-gates", POD_GROUP_GATES]);
-            command.args(["--runtime-config", "scheduling.k8s.io/v1beta1=true"]);
+            command.args([
+                "--runtime-config",
+                "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
+            ]);
         }
         command.args(&self.options.api_server_flags);
     }

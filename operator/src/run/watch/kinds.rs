@@ -7,7 +7,7 @@ use k8s_openapi::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
         resource::v1::ResourceClaim,
-        scheduling::v1::PriorityClass,
+        scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -18,6 +18,7 @@ use kube_batch_api::{
     dialect::{GroupOf, QueueOf},
     facts::{
         FactError,
+        composite::CompositeFacts,
         device::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
@@ -36,7 +37,7 @@ use crate::run::scheduler_cache::CacheState;
 
 /// Kinds that roles of earlier versions do not name. Without the permission they count as not served,
 /// so that an update of the image alone does not stop scheduling.
-const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND];
+const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND, CompositePodGroup::KIND];
 
 /// Whether cycles run although the scheduler may not watch a kind.
 pub(super) fn is_optional<K: Watched>() -> bool {
@@ -140,6 +141,9 @@ watched! {
         |driver, state| state.store.apply_csi_driver(driver);
     ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key => ResourceClaimFacts],
         |claim, state| state.store.apply_resource_claim(claim);
+    CompositePodGroup as "compositepodgroups.scheduling.k8s.io":
+        composites[ObjectKey = key => CompositeFacts],
+        |composite, state| state.store.apply_composite(composite);
 }
 
 /// The key and the parser of a kind of each dialect.
