@@ -11,7 +11,10 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx};
+use kube_batch_api::{
+    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx},
+    resource::ResourceVector,
+};
 use kube_batch_framework::{
     cycle::Action,
     failure::Failure,
@@ -24,6 +27,7 @@ use kube_batch_framework::{
 use crate::{
     budget::{Budget, Lending},
     gang::{Settled, record_fitting, settle},
+    groups::{JobTurns, Reached, Tried, place_groups},
     topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::WaitingByJob,
 };
@@ -46,13 +50,14 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = WaitingByJob::new();
+        let mut tried = Tried::new();
         let mut first = first_turns(session);
         first.run_unless_overused(session, |session, job| {
-            turn(session, job, &mut waiting, &mut Budget::All)
+            turn(session, job, &mut tried, &mut waiting, &mut Budget::All)
         });
         let mut turns = Turns::new(session, |job| has_work(session, job));
         let overused = turns.run_unless_overused(session, |session, job| {
-            turn(session, job, &mut waiting, &mut Budget::All)
+            turn(session, job, &mut tried, &mut waiting, &mut Budget::All)
         });
         if overused.is_empty() {
             return;
@@ -65,10 +70,10 @@ impl Action for Allocate {
             idle: session.cluster().total_idle(),
         };
         first_turns(session).run(session, |session, job| {
-            turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
+            turn(session, job, &mut tried, &mut waiting, &mut Budget::Lent(&mut lending))
         });
         turns.run(session, |session, job| {
-            turn(session, job, &mut waiting, &mut Budget::Lent(&mut lending))
+            turn(session, job, &mut tried, &mut waiting, &mut Budget::Lent(&mut lending))
         });
     }
 }
@@ -97,8 +102,54 @@ fn first_turns(session: &Session) -> Turns {
     })
 }
 
-/// One turn of a job: one statement. Returns whether the job may have another turn.
+/// A turn of a job, or of all jobs of a composite PodGroup. Returns whether the job may have another turn.
 fn turn(
+    session: &mut Session,
+    job: JobIdx,
+    tried: &mut Tried,
+    waiting: &mut WaitingByJob,
+    budget: &mut Budget<'_>,
+) -> NextTurn {
+    let Some(row) = session.incomplete_above(job) else {
+        return turn_of_job(session, job, waiting, budget);
+    };
+    if !tried.insert(row) {
+        return NextTurn::None;
+    }
+    match place_groups(session, row, &mut Allocating { waiting, budget }) {
+        Reached::Complete if session.has_waiting_tasks(job) => NextTurn::Wanted,
+        Reached::Complete | Reached::Waits | Reached::Incomplete => NextTurn::None,
+    }
+}
+
+/// Places the jobs of composite PodGroups.
+struct Allocating<'a, 'b> {
+    waiting: &'a mut WaitingByJob,
+    budget: &'a mut Budget<'b>,
+}
+
+impl JobTurns for Allocating<'_, '_> {
+    const EVICTS: bool = false;
+
+    fn may_wait(&self) -> bool {
+        matches!(self.budget, Budget::All)
+    }
+
+    fn turn(&mut self, session: &mut Session, job: JobIdx) {
+        turn_of_job(session, job, self.waiting, self.budget);
+    }
+
+    fn idle(&self) -> Option<ResourceVector> {
+        self.budget.idle()
+    }
+
+    fn restore(&mut self, idle: Option<ResourceVector>) {
+        self.budget.restore(idle);
+    }
+}
+
+/// One turn of a job: one statement. Returns whether the job may have another turn.
+fn turn_of_job(
     session: &mut Session,
     job: JobIdx,
     waiting: &mut WaitingByJob,

@@ -18,7 +18,9 @@ use kube_batch_framework::{
     spec::ActionSpec,
 };
 
-use crate::{budget::Budget, gang::settle, topology::place_tasks_by_topology};
+use crate::{
+    budget::Budget, gang::settle, groups::release_incomplete, topology::place_tasks_by_topology,
+};
 
 /// The action.
 #[derive(Debug)]
@@ -45,6 +47,7 @@ impl Action for Backfill {
         for job in session.jobs_with_kept_moves() {
             settle(session.statement(job));
         }
+        release_incomplete(session);
     }
 }
 

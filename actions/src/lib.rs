@@ -4,6 +4,7 @@ pub mod allocate;
 pub mod backfill;
 mod budget;
 mod gang;
+mod groups;
 pub mod preempt;
 pub mod reclaim;
 mod self_affinity;

@@ -23,10 +23,7 @@ use kube_batch_framework::{
     spec::ActionSpec,
 };
 
-use crate::{
-    victims::{VictimPolicy, VictimSearch, turn},
-    waiting::WaitingByJob,
-};
+use crate::victims::{VictimPolicy, VictimSearch, Waiting, turn};
 
 /// The action.
 #[derive(Debug)]
@@ -81,7 +78,7 @@ fn between_jobs(
     queue: QueueIdx,
     reserved: &Reservations,
 ) {
-    let mut waiting = WaitingByJob::new();
+    let mut waiting = Waiting::default();
     turns.run_queue(session, queue, |session, job| {
         let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
         turn(&policy, session, search, job, &mut waiting)
@@ -101,7 +98,7 @@ fn inside_jobs(
     for job in jobs {
         let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
         give_turn(session, job, &mut |session, job| {
-            turn(&policy, session, search, job, &mut WaitingByJob::new())
+            turn(&policy, session, search, job, &mut Waiting::default())
         });
     }
 }

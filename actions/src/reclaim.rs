@@ -22,10 +22,7 @@ use kube_batch_framework::{
     spec::ActionSpec,
 };
 
-use crate::{
-    victims::{VictimPolicy, VictimSearch, turn},
-    waiting::WaitingByJob,
-};
+use crate::victims::{VictimPolicy, VictimSearch, Waiting, turn};
 
 /// The action.
 #[derive(Debug)]
@@ -48,7 +45,7 @@ impl Action for Reclaim {
 
     fn execute(&self, session: &mut Session) {
         let mut search = VictimSearch::new(session.cluster());
-        let mut waiting = WaitingByJob::new();
+        let mut waiting = Waiting::default();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run_unless_overused(session, |session, job| {
             turn(&AcrossQueues, session, &mut search, job, &mut waiting)

@@ -23,6 +23,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     failure::{BestDomain, Failure, NoDomain},
     plugin::Capacity,
+    session::Session,
     statement::{Savepoint, Statement},
     topology::{Home, JobLevel, Level, Scope},
 };
@@ -93,6 +94,8 @@ struct UsableLevel {
     /// Whether all tasks must be in one of its domains.
     is_required: bool,
     home: Home,
+    /// The domains in which all tasks could be.
+    domains: Vec<DomainIdx>,
     /// How many tasks are in that domain.
     n_there: u32,
 }
@@ -107,6 +110,7 @@ fn levels_of(statement: &Statement<'_>) -> Vec<UsableLevel> {
             level: Arc::clone(&of_job.level),
             is_required: topology.is_required && at == last,
             home,
+            domains: of_job.domains(),
             n_there: match home {
                 Home::Domain(domain) => of_job.n_tasks().get(&Some(domain)).copied().unwrap_or(0),
                 Home::Nowhere | Home::Scattered => 0,
@@ -155,13 +159,46 @@ struct Tried {
 
 /// A domain to try; they are ordered as they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+pub(crate) struct Candidate {
     /// How many waiting tasks it holds.
-    n_held: Reverse<u64>,
+    pub(crate) n_held: Reverse<u64>,
     /// How many places are left in it after all waiting tasks, for the class with the fewest; negative if it
     /// lacks places.
     n_spare: i64,
-    domain: DomainIdx,
+    pub(crate) domain: DomainIdx,
+}
+
+/// Domains of a level by how many waiting tasks they hold, the best first; of equal ones the first by name.
+pub(crate) fn sorted_candidates(
+    session: &mut Session,
+    waiting: &VecDeque<TaskIdx>,
+    level: &Level,
+    domains: &[DomainIdx],
+    capacity: Capacity,
+) -> Vec<Candidate> {
+    let cluster = session.cluster();
+    // Variants of a class fit where it does.
+    let mut n_waiting: BTreeMap<ClassIdx, u64> = BTreeMap::new();
+    for task in waiting {
+        let first = cluster.classes.variant_of[cluster.tasks.class[*task]];
+        *n_waiting.entry(first).or_default() += 1;
+    }
+    let fits: Vec<_> = n_waiting
+        .iter()
+        .map(|(class, n_tasks)| (*n_tasks, session.domain_fits(*class, level, capacity)))
+        .collect();
+    let candidate = |domain: DomainIdx| Candidate {
+        n_held: Reverse(fits.iter().map(|(n_tasks, fits)| fits[domain].min(*n_tasks)).sum()),
+        n_spare: fits
+            .iter()
+            .map(|(n_tasks, fits)| fits[domain].cast_signed() - n_tasks.cast_signed())
+            .min()
+            .unwrap_or(0),
+        domain,
+    };
+    let mut candidates: Vec<Candidate> = domains.iter().copied().map(candidate).collect();
+    candidates.sort_unstable();
+    candidates
 }
 
 impl<'a, 's, 'b> Placing<'a, 's, 'b> {
@@ -337,30 +374,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     /// The domains that the job may use, the best first; of equal ones the first by name.
     fn candidates(&mut self, level: &UsableLevel, capacity: Capacity) -> Vec<Candidate> {
         let session = self.statement.session_mut();
-        let cluster = session.cluster();
-        // Variants of a class fit where it does.
-        let mut n_waiting: BTreeMap<ClassIdx, u64> = BTreeMap::new();
-        for task in &self.waiting {
-            let first = cluster.classes.variant_of[cluster.tasks.class[*task]];
-            *n_waiting.entry(first).or_default() += 1;
-        }
-        let fits: Vec<_> = n_waiting
-            .iter()
-            .map(|(class, n_tasks)| (*n_tasks, session.domain_fits(*class, &level.level, capacity)))
-            .collect();
-        let candidate = |domain: DomainIdx| Candidate {
-            n_held: Reverse(fits.iter().map(|(n_tasks, fits)| fits[domain].min(*n_tasks)).sum()),
-            n_spare: fits
-                .iter()
-                .map(|(n_tasks, fits)| fits[domain].cast_signed() - n_tasks.cast_signed())
-                .min()
-                .unwrap_or(0),
-            domain,
-        };
-        let mut candidates: Vec<Candidate> =
-            level.home.domains(&level.level).into_iter().map(candidate).collect();
-        candidates.sort_unstable();
-        candidates
+        sorted_candidates(session, &self.waiting, &level.level, &level.domains, capacity)
     }
 
     /// The domains of equal candidates, the one with the best node for the first task first.

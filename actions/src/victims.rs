@@ -24,23 +24,58 @@ mod whole_jobs;
 
 use std::collections::VecDeque;
 
-use kube_batch_api::column::{JobIdx, TaskIdx};
+use kube_batch_api::{
+    column::{CompositeIdx, JobIdx, TaskIdx},
+    composites::Child,
+    resource::ResourceVector,
+};
 use kube_batch_framework::{order::NextTurn, session::Session};
 
 use self::{
     attempt::{Attempt, Means, Outcome},
     domains::{Best, cheapest_domain, domains_to_compare},
     limit::Limit,
+    whole_jobs::broken,
 };
 pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
-use crate::waiting::WaitingByJob;
+use crate::{
+    budget::Budget,
+    gang::reaches_minimum,
+    groups::{JobTurns, Reached, Tried, place_groups, release},
+    topology::place_tasks_by_topology,
+    waiting::WaitingByJob,
+};
+
+/// A turn of a job, or of all jobs of a composite PodGroup.
+pub(crate) fn turn<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    search: &mut VictimSearch,
+    job: JobIdx,
+    waiting: &mut Waiting,
+) -> NextTurn {
+    let Some(row) = session.incomplete_above(job) else {
+        return turn_of_job(policy, session, search, job, &mut waiting.tasks);
+    };
+    if P::OTHER_JOBS && waiting.tried.insert(row) && !session.is_pipelined(row) {
+        turn_of_groups(policy, session, search, row);
+    }
+    NextTurn::None
+}
+
+/// What has still to be tried in an action.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    tasks: WaitingByJob,
+    tried: Tried,
+}
 
 /// Tries to place tasks of one job, in one [`Statement`](kube_batch_framework::statement::Statement).
 ///
 /// Places the tasks of the job in order until the job is pipelined. For a job that is pipelined
 /// already, places one more task: the first that can be placed only by evicting victims. Commits only
 /// if at least one task is evicted and the job is pipelined; otherwise every move is rolled back.
-pub(crate) fn turn<P: VictimPolicy>(
+fn turn_of_job<P: VictimPolicy>(
     policy: &P,
     session: &mut Session,
     search: &mut VictimSearch,
@@ -48,6 +83,84 @@ pub(crate) fn turn<P: VictimPolicy>(
     waiting: &mut WaitingByJob,
 ) -> NextTurn {
     let tasks = waiting.entry(job).or_insert_with(|| session.waiting_tasks(job).into());
+    let mut left = None;
+    find_places(policy, session, search, job, tasks, &mut |attempt, untried| {
+        attempt.commit();
+        left = Some(untried);
+    });
+    let Some(left) = left else { return NextTurn::None };
+    *tasks = left;
+    if tasks.is_empty() { NextTurn::None } else { NextTurn::Wanted }
+}
+
+/// Places the jobs below a composite PodGroup, each as [`turn_of_job`]. Commits only if enough of them find
+/// their places and at least one task is evicted.
+fn turn_of_groups<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    search: &mut VictimSearch,
+    row: CompositeIdx,
+) {
+    let reached = place_groups(session, row, &mut Evicting { policy, search });
+    let jobs = session.composites().jobs(row);
+    let is_evicting = |job: &JobIdx| session.statement(*job).n_evicted() > 0;
+    let evicting: Vec<JobIdx> = jobs.into_iter().filter(is_evicting).collect();
+    if reached == Reached::Incomplete || evicting.is_empty() {
+        return release(session, Child::Composite(row));
+    }
+    for job in evicting {
+        let statement = session.statement(job);
+        let broken = broken(&statement);
+        statement.commit_breaking(&broken, P::REASON);
+    }
+}
+
+/// Places the jobs of composite PodGroups by evicting tasks.
+struct Evicting<'a, P> {
+    policy: &'a P,
+    search: &'a mut VictimSearch,
+}
+
+impl<P: VictimPolicy> JobTurns for Evicting<'_, P> {
+    const EVICTS: bool = true;
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn turn(&mut self, session: &mut Session, job: JobIdx) {
+        let tasks = session.waiting_tasks(job).into();
+        let Self { policy, search } = self;
+        let outcome =
+            find_places(*policy, session, search, job, &tasks, &mut |attempt, _| attempt.keep());
+        if outcome == Outcome::NeedsNoVictims {
+            // Its places are to be left for it.
+            let mut tasks = tasks;
+            let mut statement = session.statement(job);
+            place_tasks_by_topology(&mut tasks, &mut statement, &mut Budget::All);
+            if reaches_minimum(&mut statement) {
+                statement.keep();
+            }
+        }
+    }
+
+    fn idle(&self) -> Option<ResourceVector> {
+        None
+    }
+
+    fn restore(&mut self, _: Option<ResourceVector>) {}
+}
+
+/// Finds places for tasks of a job by evicting others. If there are some, `found` gets the attempt, and the
+/// tasks that it did not try.
+fn find_places<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    search: &mut VictimSearch,
+    job: JobIdx,
+    tasks: &VecDeque<TaskIdx>,
+    found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
+) -> Outcome {
     // A job without tasks in a domain has no victims of its own.
     let domains = if P::OTHER_JOBS { domains_to_compare(session, job) } else { None };
     for means in means(policy, session, tasks) {
@@ -58,21 +171,20 @@ pub(crate) fn turn<P: VictimPolicy>(
         let scope = match best {
             Best::In(scope) => scope,
             Best::Nowhere => continue,
-            Best::NeedsNoVictims => break,
+            Best::NeedsNoVictims => return Outcome::NeedsNoVictims,
         };
         let mut left = tasks.clone();
         let mut attempt = Attempt::new(policy, session, search, job, scope);
         match attempt.run(means, &mut left) {
             Outcome::Placed if attempt.reprieve() => {
-                attempt.commit();
-                *tasks = left;
-                return if tasks.is_empty() { NextTurn::None } else { NextTurn::Wanted };
+                found(attempt, left);
+                return Outcome::Placed;
             }
             Outcome::Placed | Outcome::Unplaceable => {}
-            Outcome::NeedsNoVictims => break,
+            Outcome::NeedsNoVictims => return Outcome::NeedsNoVictims,
         }
     }
-    NextTurn::None
+    Outcome::Unplaceable
 }
 
 /// What to try, one after another.

@@ -2,7 +2,7 @@
 
 use kube_batch_api::{
     column::{Dim, JobIdx},
-    name::Name,
+    name::{Name, ObjectKey},
     reason::FitReport,
 };
 
@@ -15,10 +15,25 @@ pub enum Failure {
     NoDomain(Box<NoDomain>),
     /// The minimum of its job can never fit, whatever else ends.
     NeverFits(NeverFits),
+    /// Too few groups of a composite PodGroup that its job is a part of have a place.
+    NotEnoughGroups(Box<NotEnoughGroups>),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
+}
+
+/// The groups of a composite PodGroup that have a place at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotEnoughGroups {
+    /// The composite PodGroup.
+    pub composite: ObjectKey,
+    /// How many groups have a place.
+    pub n_fitting: u32,
+    /// How many start together.
+    pub min: u32,
+    /// What a domain is called, if they must be in one.
+    pub domain: Option<Name>,
 }
 
 /// Why no topology domain holds enough tasks of a job.
@@ -53,7 +68,10 @@ impl Failure {
         match self {
             Self::Unfit(report) => Some(report),
             Self::NoDomain(failure) => failure.best.as_ref().map(|best| &best.report),
-            Self::NeverFits(_) | Self::Capability(_) | Self::Reserved(_) => None,
+            Self::NeverFits(_)
+            | Self::NotEnoughGroups(_)
+            | Self::Capability(_)
+            | Self::Reserved(_) => None,
         }
     }
 }

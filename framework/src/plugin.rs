@@ -25,7 +25,7 @@ use std::{cmp::Ordering, ops, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     node_set::NodeSet,
     reason::{Inadmissible, JobProblem, Unfit},
@@ -33,7 +33,10 @@ use kube_batch_api::{
     status::Placement,
 };
 
-use crate::{session_cache::SessionCache, topology::JobTopology};
+use crate::{
+    session_cache::SessionCache,
+    topology::{JobLevel, JobTopology},
+};
 
 /// What an answer about a class and a node depends on, and so how long it stays valid.
 ///
@@ -638,6 +641,16 @@ pub trait Plugin: Send {
     fn topology(&self, _job: JobIdx) -> Option<&JobTopology> {
         None
     }
+
+    /// The level of which a composite PodGroup requires one domain for all its tasks, and where these are; `None`
+    /// if it requires none.
+    fn level_of_composite(&self, _composite: CompositeIdx) -> Option<&JobLevel> {
+        None
+    }
+
+    /// Sets the only domain of that level that the jobs below may use while none of their tasks has a place;
+    /// `None` if they may use any.
+    fn choose_domain(&mut self, _composite: CompositeIdx, _domain: Option<DomainIdx>) {}
 
     /// Whether [`Plugin::topology`] answers for every job that asks for a topology. Without such a plugin,
     /// a job that requires one is not scheduled.

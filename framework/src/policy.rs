@@ -4,7 +4,7 @@ use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::ClaimChoice,
     name::Name,
     reason::{Inadmissible, JobProblem},
@@ -17,7 +17,7 @@ use crate::{
         VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
-    topology::JobTopology,
+    topology::{JobLevel, JobTopology},
 };
 
 /// The extension points that the configuration can disable for a plugin.
@@ -126,6 +126,13 @@ impl Policy {
         self.tiers.iter().flatten().map(|configured| &*configured.plugin)
     }
 
+    /// Tells every plugin which domain the jobs below a composite PodGroup may use.
+    pub(crate) fn choose_domain(&mut self, composite: CompositeIdx, domain: Option<DomainIdx>) {
+        for configured in self.tiers.iter_mut().flatten() {
+            configured.plugin.choose_domain(composite, domain);
+        }
+    }
+
     fn enabled(&self, point: ExtensionPoint) -> impl Iterator<Item = &dyn Plugin> {
         let all = self.tiers.iter().flatten();
         all.filter(move |configured| configured.is_enabled_at(point))
@@ -150,7 +157,9 @@ impl Policy {
     /// The levels that a job asks for.
     pub(crate) fn topology(&self, cluster: &Cluster, job: JobIdx) -> Option<&JobTopology> {
         // Most jobs ask for none.
-        cluster.jobs.topology[job].as_ref()?;
+        if cluster.jobs.topology[job].is_none() && cluster.jobs.composites[job].is_none() {
+            return None;
+        }
         self.all().find_map(|plugin| plugin.topology(job))
     }
 
@@ -248,9 +257,9 @@ impl<'p> Plugins<'p> {
         self.policy.all().try_for_each(|plugin| plugin.job_valid(self.cluster, job))?;
         // Parity: see docs/parity.md#k7.
         let topology = self.cluster.jobs.topology[job].as_ref();
-        if topology.is_some_and(|topology| topology.required.is_some())
-            && !self.policy.all().any(Plugin::honours_topology)
-        {
+        let is_required = topology.is_some_and(|topology| topology.required.is_some())
+            || self.cluster.requires_domain_of_composite(job);
+        if is_required && !self.policy.all().any(Plugin::honours_topology) {
             let message = "the PodGroup requires a topology domain, but the plugin topology is not \
                            configured; add it to the scheduler configuration";
             return Err(JobProblem::Other {
@@ -306,6 +315,11 @@ impl<'p> Plugins<'p> {
     /// The answer of the first plugin that has one. Cannot be disabled.
     pub fn topology(self, job: JobIdx) -> Option<&'p JobTopology> {
         self.policy.topology(self.cluster, job)
+    }
+
+    /// The answer of the first plugin that has one. Cannot be disabled.
+    pub fn level_of_composite(self, composite: CompositeIdx) -> Option<&'p JobLevel> {
+        self.policy.all().find_map(|plugin| plugin.level_of_composite(composite))
     }
 
     /// The answer of the first plugin that has one.

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Cluster, LeftOut},
     column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
+    composites::Composites,
     decision::{ClaimChoice, Decision, EvictReason, PodRef},
     name::Name,
     reason::FitReport,
@@ -29,11 +30,14 @@ use crate::{
     policy::{Plugins, Policy},
     roles,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
+    validity::mark_incomplete_composites,
 };
 
 /// The state of one cycle.
 pub struct Session {
     pub(crate) cluster: Cluster,
+    /// The composite PodGroups above its jobs.
+    pub(crate) composites: Composites,
     pub(crate) policy: Policy,
     /// The time of the cycle.
     pub(crate) now: Timestamp,
@@ -149,10 +153,13 @@ impl Session {
             }
         }
         let is_moved = Column::filled(false, cluster.tasks.facts.len());
+        let composites = Composites::of(&cluster);
+        invalid.extend(mark_incomplete_composites(&mut cluster, &composites));
         reached(Milestone::Validated);
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         let n_jobs = cluster.jobs.key.len();
         Self {
+            composites,
             now,
             candidates: Candidates::new(search, &cluster),
             confinement: Confinement::default(),

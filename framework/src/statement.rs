@@ -271,12 +271,20 @@ impl<'s> Statement<'s> {
 
     /// Turns the moves into decisions, in order. The moves of tasks that wait for resources, or for
     /// the rest of the job, are kept as by [`Statement::keep`].
+    /// Decides nothing while a composite PodGroup above the job is not complete. If this completes one, the kept
+    /// moves of its other jobs are committed too.
     pub fn commit(mut self) {
+        self.decide();
+        self.session.commit_groups_of(self.job);
+    }
+
+    /// Commits only the moves of this job.
+    pub(crate) fn commit_alone(mut self) {
         self.decide();
     }
 
     fn decide(&mut self) {
-        let is_ready = self.job_ready();
+        let is_ready = self.session.may_start(self.job);
         let mut kept = Vec::new();
         for made in std::mem::take(&mut self.moves) {
             let (pod, node) = self.session.place_of(made.task);

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, DomainIdx, NodeIdx, Ordinal},
+    column::{Column, DomainIdx, JobIdx, NodeIdx, Ordinal},
     name::Name,
     status::{Placement, TaskStatus},
 };
@@ -98,6 +98,9 @@ pub struct JobLevel {
     pub level: Arc<Level>,
     /// `None` stands for the nodes that are in no domain.
     n_tasks: BTreeMap<Option<DomainIdx>, u32>,
+    /// The only domains that may be used, ascending: those inside the domain of a composite PodGroup. `None` if
+    /// all may be.
+    allowed: Option<Arc<[DomainIdx]>>,
 }
 
 /// Where the tasks of a job are.
@@ -125,7 +128,7 @@ impl Home {
 impl JobLevel {
     /// A level of a job without tasks.
     pub const fn new(level: Arc<Level>) -> Self {
-        Self { level, n_tasks: BTreeMap::new() }
+        Self { level, n_tasks: BTreeMap::new(), allowed: None }
     }
 
     /// Where the tasks of the job are.
@@ -139,9 +142,47 @@ impl JobLevel {
     }
 
     /// The domains in which all tasks could be.
-    pub fn domains(&self) -> Vec<Scope> {
+    pub fn domains(&self) -> Vec<DomainIdx> {
+        let is_allowed = |domain: &DomainIdx| {
+            self.allowed.as_ref().is_none_or(|allowed| allowed.binary_search(domain).is_ok())
+        };
+        let mut domains = self.home().domains(&self.level);
+        domains.retain(is_allowed);
+        domains
+    }
+
+    /// The same as scopes.
+    pub fn scopes(&self) -> Vec<Scope> {
         let scope = |domain| Scope { level: Arc::clone(&self.level), domain };
-        self.home().domains(&self.level).into_iter().map(scope).collect()
+        self.domains().into_iter().map(scope).collect()
+    }
+
+    /// Whether only some domains may be used, because a composite PodGroup is in one.
+    pub const fn is_limited(&self) -> bool {
+        self.allowed.is_some()
+    }
+
+    /// Sets the only domains that may be used, ascending; `None` if all may be.
+    pub fn limit(&mut self, allowed: Option<Arc<[DomainIdx]>>) {
+        self.allowed = allowed;
+    }
+
+    /// The domains inside a domain of a broader level, ascending.
+    pub fn inside(&self, scope: &Scope) -> Arc<[DomainIdx]> {
+        let is_inside = |domain: &DomainIdx| {
+            let first = self.level.nodes(*domain).first();
+            first.is_some_and(|node| scope.level.domain(*node) == Some(scope.domain))
+        };
+        self.level.domains().filter(is_inside).collect()
+    }
+
+    /// Counts a task that has been moved.
+    pub fn on_placement(&mut self, from: Placement, to: Placement) {
+        let (from, to) = (node_that_counts(from), node_that_counts(to));
+        if from != to {
+            from.into_iter().for_each(|node| self.remove(node));
+            to.into_iter().for_each(|node| self.add(node));
+        }
     }
 
     /// The domains in which the job has tasks, and how many; `None` stands for the nodes that are in no
@@ -167,14 +208,7 @@ impl JobLevel {
 impl JobTopology {
     /// Counts a task that has been moved.
     pub fn on_placement(&mut self, from: Placement, to: Placement) {
-        let (from, to) = (node_that_counts(from), node_that_counts(to));
-        if from == to {
-            return;
-        }
-        for level in &mut self.levels {
-            from.into_iter().for_each(|node| level.remove(node));
-            to.into_iter().for_each(|node| level.add(node));
-        }
+        self.levels.iter_mut().for_each(|level| level.on_placement(from, to));
     }
 
     /// The required level: all tasks must be in one of its domains.
@@ -184,14 +218,17 @@ impl JobTopology {
 
     /// The domains that could hold all tasks; `None` if no level is required.
     pub fn required_domains(&self) -> Option<Vec<Scope>> {
-        self.required_level().map(JobLevel::domains)
+        self.required_level().map(JobLevel::scopes)
     }
 
     /// The nodes that its tasks may use; `None` if that is all of them.
     pub(crate) fn required(&self) -> Option<ScopeRef<'_>> {
         let last = self.required_level()?;
         let nodes = match last.home() {
-            Home::Nowhere => InLevel::AnyDomain,
+            Home::Nowhere => match last.allowed.as_deref() {
+                Some([domain]) => InLevel::Domain(*domain),
+                Some(_) | None => InLevel::AnyDomain,
+            },
             Home::Domain(domain) => InLevel::Domain(domain),
             Home::Scattered => InLevel::NoNode,
         };
@@ -203,6 +240,12 @@ impl JobTopology {
 /// finished.
 pub fn node_that_counts(at: Placement) -> Option<NodeIdx> {
     at.node.filter(|_| at.status.is_on_node() && at.status != TaskStatus::Releasing)
+}
+
+/// The nodes of the tasks of a job that decide where the others may be.
+pub fn nodes_that_count(cluster: &Cluster, job: JobIdx) -> impl Iterator<Item = NodeIdx> + '_ {
+    let placements = cluster.jobs.tasks[job].iter().map(|task| cluster.tasks.placement[task]);
+    placements.filter_map(node_that_counts)
 }
 
 /// A domain to which searches are confined.

@@ -178,7 +178,9 @@ impl Session {
             && !is_overused
             && !self.turn_log.helped.contains(&job)
             && !self.kept.contains_key(&job)
-            && self.cluster.jobs.incomplete_for[job].is_none();
+            && self.cluster.jobs.incomplete_for[job].is_none()
+            // It depends on the other groups too.
+            && self.cluster.jobs.composites[job].is_none();
         if !is_in_vain || self.is_any_class_open_to_change(job) {
             return None;
         }
@@ -211,7 +213,9 @@ impl Session {
                     let (action, failure) = (self.failed_in(job), Arc::clone(failure));
                     tried.found = Some(Found { action, failure });
                 }
-                Failure::Capability(_) | Failure::Reserved(_) => return None,
+                Failure::Capability(_) | Failure::Reserved(_) | Failure::NotEnoughGroups(_) => {
+                    return None;
+                }
             }
         }
         (!tried.actions.is_empty()).then(|| Arc::new(tried))
@@ -287,6 +291,8 @@ fn protection(cluster: &Cluster) -> u64 {
             let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
             (&cluster.jobs.key[job], queue).hash(&mut hasher);
             (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
+            let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
+            above.for_each(|composite| composite.key.hash(&mut hasher));
         }
     }
     hasher.finish()

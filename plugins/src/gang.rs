@@ -10,11 +10,12 @@
 //! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
 
-use std::{cmp::Ordering, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use kube_batch_api::{
     cluster::{Cluster, StatusCounts},
     column::{ClassIdx, JobIdx, TaskIdx},
+    composites::{Child, Composites},
     facts::group::RoleFacts,
     reason::JobProblem,
 };
@@ -35,6 +36,7 @@ pub struct Gang {
     evicts_whole: bool,
     /// Whether the tasks of some job are victims only together.
     has_whole_jobs: bool,
+    composites: Composites,
 }
 
 impl Default for Gang {
@@ -43,6 +45,7 @@ impl Default for Gang {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
             evicts_whole: false,
             has_whole_jobs: false,
+            composites: Composites::default(),
         }
     }
 }
@@ -77,6 +80,7 @@ impl Gang {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
             has_whole_jobs: false,
+            composites: Composites::default(),
         }
     }
 }
@@ -88,6 +92,7 @@ impl Plugin for Gang {
 
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         self.has_whole_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
+        self.composites = Composites::of(cluster);
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
@@ -151,11 +156,11 @@ impl Plugin for Gang {
     }
 
     fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
-        can_spare(cluster, proposal)
+        self.can_lose(cluster, proposal)
     }
 
     fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
-        can_spare(cluster, proposal)
+        self.can_lose(cluster, proposal)
     }
 
     // Parity: new, see docs/parity.md#p10.
@@ -165,8 +170,14 @@ impl Plugin for Gang {
 
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         let leaves_whole = cluster.jobs.leaves_whole[proposal.job];
-        let is_gang = cluster.jobs.min_available[proposal.job] > 1;
-        if leaves_whole || self.evicts_whole && is_gang { Vote::Permit } else { Vote::Reject }
+        let is_gang = cluster.jobs.min_available[proposal.job] > 1
+            || cluster.jobs.composites[proposal.job].is_some();
+        let may_leave = leaves_whole || self.evicts_whole && is_gang;
+        if may_leave && self.stay_complete(cluster, proposal.job, &[], proposal.victims) {
+            Vote::Permit
+        } else {
+            Vote::Reject
+        }
     }
 
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -185,11 +196,67 @@ impl Plugin for Gang {
     ) -> VictimScope {
         // Without a minimum above 1 nothing is protected, whatever runs.
         let is_gang = cluster.tasks.job[victim].is_some_and(|job| cluster.is_gang(job));
+        let is_part =
+            cluster.tasks.job[victim].is_some_and(|job| cluster.jobs.composites[job].is_some());
         match question {
             VictimQuestion::Veto => VictimScope::NONE,
+            _ if is_part => VictimScope::ANYTHING,
             _ if !is_gang => VictimScope::FACTS,
             VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::JOB,
         }
+    }
+}
+
+impl Gang {
+    /// Whether the victim may be evicted, with those that are evicted already.
+    fn can_lose(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+        let Some(job) = cluster.tasks.job[proposal.victim] else { return Vote::Reject };
+        let (evicted, victim) = (proposal.evicted, [proposal.victim]);
+        match can_spare(cluster, proposal) {
+            Vote::Permit if !self.stay_complete(cluster, job, evicted, &victim) => Vote::Reject,
+            vote => vote,
+        }
+    }
+
+    /// Whether each composite PodGroup above a job that is complete without the evicted tasks is so without the
+    /// victims too, or loses all its jobs.
+    // Parity: see docs/parity.md#k8.
+    fn stay_complete(
+        &self,
+        cluster: &Cluster,
+        job: JobIdx,
+        evicted: &[TaskIdx],
+        victims: &[TaskIdx],
+    ) -> bool {
+        let mut above = self.composites.above(job).peekable();
+        if above.peek().is_none() {
+            return true;
+        }
+        let mut n_lost: BTreeMap<JobIdx, u32> = BTreeMap::new();
+        let mut count = |tasks: &[TaskIdx]| {
+            for job in tasks.iter().filter_map(|task| cluster.tasks.job[*task]) {
+                *n_lost.entry(job).or_default() += 1;
+            }
+            n_lost.clone()
+        };
+        let (before, after) = (count(evicted), count(victims));
+        let is_ready = |n_lost: &BTreeMap<JobIdx, u32>, job: JobIdx| {
+            let n_lost = n_lost.get(&job).copied().unwrap_or(0);
+            n_lost == 0 && self.job_ready(cluster, job)
+                || cluster.jobs.counts[job].ready()
+                    >= n_lost + cluster.jobs.min_available[job].max(1)
+        };
+        above.all(|row| {
+            let child = Child::Composite(row);
+            let is_complete = |n_lost: &BTreeMap<JobIdx, u32>| {
+                self.composites.is_complete(child, &|job| is_ready(n_lost, job))
+            };
+            let is_gone = || {
+                let jobs = self.composites.jobs(row);
+                jobs.into_iter().all(|job| !is_ready(&after, job))
+            };
+            !is_complete(&before) || is_complete(&after) || is_gone()
+        })
     }
 }
 

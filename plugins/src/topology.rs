@@ -8,6 +8,7 @@
 //! The plugin says which levels a job may use and where its tasks are; the actions choose the domain.
 // Parity: new, see docs/parity.md#t1 to docs/parity.md#t6.
 
+mod composites;
 mod levels;
 mod resolve;
 
@@ -15,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, TaskIdx},
+    facts::topology::TopologyFacts,
     name::Name,
     reason::JobProblem,
     status::{Placement, TaskStatus},
@@ -25,12 +27,13 @@ use kube_batch_framework::{
     plugin::{Change, Dependencies, OrderScope, Plugin, VictimQuestion, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
-    topology::{JobLevel, JobTopology, node_that_counts},
+    topology::{JobLevel, JobTopology, nodes_that_count},
 };
 
 use self::{
+    composites::DomainsOfComposites,
     levels::LevelMaker,
-    resolve::{LevelPath, resolve},
+    resolve::{LevelPath, NoTier, Resolved, of_composites, resolve},
 };
 use crate::compiled::CompiledCluster;
 
@@ -41,6 +44,7 @@ pub struct Topology {
     levels: Vec<Name>,
     /// The jobs with waiting tasks that ask for a topology.
     jobs: BTreeMap<JobIdx, JobTopology>,
+    composites: DomainsOfComposites,
 }
 
 const LEVELS: ArgumentSpec = ArgumentSpec {
@@ -65,8 +69,24 @@ impl Topology {
         Self {
             levels: levels.filter(|key| seen.insert(key.clone())).collect(),
             jobs: BTreeMap::new(),
+            composites: DomainsOfComposites::default(),
         }
     }
+}
+
+impl Topology {
+    /// The levels that a job may use.
+    fn resolve(&self, cluster: &Cluster, job: JobIdx) -> Result<Resolved, NoTier> {
+        let above = cluster.jobs.composites[job].as_deref().unwrap_or_default();
+        let of_composites = of_composites(above, &self.levels);
+        let own = cluster.jobs.topology[job].as_deref();
+        resolve(own.unwrap_or(&TopologyFacts::default()), &of_composites, &self.levels)
+    }
+}
+
+/// Whether the job asks for a topology.
+fn asks(cluster: &Cluster, job: JobIdx) -> bool {
+    cluster.jobs.topology[job].is_some() || cluster.requires_domain_of_composite(job)
 }
 
 /// Whether the job has tasks to be placed.
@@ -74,16 +94,10 @@ fn waits(cluster: &Cluster, job: JobIdx) -> bool {
     cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
 }
 
-/// The nodes on which the job has tasks that count.
-fn nodes_of(cluster: &Cluster, job: JobIdx) -> impl Iterator<Item = NodeIdx> + '_ {
-    let placements = cluster.jobs.tasks[job].iter().map(|task| cluster.tasks.placement[task]);
-    placements.filter_map(node_that_counts)
-}
-
 /// Why the waiting tasks of a job cannot be in one domain with the others.
 fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<JobProblem> {
     let mut domains: BTreeSet<Vec<Option<&Name>>> = BTreeSet::new();
-    for node in nodes_of(cluster, job) {
+    for node in nodes_that_count(cluster, job) {
         let labels = &cluster.nodes.facts[node].labels;
         if let Some(key) = required.needed().find(|key| labels.get(key).is_none()) {
             let node = cluster.node_name(node);
@@ -131,8 +145,10 @@ impl Plugin for Topology {
     }
 
     fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
-        let Some(facts) = &cluster.jobs.topology[job] else { return Ok(()) };
-        let resolved = resolve(facts, &self.levels).map_err(|problem| JobProblem::Other {
+        if !asks(cluster, job) {
+            return Ok(());
+        }
+        let resolved = self.resolve(cluster, job).map_err(|problem| JobProblem::Other {
             reason: "TopologyLevelNotFound",
             message: Name::from(problem.to_string()),
         })?;
@@ -142,27 +158,31 @@ impl Plugin for Topology {
 
     fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
         self.jobs.clear();
-        let asking = cluster.jobs.topology.iter().filter(|(job, topology)| {
-            topology.is_some() && cluster.is_schedulable(*job) && waits(cluster, *job)
+        self.composites = DomainsOfComposites::default();
+        let asking = cluster.jobs.key.ids().filter(|job| {
+            asks(cluster, *job) && cluster.is_schedulable(*job) && waits(cluster, *job)
         });
-        let asking: Vec<JobIdx> = asking.map(|(job, _)| job).collect();
+        let asking: Vec<JobIdx> = asking.collect();
         if asking.is_empty() {
             return;
         }
         let compiled = cache.get::<CompiledCluster>();
         let mut maker = LevelMaker::new(cluster, compiled.labels());
         for job in asking {
-            let Some(facts) = &cluster.jobs.topology[job] else { continue };
             // Otherwise the job is not valid.
-            let Ok(resolved) = resolve(facts, &self.levels) else { continue };
+            let Ok(resolved) = self.resolve(cluster, job) else { continue };
             let levels = resolved.levels.iter().map(|path| JobLevel::new(maker.level(path)));
             let mut topology =
                 JobTopology { levels: levels.collect(), is_required: resolved.is_required };
-            for node in nodes_of(cluster, job) {
+            for node in nodes_that_count(cluster, job) {
                 let at = Placement { status: TaskStatus::Running, node: Some(node) };
                 topology.on_placement(Placement::PENDING, at);
             }
             self.jobs.insert(job, topology);
+        }
+        self.composites = DomainsOfComposites::of(cluster, &self.levels, &mut maker);
+        for row in self.composites.rows() {
+            self.composites.limit(row, &mut self.jobs);
         }
     }
 
@@ -170,10 +190,19 @@ impl Plugin for Topology {
         if self.jobs.is_empty() {
             return;
         }
-        let topology = cluster.tasks.job[change.task].and_then(|job| self.jobs.get_mut(&job));
-        if let Some(topology) = topology {
+        let Some(job) = cluster.tasks.job[change.task] else { return };
+        if let Some(topology) = self.jobs.get_mut(&job) {
             topology.on_placement(change.from, change.to);
         }
+        self.composites.on_placement(job, change, &mut self.jobs);
+    }
+
+    fn level_of_composite(&self, composite: CompositeIdx) -> Option<&JobLevel> {
+        self.composites.level(composite)
+    }
+
+    fn choose_domain(&mut self, composite: CompositeIdx, domain: Option<DomainIdx>) {
+        self.composites.choose(composite, domain, &mut self.jobs);
     }
 
     fn topology(&self, job: JobIdx) -> Option<&JobTopology> {

@@ -58,6 +58,7 @@ pub(super) struct Attempt<'a, 's, P> {
 }
 
 /// The result of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The job is pipelined, and tasks are evicted for it.
     Placed,
@@ -168,6 +169,11 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     pub(super) fn first_preemptor(&mut self, tasks: &VecDeque<TaskIdx>) -> Option<Preemptor> {
         let first = tasks.front().copied()?;
         Some(self.preemptor(first))
+    }
+
+    /// Keeps the moves without deciding anything.
+    pub(super) fn keep(self) {
+        self.statement.keep();
     }
 
     pub(super) fn commit(mut self) {

@@ -162,16 +162,30 @@ pub(super) fn whole_job<P: VictimPolicy>(
     {
         return None;
     }
-    let tasks = tasks_to_evict(cluster, job)?;
+    let tasks = tasks_to_evict(session, job)?;
     let may_leave =
         limit.admits_violations(session, &tasks) && session.have_run_enough(preemptor.task, &tasks);
     let unit = Unit { job, tasks, is_whole: true };
     (may_leave && is_permitted(policy, session, wanted, &unit)).then_some(unit)
 }
 
-/// The tasks of a job that leave with it; `None` if there are none, or if some cannot leave now.
-fn tasks_to_evict(cluster: &Cluster, job: JobIdx) -> Option<Vec<TaskIdx>> {
+/// The tasks that leave with a job; `None` if there are none, if some cannot leave now, or if the job leaves
+/// with one of an earlier row.
+fn tasks_to_evict(session: &Session, job: JobIdx) -> Option<Vec<TaskIdx>> {
+    let is_ready = |job: JobIdx| session.plugins().job_ready(job);
+    let jobs = session.composites().leaves_with(job, &is_ready);
+    if jobs.iter().min() != Some(&job) {
+        return None;
+    }
     let mut tasks = Vec::new();
+    for job in jobs {
+        collect_tasks(session.cluster(), job, &mut tasks)?;
+    }
+    (!tasks.is_empty()).then_some(tasks)
+}
+
+/// Adds the tasks of a job that are on nodes; `None` if some cannot leave now.
+fn collect_tasks(cluster: &Cluster, job: JobIdx, tasks: &mut Vec<TaskIdx>) -> Option<()> {
     for task in cluster.jobs.tasks[job].iter() {
         match cluster.status(task) {
             TaskStatus::Running | TaskStatus::Bound => {
@@ -190,7 +204,7 @@ fn tasks_to_evict(cluster: &Cluster, job: JobIdx) -> Option<Vec<TaskIdx>> {
             | TaskStatus::Unknown => {}
         }
     }
-    (!tasks.is_empty()).then_some(tasks)
+    Some(())
 }
 
 fn is_permitted<P: VictimPolicy>(

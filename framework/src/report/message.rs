@@ -12,7 +12,7 @@ use kube_batch_api::{
 
 use crate::{
     candidates::Room,
-    failure::{BestDomain, Excess, Failure, NeverFits, NoDomain},
+    failure::{BestDomain, Excess, Failure, NeverFits, NoDomain, NotEnoughGroups},
     minimum::Minimum,
     moves::Move,
     session::Session,
@@ -53,7 +53,8 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
                 Failure::Capability(_)
                 | Failure::Reserved(_)
                 | Failure::NeverFits(_)
-                | Failure::NoDomain(_),
+                | Failure::NoDomain(_)
+                | Failure::NotEnoughGroups(_),
             ),
             _,
         )
@@ -86,8 +87,9 @@ fn not_tried(cluster: &Cluster, job: JobIdx) -> (&'static str, String) {
 }
 
 /// The reasons that a job may have which is scheduled and finds no place.
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 8] = [
     "NeverFits",
+    "NotEnoughGroups",
     "NotEnoughResources",
     "NotTried",
     "QueueCapability",
@@ -123,6 +125,7 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
         Some(_) if has_cause(Cause::Rules) => "Unschedulable",
         Some(Failure::NoDomain(failure)) if failure.best.is_none() => "Unschedulable",
         None if waits_for_share(session, job) => "QueueShare",
+        Some(Failure::NotEnoughGroups(_)) => "NotEnoughGroups",
         Some(Failure::Unfit(_) | Failure::NoDomain(_)) | None => "NotEnoughResources",
     }
 }
@@ -161,6 +164,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     }
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
+        Failure::NotEnoughGroups(_) => return None,
         Failure::Reserved(_) => FitReport::new(cluster.nodes.facts.len()),
         failure @ (Failure::Unfit(_)
         | Failure::NoDomain(_)
@@ -178,7 +182,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
         return Some(NeverFits::UnknownResource(resource.clone()));
     }
     let required = session.plugins().topology(job).and_then(JobTopology::required_level);
-    if required.is_some_and(|required| !required.n_tasks().is_empty()) {
+    if required.is_some_and(|required| !required.n_tasks().is_empty() || required.is_limited()) {
         // Once its tasks are gone, it may use other domains.
         return None;
     }
@@ -221,6 +225,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     match session.failure(job) {
         Some(Failure::Unfit(report)) => report.to_string(),
         Some(Failure::NoDomain(failure)) => no_domain(failure),
+        Some(Failure::NotEnoughGroups(failure)) => not_enough_groups(failure),
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
@@ -233,6 +238,13 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
         }
         None => FitReport::new(cluster.nodes.facts.len()).to_string(),
     }
+}
+
+/// Why the groups of a composite PodGroup wait.
+fn not_enough_groups(failure: &NotEnoughGroups) -> String {
+    let NotEnoughGroups { composite, n_fitting, min, domain } = failure;
+    let into = domain.as_ref().map(|noun| format!(" into one {noun}")).unwrap_or_default();
+    format!("{n_fitting} of the {min} required groups of CompositePodGroup {composite} fit{into}")
 }
 
 /// Why no topology domain holds enough tasks.

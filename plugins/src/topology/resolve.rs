@@ -1,9 +1,12 @@
 //! Resolves the levels that a PodGroup names.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use kube_batch_api::{
-    facts::topology::{TopologyFacts, TopologyLevel},
+    facts::{
+        composite::CompositeFacts,
+        topology::{TopologyFacts, TopologyLevel},
+    },
     name::Name,
 };
 
@@ -77,15 +80,19 @@ impl fmt::Display for NoTier {
 /// # Errors
 ///
 /// [`NoTier`] if it requires one that is not declared. A level that is only preferred is then ignored.
-pub(super) fn resolve(facts: &TopologyFacts, declared: &[Name]) -> Result<Resolved, NoTier> {
-    let required = facts.required.as_ref().map(|level| path(level, declared)).transpose()?;
+pub(super) fn resolve(
+    facts: &TopologyFacts,
+    of_composites: &[Name],
+    declared: &[Name],
+) -> Result<Resolved, NoTier> {
+    let own = facts.required.as_ref().map(|level| path(level, declared)).transpose()?;
+    let is_required = own.is_some() || !of_composites.is_empty();
+    let required = joined(of_composites, own.as_deref().unwrap_or_default());
     let preferred = facts.preferred.as_ref().and_then(|level| path(level, declared).ok());
-    let required_keys = required.as_deref().unwrap_or_default();
+    let required_keys = required.as_slice();
     let mut levels: Vec<LevelPath> = Vec::new();
     let mut add = |own: &[Name]| {
-        let further = own.iter().filter(|key| !required_keys.contains(*key));
-        let keys: Vec<Name> = required_keys.iter().chain(further).cloned().collect();
-        let path = LevelPath { keys, n_required: required_keys.len() };
+        let path = LevelPath { keys: joined(required_keys, own), n_required: required_keys.len() };
         if !path.keys.is_empty() && !levels.contains(&path) {
             levels.push(path);
         }
@@ -95,7 +102,30 @@ pub(super) fn resolve(facts: &TopologyFacts, declared: &[Name]) -> Result<Resolv
         add(&preferred[..n_keys]);
     }
     add(&[]);
-    Ok(Resolved { levels, is_required: required.is_some() })
+    Ok(Resolved { levels, is_required })
+}
+
+/// The labels of the domains of composite PodGroups: those that a composite PodGroup requires, with those that
+/// the ones above it do. `above` are these, the innermost first.
+pub(super) fn of_composites(above: &[Arc<CompositeFacts>], declared: &[Name]) -> Vec<Name> {
+    above.iter().rev().fold(Vec::new(), |keys, composite| {
+        let required = composite.topology.as_ref().and_then(|facts| facts.required.as_ref());
+        let own = required.and_then(|level| path(level, declared).ok());
+        joined(&keys, &own.unwrap_or_default())
+    })
+}
+
+impl LevelPath {
+    /// The level of these labels, which is required.
+    pub(super) const fn required(keys: Vec<Name>) -> Self {
+        Self { n_required: keys.len(), keys }
+    }
+}
+
+/// Labels, and those of others that are not among them.
+fn joined(keys: &[Name], others: &[Name]) -> Vec<Name> {
+    let further = others.iter().filter(|key| !keys.contains(*key));
+    keys.iter().chain(further).cloned().collect()
 }
 
 /// The labels of a level, the broadest first.
@@ -128,7 +158,7 @@ mod tests {
         };
         let facts = TopologyFacts { required: level(required), preferred: level(preferred) };
         let declared: Vec<Name> = declared.iter().copied().map(Name::from).collect();
-        let Ok(Resolved { levels, is_required }) = resolve(&facts, &declared) else {
+        let Ok(Resolved { levels, is_required }) = resolve(&facts, &[], &declared) else {
             return (Vec::new(), true);
         };
         let joined = levels

@@ -1,0 +1,295 @@
+//! Composite PodGroups: their jobs start together.
+//!
+//! The jobs below a composite PodGroup that is not complete have one turn together. Its groups are placed one
+//! after another, each as a whole or not at all, until as many as its minimum requires have their places; a
+//! group that has none is skipped. If that does not suffice, the smallest groups are tried first. Until the
+//! composite PodGroup is complete, the places are only kept; a turn that does not suffice leaves none.
+// Parity: new, see docs/parity.md#k8.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kube_batch_api::{
+    column::{CompositeIdx, DomainIdx, JobIdx},
+    composites::Child,
+    name::Name,
+    resource::ResourceVector,
+};
+use kube_batch_framework::{
+    failure::{Failure, NotEnoughGroups},
+    plugin::Capacity,
+    session::Session,
+    topology::{Home, Level},
+};
+
+use crate::{
+    gang::{reaches_minimum, record_fitting},
+    topology::{Candidate, sorted_candidates},
+    tries::Tries,
+};
+
+/// How the jobs of a composite PodGroup are placed.
+pub(crate) trait JobTurns {
+    /// Whether tasks are evicted to make room.
+    const EVICTS: bool;
+
+    /// Whether tasks may wait for what is being released.
+    fn may_wait(&self) -> bool;
+
+    /// Tries to place tasks of a job; keeps the moves if it has its minimum then, and otherwise makes none.
+    fn turn(&mut self, session: &mut Session, job: JobIdx);
+
+    /// What is left to lend, to come back to.
+    fn idle(&self) -> Option<ResourceVector>;
+
+    /// Comes back to what was left.
+    fn restore(&mut self, idle: Option<ResourceVector>);
+}
+
+/// The composite PodGroups that had their turn in this action.
+pub(crate) type Tried = BTreeSet<CompositeIdx>;
+
+/// What became of a composite PodGroup, or of one of its groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It may start.
+    Complete,
+    /// It may start once the resources that it waits for are released.
+    Waits,
+    /// It has too few places.
+    Incomplete,
+}
+
+/// In which order groups are tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GroupOrder {
+    /// By the order of their jobs.
+    Own,
+    /// Those that need the fewest tasks first.
+    SmallestFirst,
+}
+
+/// Gives the jobs below an incomplete composite PodGroup their turn.
+pub(crate) fn place_groups<T: JobTurns>(
+    session: &mut Session,
+    row: CompositeIdx,
+    turns: &mut T,
+) -> Reached {
+    let mut placing = Placing { session, turns, order: GroupOrder::Own };
+    let n_first = match placing.place_composite(row) {
+        Ok(reached) => return reached,
+        Err(n_fitting) => n_fitting,
+    };
+    placing.order = GroupOrder::SmallestFirst;
+    let n_second = match placing.place_composite(row) {
+        Ok(reached) => return reached,
+        Err(n_fitting) => n_fitting,
+    };
+    if !T::EVICTS {
+        record(session, row, n_first.max(n_second));
+    }
+    Reached::Incomplete
+}
+
+/// Records why the jobs wait that have found places themselves, or were not tried.
+fn record(session: &mut Session, row: CompositeIdx, n_fitting: u32) {
+    let facts = &session.composites().get(row).facts;
+    let (composite, min) = (facts.key.clone(), facts.min_groups);
+    let level = session.plugins().level_of_composite(row);
+    let domain = level.map(|level| Name::from(level.level.noun()));
+    for job in session.composites().jobs(row) {
+        if session.has_waiting_tasks(job) {
+            session.record_turn(job);
+            let (composite, domain) = (composite.clone(), domain.clone());
+            let failure = NotEnoughGroups { composite, n_fitting, min, domain };
+            session.record_failure(job, |_| Failure::NotEnoughGroups(Box::new(failure)));
+        }
+    }
+}
+
+/// Rolls back the places of composite PodGroups that have too few: the last action that could have added some
+/// has run.
+pub(crate) fn release_incomplete(session: &mut Session) {
+    for job in session.jobs_with_kept_moves() {
+        if let Some(row) = session.incomplete_above(job)
+            && !session.is_pipelined(row)
+        {
+            release(session, Child::Composite(row));
+        }
+    }
+}
+
+/// Rolls back the places that the jobs below hold only in this cycle.
+pub(crate) fn release(session: &mut Session, child: Child) {
+    let jobs = match child {
+        Child::Job(job) => vec![job],
+        Child::Composite(row) => session.composites().jobs(row),
+    };
+    let kept: BTreeSet<JobIdx> = session.jobs_with_kept_moves().into_iter().collect();
+    for job in jobs.into_iter().filter(|job| kept.contains(job)) {
+        session.statement(job).release();
+    }
+}
+
+struct Placing<'s, 't, T> {
+    session: &'s mut Session,
+    turns: &'t mut T,
+    order: GroupOrder,
+}
+
+impl<T: JobTurns> Placing<'_, '_, T> {
+    /// Places groups until there are enough: in one topology domain, if the composite PodGroup requires that.
+    ///
+    /// # Errors
+    ///
+    /// How many groups had a place at the same time, if these were too few: none is left then.
+    fn place_composite(&mut self, row: CompositeIdx) -> Result<Reached, u32> {
+        let level = self.session.plugins().level_of_composite(row);
+        let Some(level) = level.filter(|level| level.home() == Home::Nowhere) else {
+            return self.place_children(row);
+        };
+        let (level, domains) = (Arc::clone(&level.level), level.domains());
+        let placed = self.place_in_domains(row, &level, &domains);
+        if placed.is_err() {
+            self.session.choose_domain(row, None);
+        }
+        placed
+    }
+
+    /// The same in the first domain that has enough room: now, or else once what is being released is.
+    fn place_in_domains(
+        &mut self,
+        row: CompositeIdx,
+        level: &Level,
+        domains: &[DomainIdx],
+    ) -> Result<Reached, u32> {
+        let idle = self.turns.idle();
+        let n_needed = self.n_missing(Child::Composite(row));
+        let mut most = None;
+        for capacity in [Capacity::Idle, Capacity::FutureIdle] {
+            let is_last = capacity == Capacity::FutureIdle;
+            if is_last && !self.turns.may_wait() || !is_last && T::EVICTS {
+                continue;
+            }
+            let mut tries = Tries::default();
+            for Candidate { n_held, domain, .. } in self.candidates(row, level, domains, capacity) {
+                if tries.are_enough(false) || !T::EVICTS && n_held.0 < n_needed {
+                    break;
+                }
+                self.session.choose_domain(row, Some(domain));
+                match self.place_children(row) {
+                    Ok(reached) if reached == Reached::Complete || is_last => return Ok(reached),
+                    Ok(_) => {
+                        release(self.session, Child::Composite(row));
+                        self.turns.restore(idle.clone());
+                    }
+                    Err(n_fitting) => most = most.max(Some(n_fitting)),
+                }
+                tries.count(usize::try_from(n_needed).unwrap_or(usize::MAX / 2));
+            }
+        }
+        if let Some(most) = most {
+            return Err(most);
+        }
+        // To say how many groups fit into the best one.
+        let candidates = self.candidates(row, level, domains, Capacity::Idle);
+        let Some(best) = candidates.first() else { return Err(0) };
+        self.session.choose_domain(row, Some(best.domain));
+        self.place_children(row)
+    }
+
+    /// Domains in the order in which they are tried.
+    fn candidates(
+        &mut self,
+        row: CompositeIdx,
+        level: &Level,
+        domains: &[DomainIdx],
+        capacity: Capacity,
+    ) -> Vec<Candidate> {
+        let jobs = self.session.composites().jobs(row);
+        let waiting = jobs.into_iter().flat_map(|job| self.session.waiting_tasks(job)).collect();
+        sorted_candidates(self.session, &waiting, level, domains, capacity)
+    }
+
+    fn place_children(&mut self, row: CompositeIdx) -> Result<Reached, u32> {
+        let idle = self.turns.idle();
+        let min = self.session.composites().get(row).facts.min_groups;
+        let (mut n_complete, mut n_waiting) = (0, 0);
+        for child in self.children(row) {
+            if n_complete >= min {
+                break;
+            }
+            match self.place(child) {
+                Reached::Complete => n_complete += 1,
+                Reached::Waits => n_waiting += 1,
+                Reached::Incomplete => {}
+            }
+        }
+        if n_complete >= min {
+            Ok(Reached::Complete)
+        } else if n_complete + n_waiting >= min {
+            Ok(Reached::Waits)
+        } else {
+            release(self.session, Child::Composite(row));
+            self.turns.restore(idle);
+            Err(n_complete + n_waiting)
+        }
+    }
+
+    fn place(&mut self, child: Child) -> Reached {
+        match child {
+            Child::Job(job) => self.place_job(job),
+            Child::Composite(row) => self.place_composite(row).unwrap_or(Reached::Incomplete),
+        }
+    }
+
+    fn place_job(&mut self, job: JobIdx) -> Reached {
+        if self.session.plugins().job_ready(job) {
+            return Reached::Complete;
+        }
+        if !self.session.cluster().is_schedulable(job) {
+            return Reached::Incomplete;
+        }
+        self.turns.turn(self.session, job);
+        let mut statement = self.session.statement(job);
+        if !T::EVICTS {
+            // In case its places are taken back.
+            record_fitting(&mut statement);
+        }
+        if statement.job_ready() {
+            Reached::Complete
+        } else if reaches_minimum(&mut statement) {
+            Reached::Waits
+        } else {
+            Reached::Incomplete
+        }
+    }
+
+    /// The groups of a composite PodGroup in the order in which they are tried: those that need no place first.
+    fn children(&self, row: CompositeIdx) -> Vec<Child> {
+        let mut children = self.session.composites().get(row).children.clone();
+        children.sort_by_cached_key(|child| {
+            let n_missing = self.n_missing(*child);
+            let size = if self.order == GroupOrder::SmallestFirst { n_missing } else { 0 };
+            (n_missing > 0, size)
+        });
+        children
+    }
+
+    /// How many tasks must find a place for a group to be complete, if its smallest ones are.
+    fn n_missing(&self, child: Child) -> u64 {
+        match child {
+            Child::Job(job) if self.session.cluster().is_schedulable(job) => {
+                u64::from(self.session.plugins().tasks_missing(job))
+            }
+            Child::Job(job) if self.session.plugins().job_ready(job) => 0,
+            Child::Job(_) => u64::from(u32::MAX),
+            Child::Composite(row) => {
+                let composite = self.session.composites().get(row);
+                let children = composite.children.iter();
+                let mut sizes: Vec<u64> = children.map(|child| self.n_missing(*child)).collect();
+                sizes.sort_unstable();
+                sizes.iter().take(composite.facts.min_groups as usize).sum()
+            }
+        }
+    }
+}

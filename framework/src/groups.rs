@@ -1,0 +1,52 @@
+//! When a job may start that is a part of composite PodGroups: when it is ready, and each of these is complete.
+// Parity: see docs/parity.md#k8.
+
+use kube_batch_api::{
+    column::{CompositeIdx, DomainIdx, JobIdx},
+    composites::{Child, Composites},
+};
+
+use crate::session::Session;
+
+impl Session {
+    /// The composite PodGroups of the snapshot.
+    pub const fn composites(&self) -> &Composites {
+        &self.composites
+    }
+
+    /// The outermost composite PodGroup above a job that is not complete, if there is one: until it is, no task
+    /// of the job starts.
+    pub fn incomplete_above(&self, job: JobIdx) -> Option<CompositeIdx> {
+        self.composites.incomplete_above(job, &|job| self.plugins().job_ready(job))
+    }
+
+    /// Whether the allocated tasks of a job may start.
+    pub(crate) fn may_start(&self, job: JobIdx) -> bool {
+        self.plugins().job_ready(job) && self.incomplete_above(job).is_none()
+    }
+
+    /// Commits the kept moves of the jobs that may start now, together with this one.
+    pub(crate) fn commit_groups_of(&mut self, job: JobIdx) {
+        let Some(root) = self.composites.root(job) else { return };
+        for other in self.composites.jobs(root) {
+            if other != job && self.kept.contains_key(&other) && self.may_start(other) {
+                self.statement(other).commit_alone();
+            }
+        }
+    }
+
+    /// Sets the only topology domain that the jobs below a composite PodGroup may use, if it requires one and none
+    /// of their tasks has a place; `None` if they may use any.
+    pub fn choose_domain(&mut self, row: CompositeIdx, domain: Option<DomainIdx>) {
+        self.policy.choose_domain(row, domain);
+    }
+
+    /// Whether a composite PodGroup is complete, or will be once what its tasks wait for is released.
+    pub fn is_pipelined(&self, row: CompositeIdx) -> bool {
+        let is_pipelined = |job: JobIdx| {
+            let plugins = self.plugins();
+            plugins.job_ready(job) || plugins.job_pipelined(job)
+        };
+        self.composites.is_complete(Child::Composite(row), &is_pipelined)
+    }
+}
