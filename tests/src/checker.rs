@@ -21,12 +21,14 @@ use kube_batch_scheduler::conf::Conf;
 use self::view::{View, decided_pods};
 
 /// What holds for the decisions of a cycle. Each law returns its violations in words.
-const LAWS: [fn(&View<'_>) -> Vec<String>; 10] = [
+const LAWS: [fn(&View<'_>) -> Vec<String>; 12] = [
     nodes::bound_pods_are_admitted,
     capacity::no_node_is_over_committed,
     capacity::no_victim_could_stay,
     gangs::gangs_start_whole,
     gangs::gangs_keep_their_minimum_or_leave_whole,
+    gangs::composites_start_whole,
+    gangs::composites_keep_their_minimum_or_leave_whole,
     victims::victims_are_permitted,
     budgets::budgets_are_kept,
     rules::rules_about_other_pods_hold,

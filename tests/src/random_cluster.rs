@@ -82,6 +82,7 @@ impl RandomCluster {
         let mut changes: Vec<Vec<String>> =
             (0..n_changes).map(|n| change(&mut rng, &features, n, n_groups)).collect();
         with_other_api(seed, objects.iter_mut().chain(changes.iter_mut().flatten()).collect());
+        with_composites(seed, &mut objects, &mut changes);
         let last_cycles = if n_changes == 0 { 4 } else { 3 };
         Self { seed, head, objects, changes, last_cycles }
     }
@@ -124,6 +125,7 @@ impl RandomCluster {
         let all = objects.iter_mut().chain(changes.iter_mut().flatten());
         let head = with_topology(seed, head, all);
         with_other_api(seed, objects.iter_mut().chain(changes.iter_mut().flatten()).collect());
+        with_composites(seed, &mut objects, &mut changes);
         Self { seed, head, objects, changes, last_cycles: 20 }
     }
 
@@ -372,6 +374,51 @@ fn to_kubernetes(objects: &mut [&mut String]) {
                 &format!("schedulerName: kube-batch, schedulingGroup: {{podGroupName: {group}}},"),
                 1,
             );
+    }
+}
+
+/// In some clusters some of Kubernetes' own PodGroups are part of composite ones.
+fn with_composites(seed: u64, objects: &mut Vec<String>, changes: &mut [Vec<String>]) {
+    const KIND: &str = "apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup";
+    let mut rng = Rng::new(seed.rotate_left(24));
+    if rng.percent(40) {
+        return;
+    }
+    let mut parents: BTreeMap<String, String> = BTreeMap::new();
+    for object in objects.iter_mut().chain(changes.iter_mut().flatten()) {
+        if let Some(queue) = between(object, "scheduling.sigs.dev/queue: ", "}")
+            && object.contains(KIND)
+            && rng.percent(70)
+        {
+            // Jobs of one priority and queue have the same composite PodGroups.
+            let priority = between(object, "priority: ", "}").expect("the group has a priority");
+            let name = format!("c-{queue}-{priority}-{}", rng.below(2));
+            let parent = format!("parentCompositePodGroupName: {name}, priority: {priority}}}");
+            parents.insert(name, format!("{queue} {priority}"));
+            *object = object.replacen(&format!("priority: {priority}}}"), &parent, 1);
+        }
+    }
+    for (name, queue_and_priority) in parents {
+        let (queue, priority) = queue_and_priority.split_once(' ').expect("two words");
+        let outer = name.replacen("c-", "outer-", 1);
+        let is_inner = rng.percent(30);
+        for (name, parent) in [(&name, is_inner.then_some(&outer)), (&outer, None)] {
+            let parent = parent
+                .map(|parent| format!("parentCompositePodGroupName: {parent}, "))
+                .unwrap_or_default();
+            let mode = rng.pick(&["single", "single", "single", "all"]);
+            let topology = match rng.percent(15) {
+                true => "schedulingConstraints: {topology: [{key: zone}]}, ",
+                false => "",
+            };
+            objects.push(format!(
+                "{{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {{name: {name}, namespace: ns, labels: {{scheduling.sigs.dev/queue: {queue}}}}}, spec: {{workloadRef: {{workloadName: w, templateName: t}}, {parent}{topology}disruptionMode: {{{mode}: {{}}}}, schedulingPolicy: {{gang: {{minGroupCount: {}}}}}, priority: {priority}}}}}",
+                1 + rng.below(2)
+            ));
+            if !is_inner {
+                break;
+            }
+        }
     }
 }
 

@@ -114,7 +114,7 @@ fn the_decisions_of_every_kind_of_shape_are_right() {
 
 #[test]
 fn the_decisions_in_random_clusters_are_right() {
-    let mut n_decisions = 0;
+    let (mut n_decisions, mut n_of_composites) = (0, 0);
     for seed in 0..3000 {
         let case = case(&RandomCluster::new(seed).case());
         let world = world_of(&case);
@@ -123,8 +123,16 @@ fn the_decisions_in_random_clusters_are_right() {
         let found = problems(&world.store, &case.conf, &cycle.decisions);
         assert_eq!(found, [""; 0], "seed {seed}");
         n_decisions += cycle.decisions.len();
+        let is_of_composite = |decision: &&Decision| {
+            let pod = world.store.pods.get(&decision.pod().key);
+            let key = pod.map(|facts| facts.job_key(world.store.served()));
+            let Some(JobKey::Group(join, key)) = key else { return false };
+            world.store.group(join, &key).is_some_and(|group| group.parent.is_some())
+        };
+        n_of_composites += cycle.decisions.iter().filter(is_of_composite).count();
     }
     assert!(n_decisions > 6000, "only {n_decisions} decisions");
+    assert!(n_of_composites > 200, "only {n_of_composites} decisions about composite PodGroups");
 }
 
 #[test]

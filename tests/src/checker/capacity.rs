@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{decision::EvictReason, name::Name};
+use kube_batch_api::{
+    decision::EvictReason,
+    name::{Name, ObjectKey},
+};
 
 use super::view::{Node, Pod, View};
 
@@ -40,6 +43,7 @@ pub(super) fn no_victim_could_stay(view: &View<'_>) -> Vec<String> {
 
 fn victims<'p>(view: &View<'p>) -> Vec<Vec<&'p Pod<'p>>> {
     let mut units = Vec::new();
+    let mut of_composites: BTreeMap<&ObjectKey, Vec<&Pod<'_>>> = BTreeMap::new();
     for job in view.jobs.values() {
         let is_victim = |pod: &&Pod<'_>| {
             pod.eviction().is_some_and(|eviction| {
@@ -50,12 +54,15 @@ fn victims<'p>(view: &View<'p>) -> Vec<Vec<&'p Pod<'p>>> {
         if victims.is_empty() {
             continue;
         }
-        if job.leaves_whole() {
+        if let Some(root) = job.composites.last().filter(|_| job.leaves_whole()) {
+            of_composites.entry(&root.key).or_default().extend(victims);
+        } else if job.leaves_whole() {
             units.push(victims);
         } else {
             units.extend(victims.into_iter().map(|victim| vec![victim]));
         }
     }
+    units.extend(of_composites.into_values());
     units
 }
 

@@ -1,13 +1,13 @@
 //! Pods, jobs and nodes, with what was decided about each.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     api_version::{ApiVersion, Join},
     decision::{Decision, EvictReason, PodRef},
     facts::{
-        group::GroupFacts, node::NodeFacts, pod::TaskFacts, policy::HIGHEST_USER_PRIORITY,
-        topology::TopologyLevel,
+        composite::CompositeFacts, group::GroupFacts, node::NodeFacts, pod::TaskFacts,
+        policy::HIGHEST_USER_PRIORITY, topology::TopologyLevel,
     },
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,
@@ -181,6 +181,8 @@ pub(super) struct Job<'p> {
     pub(super) priority: i32,
     /// The level of which all its pods must be in one domain.
     pub(super) required: Option<TopologyLevel>,
+    /// The composite PodGroups above it, its parent first.
+    pub(super) composites: Vec<Arc<CompositeFacts>>,
     pub(super) pods: Vec<&'p Pod<'p>>,
 }
 
@@ -201,6 +203,7 @@ impl<'p> Job<'p> {
                 JobKey::Shadow { .. } | JobKey::Pod { .. } => highest,
             },
             required: group.and_then(|group| group.topology.as_ref()?.required.clone()),
+            composites: group.map(|group| composites_above(store, group)).unwrap_or_default(),
             pods,
         }
     }
@@ -213,10 +216,23 @@ impl<'p> Job<'p> {
         self.pods.iter().copied().filter(|pod| pod.eviction().is_some())
     }
 
-    /// Whether the job has a minimum, and none of its pods stays.
+    /// Whether the job has a minimum or is part of a composite PodGroup, and none of its pods stays.
     pub(super) fn leaves_whole(&self) -> bool {
-        self.min > 1 && !self.pods.iter().any(|pod| pod.is_running() && pod.is_ready())
+        (self.min > 1 || !self.composites.is_empty())
+            && !self.pods.iter().any(|pod| pod.is_running() && pod.is_ready())
     }
+}
+
+fn composites_above(store: &Store, group: &GroupFacts) -> Vec<Arc<CompositeFacts>> {
+    let mut above: Vec<Arc<CompositeFacts>> = Vec::new();
+    let mut parent = group.parent.clone();
+    while let Some(name) = parent {
+        let key = ObjectKey { namespace: group.key.namespace.clone(), name };
+        let Some(facts) = store.composites.get(&key) else { return above };
+        above.push(Arc::clone(facts));
+        parent = facts.parent.clone();
+    }
+    above
 }
 
 /// The PodGroup of a name: of several APIs that pods name in the annotation, the newer own one counts, then the

@@ -236,3 +236,62 @@ fn a_group_of_kubernetes_own_starts_in_one_zone() {
         assert!(["node-00000", "node-00003", "more-00000"].contains(&node), "{node}");
     }
 }
+
+/// Two gangs of a composite PodGroup start together: with room for one of them, none does.
+#[test]
+fn the_groups_of_a_composite_group_start_together() {
+    let mut bed = bed_with_own_groups(false, &nodes(3, "2"));
+    bed.start_scheduler(&[]);
+    let workload = |template: &str| json!({"workloadName": "run", "templateName": template});
+    bed.apply(&json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "run", "namespace": NAMESPACE},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+            "workloadRef": workload("run"),
+        },
+    }));
+    for name in ["left", "right"] {
+        bed.apply(&json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": 4}},
+                "workloadRef": workload(name),
+                "parentCompositePodGroupName": "run",
+            },
+        }));
+        for mut pod in pods(name, 4, "1") {
+            pod["metadata"]["annotations"].take();
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": name});
+            bed.apply(&pod);
+        }
+    }
+    let says = |bed: &Bed, group: &str, expected: &str| {
+        let status = bed.get(KUBERNETES, group)["status"].to_string();
+        if status.contains(expected) { Ok(()) } else { Err(status) }
+    };
+    bed.eventually("the group that fits says that both are required", || {
+        let expected = "1 of the 2 required groups of CompositePodGroup test/run fit";
+        says(&bed, "left", expected).or_else(|_| says(&bed, "right", expected))
+    });
+    for name in ["left", "right"] {
+        bed.expect_none_running(name);
+    }
+    bed.plane
+        .create_nodes(&Nodes { prefix: "more".to_owned(), ..nodes(1, "2") })
+        .expect("another node");
+    for name in ["left", "right"] {
+        bed.eventually("all pods of both gangs are bound", || match bed.n_bound(name) {
+            4 => Ok(()),
+            n => Err(format!("{n} of 4 of {name} are")),
+        });
+        bed.eventually("the condition is that of kube-scheduler", || {
+            says(&bed, name, "\"reason\":\"Scheduled\",\"status\":\"True\"")
+        });
+    }
+    let status = bed.get("compositepodgroups.scheduling.k8s.io", "run")["status"].clone();
+    assert!(status.is_null() || status == json!({}), "kube-batch does not write it: {status}");
+}
