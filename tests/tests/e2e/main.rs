@@ -12,6 +12,7 @@ mod first_contact;
 mod gangs;
 mod half_bound;
 mod install;
+mod manifests;
 mod objects;
 mod other_groups;
 mod outages;
