@@ -28,6 +28,10 @@ impl Session {
     /// Commits the kept moves of the jobs that may start now, together with this one.
     pub(crate) fn commit_groups_of(&mut self, job: JobIdx) {
         let Some(root) = self.composites.root(job) else { return };
+        let is_ready = |job: JobIdx| self.plugins().job_ready(job);
+        if !self.composites.is_complete(Child::Composite(root), &is_ready) {
+            return;
+        }
         for other in self.composites.jobs(root) {
             if other != job && self.kept.contains_key(&other) && self.may_start(other) {
                 self.statement(other).commit_alone();
