@@ -92,8 +92,9 @@ async fn read_all(client: &Client) -> anyhow::Result<Lists> {
         for (api, resource) in kind.apis().into_iter().zip(kind.resources()) {
             n_served += usize::from(lists.read(client, kind, &api, &resource).await?);
         }
-        // JobSets are an addition that few clusters have.
-        if n_served == 0 && kind != Kind::JobSet {
+        // Few clusters have these.
+        let is_usual = !matches!(kind, Kind::JobSet | Kind::CompositePodGroup);
+        if n_served == 0 && is_usual {
             let resources = kind.resources().join(" and ");
             let consequence = consequence(kind);
             lists.problems.push(format!("the cluster does not serve {resources}: {consequence}"));
