@@ -26,8 +26,8 @@ use kube_batch_framework::{
 
 use crate::{
     budget::{Budget, Lending},
+    composites::{JobTurns, Reached, Tried, place_groups},
     gang::{Settled, record_fitting, settle},
-    groups::{JobTurns, Reached, Tried, place_groups},
     topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::WaitingByJob,
 };

@@ -19,7 +19,7 @@ use kube_batch_framework::{
 };
 
 use crate::{
-    budget::Budget, gang::settle, groups::release_incomplete, topology::place_tasks_by_topology,
+    budget::Budget, composites::release_incomplete, gang::settle, topology::place_tasks_by_topology,
 };
 
 /// The action.

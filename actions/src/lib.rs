@@ -3,8 +3,8 @@
 pub mod allocate;
 pub mod backfill;
 mod budget;
+mod composites;
 mod gang;
-mod groups;
 pub mod preempt;
 pub mod reclaim;
 mod self_affinity;

@@ -40,8 +40,8 @@ use self::{
 pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
 use crate::{
     budget::Budget,
+    composites::{JobTurns, Reached, Tried, place_groups, release},
     gang::reaches_minimum,
-    groups::{JobTurns, Reached, Tried, place_groups, release},
     topology::place_tasks_by_topology,
     waiting::WaitingByJob,
 };

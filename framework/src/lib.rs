@@ -5,10 +5,10 @@
 mod admission;
 pub mod arguments;
 pub mod candidates;
+mod composites;
 mod confinement;
 pub mod cycle;
 pub mod failure;
-mod groups;
 pub mod memory;
 pub mod milestone;
 mod min_runtime;
@@ -30,4 +30,4 @@ pub mod topology;
 mod tournament;
 mod tried;
 mod tries;
-mod validity;
+mod valid_composites;

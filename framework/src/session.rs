@@ -30,7 +30,7 @@ use crate::{
     policy::{Plugins, Policy},
     roles,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
-    validity::mark_incomplete_composites,
+    valid_composites::mark_incomplete_composites,
 };
 
 /// The state of one cycle.
