@@ -165,11 +165,14 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         let idle = self.turns.idle();
         let n_needed = self.n_missing(Child::Composite(row));
         let mut most = None;
-        for capacity in [Capacity::Idle, Capacity::FutureIdle] {
-            let is_last = capacity == Capacity::FutureIdle;
-            if is_last && !self.turns.may_wait() || !is_last && T::EVICTS {
-                continue;
-            }
+        let capacities: &[Capacity] = match self.turns.may_wait() {
+            // What fits now needs no victims.
+            true if T::EVICTS => &[Capacity::FutureIdle],
+            true => &[Capacity::Idle, Capacity::FutureIdle],
+            false => &[Capacity::Idle],
+        };
+        for capacity in capacities.iter().copied() {
+            let tasks_may_wait = capacity == Capacity::FutureIdle;
             let mut tries = Tries::default();
             for Candidate { n_held, domain, .. } in self.candidates(row, level, domains, capacity) {
                 if tries.are_enough(false) || !T::EVICTS && n_held.0 < n_needed {
@@ -177,7 +180,9 @@ impl<T: JobTurns> Placing<'_, '_, T> {
                 }
                 self.session.choose_domain(row, Some(domain));
                 match self.place_children(row) {
-                    Ok(reached) if reached == Reached::Complete || is_last => return Ok(reached),
+                    Ok(reached) if reached == Reached::Complete || tasks_may_wait => {
+                        return Ok(reached);
+                    }
                     Ok(_) => {
                         release(self.session, Child::Composite(row));
                         self.turns.restore(idle.clone());

@@ -478,8 +478,8 @@ impl Cluster {
 
     /// Whether a composite PodGroup above a job requires all pods below it to be in one topology domain.
     pub fn requires_domain_of_composite(&self, job: JobIdx) -> bool {
-        let above = self.jobs.composites[job].iter().flat_map(|above| above.iter());
-        above.into_iter().any(|composite| composite.topology.is_some())
+        let mut above = self.jobs.composites[job].iter().flat_map(|above| above.iter());
+        above.any(|composite| composite.topology.is_some())
     }
 
     /// Changes the placement of a task, and the ledgers and counts with it. Returns the previous

@@ -2,11 +2,18 @@
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_api::{
+    cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
     composites::{Child, Composites},
 };
 
-use crate::session::Session;
+use crate::{session::Session, session_cache::FromCluster};
+
+impl FromCluster for Composites {
+    fn from_cluster(cluster: &Cluster) -> Self {
+        Self::of(cluster)
+    }
+}
 
 impl Session {
     /// The composite PodGroups of the snapshot.

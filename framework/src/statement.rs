@@ -271,7 +271,7 @@ impl<'s> Statement<'s> {
 
     /// Turns the moves into decisions, in order. The moves of tasks that wait for resources, or for
     /// the rest of the job, are kept as by [`Statement::keep`].
-    /// Decides nothing while a composite PodGroup above the job is not complete. If this completes one, the kept
+    /// No task starts while a composite PodGroup above the job is not complete. If this completes one, the kept
     /// moves of its other jobs are committed too.
     pub fn commit(mut self) {
         self.decide();

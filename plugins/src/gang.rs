@@ -10,7 +10,7 @@
 //! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
 
-use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube_batch_api::{
     cluster::{Cluster, StatusCounts},
@@ -36,7 +36,7 @@ pub struct Gang {
     evicts_whole: bool,
     /// Whether the tasks of some job are victims only together.
     has_whole_jobs: bool,
-    composites: Composites,
+    composites: Arc<Composites>,
 }
 
 impl Default for Gang {
@@ -45,7 +45,7 @@ impl Default for Gang {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
             evicts_whole: false,
             has_whole_jobs: false,
-            composites: Composites::default(),
+            composites: Arc::default(),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Gang {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
             has_whole_jobs: false,
-            composites: Composites::default(),
+            composites: Arc::default(),
         }
     }
 }
@@ -90,9 +90,9 @@ impl Plugin for Gang {
         "gang"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
+    fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
         self.has_whole_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
-        self.composites = Composites::of(cluster);
+        self.composites = cache.get();
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
@@ -228,8 +228,7 @@ impl Gang {
         evicted: &[TaskIdx],
         victims: &[TaskIdx],
     ) -> bool {
-        let mut above = self.composites.above(job).peekable();
-        if above.peek().is_none() {
+        if cluster.jobs.composites[job].is_none() {
             return true;
         }
         let mut n_lost: BTreeMap<JobIdx, u32> = BTreeMap::new();
@@ -242,11 +241,10 @@ impl Gang {
         let (before, after) = (count(evicted), count(victims));
         let is_ready = |n_lost: &BTreeMap<JobIdx, u32>, job: JobIdx| {
             let n_lost = n_lost.get(&job).copied().unwrap_or(0);
-            n_lost == 0 && self.job_ready(cluster, job)
-                || cluster.jobs.counts[job].ready()
-                    >= n_lost + cluster.jobs.min_available[job].max(1)
+            cluster.jobs.counts[job].ready() >= n_lost + cluster.jobs.min_available[job]
         };
-        above.all(|row| {
+        // Roles need no look: PodGroups of this API have none.
+        self.composites.above(job).all(|row| {
             let child = Child::Composite(row);
             let is_complete = |n_lost: &BTreeMap<JobIdx, u32>| {
                 self.composites.is_complete(child, &|job| is_ready(n_lost, job))

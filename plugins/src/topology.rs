@@ -180,7 +180,7 @@ impl Plugin for Topology {
             }
             self.jobs.insert(job, topology);
         }
-        self.composites = DomainsOfComposites::of(cluster, &self.levels, &mut maker);
+        self.composites = DomainsOfComposites::of(cluster, cache.get(), &self.levels, &mut maker);
         for row in self.composites.rows() {
             self.composites.limit(row, &mut self.jobs);
         }

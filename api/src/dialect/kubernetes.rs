@@ -27,7 +27,10 @@ use crate::{
     api_version::ApiVersion,
     crd::{PodGroupCondition, PodGroupStatus},
     facts::{
-        FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts,
+        FactError,
+        group::{GroupFacts, positive},
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
         topology::TopologyFacts,
     },
     job_report::JobReport,
@@ -129,10 +132,7 @@ impl Dialect for Kubernetes {
 fn min_member(policy: &PodGroupSchedulingPolicy) -> Result<u32, String> {
     match &policy.gang {
         None => Ok(1),
-        Some(gang) => u32::try_from(gang.min_count)
-            .ok()
-            .filter(|min_count| *min_count > 0)
-            .ok_or_else(|| format!("{} is not positive", gang.min_count)),
+        Some(gang) => positive(gang.min_count),
     }
 }
 

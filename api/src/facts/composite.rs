@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1alpha3::{
     CompositePodGroup, CompositePodGroupSchedulingPolicy,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{FactError, created, object_key, topology::TopologyFacts};
+use super::{FactError, group::positive, object_key, topology::TopologyFacts};
 use crate::{
     membership::queue_of,
     name::{Name, ObjectKey},
@@ -21,10 +20,6 @@ use crate::{
 pub struct CompositeFacts {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Its uid.
-    pub uid: Name,
-    /// Creation time.
-    pub created: Timestamp,
     /// How many of its groups start together.
     pub min_groups: u32,
     /// The queue it names.
@@ -66,8 +61,6 @@ impl CompositeFacts {
         let required = |key: &String| Arc::new(TopologyFacts::required(Name::from(key.as_str())));
         Ok(Self {
             key,
-            uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
-            created: created(meta),
             min_groups,
             queue: queue_of(meta).map(Name::from),
             priority: spec.priority.unwrap_or(0),
@@ -83,9 +76,6 @@ impl CompositeFacts {
 fn min_groups(policy: &CompositePodGroupSchedulingPolicy) -> Result<u32, String> {
     match &policy.gang {
         None => Ok(1),
-        Some(gang) => u32::try_from(gang.min_group_count)
-            .ok()
-            .filter(|min_groups| *min_groups > 0)
-            .ok_or_else(|| format!("{} is not positive", gang.min_group_count)),
+        Some(gang) => positive(gang.min_group_count),
     }
 }

@@ -171,6 +171,16 @@ pub(crate) fn min_member(group: &ObjectKey, number: i32) -> Result<u32, FactErro
     })
 }
 
+/// Reads a minimum that must be positive.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn positive(number: i32) -> Result<u32, String> {
+    let positive = u32::try_from(number).ok().filter(|number| *number > 0);
+    positive.ok_or_else(|| format!("{number} is not positive"))
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }

@@ -253,10 +253,15 @@ impl<'a> JobMaker<'a> {
         let (priority, warning) = self.priorities.of(group.map(|group| &**group), root, &tasks);
         warnings.extend(warning);
         warnings.sort_unstable();
-        let of_root = root.map(|root| (root.priority, root.never_preempts));
+        let counts_of_root = root.map(|root| (root.priority, root.never_preempts));
         let contradiction = |group: &GroupFacts| {
-            let of_group = of_root.unwrap_or((group.priority.unwrap_or(0), group.never_preempts));
-            contradiction(group, of_group, &tasks, &self.options.scheduler_names)
+            let own = (group.priority.unwrap_or(0), group.never_preempts);
+            contradiction(
+                group,
+                counts_of_root.unwrap_or(own),
+                &tasks,
+                &self.options.scheduler_names,
+            )
         };
         Job {
             group: group.cloned(),
@@ -340,8 +345,9 @@ pub(crate) fn in_order<'a>(tasks: Vec<&'a Arc<TaskFacts>>) -> Vec<&'a Arc<TaskFa
     keyed.into_iter().map(|(_, _, facts)| facts).collect()
 }
 
-/// Contradictions between one of Kubernetes' own PodGroups, or the outermost composite one above it, and its pods, with the messages of kube-scheduler.
-/// Without this check, a group could give its pods a priority that they are not allowed to have.
+/// Contradictions between the pods of one of Kubernetes' own PodGroups and what counts for it, with the messages
+/// of kube-scheduler. Without this check, a group could give its pods a priority that they are not allowed to
+/// have.
 // Parity: see docs/parity.md#k1.
 fn contradiction(
     group: &GroupFacts,

@@ -23,7 +23,7 @@ use super::{
 /// The composite PodGroups that require a domain.
 #[derive(Debug, Default)]
 pub(super) struct DomainsOfComposites {
-    tree: Composites,
+    tree: Arc<Composites>,
     domains: BTreeMap<CompositeIdx, Domain>,
 }
 
@@ -48,8 +48,12 @@ impl Domain {
 }
 
 impl DomainsOfComposites {
-    pub(super) fn of(cluster: &Cluster, declared: &[Name], maker: &mut LevelMaker<'_>) -> Self {
-        let tree = Composites::of(cluster);
+    pub(super) fn of(
+        cluster: &Cluster,
+        tree: Arc<Composites>,
+        declared: &[Name],
+        maker: &mut LevelMaker<'_>,
+    ) -> Self {
         let mut domains = BTreeMap::new();
         for row in tree.ids().filter(|row| tree.get(*row).facts.topology.is_some()) {
             let jobs = tree.jobs(row);
