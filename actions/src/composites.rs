@@ -166,7 +166,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         let n_needed = self.n_missing(Child::Composite(row));
         let mut most = None;
         let capacities: &[Capacity] = match self.turns.may_wait() {
-            // What fits now needs no victims.
+            // Victims have to leave first.
             true if T::EVICTS => &[Capacity::FutureIdle],
             true => &[Capacity::Idle, Capacity::FutureIdle],
             false => &[Capacity::Idle],

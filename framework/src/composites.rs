@@ -1,4 +1,4 @@
-//! When a job may start that is a part of composite PodGroups: when it is ready, and each of these is complete.
+//! A job that is part of composite PodGroups starts once it is ready and each of them is complete.
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_api::{

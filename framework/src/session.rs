@@ -30,7 +30,7 @@ use crate::{
     policy::{Plugins, Policy},
     roles,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
-    valid_composites::mark_incomplete_composites,
+    valid_composites::{mark_incomplete_composites, mark_scattered_composites},
 };
 
 /// The state of one cycle.
@@ -157,6 +157,7 @@ impl Session {
         invalid.extend(mark_incomplete_composites(&mut cluster, &composites));
         reached(Milestone::Validated);
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
+        invalid.extend(mark_scattered_composites(&mut cluster, &composites, &policy));
         let n_jobs = cluster.jobs.key.len();
         Self {
             composites,

@@ -1,10 +1,13 @@
-//! Composite PodGroups of which too few groups exist with enough pods.
+//! Composite PodGroups that cannot start: too few groups exist with enough pods, or pods run in several of the
+//! domains of which all must be in one.
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_api::{
     cluster::Cluster, column::JobIdx, composites::Composites, facts::composite::CompositeFacts,
     name::Name, reason::JobProblem,
 };
+
+use crate::{policy::Policy, topology::Home};
 
 /// Marks the jobs that cannot start because too few groups of a composite PodGroup above them could. Returns
 /// these jobs.
@@ -33,10 +36,40 @@ pub(crate) fn mark_incomplete_composites(
     marked
 }
 
+/// Marks the jobs whose composite PodGroup requires one topology domain while its tasks are in several. Returns
+/// these jobs.
+pub(crate) fn mark_scattered_composites(
+    cluster: &mut Cluster,
+    composites: &Composites,
+    policy: &Policy,
+) -> Vec<JobIdx> {
+    let mut marked = Vec::new();
+    for row in composites.ids() {
+        let level = policy.about(cluster).level_of_composite(row);
+        if level.is_none_or(|level| level.home() != Home::Scattered) {
+            continue;
+        }
+        // The words of kube-scheduler.
+        let message = format!(
+            "cannot determine domain for already scheduled pods: more than 1 domain found for \
+             CompositePodGroup {}",
+            composites.get(row).facts.key
+        );
+        let problem = JobProblem::Inconsistent(Name::from(message));
+        for job in composites.jobs(row) {
+            if cluster.jobs.problem[job].is_none() {
+                cluster.jobs.problem[job] = Some(problem.clone());
+                marked.push(job);
+            }
+        }
+    }
+    marked
+}
+
 fn not_enough_groups(facts: &CompositeFacts, n_valid: u32) -> JobProblem {
     let message = format!(
-        "only {n_valid} of the required {} groups of CompositePodGroup {} exist with enough pods",
-        facts.min_groups, facts.key
+        "CompositePodGroup {} requires {} groups with enough pods, and has {n_valid}",
+        facts.key, facts.min_groups
     );
     JobProblem::Other { reason: "NotEnoughGroups", message: Name::from(message) }
 }
