@@ -74,6 +74,8 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
         statement.evicted().filter_map(|task| cluster.tasks.job[task]).collect();
     jobs.sort_unstable();
     jobs.dedup();
+    // The job itself gets the places of its tasks.
+    jobs.retain(|job| *job != statement.job());
     jobs.retain(|job| cluster.is_gang(*job) && !cluster.jobs.tasks[*job].iter().any(is_left));
     jobs
 }
