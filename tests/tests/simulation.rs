@@ -313,7 +313,8 @@ impl<'a> Checker<'a> {
             if !is_whole && self.snapshot.status(self.tasks[&pod.key]) == TaskStatus::Bound {
                 return Some(format!("{} is evicted before it runs", pod.key));
             }
-            if is_whole && self.evicts_whole_gangs() {
+            let leaves_whole = self.snapshot.jobs.leaves_whole[victim];
+            if is_whole && (leaves_whole || self.evicts_whole_gangs()) {
                 continue;
             }
             if self.has_plugin("gang") && min > 1 && was >= min && ready < min {
@@ -337,7 +338,11 @@ impl<'a> Checker<'a> {
                 return Some(format!("something is reserved for {key}, which exceeds {limit}"));
             }
             let min = self.snapshot.jobs.min_available[job];
-            let keeps = min > 1 && self.snapshot.jobs.counts[job].ready() < min;
+            // Single tasks of these cannot be reclaimed, or not all of them.
+            let jobs = &self.snapshot.jobs;
+            let keeps = min > 1 && jobs.counts[job].ready() < min
+                || jobs.leaves_whole[job]
+                || jobs.composites[job].is_some();
             if self.has_action("reclaim")
                 && self.has_plugin("gang")
                 && !keeps
