@@ -65,6 +65,33 @@ impl Quantity {
         clamp(div_ceil(self.nano, NANO))
     }
 
+    /// The amount in units, if it is a whole number of them that fits.
+    pub fn whole_units(self) -> Option<i64> {
+        if self.nano % NANO != 0 {
+            return None;
+        }
+        i64::try_from(self.nano / NANO).ok()
+    }
+
+    /// The amount in units, as the nearest float.
+    #[expect(clippy::cast_precision_loss, reason = "it is approximate")]
+    pub fn approximate(self) -> f64 {
+        let whole = (self.nano / NANO) as f64;
+        whole + (self.nano % NANO) as f64 / NANO as f64
+    }
+
+    /// The sum. Unlike a parsed quantity it may exceed `i64::MAX` units.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self { nano: self.nano.saturating_add(other.nano) }
+    }
+
+    /// The difference, likewise.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self { nano: self.nano.saturating_sub(other.nano) }
+    }
+
     /// Whether the amount is below zero.
     pub const fn is_negative(self) -> bool {
         self.nano < 0

@@ -1,0 +1,266 @@
+//! Evaluation of nodes.
+
+mod fold;
+
+use std::sync::Arc;
+
+use crate::{
+    ast::Access,
+    device::Device,
+    equality::{equal, index as index_of},
+    error::EvaluationError,
+    functions::Overload,
+    meter::Meter,
+    node::Node,
+    value::{Entries, Key, Outcome, Value},
+};
+
+/// The state of one evaluation.
+pub(crate) struct Evaluation<'a> {
+    device: &'a Device,
+    pub(crate) meter: Meter,
+    /// The values of the variables of macros, outermost first.
+    locals: Vec<Value<'a>>,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(crate) const fn new(device: &'a Device, meter: Meter) -> Self {
+        Self { device, meter, locals: Vec::new() }
+    }
+
+    pub(crate) fn evaluate(&mut self, node: &'a Node) -> Outcome<'a> {
+        match node {
+            Node::Constant(value) => Ok(value.clone()),
+            Node::Local(slot) => {
+                self.meter.charge(1)?;
+                self.locals.get(*slot).cloned().ok_or(EvaluationError::NoSuchOverload)
+            }
+            Node::Device => {
+                self.meter.charge(1)?;
+                Ok(Value::Device(self.device))
+            }
+            Node::Select { operand, field, access } => self.select(operand, field, *access),
+            Node::Index { operand, index, access } => self.index(operand, index, *access),
+            Node::Call { overloads, arguments } => self.call(overloads, arguments),
+            Node::Member { value, of } => self.member(value, of),
+            Node::And(terms) => self.decide(terms, false),
+            Node::Or(terms) => self.decide(terms, true),
+            Node::Conditional(parts) => self.conditional(parts),
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Fold(fold) => self.fold(fold),
+            Node::Bind { value, body } => {
+                let value = self.evaluate(value)?;
+                self.with_local(value, body)
+            }
+            Node::OptionalMap { value, body, is_flat } => self.optional_map(value, body, *is_flat),
+            Node::SortBy { value, body } => self.sort_by(value, body),
+            Node::OptionalOr { operand, other } => match self.evaluate(operand)? {
+                Value::Optional(None) => self.optional(other),
+                Value::Optional(some) => Ok(Value::Optional(some)),
+                _ => Err(EvaluationError::NoSuchOverload),
+            },
+            Node::OptionalOrValue { operand, other } => match self.evaluate(operand)? {
+                Value::Optional(None) => self.evaluate(other),
+                Value::Optional(Some(value)) => Ok((*value).clone()),
+                _ => Err(EvaluationError::NoSuchOverload),
+            },
+        }
+    }
+
+    /// Evaluates `body` with one more variable.
+    fn with_local(&mut self, value: Value<'a>, body: &'a Node) -> Outcome<'a> {
+        let n_outer = self.locals.len();
+        self.locals.push(value);
+        let outcome = self.evaluate(body);
+        self.locals.truncate(n_outer);
+        outcome
+    }
+
+    fn optional(&mut self, node: &'a Node) -> Outcome<'a> {
+        match self.evaluate(node)? {
+            Value::Optional(value) => Ok(Value::Optional(value)),
+            _ => Err(EvaluationError::NoSuchOverload),
+        }
+    }
+
+    /// Evaluates what something is selected from. Selecting from a result that is no variable costs
+    /// one more.
+    fn operand(&mut self, node: &'a Node) -> Outcome<'a> {
+        if !node.is_attribute() && !matches!(node, Node::Conditional(_)) {
+            self.meter.charge(1)?;
+        }
+        self.evaluate(node)
+    }
+
+    fn select(&mut self, operand: &'a Node, field: &str, access: Access) -> Outcome<'a> {
+        let operand = self.operand(operand)?;
+        let (value, access) = match (&operand, access) {
+            (Value::Optional(inner), Access::Required) => (inner.as_deref(), Access::Optional),
+            (Value::Optional(inner), access) => (inner.as_deref(), access),
+            (value, access) => (Some(value), access),
+        };
+        let found = value.and_then(|value| value.field(field));
+        if access == Access::Presence {
+            return Ok(Value::Bool(found.is_some()));
+        }
+        if access == Access::Required || found.is_some() {
+            self.meter.charge(1)?;
+        }
+        match (found, access) {
+            (Some(found), Access::Required) => Ok(found),
+            (None, Access::Required) => Err(EvaluationError::NoSuchKey(field.into())),
+            (found, _) => Ok(Value::Optional(found.map(Arc::new))),
+        }
+    }
+
+    fn index(&mut self, operand: &'a Node, index: &'a Node, access: Access) -> Outcome<'a> {
+        let operand = self.operand(operand)?;
+        let key = self.evaluate(index)?;
+        if index.is_attribute() {
+            self.meter.refund(1);
+        }
+        let (value, access) = match (&operand, access) {
+            (Value::Optional(inner), _) => (inner.as_deref(), Access::Optional),
+            (value, access) => (Some(value), access),
+        };
+        let found = value.map(|value| element(value, &key));
+        if access == Access::Required || matches!(found, Some(Ok(_))) {
+            self.meter.charge(1)?;
+        }
+        match (found, access) {
+            (Some(outcome), Access::Required) => outcome,
+            (Some(Ok(found)), _) => Ok(Value::some(found)),
+            (Some(Err(EvaluationError::NoSuchOverload)), _) => Err(EvaluationError::NoSuchOverload),
+            (Some(Err(_)) | None, _) => Ok(Value::Optional(None)),
+        }
+    }
+
+    fn call(&mut self, overloads: &'a [&'static Overload], nodes: &'a [Node]) -> Outcome<'a> {
+        match nodes {
+            [] => self.apply(overloads, &[]),
+            [only] => {
+                let argument = self.evaluate(only)?;
+                self.apply(overloads, &[argument])
+            }
+            [first, second] => {
+                let first = self.evaluate(first)?;
+                let second = self.evaluate(second)?;
+                self.apply(overloads, &[first, second])
+            }
+            more => {
+                let arguments: Result<Vec<_>, _> =
+                    more.iter().map(|node| self.evaluate(node)).collect();
+                self.apply(overloads, &arguments?)
+            }
+        }
+    }
+
+    fn apply(&mut self, overloads: &[&'static Overload], arguments: &[Value<'a>]) -> Outcome<'a> {
+        let overload = overloads.iter().find(|overload| overload.accepts(arguments));
+        let overload = overload.ok_or(EvaluationError::NoSuchOverload)?;
+        for argument in arguments {
+            if let Value::String(_) | Value::Bytes(_) = argument {
+                self.meter.work_on_bytes(argument.len().unwrap_or(0))?;
+            }
+        }
+        let result = (overload.run)(&mut self.meter, arguments)?;
+        self.meter.charge((overload.cost)(arguments, &result))?;
+        Ok(result)
+    }
+
+    fn member(&mut self, value: &'a Node, of: &'a [Value<'static>]) -> Outcome<'a> {
+        let value = self.evaluate(value)?;
+        for element in of {
+            if equal(&value, element, &mut self.meter)? {
+                return Ok(Value::Bool(true));
+            }
+        }
+        Ok(Value::Bool(false))
+    }
+
+    /// `||` and `&&`: one operand that is `decisive` is the answer, whatever errors others have.
+    fn decide(&mut self, terms: &'a [Node], decisive: bool) -> Outcome<'a> {
+        let mut outcome = Ok(Value::Bool(!decisive));
+        for term in terms {
+            let n_locals = self.locals.len();
+            match self.boolean(term) {
+                Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
+                Ok(_) => {}
+                Err(EvaluationError::CostLimitExceeded) => {
+                    return Err(EvaluationError::CostLimitExceeded);
+                }
+                Err(error) => {
+                    self.locals.truncate(n_locals);
+                    outcome = outcome.and(Err(error));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn boolean(&mut self, node: &'a Node) -> Result<bool, EvaluationError> {
+        match self.evaluate(node)? {
+            Value::Bool(value) => Ok(value),
+            _ => Err(EvaluationError::NoSuchOverload),
+        }
+    }
+
+    /// cel-go does not charge for a variable that is chosen.
+    fn conditional(&mut self, parts: &'a [Node; 3]) -> Outcome<'a> {
+        let [condition, then, otherwise] = parts;
+        let chosen = if self.boolean(condition)? { then } else { otherwise };
+        let value = self.evaluate(chosen)?;
+        if chosen.is_attribute() {
+            self.meter.refund(1);
+        }
+        Ok(value)
+    }
+
+    fn list(&mut self, elements: &'a [(Node, bool)]) -> Outcome<'a> {
+        let mut values = Vec::with_capacity(elements.len());
+        for (node, is_optional) in elements {
+            match (self.evaluate(node)?, is_optional) {
+                (value, false) => values.push(value),
+                (Value::Optional(value), true) => values.extend(value.as_deref().cloned()),
+                _ => return Err(EvaluationError::NoSuchOverload),
+            }
+        }
+        self.meter.charge(10)?;
+        Ok(Value::list(values))
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Outcome<'a> {
+        let mut map = Entries::new();
+        for (key, value, is_optional) in entries {
+            let key = self.evaluate(key)?;
+            let key = Key::of(&key).ok_or(EvaluationError::NoSuchOverload)?;
+            match (self.evaluate(value)?, is_optional) {
+                (value, false) => drop(map.insert(key, value)),
+                (Value::Optional(Some(value)), true) => drop(map.insert(key, (*value).clone())),
+                (Value::Optional(None), true) => drop(map.remove(&key)),
+                _ => return Err(EvaluationError::NoSuchOverload),
+            }
+        }
+        self.meter.charge(30)?;
+        Ok(Value::map(map))
+    }
+}
+
+/// The element of a list or the entry of a map.
+fn element<'a>(value: &Value<'a>, key: &Value<'_>) -> Outcome<'a> {
+    if let Value::List(elements) = value {
+        let index = index_of(key).ok_or(EvaluationError::NoSuchOverload)?;
+        let found = usize::try_from(index).ok().and_then(|index| elements.get(index));
+        return found
+            .cloned()
+            .ok_or_else(|| EvaluationError::invalid(format!("index out of bounds: {index}")));
+    }
+    value.entry(key).ok_or_else(|| match Key::of(key) {
+        Some(Key::String(name)) => EvaluationError::NoSuchKey(name),
+        Some(Key::Int(number)) => EvaluationError::NoSuchKey(number.to_string().into()),
+        Some(Key::UInt(number)) => EvaluationError::NoSuchKey(number.to_string().into()),
+        Some(Key::Bool(value)) => EvaluationError::NoSuchKey(value.to_string().into()),
+        None => EvaluationError::NoSuchOverload,
+    })
+}

@@ -1,0 +1,60 @@
+//! Regular expressions: CEL's `matches` and Kubernetes' library `regex`.
+
+use std::sync::Arc;
+
+use crate::{
+    functions::{Row, mistyped},
+    meter::{Meter, pattern_cost, size},
+    value::{Outcome, Value},
+};
+
+pub(crate) const ROWS: &[Row] = &[
+    ("matches(string, string) -> bool", search_cost, matches),
+    ("matches(self string, string) -> bool", search_cost, matches),
+    ("find(self string, string) -> string", search_cost, find),
+    ("findAll(self string, string) -> list<string>", search_cost, find_all),
+    ("findAll(self string, string, int) -> list<string>", search_cost, find_all),
+];
+
+fn search_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
+    match arguments {
+        [text, pattern, ..] => pattern_cost(size(text), size(pattern)),
+        _ => 1,
+    }
+}
+
+fn matches<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::String(text), Value::String(pattern)] = arguments else { return mistyped() };
+    let pattern = meter.pattern(pattern)?;
+    meter.work(pattern.work(text.len()))?;
+    Ok(Value::Bool(pattern.regex.is_match(text)))
+}
+
+fn find<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::String(text), Value::String(pattern)] = arguments else { return mistyped() };
+    let pattern = meter.pattern(pattern)?;
+    meter.work(pattern.work(text.len()))?;
+    Ok(Value::string(pattern.regex.find(text).map_or("", |found| found.as_str())))
+}
+
+/// All matches, or at most the given number of them if it is not negative.
+fn find_all<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let (text, pattern, limit) = match arguments {
+        [Value::String(text), Value::String(pattern)] => (text, pattern, usize::MAX),
+        [Value::String(text), Value::String(pattern), Value::Int(limit)] => {
+            (text, pattern, usize::try_from(*limit).unwrap_or(usize::MAX))
+        }
+        _ => return mistyped(),
+    };
+    let pattern = meter.pattern(pattern)?;
+    let mut found = Vec::new();
+    let mut left = text.len();
+    for part in pattern.regex.find_iter(text).take(limit) {
+        // Each search may read on to the end of the text before it knows where its match ends.
+        meter.work(pattern.work(left) + 1)?;
+        left = text.len() - part.end();
+        found.push(Value::string(part.as_str()));
+    }
+    meter.work(pattern.work(left))?;
+    Ok(Value::List(Arc::new(found)))
+}
