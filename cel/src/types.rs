@@ -19,7 +19,7 @@ pub(crate) enum Type {
     Duration,
     Timestamp,
     /// The type of a type.
-    Type(Arc<Type>),
+    Meta(Arc<Type>),
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
     Optional(Arc<Type>),
@@ -66,7 +66,7 @@ impl Type {
     }
 
     pub(crate) fn type_of(inner: Self) -> Self {
-        Self::Type(Arc::new(inner))
+        Self::Meta(Arc::new(inner))
     }
 
     /// The type of `device.<name>`.
@@ -116,7 +116,7 @@ impl Type {
             Self::Bytes => "bytes",
             Self::Duration => "google.protobuf.Duration",
             Self::Timestamp => "google.protobuf.Timestamp",
-            Self::Type(_) => "type",
+            Self::Meta(_) => "type",
             Self::List(_) => "list",
             Self::Map(_) => "map",
             Self::Optional(_) => "optional_type",
@@ -129,7 +129,7 @@ impl Type {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Type(inner) => write!(f, "type({inner})"),
+            Self::Meta(inner) => write!(f, "type({inner})"),
             Self::List(element) => write!(f, "list({element})"),
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),

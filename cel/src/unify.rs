@@ -81,7 +81,7 @@ impl Unifier {
                     | Type::Duration
                     | Type::Timestamp
             ),
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             (Type::List(left), Type::List(right))
             | (Type::Optional(left), Type::Optional(right)) => self.agree(left, right),
             (Type::Map(left), Type::Map(right)) => {
@@ -131,7 +131,7 @@ impl Unifier {
                 Some(bound) => self.occurs(variable, &bound),
                 None => false,
             },
-            Type::Type(inner) | Type::List(inner) | Type::Optional(inner) => {
+            Type::Meta(inner) | Type::List(inner) | Type::Optional(inner) => {
                 self.occurs(variable, inner)
             }
             Type::Map(pair) => self.occurs(variable, &pair.0) || self.occurs(variable, &pair.1),
@@ -149,7 +149,7 @@ impl Unifier {
                 Some(bound) => self.substitute(&bound),
                 None => of.clone(),
             },
-            Type::Type(inner) => Type::type_of(self.substitute(inner)),
+            Type::Meta(inner) => Type::type_of(self.substitute(inner)),
             Type::List(inner) => Type::list(self.substitute(inner)),
             Type::Optional(inner) => Type::optional(self.substitute(inner)),
             Type::Map(pair) => {
@@ -165,7 +165,7 @@ impl Unifier {
 pub(crate) fn instantiate(of: &Type, offset: u32) -> Type {
     match of {
         Type::Param(variable) => Type::Param(variable + offset),
-        Type::Type(inner) => Type::type_of(instantiate(inner, offset)),
+        Type::Meta(inner) => Type::type_of(instantiate(inner, offset)),
         Type::List(inner) => Type::list(instantiate(inner, offset)),
         Type::Optional(inner) => Type::optional(instantiate(inner, offset)),
         Type::Map(pair) => Type::map(instantiate(&pair.0, offset), instantiate(&pair.1, offset)),
@@ -182,7 +182,7 @@ fn is_equal_or_less_specific(left: &Type, right: &Type) -> bool {
     match (left, right) {
         (Type::Dyn | Type::Param(_), _) => true,
         (_, Type::Dyn | Type::Param(_)) => false,
-        (Type::Type(_), Type::Type(_)) => true,
+        (Type::Meta(_), Type::Meta(_)) => true,
         (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => {
             is_equal_or_less_specific(left, right)
         }

@@ -142,10 +142,13 @@ impl Ord for Key {
     }
 }
 
+/// 2^63
+pub(crate) const INT_BOUND: f64 = 9_223_372_036_854_775_808.0;
+
 /// The integer that `number` is, if it is one.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 pub(crate) fn whole(number: f64) -> Option<i64> {
-    let is_in_range = (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&number);
+    let is_in_range = (-INT_BOUND..INT_BOUND).contains(&number);
     (is_in_range && number.fract() == 0.0).then_some(number as i64)
 }
 
@@ -214,7 +217,7 @@ impl<'a> Value<'a> {
             | (Type::Bytes, Self::Bytes(_))
             | (Type::Duration, Self::Duration(_))
             | (Type::Timestamp, Self::Timestamp(_))
-            | (Type::Type(_), Self::Type(_))
+            | (Type::Meta(_), Self::Type(_))
             | (Type::List(_), Self::List(_))
             | (Type::Optional(_), Self::Optional(_)) => true,
             (Type::Map(_), value) => value.is_map(),

@@ -197,7 +197,7 @@ fn is_same(left: &Type, right: &Type) -> bool {
         (Type::Dyn | Type::Param(_), Type::Dyn | Type::Param(_)) => true,
         (Type::List(left), Type::List(right))
         | (Type::Optional(left), Type::Optional(right))
-        | (Type::Type(left), Type::Type(right)) => is_same(left, right),
+        | (Type::Meta(left), Type::Meta(right)) => is_same(left, right),
         (Type::Map(left), Type::Map(right)) => {
             is_same(&left.0, &right.0) && is_same(&left.1, &right.1)
         }

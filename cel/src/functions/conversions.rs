@@ -4,7 +4,7 @@ use crate::{
     error::EvaluationError,
     functions::{Row, mistyped, one, read_first, times},
     meter::Meter,
-    value::{Outcome, Value},
+    value::{INT_BOUND, Outcome, Value},
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -98,15 +98,14 @@ fn parse_double(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The bounds between which a double can be converted to an integer; 2^63 is excluded, and so is
-/// -2^63, as upstream does.
-const INT_BOUND: f64 = 9_223_372_036_854_775_808.0;
+/// 2^64
 const UINT_BOUND: f64 = 18_446_744_073_709_551_616.0;
 
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn to_int<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let overflow = EvaluationError::Overflow("integer");
     match arguments {
+        // Upstream excludes -2^63, too.
         [Value::Double(number)] if number.abs() < INT_BOUND => Ok(Value::Int(*number as i64)),
         [Value::Double(_)] => Err(overflow),
         [Value::UInt(number)] => i64::try_from(*number).map(Value::Int).map_err(|_| overflow),

@@ -25,9 +25,25 @@ pub(crate) const ROWS: &[Row] = &[
     ("sub(self Quantity, int) -> Quantity", one, sub),
 ];
 
+/// Parses a quantity as apimachinery, which takes a missing number for 0: `Ki` and `-` are quantities.
+fn parse(text: &str) -> Option<Quantity> {
+    if text.is_empty() {
+        return None;
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    if let Some(exponent) = suffix.strip_prefix(['e', 'E'])
+        && !exponent.is_empty()
+    {
+        exponent.parse::<i64>().ok()?;
+    }
+    if matches!(number, "" | ".") { format!("0{suffix}").parse() } else { text.parse() }.ok()
+}
+
 fn quantity<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text)] = arguments else { return mistyped() };
-    text.parse().map(Value::Quantity).map_err(|_| {
+    parse(text).map(Value::Quantity).ok_or_else(|| {
         EvaluationError::invalid(
             "quantities must match the regular expression \
              '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
@@ -37,7 +53,7 @@ fn quantity<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn is_quantity<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     match arguments {
-        [Value::String(text)] => Ok(Value::Bool(text.parse::<Quantity>().is_ok())),
+        [Value::String(text)] => Ok(Value::Bool(parse(text).is_some())),
         _ => mistyped(),
     }
 }
