@@ -43,7 +43,7 @@ pub(crate) fn check(source: &str, expression: &Expression) -> Result<Checked, Co
         literals: Vec::new(),
         patterns: Vec::new(),
         format_depth: 0,
-        format_lists: Vec::new(),
+        format_literals: Vec::new(),
     };
     let (result, node) = checker.check(expression)?;
     checker.check_literals()?;
@@ -68,8 +68,8 @@ struct Checker<'s> {
     patterns: Vec<(Arc<str>, Arc<Pattern>)>,
     /// How many calls of `format` are around: their lists may be mixed.
     format_depth: usize,
-    /// The lists within calls of `format`: where they are, and their elements.
-    format_lists: Vec<(usize, Vec<(usize, Type)>)>,
+    /// The lists and maps within calls of `format`: where they are, and what is in them.
+    format_literals: Vec<(usize, Vec<(usize, Type)>)>,
 }
 
 type Typed = Result<(Type, Node), CompileError>;
@@ -113,7 +113,7 @@ impl Checker<'_> {
             Kind::Or(terms) => Ok((Type::Bool, Node::Or(self.terms(terms)?))),
             Kind::Conditional(parts) => self.conditional(expression.offset, parts),
             Kind::List(elements) => self.list(expression.offset, elements),
-            Kind::Map(entries) => self.map(entries),
+            Kind::Map(entries) => self.map(expression.offset, entries),
             Kind::Fold(fold) => self.fold(fold),
             Kind::Bind(bind) => {
                 let (value, value_node) = self.check(&bind.value)?;

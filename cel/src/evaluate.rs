@@ -19,21 +19,47 @@ use crate::{
 pub(crate) struct Evaluation<'a> {
     device: &'a Device,
     pub(crate) meter: Meter,
-    /// The values of the variables of macros, outermost first.
-    locals: Vec<Value<'a>>,
+    /// The variables of macros, outermost first.
+    locals: Vec<Local<'a>>,
+    /// Nodes that are being evaluated within each other.
+    depth: usize,
 }
+
+/// The variable of a macro.
+#[derive(Clone, Debug)]
+enum Local<'a> {
+    Known(Outcome<'a>),
+    /// A value of `cel.bind` that was not needed yet.
+    Lazy(&'a Node),
+    /// A value that costs something when it is needed first.
+    Unpaid(Value<'a>, u64),
+}
+
+/// A value that is needed late is evaluated below the node that needs it, so that nodes can be
+/// nested deeper than their tree is. The bound keeps the stack below a megabyte; cel-go has none.
+const MAX_DEPTH: usize = 1000;
 
 impl<'a> Evaluation<'a> {
     pub(crate) const fn new(device: &'a Device, meter: Meter) -> Self {
-        Self { device, meter, locals: Vec::new() }
+        Self { device, meter, locals: Vec::new(), depth: 0 }
     }
 
     pub(crate) fn evaluate(&mut self, node: &'a Node) -> Outcome<'a> {
+        if self.depth == MAX_DEPTH {
+            return Err(EvaluationError::CostLimitExceeded);
+        }
+        self.depth += 1;
+        let outcome = self.evaluate_node(node);
+        self.depth -= 1;
+        outcome
+    }
+
+    fn evaluate_node(&mut self, node: &'a Node) -> Outcome<'a> {
         match node {
             Node::Constant(value) => Ok(value.clone()),
             Node::Local(slot) => {
                 self.meter.charge(1)?;
-                self.locals.get(*slot).cloned().ok_or(EvaluationError::NoSuchOverload)
+                self.local(*slot)
             }
             Node::Device => {
                 self.meter.charge(1)?;
@@ -49,10 +75,7 @@ impl<'a> Evaluation<'a> {
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
             Node::Fold(fold) => self.fold(fold),
-            Node::Bind { value, body } => {
-                let value = self.evaluate(value)?;
-                self.with_local(value, body)
-            }
+            Node::Bind { value, body } => self.with_local(Local::Lazy(value), body),
             Node::OptionalMap { value, body, is_flat } => self.optional_map(value, body, *is_flat),
             Node::SortBy { value, body } => self.sort_by(value, body),
             Node::OptionalOr { operand, other } => match self.evaluate(operand)? {
@@ -69,11 +92,36 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates `body` with one more variable.
-    fn with_local(&mut self, value: Value<'a>, body: &'a Node) -> Outcome<'a> {
+    fn with_local(&mut self, local: Local<'a>, body: &'a Node) -> Outcome<'a> {
         let n_outer = self.locals.len();
-        self.locals.push(value);
+        self.locals.push(local);
         let outcome = self.evaluate(body);
         self.locals.truncate(n_outer);
+        outcome
+    }
+
+    fn local(&mut self, slot: usize) -> Outcome<'a> {
+        let outcome = match self.locals.get(slot) {
+            Some(Local::Known(outcome)) => return outcome.clone(),
+            Some(Local::Unpaid(value, cost)) => {
+                let (value, cost) = (value.clone(), *cost);
+                self.meter.charge(cost)?;
+                Ok(value)
+            }
+            Some(Local::Lazy(node)) => {
+                let node = *node;
+                // The value sees the variables around it, not those around its use.
+                let inner = self.locals.split_off(slot);
+                let outcome = self.evaluate(node);
+                self.locals.truncate(slot);
+                self.locals.extend(inner);
+                outcome
+            }
+            None => return Err(EvaluationError::NoSuchOverload),
+        };
+        if let Some(local) = self.locals.get_mut(slot) {
+            *local = Local::Known(outcome.clone());
+        }
         outcome
     }
 
@@ -140,25 +188,52 @@ impl<'a> Evaluation<'a> {
         match nodes {
             [] => self.apply(overloads, &[]),
             [only] => {
-                let argument = self.evaluate(only)?;
+                let argument = self.argument(only, &[])?;
                 self.apply(overloads, &[argument])
             }
             [first, second] => {
-                let first = self.evaluate(first)?;
-                let second = self.evaluate(second)?;
+                let first = self.argument(first, std::slice::from_ref(second))?;
+                let second = self.argument(second, &[])?;
                 self.apply(overloads, &[first, second])
             }
             more => {
-                let arguments: Result<Vec<_>, _> =
-                    more.iter().map(|node| self.evaluate(node)).collect();
-                self.apply(overloads, &arguments?)
+                let mut arguments = Vec::with_capacity(more.len());
+                for (index, node) in more.iter().enumerate() {
+                    arguments.push(self.argument(node, &more[index + 1..])?);
+                }
+                self.apply(overloads, &arguments)
             }
         }
     }
 
+    /// Evaluates an argument. If that fails, cel-go still evaluates the others before it gives up,
+    /// and charges for the call.
+    fn argument(&mut self, node: &'a Node, others: &'a [Node]) -> Outcome<'a> {
+        let outcome = self.evaluate(node);
+        if outcome.is_err() {
+            for other in others {
+                if let Err(EvaluationError::CostLimitExceeded) = self.evaluate(other) {
+                    return Err(EvaluationError::CostLimitExceeded);
+                }
+            }
+            self.meter.charge(1)?;
+        }
+        outcome
+    }
+
     fn apply(&mut self, overloads: &[&'static Overload], arguments: &[Value<'a>]) -> Outcome<'a> {
-        let overload = overloads.iter().find(|overload| overload.accepts(arguments));
-        let overload = overload.ok_or(EvaluationError::NoSuchOverload)?;
+        let found = overloads.iter().find(|overload| overload.accepts(arguments));
+        let outcome = match found {
+            Some(overload) => self.run(overload, arguments),
+            None => Err(EvaluationError::NoSuchOverload),
+        };
+        if outcome.is_err() {
+            self.meter.charge(1)?;
+        }
+        outcome
+    }
+
+    fn run(&mut self, overload: &Overload, arguments: &[Value<'a>]) -> Outcome<'a> {
         for argument in arguments {
             if let Value::String(_) | Value::Bytes(_) = argument {
                 self.meter.work_on_bytes(argument.len().unwrap_or(0))?;

@@ -12,7 +12,7 @@ use crate::{error::EvaluationError, pattern::Pattern, value::Value};
 /// Characters or bytes that count as one unit of work.
 const BYTES_PER_UNIT: usize = 16;
 /// Work of compiling a regular expression that is not constant: about a millisecond at most.
-const PATTERN_WORK: usize = 5_000;
+const PATTERN_WORK: usize = 10_000;
 /// Compiled regular expressions that are kept for the rest of the evaluation.
 const KEPT_PATTERNS: usize = 16;
 

@@ -82,7 +82,11 @@ pub(crate) struct Fold {
 impl Node {
     /// Whether cel-go calls this an attribute: a variable, or what is selected from a value.
     pub(crate) const fn is_attribute(&self) -> bool {
-        matches!(self, Self::Local(_) | Self::Device | Self::Select { .. } | Self::Index { .. })
+        match self {
+            Self::Select { access, .. } => !matches!(access, Access::Presence),
+            Self::Local(_) | Self::Device | Self::Index { .. } => true,
+            _ => false,
+        }
     }
 
     pub(crate) const fn constant(&self) -> Option<&Value<'static>> {

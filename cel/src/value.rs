@@ -203,8 +203,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether the value can be an argument for a parameter of this type. What is in a list or a
-    /// map is not looked at.
+    /// Whether the value can be an argument for a parameter of this type. Of a list only the first
+    /// element is looked at.
     pub(crate) fn is(&self, parameter: &Type) -> bool {
         match (parameter, self) {
             (Type::Dyn | Type::Param(_), _)
@@ -218,8 +218,10 @@ impl<'a> Value<'a> {
             | (Type::Duration, Self::Duration(_))
             | (Type::Timestamp, Self::Timestamp(_))
             | (Type::Meta(_), Self::Type(_))
-            | (Type::List(_), Self::List(_))
             | (Type::Optional(_), Self::Optional(_)) => true,
+            (Type::List(of), Self::List(elements)) => {
+                elements.first().is_none_or(|element| element.is(of))
+            }
             (Type::Map(_), value) => value.is_map(),
             (Type::Opaque(opaque), value) => value.type_name() == opaque.name(),
             _ => false,

@@ -119,6 +119,10 @@ fn call_node(function: &str, overloads: Vec<&'static Overload>, nodes: Vec<Node>
         ("orValue", Ok([operand, other])) => {
             Node::OptionalOrValue { operand: operand.into(), other: other.into() }
         }
+        // cel-go does not even evaluate the value.
+        ("@in", Ok([_, Node::Constant(Value::List(of))])) if of.is_empty() => {
+            Node::Constant(Value::Bool(false))
+        }
         ("@in", Ok([value, Node::Constant(Value::List(of))])) if of.iter().all(is_simple) => {
             Node::Member { value: value.into(), of }
         }

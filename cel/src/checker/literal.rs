@@ -31,32 +31,40 @@ impl Checker<'_> {
         let mut joined: Option<Type> = None;
         let mut nodes = Vec::with_capacity(elements.len());
         let mut uniform = Vec::with_capacity(elements.len());
+        let mut raw = Vec::new();
         for element in elements {
             let (of, node) = self.element(&element.value, element.is_optional)?;
+            raw.push((element.value.offset, in_literal(&of, element.is_optional)));
             joined = Some(self.join(element.value.offset, joined, &of)?);
             uniform.push((element.value.offset, of));
             nodes.push((node, element.is_optional));
         }
         if self.format_depth > 0 {
-            self.format_lists.push((offset, uniform.clone()));
+            self.format_literals.push((offset, raw));
         }
         self.remember_uniform(uniform);
         let element = joined.unwrap_or_else(|| self.unifier.fresh());
         Ok((Type::list(element), fold_list(nodes)))
     }
 
-    pub(super) fn map(&mut self, entries: &[Entry]) -> Typed {
+    pub(super) fn map(&mut self, offset: usize, entries: &[Entry]) -> Typed {
         let (mut keys, mut values) = (None, None);
         let mut nodes = Vec::with_capacity(entries.len());
         let (mut uniform_keys, mut uniform_values) = (Vec::new(), Vec::new());
+        let mut raw = Vec::new();
         for entry in entries {
             let (of_key, key) = self.check(&entry.key)?;
             keys = Some(self.join(entry.key.offset, keys, &of_key)?);
             let (of_value, value) = self.element(&entry.value, entry.is_optional)?;
             values = Some(self.join(entry.value.offset, values, &of_value)?);
+            raw.push((entry.key.offset, of_key.clone()));
+            raw.push((entry.value.offset, in_literal(&of_value, entry.is_optional)));
             uniform_keys.push((entry.key.offset, of_key));
             uniform_values.push((entry.value.offset, of_value));
             nodes.push((key, value, entry.is_optional));
+        }
+        if self.format_depth > 0 {
+            self.format_literals.push((offset, raw));
         }
         self.remember_uniform(uniform_keys);
         self.remember_uniform(uniform_values);
@@ -113,10 +121,15 @@ impl Checker<'_> {
     ) {
         let Some(text) = constant_text(nodes) else { return };
         let [Expression { kind: Kind::List(_), offset: of_list, .. }] = arguments else { return };
-        let list = self.format_lists.iter().rfind(|(known, _)| known == of_list);
-        if let Some((_, arguments)) = list.cloned() {
+        if let Some(arguments) = self.format_literal(*of_list) {
             self.literals.push(Pending::Format { offset, text, arguments });
         }
+    }
+
+    /// What is in the list or map at this place, within a call of `format`.
+    fn format_literal(&self, offset: usize) -> Option<Vec<(usize, Type)>> {
+        let found = self.format_literals.iter().rfind(|(known, _)| *known == offset);
+        found.map(|(_, inner)| inner.clone())
     }
 
     pub(super) fn check_literals(&mut self) -> Result<(), CompileError> {
@@ -163,6 +176,9 @@ impl Checker<'_> {
                 return Err(self.fail(offset, message));
             };
             self.check_clause(clause, *at, of)?;
+            if clause == Clause::Text {
+                self.check_texts(*at)?;
+            }
         }
         let n_left = given.len();
         if n_left > 0 {
@@ -172,6 +188,15 @@ impl Checker<'_> {
                 arguments.len()
             );
             return Err(self.fail(offset, message));
+        }
+        Ok(())
+    }
+
+    /// Checks what is in the list or map at this place, if there is one.
+    fn check_texts(&mut self, offset: usize) -> Result<(), CompileError> {
+        for (at, of) in self.format_literal(offset).unwrap_or_default() {
+            self.check_clause(Clause::Text, at, &of)?;
+            self.check_texts(at)?;
         }
         Ok(())
     }
@@ -189,6 +214,11 @@ impl Checker<'_> {
         let message = format!("error during formatting: {}", clause.rejects(of.name()));
         Err(self.fail(offset, message))
     }
+}
+
+/// The type of what is written in a literal, from that of the element that it adds.
+fn in_literal(element: &Type, is_optional: bool) -> Type {
+    if is_optional { Type::optional(element.clone()) } else { element.clone() }
 }
 
 /// Whether two types are the same to cel-go's validator, which does not look for substitutions.

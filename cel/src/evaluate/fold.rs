@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::{
     ast::FoldKind,
     error::EvaluationError,
-    evaluate::Evaluation,
+    evaluate::{Evaluation, Local},
     functions::lists::sort_by,
     functions::operators::count,
-    meter::{size, tenths},
+    meter::size,
     node::{Fold, Node},
     value::{Entries, Key, Outcome, Value},
 };
@@ -45,8 +45,8 @@ impl<'a> Evaluation<'a> {
         let n_outer = self.locals.len();
         let mut visit = |this: &mut Self, first: Value<'a>, second: Option<Value<'a>>| {
             this.meter.work(1)?;
-            this.locals.push(first.clone());
-            this.locals.extend(second);
+            this.locals.push(Local::Known(Ok(first.clone())));
+            this.locals.extend(second.map(|second| Local::Known(Ok(second))));
             let outcome = step(this, &first);
             this.locals.truncate(n_outer);
             outcome
@@ -130,8 +130,7 @@ impl<'a> Evaluation<'a> {
 
     fn collect_list(&mut self, fold: &'a Fold, range: &Value<'a>) -> Outcome<'a> {
         let mut values = Vec::new();
-        // A list of a constant is constant itself.
-        let append = if fold.body.constant().is_some() { 2 } else { APPEND };
+        let append = append_cost(&fold.body);
         self.each(fold, range, |this, _| {
             if this.passes(fold)? {
                 values.push(this.evaluate(&fold.body)?);
@@ -181,7 +180,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// The macro evaluates its value twice in cel-go; here it is evaluated once and paid twice.
+    /// The macro evaluates its value in cel-go once more if `body` needs it; here that is only paid.
     pub(super) fn optional_map(
         &mut self,
         value: &'a Node,
@@ -199,8 +198,8 @@ impl<'a> Evaluation<'a> {
             self.meter.charge(1)?;
             return Ok(Value::Optional(None));
         };
-        self.meter.charge(cost.saturating_add(1))?;
-        let result = self.with_local((*value).clone(), body)?;
+        let local = Local::Unpaid((*value).clone(), cost.saturating_add(1));
+        let result = self.with_local(local, body)?;
         if is_flat {
             return match result {
                 Value::Optional(_) => Ok(result),
@@ -215,9 +214,10 @@ impl<'a> Evaluation<'a> {
         let value = self.evaluate(value)?;
         let Value::List(elements) = &value else { return Err(EvaluationError::NoSuchOverload) };
         let mut keys = Vec::with_capacity(elements.len());
+        let append = append_cost(body);
         for element in elements.iter() {
-            self.meter.charge(APPEND)?;
-            keys.push(self.with_local(element.clone(), body)?);
+            self.meter.charge(append)?;
+            keys.push(self.with_local(Local::Known(Ok(element.clone())), body)?);
         }
         // The list is read twice, the list of keys once.
         self.meter.charge(3)?;
@@ -227,13 +227,18 @@ impl<'a> Evaluation<'a> {
             Value::List(keys)
                 if matches!(keys.first(), Some(Value::String(_) | Value::Bytes(_))) =>
             {
-                tenths(n.saturating_mul(n))
+                n.saturating_mul(n) / 10
             }
             _ => 0,
         };
         self.meter.charge(n.saturating_mul(n).saturating_mul(2).saturating_add(for_text + 11))?;
         sort_by(&mut self.meter, &[value.clone(), keys])
     }
+}
+
+/// A list of a constant is constant itself, and costs nothing.
+const fn append_cost(body: &Node) -> u64 {
+    if body.constant().is_some() { 2 } else { APPEND }
 }
 
 fn insert<'a>(
