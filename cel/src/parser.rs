@@ -403,3 +403,42 @@ impl Parser<'_> {
             .map_err(|_| self.fail(offset, "invalid int literal"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(source: &str) -> String {
+        parse(source).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn errors_show_the_line_and_the_column() {
+        assert_eq!(
+            message("true &&\n  )"),
+            "ERROR: <input>:2:3: Syntax error: mismatched input ')' expecting an expression"
+        );
+        assert_eq!(message("'é' + if"), "ERROR: <input>:1:7: reserved identifier: if");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |n: usize| format!("{}1{}", "[".repeat(n), "]".repeat(n));
+        assert!(parse(&nested(MAX_NESTING - 1)).is_ok());
+        assert!(message(&nested(MAX_NESTING)).contains("recursion limit"));
+    }
+
+    #[test]
+    fn chains_of_operators_are_bounded() {
+        let chain = |n: usize| vec!["1"; n].join(" + ");
+        assert!(parse(&chain(MAX_DEPTH)).is_ok());
+        assert!(message(&chain(MAX_DEPTH + 1)).contains("nested too deeply"));
+        assert!(parse(&vec!["true"; 2000].join(" && ")).is_ok());
+    }
+
+    #[test]
+    fn a_macro_needs_simple_names() {
+        assert!(message("[1].all(a.b, true)").contains("argument must be a simple name"));
+        assert!(message("has(a)").contains("invalid argument to has() macro"));
+    }
+}

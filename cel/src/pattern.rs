@@ -246,3 +246,34 @@ fn counted(text: &str) -> Result<Option<usize>, String> {
     }
     Ok(Some(inner.len() + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syntax_of_go_is_translated() {
+        for (pattern, text, matches) in [
+            (r"^\d$", "٣", false),
+            (r"^\w$", "é", false),
+            ("[[]", "[", true),
+            ("^[a&&b]+$", "a&b", true),
+            (r"\Qa.b\E", "axb", false),
+            ("a{2", "a{2", true),
+            (r"\p{Latin}", "é", true),
+            (r"\101", "A", true),
+            (r"[\W]", "é", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).unwrap().regex.is_match(text), matches, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_go_does_not_know_is_an_error() {
+        for pattern in
+            ["(?x)a", "a++", "a**", r"\u0061", r"\Z", "x{1001}", "(?!a)", "(", "*", r"\1"]
+        {
+            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -74,3 +74,93 @@ impl Program {
         &self.reads
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(expression: &str, limit: u64) -> Answer {
+        let device = Device::new("gpu.example.com", false, [("model", "a100".into())], []);
+        Program::compile(expression).unwrap().evaluate(&device, limit)
+    }
+
+    fn outcome(expression: &str) -> Result<bool, EvaluationError> {
+        answer(expression, COST_LIMIT).outcome
+    }
+
+    #[test]
+    fn a_decisive_operand_hides_an_error_on_either_side() {
+        for expression in
+            ["1 / 0 == 1 || true", "true || 1 / 0 == 1", "[0, 1].exists(x, 1 / x == 1)"]
+        {
+            assert_eq!(outcome(expression), Ok(true), "{expression}");
+        }
+        for expression in ["1 / 0 == 1 && false", "false && 1 / 0 == 1", "[0, 1].all(x, 1 / x > 1)"]
+        {
+            assert_eq!(outcome(expression), Ok(false), "{expression}");
+        }
+        for expression in ["1 / 0 == 1 || false", "1 / 0 == 1 && true", "[0, 1].all(x, 1 / x == 1)"]
+        {
+            assert_eq!(outcome(expression), Err(EvaluationError::DivisionByZero), "{expression}");
+        }
+    }
+
+    #[test]
+    fn nothing_hides_that_the_limit_was_exceeded() {
+        for expression in [
+            "lists.range(100).all(x, x >= 0) || true",
+            "[1].exists(y, lists.range(100).all(x, x >= 0) || true)",
+        ] {
+            assert_eq!(answer(expression, 1000).outcome, Ok(true), "{expression}");
+            let stopped = answer(expression, 300);
+            assert_eq!(stopped.outcome, Err(EvaluationError::CostLimitExceeded), "{expression}");
+            assert_eq!(stopped.cost, 300, "{expression}");
+        }
+    }
+
+    #[test]
+    fn costs_are_those_of_cel_go() {
+        for (expression, cost) in [
+            ("true", 0),
+            (r#"device.driver == "gpu.example.com""#, 4),
+            (r#"device.attributes["gpu.example.com"].model == "a100""#, 5),
+            ("[1, 2, 3].all(x, x > 0)", 16),
+            ("[1, 2, 3].map(x, x) == []", 40),
+            ("cel.bind(x, device.driver, true)", 0),
+        ] {
+            assert_eq!(answer(expression, COST_LIMIT).cost, cost, "{expression}");
+        }
+    }
+
+    #[test]
+    fn reads_are_found_by_constant_paths() {
+        let names = |expression: &str| match Program::compile(expression).unwrap().reads {
+            Reads::Only(reads) => {
+                reads.iter().map(|read| format!("{read:?}")).collect::<Vec<_>>().join(", ")
+            }
+            Reads::Everything => "everything".to_owned(),
+        };
+        let model = r#"Attribute { domain: "d", name: "model" }"#;
+        for expression in [
+            r#"device.attributes["d"].model == "a""#,
+            r#"device.attributes.d.?model.hasValue()"#,
+            r#"has(device.attributes["d"]["model"].x) || "model" in device.attributes["d"]"#,
+            r#"cel.bind(d, device.attributes["d"], d.model == "a")"#,
+            r#"[1].exists(x, cel.bind(d, device.attributes, d["d"].model == x))"#,
+        ] {
+            assert_eq!(names(expression), model, "{expression}");
+        }
+        assert_eq!(names("device.driver in [\"a\"]"), "Driver");
+        assert_eq!(names("1 == 1"), "");
+        for expression in [
+            r#"device.attributes["d"].size() == 0"#,
+            r#""d" in device.attributes"#,
+            r#"device.attributes[device.driver].x"#,
+            r#"device.attributes.exists(d, d == "x")"#,
+            r#"dyn(device) == 1"#,
+            r#"has(device.attributes.d)"#,
+        ] {
+            assert_eq!(names(expression), "everything", "{expression}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The expressions of `cel.yaml`, whose answers are those of Kubernetes 1.37.
+//! The expressions of `cel.yaml` and `recorded.yaml`, whose answers are those of Kubernetes 1.37.
 
 use std::collections::BTreeMap;
 
@@ -94,15 +94,72 @@ fn difference(row: &Row, devices: &BTreeMap<String, Device>) -> Option<String> {
     })
 }
 
+fn cases() -> (Vec<Row>, BTreeMap<String, Device>) {
+    let cases: Cases = serde_saphyr::from_str(include_str!("cel.yaml")).expect("valid YAML");
+    let devices = cases.devices.iter().map(|(name, case)| (name.clone(), case.device())).collect();
+    (cases.rows, devices)
+}
+
 #[test]
 fn every_expression_has_the_answers_of_kubernetes() {
-    let cases: Cases = serde_saphyr::from_str(include_str!("cel.yaml")).unwrap();
-    assert_eq!(cases.rows.len(), 122);
-    let devices = cases.devices.iter().map(|(name, case)| (name.clone(), case.device())).collect();
-    let differences: Vec<String> = cases
-        .rows
+    let (rows, devices) = cases();
+    assert_eq!(rows.len(), 122);
+    let differences: Vec<String> = rows
         .iter()
         .filter_map(|row| difference(row, &devices).map(|what| format!("{}\n    {what}", row.expr)))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[derive(Deserialize)]
+struct Recording {
+    rows: Vec<Recorded>,
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    expr: String,
+    /// A letter for each device: `t`rue, `f`alse or `e`rror; or `none`: it does not compile.
+    answers: String,
+    /// The cost for each device, or one for all. Those of errors are left out.
+    #[serde(default)]
+    costs: Vec<Option<u64>>,
+}
+
+impl Recorded {
+    /// What is wrong with our answers, if anything is.
+    fn difference(&self, devices: &BTreeMap<String, Device>) -> Option<String> {
+        let program = match (Program::compile(&self.expr), &*self.answers) {
+            (Err(_), "none") => return None,
+            (Err(error), _) => return Some(format!("does not compile: {error}")),
+            (Ok(_), "none") => return Some("compiles".to_owned()),
+            (Ok(program), _) => program,
+        };
+        devices.values().zip(self.answers.chars()).enumerate().find_map(
+            |(index, (device, expected))| {
+                let answer = program.evaluate(device, COST_LIMIT);
+                let found = match answer.outcome {
+                    Ok(true) => 't',
+                    Ok(false) => 'f',
+                    Err(_) => 'e',
+                };
+                let cost = self.costs.get(index).or(self.costs.first()).copied().flatten();
+                let agrees = found == expected && cost.is_none_or(|cost| cost == answer.cost);
+                (!agrees).then(|| format!("found {answer:?}, expected {expected} for {cost:?}"))
+            },
+        )
+    }
+}
+
+#[test]
+fn recorded_expressions_have_the_answers_and_costs_of_kubernetes() {
+    let recording: Recording =
+        serde_saphyr::from_str(include_str!("recorded.yaml")).expect("valid YAML");
+    let (_, devices) = cases();
+    let differences: Vec<String> = recording
+        .rows
+        .iter()
+        .filter_map(|row| row.difference(&devices).map(|what| format!("{}\n    {what}", row.expr)))
         .collect();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

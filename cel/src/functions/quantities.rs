@@ -34,7 +34,7 @@ fn parse(text: &str) -> Option<Quantity> {
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     if let Some(exponent) = suffix.strip_prefix(['e', 'E'])
-        && !exponent.is_empty()
+        && exponent.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-')
     {
         exponent.parse::<i64>().ok()?;
     }
