@@ -127,6 +127,25 @@ impl Expression {
 }
 
 impl Kind {
+    /// Whether the value may have another within it. Operators have names that are no words.
+    pub(crate) fn may_wrap(&self) -> bool {
+        match self {
+            Self::Literal(_)
+            | Self::Identifier(_)
+            | Self::And(_)
+            | Self::Or(_)
+            | Self::Conditional(_)
+            | Self::Bind(_) => false,
+            Self::Select { access, .. } | Self::Index { access, .. } => *access == Access::Optional,
+            Self::Call { function, .. } => function.starts_with(|c: char| c.is_alphabetic()),
+            Self::List(_)
+            | Self::Map(_)
+            | Self::Fold(_)
+            | Self::OptionalMap { .. }
+            | Self::SortBy(_) => true,
+        }
+    }
+
     fn children(&self) -> Box<dyn Iterator<Item = &Expression> + '_> {
         match self {
             Self::Literal(_) | Self::Identifier(_) => Box::new(std::iter::empty()),

@@ -17,6 +17,10 @@ pub(crate) const MAX_NESTING: usize = 250;
 /// Levels of the tree: more than the nesting, as `a + b + c` has two levels.
 pub(crate) const MAX_DEPTH: usize = 400;
 
+/// Lists, maps, macros, optionals and function calls in one expression: no value can be nested deeper
+/// than there are of them, so that this bounds what goes through values, too.
+const MAX_WRAPPERS: usize = 1000;
+
 /// Names that CEL keeps for later.
 const RESERVED: [&str; 17] = [
     "as",
@@ -59,7 +63,7 @@ const OPERATORS: [&[(&str, &str)]; 3] = [
 ///
 /// The first syntax error, or the place where the expression is nested too deeply.
 pub(crate) fn parse(source: &str) -> Result<Expression, CompileError> {
-    let mut parser = Parser { source, tokens: tokens(source)?, at: 0, nesting: 0 };
+    let mut parser = Parser { source, tokens: tokens(source)?, at: 0, nesting: 0, n_wrappers: 0 };
     let expression = parser.expression()?;
     if parser.peek() != &TokenKind::End {
         return Err(parser.unexpected("<EOF>"));
@@ -72,6 +76,7 @@ struct Parser<'s> {
     tokens: Vec<Token>,
     at: usize,
     nesting: usize,
+    n_wrappers: usize,
 }
 
 type Parsed = Result<Expression, CompileError>;
@@ -119,7 +124,11 @@ impl Parser<'_> {
         self.fail(self.offset(), message)
     }
 
-    fn node(&self, offset: usize, kind: Kind) -> Parsed {
+    fn node(&mut self, offset: usize, kind: Kind) -> Parsed {
+        self.n_wrappers += usize::from(kind.may_wrap());
+        if self.n_wrappers > MAX_WRAPPERS {
+            return Err(self.fail(offset, "expression is too complex"));
+        }
         let expression = Expression::new(offset, kind);
         if expression.depth > MAX_DEPTH {
             return Err(self.fail(offset, "expression is nested too deeply"));
@@ -175,7 +184,7 @@ impl Parser<'_> {
     }
 
     fn terms(
-        &self,
+        &mut self,
         offset: usize,
         mut terms: Vec<Expression>,
         join: fn(Vec<Expression>) -> Kind,
@@ -282,7 +291,7 @@ impl Parser<'_> {
 
     /// A call, with macros expanded.
     fn call(
-        &self,
+        &mut self,
         offset: usize,
         receiver: Option<Expression>,
         function: &str,

@@ -1,5 +1,7 @@
 //! Laws that hold for every expression and every device.
 
+use std::sync::LazyLock;
+
 use kube_batch_cel::{Attribute, COST_LIMIT, Device, Program, Read, Reads};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -14,10 +16,10 @@ struct Row {
     expr: String,
 }
 
-fn expressions() -> Vec<String> {
+static EXPRESSIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let cases: Cases = serde_saphyr::from_str(include_str!("cel.yaml")).expect("valid YAML");
     cases.rows.into_iter().map(|row| row.expr).collect()
-}
+});
 
 const DOMAINS: [&str; 3] = ["gpu.example.com", "nic.example.com", "std.example.org"];
 const NAMES: [&str; 8] = ["model", "cores", "mig", "fw", "addr", "pcie", "links", "nope"];
@@ -127,7 +129,7 @@ proptest! {
     fn a_changed_expression_is_compiled_or_rejected(
         row in 0_usize..122, at in 0_usize..200, length in 0_usize..6, inserted in "[a-z0-9.,?:+*!=&|(){}\\[\\]\"]{0,3}"
     ) {
-        let mut characters: Vec<char> = expressions()[row].chars().collect();
+        let mut characters: Vec<char> = EXPRESSIONS[row].chars().collect();
         let from = at.min(characters.len());
         let to = (from + length).min(characters.len());
         characters.splice(from..to, inserted.chars());
@@ -138,7 +140,7 @@ proptest! {
     fn joined_parts_of_expressions_are_compiled_or_rejected(
         first in 0_usize..122, second in 0_usize..122, operator in "(&&|\\|\\||==|\\?|:|\\+|in|,)"
     ) {
-        let all = expressions();
+        let all = &EXPRESSIONS;
         survives(&format!("({}) {operator} ({})", all[first], all[second]), 10_000);
     }
 
@@ -146,12 +148,25 @@ proptest! {
     fn devices_that_agree_on_what_is_read_get_the_same_answer(
         row in 0_usize..122, device in device(), other in device()
     ) {
-        let Ok(program) = Program::compile(&expressions()[row]) else { return Ok(()) };
+        let Ok(program) = Program::compile(&EXPRESSIONS[row]) else { return Ok(()) };
         let Reads::Only(reads) = program.reads() else { return Ok(()) };
         let reads: Vec<Read> = reads.iter().cloned().collect();
         let other = with_read_values(&device, &other, &reads);
         prop_assert_eq!(program.evaluate(&device, COST_LIMIT), program.evaluate(&other, COST_LIMIT));
     }
+}
+
+/// Lists in lists, `levels` for each of `n` variables, which are then compared one by one.
+fn nested_lists(n: usize, levels: usize) -> String {
+    let value = |of: String| format!("{}{of}{}", "[".repeat(levels), "]".repeat(levels));
+    let binds: Vec<String> = (0..n)
+        .map(|level| {
+            let inner = if level == 0 { "1".to_owned() } else { format!("v{}", level - 1) };
+            format!("cel.bind(v{level}, {}, ", value(format!("dyn({inner})")))
+        })
+        .collect();
+    let terms: Vec<String> = (0..n).map(|level| format!("v{level} == v{level}")).collect();
+    format!("{}{}{}", binds.concat(), terms.join(" && "), ")".repeat(n))
 }
 
 /// Expressions that would take much time or memory without limits.
@@ -171,6 +186,9 @@ fn hostile() -> Vec<String> {
         text
     };
     vec![
+        nested_lists(9, 100),
+        nested_lists(90, 10),
+        nested_lists(100, 100),
         "lists.range(1000000000).size() == 0".to_owned(),
         "lists.range(9223372036854775807).size() == 0".to_owned(),
         "cel.bind(r, lists.range(400000), r.exists_one(x, r.exists_one(y, false)))".to_owned(),
@@ -254,4 +272,18 @@ fn nesting_is_allowed_as_deep_as_in_cel_go() {
     let nested = |n: usize| format!("{}true{}", "(".repeat(n), ")".repeat(n));
     assert!(Program::compile(&nested(240)).is_ok());
     assert!(Program::compile(&nested(250)).is_err());
+}
+
+#[test]
+fn values_may_be_nested_deeply() {
+    let program = Program::compile(&nested_lists(9, 100)).expect("it compiles");
+    assert_eq!(program.evaluate(&some_device(), COST_LIMIT).outcome, Ok(true));
+    assert!(Program::compile(&nested_lists(100, 100)).is_err());
+}
+
+#[test]
+fn programs_can_be_shared_by_threads() {
+    fn is_shareable<T: Send + Sync>() {}
+    is_shareable::<Program>();
+    is_shareable::<Device>();
 }
