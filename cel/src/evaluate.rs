@@ -141,7 +141,7 @@ impl<'a> Evaluation<'a> {
         self.evaluate(node)
     }
 
-    fn select(&mut self, operand: &'a Node, field: &str, access: Access) -> Outcome<'a> {
+    fn select(&mut self, operand: &'a Node, field: &Arc<str>, access: Access) -> Outcome<'a> {
         let operand = self.operand(operand)?;
         let (value, access) = match (&operand, access) {
             (Value::Optional(inner), Access::Required) => (inner.as_deref(), Access::Optional),
@@ -157,7 +157,7 @@ impl<'a> Evaluation<'a> {
         }
         match (found, access) {
             (Some(found), Access::Required) => Ok(found),
-            (None, Access::Required) => Err(EvaluationError::NoSuchKey(field.into())),
+            (None, Access::Required) => Err(EvaluationError::NoSuchKey(field.clone())),
             (found, _) => Ok(Value::Optional(found.map(Arc::new))),
         }
     }

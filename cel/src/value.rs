@@ -266,18 +266,18 @@ impl<'a> Value<'a> {
     }
 
     /// The entry whose key is this text.
-    pub(crate) fn field(&self, name: &str) -> Option<Self> {
+    pub(crate) fn field(&self, name: &Arc<str>) -> Option<Self> {
         match self {
-            Self::Map(entries) => entries.get(&Key::String(name.into())).cloned(),
+            Self::Map(entries) => entries.get(&Key::String(name.clone())).cloned(),
             Self::Device(device) => device.field(name),
             Self::Attributes(domains) => {
-                Some(Self::AttributeNames(domains.get(name).unwrap_or(&NO_ATTRIBUTES)))
+                Some(Self::AttributeNames(domains.get(&**name).unwrap_or(&NO_ATTRIBUTES)))
             }
             Self::Capacity(domains) => {
-                Some(Self::CapacityNames(domains.get(name).unwrap_or(&NO_CAPACITY)))
+                Some(Self::CapacityNames(domains.get(&**name).unwrap_or(&NO_CAPACITY)))
             }
-            Self::AttributeNames(names) => names.get(name).map(Self::of_attribute),
-            Self::CapacityNames(names) => names.get(name).copied().map(Self::Quantity),
+            Self::AttributeNames(names) => names.get(&**name).map(Self::of_attribute),
+            Self::CapacityNames(names) => names.get(&**name).copied().map(Self::Quantity),
             _ => None,
         }
     }
