@@ -23,7 +23,7 @@ use crate::{
     facts::{
         class::{PodMatcher, PodTemplate},
         composite::CompositeFacts,
-        device::ResourceClaimFacts,
+        device::claim::ResourceClaimFacts,
         group::{GroupFacts, RoleFacts},
         metadata::Metadata,
         node::NodeFacts,

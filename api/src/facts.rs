@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod class;
 pub mod composite;
 pub mod device;
+pub mod extended;
 pub mod gang_annotations;
 pub mod group;
 pub mod group_refs;

@@ -7,6 +7,8 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
 /// Nano-units in one unit.
 const NANO: i128 = 1_000_000_000;
 
@@ -63,6 +65,29 @@ impl Quantity {
     /// The amount in units, rounded up.
     pub fn units(self) -> i64 {
         clamp(div_ceil(self.nano, NANO))
+    }
+
+    /// The amount in billionths of a unit, exactly.
+    pub const fn nano(self) -> i128 {
+        self.nano
+    }
+
+    /// An amount of so many billionths of a unit, capped like any quantity.
+    pub fn from_nano(nano: i128) -> Self {
+        Self { nano: nano.clamp(-MAX_UNITS * NANO, MAX_UNITS * NANO) }
+    }
+
+    /// The shortest form with a binary suffix, such as `80Gi`, if there is one; otherwise as [`fmt::Display`]
+    /// writes it.
+    pub fn to_binary_string(self) -> String {
+        let units = self.nano / NANO;
+        let fits =
+            |power: u32| self.nano % NANO == 0 && units != 0 && units % (1 << (10 * power)) == 0;
+        let suffixes = [(6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")];
+        match suffixes.into_iter().find(|(power, _)| fits(*power)) {
+            Some((power, suffix)) => format!("{}{suffix}", units >> (10 * power)),
+            None => self.to_string(),
+        }
     }
 
     /// The amount in units, if it is a whole number of them that fits.
@@ -230,6 +255,19 @@ impl Scale {
     }
 }
 
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
 impl fmt::Display for Quantity {
     /// The shortest plain form: a number of units, or of milli-, micro- or nano-units.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -302,6 +340,23 @@ mod tests {
         assert_eq!(quantity("1.1").units(), 2);
         assert_eq!(quantity("100m").units(), 1);
         assert_eq!(quantity("2").milli(), 2_000);
+    }
+
+    #[test]
+    fn the_binary_form_is_exact() {
+        for (text, binary) in [
+            ("80Gi", "80Gi"),
+            ("1536Mi", "1536Mi"),
+            ("1024", "1Ki"),
+            ("1000", "1000"),
+            ("0", "0"),
+            ("1.5Ki", "1536"),
+            ("1500m", "1500m"),
+            ("-2Mi", "-2Mi"),
+        ] {
+            let quantity: Quantity = text.parse().expect(text);
+            assert_eq!(quantity.to_binary_string(), binary, "{text}");
+        }
     }
 
     #[test]

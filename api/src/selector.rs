@@ -117,6 +117,21 @@ impl Requirement {
         Self { key: Name::from(key), test }
     }
 
+    /// The requirement as the API writes it. One that was not understood becomes one that nothing meets.
+    fn to_api(&self) -> NodeSelectorRequirement {
+        let texts = |values: &[Name]| Some(values.iter().map(ToString::to_string).collect());
+        let (operator, values) = match &self.test {
+            Test::In(values) => ("In", texts(values)),
+            Test::NotIn(values) => ("NotIn", texts(values)),
+            Test::Exists => ("Exists", None),
+            Test::DoesNotExist => ("DoesNotExist", None),
+            Test::Gt(than) => ("Gt", Some(vec![than.to_string()])),
+            Test::Lt(than) => ("Lt", Some(vec![than.to_string()])),
+            Test::Never => ("In", None),
+        };
+        NodeSelectorRequirement { key: self.key.to_string(), operator: operator.to_owned(), values }
+    }
+
     /// Whether the requirement was understood.
     pub fn is_valid(&self) -> bool {
         self.test != Test::Never
@@ -257,6 +272,36 @@ impl NodeTerm {
         Self { expressions: requirements.to_vec(), fields: Vec::new(), names: Vec::new() }
     }
 
+    /// The term that the node of this name matches.
+    pub fn of_node(name: &Name) -> Self {
+        let names = vec![name.clone()];
+        let field = Requirement::one_of(Name::from("metadata.name"), names.clone());
+        Self { expressions: Vec::new(), fields: vec![field], names: vec![names] }
+    }
+
+    /// The term that matches what all these terms match. Equal requirements are in it once.
+    pub fn all_of<'a>(terms: impl Iterator<Item = &'a Self>) -> Self {
+        let mut all = Self { expressions: Vec::new(), fields: Vec::new(), names: Vec::new() };
+        for term in terms {
+            merge(&mut all.expressions, &term.expressions);
+            merge(&mut all.fields, &term.fields);
+            merge(&mut all.names, &term.names);
+        }
+        all
+    }
+
+    /// The term as the API writes it.
+    pub fn to_api(&self) -> NodeSelectorTerm {
+        let write = |requirements: &[Requirement]| {
+            let written = requirements.iter().map(Requirement::to_api).collect();
+            (!requirements.is_empty()).then_some(written)
+        };
+        NodeSelectorTerm {
+            match_expressions: write(&self.expressions),
+            match_fields: write(&self.fields),
+        }
+    }
+
     /// Reads a term.
     pub fn from_api(term: &NodeSelectorTerm) -> Self {
         let expressions = term.match_expressions.iter().flatten().map(parse_node_requirement);
@@ -314,6 +359,15 @@ impl NodeTerm {
     /// For each `metadata.name In` field of the term, the names it lists.
     pub fn listed_names(&self) -> &[Vec<Name>] {
         &self.names
+    }
+}
+
+/// Adds what is new, in order.
+fn merge<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use kube_batch_api::{
         FactError,
         class::PodTemplate,
         composite::CompositeFacts,
-        device::ResourceClaimFacts,
+        device::claim::ResourceClaimFacts,
         group::GroupFacts,
         metadata::MetadataPrefixes,
         node::{NamespaceFacts, NodeFacts},

@@ -21,7 +21,7 @@ use kube_batch_api::{
     facts::{
         class::PodTemplate,
         composite::CompositeFacts,
-        device::ResourceClaimFacts,
+        device::claim::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     FactError,
     affinity::affinity_terms,
-    device::ResourceClaimRef,
+    device::claim::ClaimEntry,
+    extended::{ExtendedRequests, extended_requests},
     limits,
     metadata::{Metadata, MetadataPrefixes},
     request::{ScoringAmounts, containers, effective_request, is_sidecar},
@@ -60,7 +61,10 @@ pub struct PodTemplate {
     pub claims: Vec<ClaimRef>,
     /// Claims for devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resource_claims: Vec<ResourceClaimRef>,
+    pub resource_claims: Vec<ClaimEntry>,
+    /// The containers that request extended resources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended: Vec<ExtendedRequests>,
     /// Disks named in the pod itself.
     pub disks: Vec<Disk>,
     /// Images of containers and init containers, and of image volumes.
@@ -299,7 +303,11 @@ impl PodTemplate {
             .flatten()
             .map(|constraint| spread_constraint(constraint, &key.namespace, labels))
             .collect();
-        let sees_namespace = !claims.is_empty() || !pod_terms.is_empty() || !spread.is_empty();
+        let resource_claims = ClaimEntry::of(pod);
+        let sees_namespace = !claims.is_empty()
+            || !resource_claims.is_empty()
+            || !pod_terms.is_empty()
+            || !spread.is_empty();
         let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
         Ok(Self {
             request: requests.request,
@@ -324,7 +332,8 @@ impl PodTemplate {
             pod_terms,
             spread,
             claims,
-            resource_claims: ResourceClaimRef::of(pod, key),
+            resource_claims,
+            extended: extended_requests(spec),
             disks: disks(spec),
             images: images(spec),
             n_containers: containers(spec).count(),
@@ -362,6 +371,7 @@ impl Constraints {
             spread,
             claims,
             resource_claims,
+            extended: _,
             disks,
             images,
             n_containers,

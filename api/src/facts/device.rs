@@ -1,81 +1,70 @@
-//! Claims for devices of Dynamic Resource Allocation, as far as they decide where a pod may go.
+//! Devices of Dynamic Resource Allocation: who publishes them, who claims them, and who holds them.
+//!
+//! Only what decides an allocation is kept, and what has to be copied into one. Fields behind feature gates
+//! that are off in Kubernetes 1.37 are not read, but for those whose presence makes a device or a request
+//! unusable.
 
-use k8s_openapi::api::{
-    core::v1::{NodeSelector, Pod, PodResourceClaim},
-    resource::v1::ResourceClaim,
+pub mod claim;
+pub mod class;
+pub mod request;
+pub mod slice;
+pub mod taint;
+
+use std::fmt;
+
+use k8s_openapi::{
+    api::resource::v1::OpaqueDeviceConfiguration,
+    apimachinery::pkg::{api::resource::Quantity as ApiQuantity, runtime::RawExtension},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{FactError, object_key};
-use crate::{
-    name::{Name, ObjectKey},
-    selector::NodeTerm,
-};
+use super::FactError;
+use crate::{name::Name, quantity::Quantity};
 
-/// The fields of a ResourceClaim that the scheduler uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceClaimFacts {
-    /// Namespace and name.
-    pub key: ObjectKey,
-    /// Where its devices are, if they are allocated.
-    pub allocation: Option<ClaimAllocation>,
+/// What identifies a device: names of devices are unique in their pool, those of pools for their driver.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DeviceId {
+    /// The driver.
+    pub driver: Name,
+    /// The pool.
+    pub pool: Name,
+    /// The device.
+    pub device: Name,
 }
 
-/// The allocation of a claim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimAllocation {
-    /// Alternatives of the nodes that can use the devices; `None` if all can.
-    pub nodes: Option<Vec<NodeTerm>>,
-}
-
-/// A claim for devices of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum ResourceClaimRef {
-    /// A ResourceClaim.
-    Claim(ObjectKey),
-    /// The entry of this name in `spec.resourceClaims`, for which no ResourceClaim is made yet.
-    NotCreated(Name),
-}
-
-impl ResourceClaimFacts {
-    /// Reads a ResourceClaim.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name: skip it.
-    pub fn from_resource_claim(claim: &ResourceClaim) -> Result<Self, FactError> {
-        let key = object_key("ResourceClaim", &claim.metadata)?;
-        let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
-        let nodes = |selector: &NodeSelector| {
-            selector.node_selector_terms.iter().map(NodeTerm::from_api).collect()
-        };
-        let allocation = allocation.map(|allocation| ClaimAllocation {
-            nodes: allocation.node_selector.as_ref().map(nodes),
-        });
-        Ok(Self { key, allocation })
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
     }
 }
 
-impl ResourceClaimRef {
-    /// The claims of a pod. A claim made from a template is named in the status of the pod; an entry
-    /// without a name there needs none.
-    pub fn of(pod: &Pod, key: &ObjectKey) -> Vec<Self> {
-        let entries = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref());
-        let claim = |name: &str| {
-            Self::Claim(ObjectKey { namespace: key.namespace.clone(), name: Name::from(name) })
-        };
-        let statuses =
-            pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_deref());
-        let resolve = |entry: &PodResourceClaim| {
-            if let Some(name) = &entry.resource_claim_name {
-                return Some(claim(name));
-            }
-            let mut statuses = statuses.into_iter().flatten();
-            match statuses.find(|status| status.name == entry.name) {
-                Some(status) => status.resource_claim_name.as_deref().map(claim),
-                None => Some(Self::NotCreated(Name::from(entry.name.as_str()))),
-            }
-        };
-        entries.into_iter().flatten().filter_map(resolve).collect()
+/// Parameters for a driver, copied from a class or a claim into its allocation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OpaqueConfig {
+    /// The driver that reads them.
+    pub driver: Name,
+    /// The parameters, as JSON.
+    pub parameters: Name,
+}
+
+impl OpaqueConfig {
+    fn from_api(driver: &str, parameters: &RawExtension) -> Self {
+        Self { driver: Name::from(driver), parameters: Name::from(parameters.0.to_string()) }
     }
+
+    fn to_api(&self) -> OpaqueDeviceConfiguration {
+        // It was made from JSON.
+        let parameters = serde_json::from_str(&self.parameters).unwrap_or_default();
+        OpaqueDeviceConfiguration {
+            driver: self.driver.to_string(),
+            parameters: RawExtension(parameters),
+        }
+    }
+}
+
+/// Reads a quantity of a field.
+fn quantity(object: &str, field: &str, text: &ApiQuantity) -> Result<Quantity, FactError> {
+    text.0.parse().map_err(|error: crate::quantity::QuantityError| {
+        FactError::new(object, field, error.to_string())
+    })
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube_batch_api::{
     cluster::Storage,
     decision::ClaimChoice,
-    facts::device::ResourceClaimFacts,
+    facts::device::claim::ResourceClaimFacts,
     name::{Name, ObjectKey},
 };
 

@@ -11,8 +11,8 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::Column,
-    facts::device::ResourceClaimRef,
-    name::Name,
+    facts::device::claim::{ClaimEntry, ClaimSource},
+    name::{Name, ObjectKey},
     reason::{Cause, Inadmissible, Unfit},
     selector::NodeTerm,
 };
@@ -41,9 +41,11 @@ struct Rules {
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let mut rules = opening.by_class(Rules::default());
     for class in opening.classes().to_place() {
-        for claim in &opening.template(class).resource_claims {
+        let template = opening.template(class);
+        for entry in &template.resource_claims {
             let rules = &mut rules[class];
-            match allocated_nodes(opening.cluster, claim) {
+            let namespace = template.namespace.clone().unwrap_or_default();
+            match allocated_nodes(opening.cluster, namespace, entry) {
                 Ok(None) => {}
                 Ok(Some(terms)) => rules.tests.push(opening.compiler().any_of(terms)),
                 Err(refusal) => {
@@ -55,25 +57,28 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
     Box::new(DynamicResources { rules })
 }
 
-/// The nodes that can use an allocated claim; `None` for all.
+/// The nodes that can use the allocated claim of a pod in a namespace; `None` for all.
 ///
 /// # Errors
 ///
 /// Why the pod fits on no node.
 fn allocated_nodes<'a>(
     cluster: &'a Cluster,
-    claim: &ResourceClaimRef,
+    namespace: Name,
+    ClaimEntry { name: entry, source }: &ClaimEntry,
 ) -> Result<Option<&'a [NodeTerm]>, Name> {
-    let key = match claim {
-        ResourceClaimRef::Claim(key) => key,
-        ResourceClaimRef::NotCreated(entry) => {
+    let name = match source {
+        ClaimSource::Named(name) | ClaimSource::Generated(name) => name.clone(),
+        ClaimSource::NotNeeded => return Ok(None),
+        ClaimSource::NotCreated(_) | ClaimSource::Unknown => {
             let why = format!(
                 "the resourceclaim of spec.resourceClaims entry \"{entry}\" does not exist yet"
             );
             return Err(why.into());
         }
     };
-    let Some(facts) = cluster.resource_claims.get(key) else {
+    let key = ObjectKey { namespace, name };
+    let Some(facts) = cluster.resource_claims.get(&key) else {
         return Err(format!("resourceclaim \"{}\" not found", key.name).into());
     };
     let Some(allocation) = &facts.allocation else {

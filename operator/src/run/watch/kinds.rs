@@ -19,7 +19,7 @@ use kube_batch_api::{
     facts::{
         FactError,
         composite::CompositeFacts,
-        device::ResourceClaimFacts,
+        device::claim::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,
