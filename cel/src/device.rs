@@ -42,6 +42,8 @@ pub enum Attribute {
     String(Arc<str>),
     /// `version`
     Version(Arc<semver::Version>),
+    /// Several values; the feature gate for them is off in Kubernetes 1.37, but stored objects may have some.
+    List(Vec<Self>),
 }
 
 impl Device {
@@ -94,6 +96,13 @@ fn by_domain<'n, T>(driver: &str, values: impl IntoIterator<Item = (&'n str, T)>
         }
     }
     domains
+}
+
+impl Attribute {
+    /// A version; `None` if the text is none.
+    pub fn version(text: &str) -> Option<Self> {
+        semver::Version::parse(text).ok().map(Self::from)
+    }
 }
 
 impl From<&str> for Attribute {

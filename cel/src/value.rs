@@ -315,6 +315,7 @@ impl<'a> Value<'a> {
             Attribute::Bool(value) => Self::Bool(*value),
             Attribute::String(text) => Self::String(text.clone()),
             Attribute::Version(version) => Self::Semver(version.clone()),
+            Attribute::List(values) => Self::list(values.iter().map(Self::of_attribute).collect()),
         }
     }
 }

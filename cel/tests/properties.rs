@@ -29,6 +29,8 @@ fn attribute() -> impl Strategy<Value = Attribute> {
     prop_oneof![
         (0_i64..200).prop_map(Attribute::Int),
         any::<bool>().prop_map(Attribute::Bool),
+        proptest::collection::vec((0_i64..4).prop_map(Attribute::Int), 0..3)
+            .prop_map(Attribute::List),
         "(a100|h100|l0|10\\.1\\.2\\.3|t4|[a-c]{0,3})".prop_map(|text| Attribute::from(&*text)),
         (0_u64..3, 0_u64..3)
             .prop_map(|(major, minor)| semver::Version::new(major, minor, 0).into()),

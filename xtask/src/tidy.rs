@@ -19,11 +19,12 @@ use kube_batch_tests::build::root;
 use crate::{chart, codegen, monitoring};
 
 /// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 15] = [
+const EDGES: [(&str, &[&str]); 16] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
     ("kube-batch-cel", &["kube-batch-api"]),
+    ("kube-batch-devices", &["kube-batch-api", "kube-batch-cel"]),
     ("kube-batch-manifest", &["kube-batch-api", "kube-batch-cache", "kube-batch-yaml"]),
     ("kube-batch-framework", &["kube-batch-api"]),
     ("kube-batch-plugins", &["kube-batch-api", "kube-batch-framework"]),
@@ -105,7 +106,7 @@ const EDGES: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates whose code must not use the network, the clock or random numbers.
-const PURE: [&str; 5] = ["cel", "framework", "plugins", "actions", "scheduler"];
+const PURE: [&str; 6] = ["cel", "devices", "framework", "plugins", "actions", "scheduler"];
 
 /// Crates of the runtime and the network, which only the binary may use.
 const IMPURE_DEPENDENCIES: [&str; 6] =

@@ -1,0 +1,160 @@
+//! Extended resources that classes of devices stand for.
+//!
+//! On a node whose kubelet advertises the resource, it is counted like any other. On another node, the
+//! scheduler makes a claim for the pod.
+//!
+//! Source: Kubernetes 1.37, `plugins/dynamicresources/extendeddynamicresources.go`.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::{
+    facts::{
+        device::{
+            class::{DeviceClassFacts, class_of_implicit_resource},
+            request::{AllocationMode, Alternatives, ClaimSpec, Request, Wanted},
+        },
+        extended::ExtendedRequests,
+    },
+    name::Name,
+};
+
+use crate::claims::Classes;
+
+/// The claim that a scheduler makes for the extended resources of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtendedClaim {
+    /// What it requests.
+    pub spec: ClaimSpec,
+    /// Which containers get the devices of which requests.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A container and the request whose devices it gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The container.
+    pub container: Name,
+    /// The resource that it requests.
+    pub resource: Name,
+    /// The request of the claim.
+    pub request: Name,
+}
+
+/// A resource that neither the node nor a class provides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot fit resource")]
+pub struct Unprovided;
+
+/// The class that stands for a resource: of several the one created last, then the first by name.
+pub fn class_for<'a>(classes: &'a Classes, resource: &str) -> Option<&'a DeviceClassFacts> {
+    let named =
+        classes.values().filter(|class| class.extended_resource.as_deref() == Some(resource));
+    let last = named.rev().max_by_key(|class| class.created);
+    let implicit = || classes.get(class_of_implicit_resource(resource)?);
+    last.or_else(implicit).map(|class| &**class)
+}
+
+/// The claim for the extended resources of a pod on a node that advertises some of them.
+///
+/// # Errors
+///
+/// [`Unprovided`] if a claim is needed, and the pod requests another resource that nobody provides.
+pub fn claim_for(
+    containers: &[ExtendedRequests],
+    classes: &Classes,
+    is_advertised: impl Fn(&Name) -> bool,
+) -> Result<Option<ExtendedClaim>, Unprovided> {
+    let mut by_resource = BTreeMap::<&Name, Vec<(&ExtendedRequests, Need)>>::new();
+    for container in containers {
+        for request in &container.requests {
+            let need = Need { rank: request.rank, count: request.count };
+            by_resource.entry(&request.resource).or_default().push((container, need));
+        }
+    }
+    let mut claim = ExtendedClaim::default();
+    let mut is_unprovided = false;
+    for (resource, needs) in by_resource {
+        if is_advertised(resource) {
+            continue;
+        }
+        match class_for(classes, resource) {
+            Some(class) => claim.add(resource, &class.name, &needs),
+            None => is_unprovided = true,
+        }
+    }
+    match claim.spec.requests.is_empty() {
+        true => Ok(None),
+        false if is_unprovided => Err(Unprovided),
+        false => Ok(Some(claim)),
+    }
+}
+
+/// What a container needs of a resource.
+#[derive(Clone, Copy)]
+struct Need {
+    rank: usize,
+    count: u64,
+}
+
+impl ExtendedClaim {
+    /// Adds the requests for one resource, and who gets their devices.
+    fn add(&mut self, resource: &Name, class: &Name, needs: &[(&ExtendedRequests, Need)]) {
+        let (init, lasting): (Vec<_>, Vec<_>) =
+            needs.iter().partition(|(container, _)| container.is_init);
+        let later = |at: usize| lasting.iter().filter(move |(container, _)| container.at > at);
+        // An init container uses what later containers get; what the largest one lacks is requested.
+        let lacking = init.iter().map(|(container, need)| {
+            let reused: u64 = later(container.at).map(|(_, need)| need.count).sum();
+            (*container, *need, need.count.saturating_sub(reused))
+        });
+        let lacking: Vec<(&ExtendedRequests, Need, u64)> = lacking.collect();
+        let most = lacking.iter().rev().max_by_key(|(_, _, lacks)| *lacks);
+        let most = most.filter(|(_, _, lacks)| *lacks > 0);
+        let extra = most.map(|(container, need, lacks)| (container.at, need.rank, *lacks));
+        let own = lasting.iter().map(|(container, need)| (container.at, need.rank, need.count));
+        let mut requests: Vec<(usize, usize, u64)> = own.chain(extra).collect();
+        requests.sort_unstable();
+        self.spec.requests.extend(requests.into_iter().map(|(at, rank, count)| Request {
+            name: request_name(at, rank),
+            alternatives: Alternatives::Exactly(devices_of(class, count)),
+        }));
+        let mut map = |container: &ExtendedRequests, (at, rank): (usize, usize)| {
+            self.mappings.push(Mapping {
+                container: container.container.clone(),
+                resource: resource.clone(),
+                request: request_name(at, rank),
+            });
+        };
+        for (container, need) in &lasting {
+            map(container, (container.at, need.rank));
+        }
+        for (container, need, lacks) in &lacking {
+            let mut left = need.count;
+            for (later, of_later) in later(container.at) {
+                if left > 0 {
+                    map(container, (later.at, of_later.rank));
+                    left = left.saturating_sub(of_later.count);
+                }
+            }
+            if let Some((at, rank, _)) = extra.filter(|_| *lacks > 0) {
+                map(container, (at, rank));
+            }
+        }
+    }
+}
+
+fn request_name(container: usize, rank: usize) -> Name {
+    Name::from(format!("container-{container}-request-{rank}"))
+}
+
+fn devices_of(class: &Name, count: u64) -> Wanted {
+    Wanted {
+        class: class.clone(),
+        selectors: Vec::new(),
+        mode: AllocationMode::ExactCount(count),
+        admin_access: false,
+        tolerations: Vec::new(),
+        capacity: BTreeMap::new(),
+        has_derived_attributes: false,
+    }
+}

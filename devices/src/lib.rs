@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod capacity;
+pub mod claims;
+mod constraints;
+pub mod extended;
+pub mod inventory;
+pub mod pod;
+pub mod result;
+pub mod rows;
+pub mod search;
+pub mod selectors;
+pub mod usage;
+pub mod wanted;
