@@ -7,14 +7,15 @@
 mod call;
 mod fold;
 mod literal;
+mod pending;
 
 use std::sync::Arc;
 
 use crate::{
     ast::{Access, Expression, Kind, Literal},
     error::CompileError,
-    functions::Overload,
     node::Node,
+    overload::Overload,
     pattern::Pattern,
     types::Type,
     unify::{Unifier, instantiate},
@@ -64,7 +65,7 @@ struct Checker<'s> {
     /// The variables of macros, outermost first.
     scope: Vec<(Arc<str>, Type)>,
     /// What is checked when all types are known.
-    literals: Vec<literal::Pending>,
+    literals: Vec<pending::Pending>,
     patterns: Vec<(Arc<str>, Arc<Pattern>)>,
     /// How many calls of `format` are around: their lists may be mixed.
     format_depth: usize,

@@ -9,9 +9,9 @@ use crate::{
     device::Device,
     equality::{equal, index as index_of},
     error::EvaluationError,
-    functions::Overload,
     meter::Meter,
     node::Node,
+    overload::Overload,
     value::{Entries, Key, Outcome, Value},
 };
 

@@ -1,30 +1,10 @@
-//! Tokens of an expression.
+//! Splits an expression into tokens.
 
-use std::sync::Arc;
-
-use crate::{error::CompileError, literal};
-
-/// A token and where it starts.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Token {
-    pub(crate) offset: usize,
-    pub(crate) kind: TokenKind,
-}
-
-/// What a token is.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum TokenKind {
-    Identifier(Arc<str>),
-    /// The digits of an integer, still without its sign.
-    Int(u64),
-    UInt(u64),
-    Double(f64),
-    String(Arc<str>),
-    Bytes(Arc<[u8]>),
-    /// An operator, a bracket, or one of the words `in`, `true`, `false`, `null`.
-    Symbol(&'static str),
-    End,
-}
+use crate::{
+    error::CompileError,
+    literal,
+    token::{Token, TokenKind},
+};
 
 /// Longer ones first, where one begins with another.
 const SYMBOLS: [&str; 24] = [

@@ -13,14 +13,18 @@ mod lexer;
 mod literal;
 mod macros;
 mod meter;
+mod named_format;
 mod node;
+mod overload;
 mod parser;
 mod pattern;
 mod program;
 mod reads;
 mod signature;
+mod token;
 mod types;
 mod unify;
+mod url;
 mod value;
 
 pub use self::{

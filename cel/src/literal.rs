@@ -1,6 +1,6 @@
 //! Literals of numbers, strings and bytes.
 
-use crate::lexer::TokenKind;
+use crate::token::TokenKind;
 
 /// Reads the number at the beginning of `text`, and returns where it ends.
 ///

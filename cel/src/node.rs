@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     ast::{Access, FoldKind},
-    functions::Overload,
+    overload::Overload,
     value::Value,
 };
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use crate::{
     ast::{Access, Element, Entry, Expression, Kind, Literal},
     error::CompileError,
-    lexer::{Token, TokenKind, tokens},
+    lexer::tokens,
     macros,
+    token::{Token, TokenKind},
 };
 
 /// Brackets and operators within each other, as in cel-go.

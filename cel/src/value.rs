@@ -7,8 +7,9 @@ use kube_batch_api::quantity::Quantity;
 use crate::{
     device::{Attribute, Device, Domains, Names},
     error::EvaluationError,
-    functions::{named_format::Format, url::Url},
+    named_format::Format,
     types::{Opaque, Type},
+    url::Url,
 };
 
 /// What an operator or a function returns.

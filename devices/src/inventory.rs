@@ -159,15 +159,6 @@ struct NodeDevices {
 }
 
 impl Inventory {
-    /// The devices of some slices, tainted by some rules.
-    pub fn new<'a>(
-        nodes: &'a Column<NodeIdx, Arc<NodeFacts>>,
-        slices: impl IntoIterator<Item = &'a Arc<SliceFacts>>,
-        rules: &'a [Arc<DeviceTaintRuleFacts>],
-    ) -> Self {
-        build::Builder::new(nodes, slices, rules).build()
-    }
-
     /// All devices, in the order of their rows.
     pub const fn devices(&self) -> &Column<DeviceIdx, Device> {
         &self.devices

@@ -2,13 +2,12 @@
 //!
 //! Whether the elements of a literal have one type is decided when all types are known.
 
-use std::sync::Arc;
-
 use crate::{
     ast::{Element, Entry, Expression, Kind},
     checker::{
         Checker, Typed,
         call::{constant_text, is_one_of},
+        pending::Pending,
     },
     error::CompileError,
     functions::format::{Clause, clauses},
@@ -17,14 +16,6 @@ use crate::{
     unify::most_general,
     value::{Key, Value},
 };
-
-/// What is checked when all types are known.
-pub(super) enum Pending {
-    /// These must be of one type.
-    Uniform(Vec<(usize, Type)>),
-    /// The arguments of a constant format string.
-    Format { offset: usize, text: Arc<str>, arguments: Vec<(usize, Type)> },
-}
 
 impl Checker<'_> {
     pub(super) fn list(&mut self, offset: usize, elements: &[Element]) -> Typed {

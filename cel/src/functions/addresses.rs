@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one, read_first, read_first_twice},
     meter::{Meter, size, tenths},
+    overload::{Row, mistyped, one, read_first, read_first_twice},
     value::{Cidr, Outcome, Value},
 };
 

@@ -2,8 +2,9 @@
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one, read_first, times},
+    functions::times,
     meter::Meter,
+    overload::{Row, mistyped, one, read_first, same},
     value::{INT_BOUND, Outcome, Value},
 };
 
@@ -39,11 +40,6 @@ pub(crate) const ROWS: &[Row] = &[
     ("string(IP) -> string", one, to_string),
     ("string(CIDR) -> string", one, to_string),
 ];
-
-/// The value itself.
-pub(crate) fn same<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    arguments.first().cloned().ok_or(EvaluationError::NoSuchOverload)
-}
 
 fn type_of<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     match arguments {

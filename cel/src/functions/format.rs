@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, conversions::text_of, mistyped, read_first, strings::go_quoted, times},
+    functions::{conversions::text_of, strings::go_quoted, times},
     meter::Meter,
+    overload::{Row, mistyped, read_first},
     types::Type,
     value::{Key, Outcome, Value},
 };

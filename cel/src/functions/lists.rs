@@ -5,8 +5,9 @@ use std::{cmp::Ordering, sync::Arc};
 use crate::{
     equality::{compare, equal},
     error::EvaluationError,
-    functions::{Row, mistyped, one, operators, strings},
+    functions::{operators, strings},
     meter::{Meter, size},
+    overload::{Row, mistyped, one},
     value::{Outcome, Value},
 };
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::{
     equality::{compare, equal},
     error::EvaluationError,
-    functions::{Row, mistyped, one, times},
+    functions::times,
     meter::{Meter, size, tenths},
+    overload::{Row, mistyped, one},
     value::{Outcome, Value},
 };
 

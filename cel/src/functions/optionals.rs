@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one},
     meter::Meter,
+    overload::{Row, mistyped, one},
     value::{Outcome, Value},
 };
 

@@ -4,8 +4,8 @@ use kube_batch_api::quantity::Quantity;
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one, read_first},
     meter::Meter,
+    overload::{Row, mistyped, one, read_first},
     value::{Outcome, Value},
 };
 

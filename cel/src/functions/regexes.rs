@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    functions::{Row, mistyped},
     meter::{Meter, pattern_cost, size},
+    overload::{Row, mistyped},
     value::{Outcome, Value},
 };
 

@@ -6,8 +6,8 @@ use semver::Version;
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one, read_first},
     meter::Meter,
+    overload::{Row, mistyped, one, read_first},
     value::{Outcome, Value},
 };
 

@@ -1,8 +1,9 @@
 //! Lists as sets: cel-go's `ext.Sets`.
 
 use crate::{
-    functions::{Row, mistyped, operators::contains},
+    functions::operators::contains,
     meter::{Meter, size},
+    overload::{Row, mistyped},
     value::{Outcome, Value},
 };
 

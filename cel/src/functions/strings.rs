@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, mistyped, one, operators::count, read_first, read_first_twice},
+    functions::operators::count,
     meter::{Meter, size, tenths},
+    overload::{Row, mistyped, one, read_first, read_first_twice},
     value::{Outcome, Value},
 };
 

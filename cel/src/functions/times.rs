@@ -7,8 +7,8 @@ use jiff::{SignedDuration, civil::DateTime};
 
 use crate::{
     error::EvaluationError,
-    functions::{Row, conversions::same, mistyped, one},
     meter::Meter,
+    overload::{Row, mistyped, one, same},
     value::{Moment, Outcome, Value},
 };
 

@@ -2,6 +2,17 @@
 
 use super::*;
 
+impl Inventory {
+    /// The devices of some slices, tainted by some rules.
+    pub fn new<'a>(
+        nodes: &'a Column<NodeIdx, Arc<NodeFacts>>,
+        slices: impl IntoIterator<Item = &'a Arc<SliceFacts>>,
+        rules: &'a [Arc<DeviceTaintRuleFacts>],
+    ) -> Self {
+        Builder::new(nodes, slices, rules).build()
+    }
+}
+
 /// The driver and the name of a pool.
 type PoolKey = (Name, Name);
 
