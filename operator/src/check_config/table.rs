@@ -188,7 +188,7 @@ const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with 
 use NameKind::{Action, ActionArgument, Argument, Key, Plugin, Switch};
 
 /// Every name that stands for something else here, or for nothing.
-const TABLE: &[Row] = &[
+static TABLE: &[Row] = &[
     // Keys of the file.
     not_needed(Key, "metrics", "it is for the plugins usage and rescheduling"),
     // Actions and their arguments.
