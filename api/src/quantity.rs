@@ -72,7 +72,7 @@ impl Quantity {
         self.nano
     }
 
-    /// An amount of so many billionths of a unit, capped like any quantity.
+    /// The quantity of a number of billionths of a unit, capped like any quantity.
     pub fn from_nano(nano: i128) -> Self {
         Self { nano: nano.clamp(-MAX_UNITS * NANO, MAX_UNITS * NANO) }
     }

@@ -52,7 +52,7 @@ impl Meter {
         if self.work > self.limit { Err(EvaluationError::CostLimitExceeded) } else { Ok(()) }
     }
 
-    /// Adds the work of reading or writing so many bytes.
+    /// Adds the work of reading or writing a number of bytes.
     pub(crate) const fn work_on_bytes(&mut self, bytes: usize) -> Result<(), EvaluationError> {
         self.work(bytes / BYTES_PER_UNIT)
     }

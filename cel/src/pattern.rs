@@ -43,7 +43,7 @@ impl Pattern {
         Err(last)
     }
 
-    /// The work of searching a text of so many bytes.
+    /// The work of searching a text, from its length in bytes.
     pub(crate) const fn work(&self, bytes: usize) -> usize {
         (bytes / 16 + 1).saturating_mul(self.weight)
     }

@@ -28,7 +28,7 @@ pub struct TooLarge {
 }
 
 /// What a share of a device consumes of each of its capacities, in nano-units. `None` if the device cannot
-/// give what is requested, whoever else uses it.
+/// give what is requested even while it is not in use.
 ///
 /// # Errors
 ///

@@ -25,7 +25,7 @@ pub struct Claim {
     pub spec: Arc<ClaimSpec>,
     /// The alternatives of each of its requests.
     pub requests: Vec<Request>,
-    /// Why no node can serve it, found by looking at it alone.
+    /// Why it cannot be allocated on any node: it uses something that is not supported.
     pub problem: Option<String>,
 }
 
@@ -38,7 +38,6 @@ pub struct Request {
     pub is_list: bool,
 }
 
-/// What requests and claims are called in messages.
 impl Claim {
     /// Makes a claim ready. `name` is its namespace and name.
     ///
@@ -98,7 +97,7 @@ pub(crate) fn alternatives(spec: &ClaimSpec) -> impl Iterator<Item = (String, &W
     })
 }
 
-/// What is wrong with a claim by itself.
+/// Why a claim cannot be allocated on any node, as far as that does not depend on devices.
 fn problem(classes: &Classes, claim: &str, spec: &ClaimSpec) -> Option<String> {
     let of_requests = alternatives(spec).find_map(|(request, wanted)| {
         let at = format!("claim {claim}, request {request}");

@@ -58,7 +58,8 @@ pub fn class_for<'a>(classes: &'a Classes, resource: &str) -> Option<&'a DeviceC
 ///
 /// # Errors
 ///
-/// [`Unprovided`] if a claim is needed, and the pod requests another resource that nobody provides.
+/// [`Unprovided`] if a claim is needed, and the pod requests another resource that neither the node nor a class
+/// provides.
 pub fn claim_for(
     containers: &[ExtendedRequests],
     classes: &Classes,

@@ -27,11 +27,11 @@ use crate::{
     wanted::{AllWanted, Match, Matching, SelectorProblem},
 };
 
-/// After this many devices have been looked at on a node, the search gives up. Guessed: about a millisecond.
+/// Maximum number of devices that the search tries on a node. Guessed: about a millisecond.
 const MAX_STEPS: u32 = 20_000;
 
-/// Deeper than this no search goes: that many requests and devices of one pod. Guessed: the stack of a thread
-/// holds many times that.
+/// Maximum depth of the search, which is the number of devices and requests of a pod. Guessed: the stack of a
+/// thread holds many times that.
 const MAX_DEPTH: usize = 1_024;
 
 /// Why the devices of a node do not serve some claims.
@@ -113,7 +113,7 @@ struct Place {
     alternative: usize,
     /// How many devices of it are chosen.
     n_chosen: usize,
-    /// Where to go on among the devices.
+    /// Position of the next device to try.
     next: usize,
 }
 
@@ -431,7 +431,7 @@ impl<'a> Search<'a> {
         self.chosen.iter().flatten()
     }
 
-    /// Whether nobody has the device to himself.
+    /// Whether the device is free, or can be shared. With admin access, only the claim itself must not have it.
     fn is_free(&self, claim: usize, matching: &Matching, row: DeviceIdx) -> bool {
         if matching.wanted.admin_access {
             return !self.chosen[claim].iter().any(|chosen| chosen.device == row);
@@ -513,10 +513,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a share of a device consumes; `None` for a device that one allocation has to itself.
+/// What a share of a device consumes; `None` for a device that is allocated exclusively.
 type Share = Option<BTreeMap<Name, i128>>;
 
-/// What a device gives if nobody else uses it; `None` if that is not enough.
+/// What a device gives while it is not in use; `None` if that is not enough.
 fn capacity_of(matching: &Matching, device: &Device) -> Result<Option<Share>, TooLarge> {
     let (facts, requested) = (device.facts(), &matching.wanted.capacity);
     if facts.allow_multiple_allocations {

@@ -18,7 +18,7 @@ use crate::{
 /// Devices taken with admin access count for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// How many allocations have each device to themselves: more than one if schedulers have raced.
+    /// Number of exclusive allocations of each device: more than one if two schedulers allocated it at once.
     exclusive: Column<DeviceIdx, u32>,
     shares: BTreeMap<DeviceIdx, Shares>,
     /// What devices in use consume of each counter, in nano-units.
@@ -111,12 +111,12 @@ impl Usage {
         }
     }
 
-    /// Whether an allocation has the device to itself.
+    /// Whether the device is allocated exclusively.
     pub fn is_exclusive(&self, device: DeviceIdx) -> bool {
         self.exclusive[device] > 0
     }
 
-    /// Whether somebody has a share of the device.
+    /// Whether shares of the device are allocated.
     pub fn is_shared(&self, device: DeviceIdx) -> bool {
         self.shares.contains_key(&device)
     }
@@ -137,7 +137,7 @@ impl Usage {
         inventory.counters()[counter] - self.consumed[counter]
     }
 
-    /// The devices that several allocations have to themselves.
+    /// The devices that are allocated exclusively more than once.
     pub fn held_twice<'a>(
         &'a self,
         inventory: &'a Inventory,

@@ -132,7 +132,7 @@ fn timestamp<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// The timestamp so many nanoseconds after 1970.
+/// The timestamp a number of nanoseconds after 1970-01-01T00:00:00Z.
 fn moment<'a>(total: i128, offset_seconds: i32) -> Outcome<'a> {
     let second = i128::from(SECOND);
     let overflow = EvaluationError::Overflow("timestamp");

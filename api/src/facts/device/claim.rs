@@ -125,7 +125,7 @@ pub struct DeviceResult {
 }
 
 impl DeviceResult {
-    /// Whether nobody else can have the device.
+    /// Whether the device is allocated exclusively.
     pub const fn is_exclusive(&self) -> bool {
         !self.admin_access && self.share.is_none()
     }
