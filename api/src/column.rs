@@ -20,13 +20,25 @@ pub trait Ordinal: Copy + Ord {
     fn at(self) -> usize;
 }
 
-macro_rules! ordinal {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => { $(
+/// Defines row types, each with its documentation and visibility.
+///
+/// ```
+/// use kube_batch_api::column::Ordinal;
+///
+/// kube_batch_api::row_type! {
+///     /// Row of a volume.
+///     pub VolumeIdx,
+/// }
+/// assert_eq!(VolumeIdx::new(3).at(), 3);
+/// ```
+#[macro_export]
+macro_rules! row_type {
+    ($($(#[$doc:meta])* $vis:vis $name:ident),* $(,)?) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
+        $vis struct $name(u32);
 
-        impl Ordinal for $name {
+        impl $crate::column::Ordinal for $name {
             fn new(at: usize) -> Self {
                 Self(u32::try_from(at).expect("a table has fewer than 2^32 rows"))
             }
@@ -35,35 +47,35 @@ macro_rules! ordinal {
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "{}#{}", stringify!($name), self.0)
             }
         }
     )* };
 }
 
-ordinal! {
+row_type! {
     /// Row of a node; rows are in node-name order.
-    NodeIdx,
+    pub NodeIdx,
     /// Row of a queue; rows are in order of creation time, then name.
-    QueueIdx,
+    pub QueueIdx,
     /// Row of a job; rows are in order of creation time, then namespace and name.
-    JobIdx,
+    pub JobIdx,
     /// Row of a task; the tasks of a job are adjacent, in order of creation time, then name.
-    TaskIdx,
+    pub TaskIdx,
     /// Row of a class of tasks that are equal to every predicate and score.
-    ClassIdx,
+    pub ClassIdx,
     /// Row of a constraint class: the classes of tasks that differ only in what they request.
-    ConstraintClassIdx,
+    pub ConstraintClassIdx,
     /// Row of a selector over pods, as inter-pod terms and spread constraints use them.
-    MatcherIdx,
+    pub MatcherIdx,
     /// Row of a composite PodGroup; rows are in the order of their first jobs, inner ones first.
-    CompositeIdx,
+    pub CompositeIdx,
     /// Row of a domain of one topology level; rows are in the order of their names.
-    DomainIdx,
+    pub DomainIdx,
     /// A resource dimension; see [`crate::resource::Dimensions`].
-    Dim,
+    pub Dim,
 }
 
 impl Dim {

@@ -74,11 +74,6 @@ impl Selectors {
     pub fn get(&self, expression: &Name) -> Option<&Verdicts> {
         self.by_expression.get(expression)
     }
-
-    /// Forgets expressions that are not used any more.
-    pub fn retain(&mut self, is_used: impl Fn(&Name) -> bool) {
-        self.by_expression.retain(|expression, _| is_used(expression));
-    }
 }
 
 fn evaluate(inventory: &Inventory, expression: &Name) -> Verdicts {

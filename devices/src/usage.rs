@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
-    column::Column,
-    facts::device::{DeviceId, claim::DeviceResult},
-    name::Name,
-};
+use kube_batch_api::{column::Column, facts::device::claim::DeviceResult, name::Name};
 
 use crate::{
     inventory::Inventory,
@@ -135,14 +131,5 @@ impl Usage {
     /// What is left of a counter, in nano-units.
     pub fn left(&self, inventory: &Inventory, counter: CounterIdx) -> i128 {
         inventory.counters()[counter] - self.consumed[counter]
-    }
-
-    /// The devices that are allocated exclusively more than once.
-    pub fn held_twice<'a>(
-        &'a self,
-        inventory: &'a Inventory,
-    ) -> impl Iterator<Item = &'a DeviceId> {
-        let twice = self.exclusive.iter().filter(|(_, n)| **n > 1);
-        twice.map(|(row, _)| &inventory.devices()[row].id)
     }
 }

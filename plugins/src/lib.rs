@@ -8,7 +8,6 @@ mod node_labels;
 mod node_tests;
 mod percent;
 mod pod_count;
-mod rows;
 mod spread_counts;
 mod taints;
 mod topology_counts;

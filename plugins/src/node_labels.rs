@@ -19,13 +19,11 @@ use kube_batch_api::{
 
 use kube_batch_framework::plugin::DomainColumn;
 
-use crate::rows::row_type;
-
-row_type! {
+kube_batch_api::row_type! {
     /// Number of a label column.
-    Key,
+    pub(crate) Key,
     /// Number of a value of one key; a domain of that key.
-    Value,
+    pub(crate) Value,
 }
 
 impl Value {

@@ -23,15 +23,14 @@ use crate::{
     node_labels::{Key, LabelColumn},
     node_tests::RequiredNodes,
     pod_count::Placed,
-    rows::row_type,
     topology_counts::matcher_row,
 };
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a spread count.
-    SpreadCountIdx,
+    pub(crate) SpreadCountIdx,
     /// Row of a set of eligible nodes.
-    EligibleIdx,
+    pub(crate) EligibleIdx,
 }
 
 /// Pod counts by topology domain, over eligible nodes.

@@ -20,11 +20,9 @@ use kube_batch_api::{
     node_set::NodeSet,
 };
 
-use crate::rows::row_type;
-
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a set of taints that some node carries.
-    TaintSet,
+    pub(crate) TaintSet,
 }
 
 /// Taint of a cordoned node, there or not: a pod that tolerates it may go to such a node.

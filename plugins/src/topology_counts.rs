@@ -23,12 +23,11 @@ use crate::{
     domains::ByDomain,
     node_labels::{Key, LabelColumn, Value},
     pod_count::Placed,
-    rows::row_type,
 };
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a topology count.
-    TopologyCountIdx,
+    pub(crate) TopologyCountIdx,
 }
 
 /// Constraint classes, ascending, and the weight of each of their pods.

@@ -17,11 +17,11 @@ use kube_batch_api::{
 use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
-use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, rows::row_type};
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx};
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of an image that some pod uses.
-    Image,
+    pub(crate) Image,
 }
 
 const MIB: i64 = 1 << 20;

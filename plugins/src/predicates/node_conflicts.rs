@@ -13,12 +13,11 @@ use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
     pod_count::{Placed, PodCount},
-    rows::row_type,
 };
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a port or disk that some pod uses.
-    Item,
+    pub(crate) Item,
 }
 
 /// Which items are in use on which node, and which of them conflict.

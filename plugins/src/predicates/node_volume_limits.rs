@@ -30,14 +30,13 @@ use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
     pod_count::{Placed, PodCount},
-    rows::row_type,
 };
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a volume driver for which some node has a limit.
-    Driver,
+    pub(crate) Driver,
     /// Row of a volume of such a driver.
-    VolumeIdx,
+    pub(crate) VolumeIdx,
 }
 
 /// One volume, whichever claim it is bound to.

@@ -36,13 +36,12 @@ use super::{
     filter::{Filter, Query},
 };
 use crate::{
-    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
-    pod_count::Placed, rows::row_type,
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf, pod_count::Placed,
 };
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a claim that is bound when a pod is placed.
-    UnboundClaim,
+    pub(crate) UnboundClaim,
 }
 
 #[derive(Debug)]

@@ -25,7 +25,6 @@ use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
     pod_count::{Placed, PodCount},
-    rows::row_type,
 };
 
 #[derive(Debug)]
@@ -99,9 +98,9 @@ impl Filter for VolumeRestrictions {
     }
 }
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a claim of access mode ReadWriteOncePod.
-    RwopClaim,
+    pub(crate) RwopClaim,
 }
 
 /// The claims of access mode ReadWriteOncePod, and how many pods use each.

@@ -17,17 +17,16 @@ use crate::{
     compiled::Opening,
     node_labels::{Key, LabelColumn, Value},
     node_tests::{AllOf, AnyOf},
-    rows::row_type,
 };
 
 /// Provisioner of classes whose volumes are created by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-row_type! {
+kube_batch_api::row_type! {
     /// Row of a volume.
-    AvailableVolume,
+    pub(crate) AvailableVolume,
     /// Row of the matching volumes of claims with equal requirements.
-    MatchingIdx,
+    pub(crate) MatchingIdx,
 }
 
 /// The volumes of the cluster, and which of them match which claims.
