@@ -20,10 +20,10 @@ use crate::{
         TaskIdx,
     },
     decision::PodRef,
+    devices::{DeviceDemand, DeviceObjects},
     facts::{
         class::{PodMatcher, PodTemplate},
         composite::CompositeFacts,
-        device::claim::ResourceClaimFacts,
         group::{GroupFacts, RoleFacts},
         metadata::Metadata,
         node::NodeFacts,
@@ -37,7 +37,7 @@ use crate::{
     matcher_set::MatcherSet,
     name::{JobKey, Name, ObjectKey},
     reason::{JobProblem, JobWarning, Unfit},
-    resource::{Dimensions, Ledger, Request, ResourceVector},
+    resource::{Dimensions, Ledger, Request, ResourceVector, UNLIMITED},
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
@@ -60,8 +60,11 @@ pub struct Cluster {
     pub matchers: Matchers,
     /// Volumes and claims.
     pub storage: Arc<Storage>,
-    /// Claims for devices.
-    pub resource_claims: Arc<BTreeMap<ObjectKey, Arc<ResourceClaimFacts>>>,
+    /// Devices, and claims for them.
+    pub devices: Arc<DeviceObjects>,
+    /// How many devices there are for each resource that classes of devices stand for, beside what nodes
+    /// advertise. Known while a session is open, and 0 otherwise.
+    pub device_totals: ResourceVector,
     /// Disruption budgets that protect pods, by namespace and name.
     pub budgets: Vec<Arc<BudgetFacts>>,
 }
@@ -355,6 +358,8 @@ pub struct Classes {
     pub template: Column<ClassIdx, Arc<PodTemplate>>,
     /// The labels and annotations of the PodGroup of its tasks that plugins read.
     pub group_metadata: Column<ClassIdx, Arc<Metadata>>,
+    /// What each of its tasks needs of devices.
+    pub devices: Column<ClassIdx, Arc<DeviceDemand>>,
     /// What each of its tasks requests.
     pub request: Column<ClassIdx, Request>,
     /// The selectors that match its tasks.
@@ -653,6 +658,7 @@ impl Cluster {
                 dims.iter().for_each(|dim| ledger[node][*dim] = 0);
             }
         }
+        dims.iter().for_each(|dim| self.device_totals[*dim] = 0);
         left_out.jobs = Some([self.jobs.held.clone(), self.jobs.waiting.clone()]);
         for ledger in [&mut self.jobs.held, &mut self.jobs.waiting] {
             for job in ledger.ids().collect::<Vec<_>>() {
@@ -680,6 +686,44 @@ impl Cluster {
         self.queues.capability = capability;
     }
 
+    /// What nodes advertise, and the devices that are published.
+    pub fn total(&self) -> ResourceVector {
+        let mut total = self.nodes.allocatable.total();
+        total.add(&self.device_totals, 1);
+        total
+    }
+
+    /// What is idle, or will be once the tasks that are being released are gone, summed over all nodes. What a
+    /// node is over-committed by counts against the others.
+    pub fn total_unused(&self) -> ResourceVector {
+        let nodes = &self.nodes;
+        let mut total = nodes.idle.total();
+        total.add(&nodes.releasing.total(), 1);
+        for dim in self.dimensions.of_devices() {
+            let n_uncounted = nodes.facts.ids().filter(|node| !self.counts(*node, dim)).count();
+            let uncounted = UNLIMITED.wrapping_mul(n_uncounted as i64);
+            total[dim] = total[dim].wrapping_sub(uncounted);
+            total[dim] += self.device_totals[dim];
+        }
+        total
+    }
+
+    /// What is idle on each node without any pod.
+    pub fn idle_if_empty(&self) -> Ledger<NodeIdx> {
+        let mut idle = self.nodes.allocatable.clone();
+        if self.dimensions.of_devices().next().is_some() {
+            for node in self.nodes.facts.ids() {
+                idle[node].copy_from_slice(&self.dimensions.idle(&self.nodes.allocatable[node]));
+            }
+        }
+        idle
+    }
+
+    /// Whether a node counts a resource: otherwise devices decide.
+    fn counts(&self, node: NodeIdx, dim: Dim) -> bool {
+        self.dimensions.is_counted(dim, self.nodes.allocatable[node][dim])
+    }
+
     /// What is idle and not nominated, summed over the nodes that take new tasks.
     ///
     /// An over-committed node counts as 0, not as a negative amount.
@@ -696,15 +740,21 @@ impl Cluster {
     /// The sum of `of_node(idle, future idle)`, at least 0 for each node, over the nodes that take new
     /// tasks.
     fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> ResourceVector {
-        let mut total = ResourceVector::zero(self.dimensions.len());
+        let mut total = self.device_totals.clone();
         let nodes = &self.nodes;
-        let usable = nodes.facts.iter().filter(|(_, facts)| facts.is_usable());
-        for (node, _) in usable {
+        for (node, facts) in nodes.facts.iter() {
             for dim in self.dimensions.ids() {
                 let idle = nodes.idle[node][dim];
                 let future_idle = idle + nodes.releasing[node][dim] - nodes.pipelined[node][dim];
-                total[dim] += of_node(idle, future_idle).max(0);
+                if !self.counts(node, dim) {
+                    total[dim] += of_node(idle, future_idle) - UNLIMITED;
+                } else if facts.is_usable() {
+                    total[dim] += of_node(idle, future_idle).max(0);
+                }
             }
+        }
+        for dim in self.dimensions.of_devices() {
+            total[dim] = total[dim].max(0);
         }
         total
     }
@@ -713,8 +763,8 @@ impl Cluster {
     pub fn audit(&self) -> Vec<Violation> {
         let mut fresh = self.clone();
         for row in fresh.nodes.facts.ids().collect::<Vec<_>>() {
-            let allocatable = fresh.nodes.allocatable[row].to_vec();
-            fresh.nodes.idle[row].copy_from_slice(&allocatable);
+            let idle = fresh.dimensions.idle(&fresh.nodes.allocatable[row]);
+            fresh.nodes.idle[row].copy_from_slice(&idle);
             fresh.nodes.releasing[row].fill(0);
             fresh.nodes.pipelined[row].fill(0);
             fresh.nodes.used[row].fill(0);

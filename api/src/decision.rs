@@ -1,10 +1,14 @@
 //! What a cycle decides: plain data, by uid and name.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::{JobKey, Name, ObjectKey};
+use crate::{
+    devices::ExtendedClaim,
+    facts::device::claim::{Allocation, Consumer},
+    name::{JobKey, Name, ObjectKey},
+};
 
 /// A pod, as decisions name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +28,28 @@ pub struct ClaimChoice {
     pub volume: Option<Name>,
 }
 
+/// What is written to a claim for devices before its pod is bound: who uses it, and its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceChoice {
+    /// The claim.
+    pub claim: ObjectKey,
+    /// The devices that it is given; `None` if it has some already.
+    pub allocation: Option<Allocation>,
+    /// What it is created with, if it is for the extended resources of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<Arc<ExtendedClaim>>,
+    /// The PodGroup that is recorded as one that uses it, instead of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Consumer>,
+}
+
+impl DeviceChoice {
+    /// Who is recorded as one that uses the claim, for this pod.
+    pub fn consumer(&self, pod: &PodRef) -> Consumer {
+        self.group.clone().unwrap_or_else(|| Consumer::pod(&pod.key.name, &pod.uid))
+    }
+}
+
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -35,6 +61,8 @@ pub enum Decision {
         node: Name,
         /// The volumes chosen for its claims that were not bound yet.
         claims: Vec<ClaimChoice>,
+        /// What is written to its claims for devices, in their order.
+        devices: Vec<DeviceChoice>,
     },
     /// Delete a running pod, so that others get its resources.
     Evict {
@@ -62,6 +90,13 @@ pub enum Decision {
         /// The pod.
         pod: PodRef,
     },
+    /// Take the devices from a claim of a waiting pod that can be used nowhere, so that it gets others.
+    Deallocate {
+        /// The pod.
+        pod: PodRef,
+        /// The claim, which nobody else uses.
+        claim: ObjectKey,
+    },
 }
 
 impl Decision {
@@ -71,7 +106,8 @@ impl Decision {
             Self::Bind { pod, .. }
             | Self::Evict { pod, .. }
             | Self::Nominate { pod, .. }
-            | Self::Withdraw { pod } => pod,
+            | Self::Withdraw { pod }
+            | Self::Deallocate { pod, .. } => pod,
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod column;
 pub mod composites;
 pub mod crd;
 pub mod decision;
+pub mod devices;
 pub mod dialect;
 pub mod duration;
 pub mod facts;

@@ -75,6 +75,14 @@ pub enum Unfit {
     ExistingAntiAffinity,
     /// The devices of an allocated ResourceClaim cannot be used on the node.
     ResourceClaim,
+    /// The node has no devices for a ResourceClaim.
+    Devices,
+    /// The same, and a pool of devices is invalid.
+    InvalidPools,
+    /// The search for devices takes too long.
+    DevicesTooComplex,
+    /// A selector of devices fails, or a ResourceClaim cannot be allocated for another reason.
+    DeviceError,
     /// A predicate of a plugin outside this project.
     Other(&'static str),
 }
@@ -131,6 +139,10 @@ impl Unfit {
             | Self::PodAntiAffinity
             | Self::ExistingAntiAffinity
             | Self::ResourceClaim
+            | Self::Devices
+            | Self::InvalidPools
+            | Self::DevicesTooComplex
+            | Self::DeviceError
             | Self::Other(_) => Cause::Rules,
         }
     }
@@ -202,6 +214,12 @@ impl Unfit {
                 "node(s) didn't satisfy existing pods anti-affinity rules"
             }
             Self::ResourceClaim => "resourceclaim not available on the node",
+            Self::Devices => "cannot allocate all claims",
+            Self::InvalidPools => "invalid resource pools were encountered",
+            Self::DevicesTooComplex => {
+                "node(s) where the search for devices of the resource claims takes too long"
+            }
+            Self::DeviceError => "node(s) with an error in the resource claims",
             Self::Other(text) => text,
         })
     }
@@ -227,6 +245,11 @@ impl FitReport {
     pub fn everywhere(n_nodes: usize, reason: Inadmissible) -> Self {
         let causes = BTreeSet::from([reason.cause]);
         Self { n_nodes, everywhere: Some(reason.message), causes, ..Self::default() }
+    }
+
+    /// Whether some node has this reason.
+    pub fn has(&self, reason: &str) -> bool {
+        self.counts.contains_key(reason)
     }
 
     /// Adds `n_nodes` nodes with a reason.

@@ -8,7 +8,12 @@
 //! without tolerance.
 // Parity: differs, see docs/parity.md#r1 and docs/parity.md#r2.
 
-use std::{cmp::Ordering, collections::BTreeMap, ops, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    ops,
+    sync::Arc,
+};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::{Deserialize, Serialize};
@@ -29,6 +34,10 @@ pub const PODS: &str = "pods";
 /// The largest amount of one resource that one object may name: 2^50 (1 PiB of memory, a billion
 /// devices). Guessed; so that 8 192 such amounts fit into a 64-bit sum.
 pub const MAX_AMOUNT: i64 = 1 << 50;
+
+/// What is idle where nothing is counted: on a node that does not advertise a resource that classes of
+/// devices stand for. Larger than any sum of amounts on a node.
+pub const UNLIMITED: i64 = 1 << 61;
 
 /// The unit in which a resource is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,19 +246,31 @@ fn parse_amount(name: &str, text: &str) -> Result<i64, AmountError> {
 pub struct Dimensions {
     names: Column<Dim, Name>,
     by_name: BTreeMap<Name, Dim>,
+    /// Whether classes of devices stand for each.
+    is_of_devices: Column<Dim, bool>,
 }
 
 impl Dimensions {
     /// Interns [`Dim::CPU`], [`Dim::MEMORY`], [`Dim::PODS`] and `names`.
     pub fn new(names: impl IntoIterator<Item = Name>) -> Self {
-        let mut others: Vec<Name> = names.into_iter().collect();
+        Self::with_devices(names, &BTreeSet::new())
+    }
+
+    /// The same, and the resources that classes of devices stand for. A node that does not advertise one of
+    /// these does not count it: devices decide.
+    pub fn with_devices(
+        names: impl IntoIterator<Item = Name>,
+        of_devices: &BTreeSet<Name>,
+    ) -> Self {
+        let mut others: Vec<Name> = names.into_iter().chain(of_devices.iter().cloned()).collect();
         others.sort_unstable();
         others.dedup();
         others.retain(|name| !matches!(&**name, CPU | MEMORY | PODS));
         let names: Column<Dim, Name> =
             [CPU, MEMORY, PODS].into_iter().map(Name::from).chain(others).collect();
         let by_name = names.iter().map(|(dim, name)| (name.clone(), dim)).collect();
-        Self { names, by_name }
+        let is_of_devices = names.values().map(|name| of_devices.contains(name)).collect();
+        Self { names, by_name, is_of_devices }
     }
 
     /// Number of dimensions.
@@ -271,6 +292,25 @@ impl Dimensions {
     // Parity: pods count for fit but not for shares, see docs/parity.md#r4.
     pub fn shared(&self) -> impl Iterator<Item = Dim> + use<> {
         self.ids().filter(|dim| *dim != Dim::PODS)
+    }
+
+    /// Whether a node with this allocatable amount counts a resource: otherwise devices decide.
+    pub fn is_counted(&self, dim: Dim, allocatable: i64) -> bool {
+        allocatable != 0 || !self.is_of_devices[dim]
+    }
+
+    /// What is idle on an empty node with these allocatable amounts.
+    pub fn idle(&self, allocatable: &[i64]) -> ResourceVector {
+        let idle = |dim: Dim| match self.is_counted(dim, allocatable[dim]) {
+            true => allocatable[dim],
+            false => UNLIMITED,
+        };
+        self.ids().map(idle).collect()
+    }
+
+    /// The dimensions that classes of devices stand for.
+    pub fn of_devices(&self) -> impl Iterator<Item = Dim> + '_ {
+        self.ids().filter(|dim| self.is_of_devices[*dim])
     }
 
     /// The resource name of a dimension.

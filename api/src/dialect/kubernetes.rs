@@ -28,6 +28,7 @@ use crate::{
     crd::{PodGroupCondition, PodGroupStatus},
     facts::{
         FactError,
+        device::claim::ClaimEntry,
         group::{GroupFacts, positive},
         metadata::MetadataPrefixes,
         queue::QueueFacts,
@@ -76,6 +77,7 @@ impl Dialect for Kubernetes {
         let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
         let required = |key: String| Arc::new(TopologyFacts::required(Name::from(key)));
         facts.topology = key.map(required);
+        facts.claims = ClaimEntry::of_group(spec.resource_claims.as_deref());
         facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
         facts.status = object.status("PodGroup")?;
         Ok(facts)

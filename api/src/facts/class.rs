@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     FactError,
     affinity::affinity_terms,
-    device::claim::ClaimEntry,
     extended::{ExtendedRequests, extended_requests},
     limits,
     metadata::{Metadata, MetadataPrefixes},
@@ -59,9 +58,6 @@ pub struct PodTemplate {
     pub spread: Vec<SpreadConstraint>,
     /// Claims, by volume.
     pub claims: Vec<ClaimRef>,
-    /// Claims for devices.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resource_claims: Vec<ClaimEntry>,
     /// The containers that request extended resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended: Vec<ExtendedRequests>,
@@ -303,11 +299,7 @@ impl PodTemplate {
             .flatten()
             .map(|constraint| spread_constraint(constraint, &key.namespace, labels))
             .collect();
-        let resource_claims = ClaimEntry::of(pod);
-        let sees_namespace = !claims.is_empty()
-            || !resource_claims.is_empty()
-            || !pod_terms.is_empty()
-            || !spread.is_empty();
+        let sees_namespace = !claims.is_empty() || !pod_terms.is_empty() || !spread.is_empty();
         let node_affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
         Ok(Self {
             request: requests.request,
@@ -332,7 +324,6 @@ impl PodTemplate {
             pod_terms,
             spread,
             claims,
-            resource_claims,
             extended: extended_requests(spec),
             disks: disks(spec),
             images: images(spec),
@@ -370,7 +361,6 @@ impl Constraints {
             pod_terms,
             spread,
             claims,
-            resource_claims,
             extended: _,
             disks,
             images,
@@ -380,7 +370,7 @@ impl Constraints {
         } = &*self.0;
         let nodes = (node_selector, node_affinity, preferred_nodes, tolerations);
         let others = (namespace, host_ports, pod_terms, spread);
-        let volumes = (claims, resource_claims, disks, images);
+        let volumes = (claims, disks, images);
         (nodes, others, volumes, (qos_best_effort, n_containers, metadata, refused))
     }
 }

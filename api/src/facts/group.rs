@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     FactError, created,
+    device::claim::ClaimEntry,
     metadata::{Metadata, MetadataPrefixes},
     object_key,
     topology::TopologyFacts,
@@ -63,6 +64,9 @@ pub struct GroupFacts {
     /// The least that its pods will request together; used while they do not exist.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub min_resources: ResourceList,
+    /// The claims for devices that its pods share, where pods have the same entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimEntry>,
     /// The composite group that it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
@@ -123,6 +127,7 @@ impl GroupFacts {
             roles: Vec::new(),
             topology: None,
             min_resources: ResourceList::default(),
+            claims: Vec::new(),
             parent: None,
             metadata: Arc::new(prefixes.select(meta)),
             resource_version: meta.resource_version.as_deref().map(Name::from),

@@ -13,6 +13,7 @@ use super::{
     Controller, FactError,
     class::PodTemplate,
     created,
+    device::claim::ClaimEntry,
     gang_annotations::GangAnnotations,
     group_refs::{GroupRef, GroupRefs},
     limits::MAX_LABELS,
@@ -77,6 +78,9 @@ pub struct TaskFacts {
     pub nominated_by_other: bool,
     /// The PodScheduled condition, if it is False: reason and message.
     pub unscheduled: Option<(Name, Name)>,
+    /// Its claims for devices.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub device_claims: Box<[ClaimEntry]>,
     /// Labels. Not serialized: a dump writes them once for all pods that share them.
     #[serde(skip)]
     pub labels: Interned<Labels>,
@@ -217,6 +221,7 @@ impl TaskFacts {
                     let text = |t: &Option<String>| Name::from(t.as_deref().unwrap_or_default());
                     (text(&c.reason), text(&c.message))
                 }),
+            device_claims: ClaimEntry::of(pod).into(),
             labels: interner.labels.intern(labels),
             template: interner.templates.intern(template),
             uid,

@@ -11,6 +11,7 @@ use k8s_openapi::{
             DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim,
             ResourceClaimConsumerReference,
         },
+        scheduling::v1beta1::PodGroupResourceClaim,
     },
     apimachinery::pkg::{api::resource::Quantity as ApiQuantity, apis::meta::v1::Time},
 };
@@ -28,7 +29,7 @@ use crate::{
 pub const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
 /// Annotation of the claims that a scheduler makes for extended resources.
-const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
+pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// The fields of a ResourceClaim that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,9 +48,9 @@ pub struct ResourceClaimFacts {
     /// Whether it has the finalizer [`DELETE_PROTECTION`].
     #[serde(default)]
     pub is_protected: bool,
-    /// Whether a scheduler made it for the extended resources of a pod.
+    /// The name of the pod for whose extended resources a scheduler made it.
     #[serde(default)]
-    pub is_for_extended_resources: bool,
+    pub extended_for: Option<Name>,
     /// What it requests.
     #[serde(default)]
     pub spec: Arc<ClaimSpec>,
@@ -145,15 +146,19 @@ impl ResourceClaimFacts {
         let allocation = status.and_then(|status| status.allocation.as_ref());
         let reserved_for = status.and_then(|status| status.reserved_for.as_deref());
         let devices = status.and_then(|status| status.devices.as_deref());
-        let annotations = meta.annotations.iter().flatten();
+        let annotations = meta.annotations.as_ref();
+        let is_for_extended_resources = annotations
+            .and_then(|annotations| annotations.get(EXTENDED_RESOURCE_CLAIM))
+            .is_some_and(|value| value == "true");
+        let owner = controller(meta);
         Ok(Self {
             uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
-            controller: controller(meta).map(|owner| Name::from(owner.uid.as_str())),
+            controller: owner.map(|owner| Name::from(owner.uid.as_str())),
             deleting: meta.deletion_timestamp.is_some(),
             is_protected: meta.finalizers.iter().flatten().any(|name| name == DELETE_PROTECTION),
-            is_for_extended_resources: annotations
-                .into_iter()
-                .any(|(name, value)| name == EXTENDED_RESOURCE_CLAIM && value == "true"),
+            extended_for: owner
+                .filter(|_| is_for_extended_resources)
+                .map(|owner| Name::from(owner.name.as_str())),
             spec: Arc::new(ClaimSpec::from_api(
                 &object,
                 claim.spec.as_ref().and_then(|spec| spec.devices.as_ref()),
@@ -165,6 +170,24 @@ impl ResourceClaimFacts {
             conditions: conditions(devices.unwrap_or_default()),
             key,
         })
+    }
+}
+
+impl ResourceClaimFacts {
+    /// The claim that a scheduler makes for the extended resources of a pod.
+    pub fn extended(key: &ObjectKey, (pod, uid): (&Name, &Name), spec: &Arc<ClaimSpec>) -> Self {
+        Self {
+            key: key.clone(),
+            uid: Name::default(),
+            controller: Some(uid.clone()),
+            deleting: false,
+            is_protected: false,
+            extended_for: Some(pod.clone()),
+            spec: Arc::clone(spec),
+            allocation: None,
+            reserved_for: Vec::new(),
+            conditions: BTreeMap::new(),
+        }
     }
 }
 
@@ -197,9 +220,29 @@ impl Consumer {
         }
     }
 
+    /// A PodGroup of Kubernetes.
+    pub fn group(name: &Name, uid: &Name) -> Self {
+        Self {
+            group: Name::from("scheduling.k8s.io"),
+            resource: Name::from("podgroups"),
+            name: name.clone(),
+            uid: uid.clone(),
+        }
+    }
+
     /// Whether it is a pod.
     pub fn is_pod(&self) -> bool {
         self.group.is_empty() && *self.resource == *"pods"
+    }
+
+    /// The consumer as the API has it.
+    pub fn to_api(&self) -> ResourceClaimConsumerReference {
+        ResourceClaimConsumerReference {
+            api_group: (!self.group.is_empty()).then(|| self.group.to_string()),
+            resource: self.resource.to_string(),
+            name: self.name.to_string(),
+            uid: self.uid.to_string(),
+        }
     }
 
     fn from_api(consumer: &ResourceClaimConsumerReference) -> Self {
@@ -345,8 +388,13 @@ pub struct ClaimEntry {
 pub enum ClaimSource {
     /// The claim of this name.
     Named(Name),
-    /// The claim of this name, which was made for the pod from a template.
-    Generated(Name),
+    /// A claim that was made for the pod, or its PodGroup, from a template.
+    Generated {
+        /// The claim.
+        claim: Name,
+        /// The template.
+        template: Name,
+    },
     /// A claim that is still to be made from this template.
     NotCreated(Name),
     /// No claim is needed: the status of the pod says so.
@@ -371,7 +419,10 @@ impl ClaimEntry {
             let mut statuses = statuses.into_iter().flatten();
             match statuses.find(|status| status.name == entry.name) {
                 Some(status) => match &status.resource_claim_name {
-                    Some(name) => ClaimSource::Generated(Name::from(name.as_str())),
+                    Some(name) => ClaimSource::Generated {
+                        claim: Name::from(name.as_str()),
+                        template: Name::from(template.as_str()),
+                    },
                     None => ClaimSource::NotNeeded,
                 },
                 None => ClaimSource::NotCreated(Name::from(template.as_str())),
@@ -387,8 +438,37 @@ impl ClaimEntry {
     /// The name of its claim, if it has one.
     pub fn claim(&self) -> Option<&Name> {
         match &self.source {
-            ClaimSource::Named(name) | ClaimSource::Generated(name) => Some(name),
+            ClaimSource::Named(claim) | ClaimSource::Generated { claim, .. } => Some(claim),
             ClaimSource::NotCreated(_) | ClaimSource::NotNeeded | ClaimSource::Unknown => None,
         }
+    }
+
+    /// The entries of a PodGroup, as they are before claims are made from templates.
+    pub fn of_group(entries: Option<&[PodGroupResourceClaim]>) -> Vec<Self> {
+        let entry = |entry: &PodGroupResourceClaim| {
+            let claim = entry.resource_claim_name.as_deref();
+            let template = entry.resource_claim_template_name.as_deref();
+            let source = match (claim, template) {
+                (Some(claim), _) => ClaimSource::Named(Name::from(claim)),
+                (None, Some(template)) => ClaimSource::NotCreated(Name::from(template)),
+                (None, None) => ClaimSource::Unknown,
+            };
+            Self { name: Name::from(entry.name.as_str()), source }
+        };
+        entries.into_iter().flatten().map(entry).collect()
+    }
+
+    /// Whether an entry of a pod is the same as one of its PodGroup: of the same name, and with the same claim or
+    /// template.
+    pub fn is_same(&self, of_group: &Self) -> bool {
+        let is_same_source = match (&self.source, &of_group.source) {
+            (ClaimSource::Named(own), ClaimSource::Named(other))
+            | (ClaimSource::NotCreated(own), ClaimSource::NotCreated(other))
+            | (ClaimSource::Generated { template: own, .. }, ClaimSource::NotCreated(other)) => {
+                own == other
+            }
+            _ => false,
+        };
+        self.name == of_group.name && is_same_source
     }
 }

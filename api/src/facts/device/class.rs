@@ -60,6 +60,11 @@ impl DeviceClassFacts {
     }
 }
 
+/// The resource name that stands for a class without being named by it.
+pub fn implicit_resource(class: &str) -> Name {
+    Name::from(format!("{IMPLICIT_RESOURCE_PREFIX}{class}"))
+}
+
 /// The class that a resource name with the common prefix names.
 pub fn class_of_implicit_resource(resource: &str) -> Option<&str> {
     resource.strip_prefix(IMPLICIT_RESOURCE_PREFIX)

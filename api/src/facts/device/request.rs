@@ -143,6 +143,45 @@ impl ClaimSpec {
     }
 }
 
+impl ClaimSpec {
+    /// The devices of a claim as the API has them, if every request is for a number of devices of a class and
+    /// there is nothing else: as in claims for extended resources.
+    pub fn to_api(&self) -> DeviceClaim {
+        let request = |request: &Request| {
+            let Alternatives::Exactly(wanted) = &request.alternatives else { return None };
+            let AllocationMode::ExactCount(n_devices) = wanted.mode else { return None };
+            let exactly = ExactDeviceRequest {
+                device_class_name: wanted.class.to_string(),
+                allocation_mode: Some("ExactCount".to_owned()),
+                count: i64::try_from(n_devices).ok(),
+                ..ExactDeviceRequest::default()
+            };
+            Some(ApiRequest {
+                name: request.name.to_string(),
+                exactly: Some(exactly),
+                ..ApiRequest::default()
+            })
+        };
+        let requests = self.requests.iter().filter_map(request).collect();
+        DeviceClaim { requests: Some(requests), ..DeviceClaim::default() }
+    }
+}
+
+impl Wanted {
+    /// So many devices of a class, any of them.
+    pub fn of_class(class: &Name, n_devices: u64) -> Self {
+        Self {
+            class: class.clone(),
+            selectors: Vec::new(),
+            mode: AllocationMode::ExactCount(n_devices),
+            admin_access: false,
+            tolerations: Vec::new(),
+            capacity: BTreeMap::new(),
+            has_derived_attributes: false,
+        }
+    }
+}
+
 impl Request {
     fn from_api(at: (&str, &str), request: &ApiRequest) -> Result<Self, FactError> {
         let (object, field) = at;

@@ -1,0 +1,269 @@
+//! Devices in a snapshot: the objects that publish and claim them, and what a class of tasks needs of them.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    facts::{
+        device::{
+            claim::{Allocation, ClaimEntry, ResourceClaimFacts},
+            class::DeviceClassFacts,
+            request::{AllocationMode, Alternatives, ClaimSpec, Wanted},
+            slice::SliceFacts,
+            taint::DeviceTaintRuleFacts,
+        },
+        extended::ExtendedRequests,
+    },
+    name::{Name, ObjectKey},
+    resource::{MAX_AMOUNT, ResourceList},
+};
+
+/// The most devices of a claim: what `allocationMode: All` counts for until it is allocated, as in quotas.
+const MAX_DEVICES: u64 = 32;
+
+/// The resource that counts the devices of a class which claims request, as quotas call it.
+pub fn devices_of_class(class: &str) -> Name {
+    Name::from(format!("{class}.deviceclass.resource.kubernetes.io/devices"))
+}
+
+/// The objects of Dynamic Resource Allocation, with the decisions in flight applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceObjects {
+    /// ResourceClaims.
+    pub claims: BTreeMap<ObjectKey, Arc<ResourceClaimFacts>>,
+    /// The devices that there are.
+    pub published: Arc<PublishedDevices>,
+}
+
+/// Devices and their classes, which seldom change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublishedDevices {
+    /// ResourceSlices.
+    pub slices: BTreeMap<Name, Arc<SliceFacts>>,
+    /// DeviceClasses.
+    pub classes: BTreeMap<Name, Arc<DeviceClassFacts>>,
+    /// DeviceTaintRules.
+    pub taint_rules: BTreeMap<Name, Arc<DeviceTaintRuleFacts>>,
+    /// What was derived from them.
+    pub derived: Derived,
+}
+
+/// A place for what a plugin derives from objects that seldom change, so that it is kept from cycle to cycle as
+/// long as they stay the same. It is no part of their value.
+#[derive(Default)]
+pub struct Derived(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl Derived {
+    /// What was put here last, if it is a `T`.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let value = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Arc::downcast(value?).ok()
+    }
+
+    /// Replaces what is here.
+    pub fn put<T: Any + Send + Sync>(&self, value: Arc<T>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+}
+
+impl Clone for Derived {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+}
+
+impl PartialEq for Derived {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Derived")
+    }
+}
+
+/// The claim that a scheduler makes for the extended resources of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendedClaim {
+    /// What it requests.
+    pub spec: Arc<ClaimSpec>,
+    /// Which containers get the devices of which requests.
+    pub mappings: Vec<Mapping>,
+}
+
+/// A container and the request whose devices it gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// The container.
+    pub container: Name,
+    /// The resource that it requests.
+    pub resource: Name,
+    /// The request of the claim.
+    pub request: Name,
+}
+
+impl ExtendedClaim {
+    /// The name of the claim of a pod. It is the same for each attempt to create it, so that an attempt whose answer
+    /// was lost is not repeated under another name.
+    pub fn key(pod: &ObjectKey, uid: &Name) -> ObjectKey {
+        const SUFFIX: &str = "-extended-resources-";
+        let id: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let id = id.to_ascii_lowercase();
+        let pod_name: String = pod.name.chars().take(253 - SUFFIX.len() - id.len()).collect();
+        let pod_name = pod_name.trim_end_matches(['-', '.']);
+        let name = Name::from(format!("{pod_name}{SUFFIX}{id}"));
+        ObjectKey { namespace: pod.namespace.clone(), name }
+    }
+}
+
+/// What each task of a class needs of devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DeviceDemand {
+    /// Its claims, in the order of the pod.
+    pub claims: Vec<ClaimDemand>,
+    /// Its requests for extended resources, if a class of devices stands for one of them.
+    pub extended: Vec<ExtendedRequests>,
+    /// The claim for its extended resources that an earlier attempt left behind.
+    pub leftover: Option<ObjectKey>,
+    /// How many devices of each class count for it, in thousandths.
+    pub counted: ResourceList,
+}
+
+/// A claim of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimDemand {
+    /// A claim that was made for the task and is not allocated. Tasks whose claims request the same are of one
+    /// class.
+    Own(Arc<ClaimSpec>),
+    /// Any other: who names it, and in which namespace.
+    Entry(Name, ClaimEntry),
+}
+
+impl DeviceDemand {
+    /// Whether it needs none.
+    pub const fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.extended.is_empty()
+    }
+}
+
+/// How many devices of each class a claim counts for, in thousandths: those that it was given, or as many as it
+/// requests. Of the alternatives of a request, the most of each class. Admin access counts for nothing.
+// Parity: see docs/parity.md#x8.
+pub fn counted(claim: &ResourceClaimFacts) -> ResourceList {
+    let by_class = match &claim.allocation {
+        Some(allocation) => given(&claim.spec, allocation),
+        None => requested(&claim.spec),
+    };
+    let mut list = ResourceList::default();
+    for (class, n_devices) in by_class {
+        let n_devices = i64::try_from(n_devices).unwrap_or(MAX_AMOUNT).min(MAX_AMOUNT / 1000);
+        list.set(&devices_of_class(class), n_devices * 1000);
+    }
+    list
+}
+
+fn given<'a>(spec: &'a ClaimSpec, allocation: &Allocation) -> BTreeMap<&'a Name, u64> {
+    let mut by_class = BTreeMap::new();
+    for result in allocation.results.iter().filter(|result| !result.admin_access) {
+        let (request, alternative) = match result.request.split_once('/') {
+            Some((request, alternative)) => (request, Some(alternative)),
+            None => (&*result.request, None),
+        };
+        let request = spec.requests.iter().find(|own| *own.name == *request);
+        let wanted = request.and_then(|request| match (&request.alternatives, alternative) {
+            (Alternatives::Exactly(wanted), _) => Some(wanted),
+            (Alternatives::FirstAvailable(list), Some(alternative)) => {
+                list.iter().find(|(own, _)| **own == *alternative).map(|(_, wanted)| wanted)
+            }
+            (Alternatives::FirstAvailable(_) | Alternatives::Unknown, _) => None,
+        });
+        if let Some(wanted) = wanted {
+            *by_class.entry(&wanted.class).or_default() += 1;
+        }
+    }
+    by_class
+}
+
+fn requested(spec: &ClaimSpec) -> BTreeMap<&Name, u64> {
+    let mut by_class = BTreeMap::<&Name, u64>::new();
+    for request in &spec.requests {
+        let alternatives: Vec<&Wanted> = match &request.alternatives {
+            Alternatives::Exactly(wanted) => vec![wanted],
+            Alternatives::FirstAvailable(list) => list.iter().map(|(_, wanted)| wanted).collect(),
+            Alternatives::Unknown => Vec::new(),
+        };
+        let mut most = BTreeMap::<&Name, u64>::new();
+        for wanted in alternatives.into_iter().filter(|wanted| !wanted.admin_access) {
+            let n_devices = match wanted.mode {
+                AllocationMode::ExactCount(n_devices) => n_devices,
+                AllocationMode::All | AllocationMode::Unknown(_) => MAX_DEVICES,
+            };
+            let own = most.entry(&wanted.class).or_default();
+            *own = (*own).max(n_devices);
+        }
+        for (class, n_devices) in most {
+            let own = by_class.entry(class).or_default();
+            *own = own.saturating_add(n_devices);
+        }
+    }
+    by_class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::resource::v1::ResourceClaim;
+    use serde_json::json;
+
+    fn counted_of(spec: serde_json::Value, results: serde_json::Value) -> BTreeMap<String, i64> {
+        let mut claim = json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": spec});
+        if !results.is_null() {
+            claim["status"] = json!({"allocation": {"devices": {"results": results}}});
+        }
+        let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
+        let facts = ResourceClaimFacts::from_resource_claim(&claim).expect("facts");
+        let short = |name: &Name| {
+            name.trim_end_matches(".deviceclass.resource.kubernetes.io/devices").to_owned()
+        };
+        counted(&facts).iter().map(|(name, amount)| (short(name), amount)).collect()
+    }
+
+    #[test]
+    fn a_claim_counts_for_what_it_requests_until_it_is_allocated() {
+        let spec = json!({"devices": {"requests": [
+            {"name": "a", "exactly": {"deviceClassName": "gpu", "count": 2}},
+            {"name": "b", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}},
+            {"name": "c", "firstAvailable": [
+                {"name": "x", "deviceClassName": "gpu", "count": 1},
+                {"name": "y", "deviceClassName": "gpu", "count": 4},
+                {"name": "z", "deviceClassName": "mig", "count": 3},
+            ]},
+            {"name": "d", "exactly": {"deviceClassName": "gpu", "adminAccess": true}},
+        ]}});
+        let expected = [("gpu", 6_000), ("mig", 3_000), ("nic", 32_000)];
+        let expected = expected.map(|(name, amount)| (name.to_owned(), amount));
+        assert_eq!(counted_of(spec.clone(), serde_json::Value::Null), expected.clone().into());
+
+        let result = |request: &str, device: &str| json!({"request": request, "driver": "d", "pool": "p", "device": device});
+        let admin =
+            json!({"request": "d", "driver": "d", "pool": "p", "device": "0", "adminAccess": true});
+        let results = json!([
+            result("a", "0"),
+            result("a", "1"),
+            result("b", "2"),
+            result("c/z", "3"),
+            admin
+        ]);
+        let expected = [("gpu", 2_000), ("mig", 1_000), ("nic", 1_000)];
+        let expected = expected.map(|(name, amount)| (name.to_owned(), amount));
+        assert_eq!(counted_of(spec, results), expected.into());
+    }
+}
