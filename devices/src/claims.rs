@@ -39,7 +39,8 @@ pub struct Request {
 }
 
 impl Claim {
-    /// Makes a claim ready. `name` is its namespace and name.
+    /// Makes a claim ready. `name` is its namespace and name, and `budget` the cost that the evaluation of new
+    /// expressions may have.
     ///
     /// # Errors
     ///
@@ -48,8 +49,8 @@ impl Claim {
     pub fn new(
         (inventory, selectors, wanted): (&Inventory, &mut Selectors, &mut AllWanted),
         classes: &Classes,
-        name: &str,
-        spec: &Arc<ClaimSpec>,
+        (name, spec): (&str, &Arc<ClaimSpec>),
+        budget: &mut u64,
     ) -> Result<Self, String> {
         let mut requests = Vec::new();
         for request in &spec.requests {
@@ -57,7 +58,7 @@ impl Claim {
                 let class = classes.get(&own.class).ok_or_else(|| {
                     format!("request {text}: device class {} does not exist", own.class)
                 })?;
-                Ok::<_, String>(wanted.row(inventory, selectors, own, class))
+                Ok::<_, String>(wanted.row(inventory, selectors, (own, class), budget))
             };
             requests.push(match &request.alternatives {
                 Alternatives::Exactly(own) => {

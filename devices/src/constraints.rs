@@ -13,7 +13,7 @@ use crate::inventory::Device;
 /// The value that a constraint compares; `None` if the device has no such attribute.
 ///
 /// A driver may leave out its own name as the domain.
-fn attribute<'a>(device: &'a Device, name: &Name) -> Option<&'a AttributeValue> {
+pub(crate) fn attribute<'a>(device: &'a Device, name: &Name) -> Option<&'a AttributeValue> {
     let attributes = &device.facts().attributes;
     attributes.get(name).or_else(|| {
         let (domain, rest) = name.split_once('/')?;

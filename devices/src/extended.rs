@@ -5,13 +5,14 @@
 //!
 //! Source: Kubernetes 1.37, `plugins/dynamicresources/extendeddynamicresources.go`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
+    devices::{ExtendedClaim, Mapping},
     facts::{
         device::{
             class::{DeviceClassFacts, class_of_implicit_resource},
-            request::{AllocationMode, Alternatives, ClaimSpec, Request, Wanted},
+            request::{Alternatives, ClaimSpec, Request, Wanted},
         },
         extended::ExtendedRequests,
     },
@@ -19,26 +20,6 @@ use kube_batch_api::{
 };
 
 use crate::claims::Classes;
-
-/// The claim that a scheduler makes for the extended resources of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExtendedClaim {
-    /// What it requests.
-    pub spec: ClaimSpec,
-    /// Which containers get the devices of which requests.
-    pub mappings: Vec<Mapping>,
-}
-
-/// A container and the request whose devices it gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The container.
-    pub container: Name,
-    /// The resource that it requests.
-    pub resource: Name,
-    /// The request of the claim.
-    pub request: Name,
-}
 
 /// A resource that neither the node nor a class provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +53,7 @@ pub fn claim_for(
             by_resource.entry(&request.resource).or_default().push((container, need));
         }
     }
-    let mut claim = ExtendedClaim::default();
+    let mut claim = Maker::default();
     let mut is_unprovided = false;
     for (resource, needs) in by_resource {
         if is_advertised(resource) {
@@ -86,7 +67,10 @@ pub fn claim_for(
     match claim.spec.requests.is_empty() {
         true => Ok(None),
         false if is_unprovided => Err(Unprovided),
-        false => Ok(Some(claim)),
+        false => {
+            let Maker { spec, mappings } = claim;
+            Ok(Some(ExtendedClaim { spec: Arc::new(spec), mappings }))
+        }
     }
 }
 
@@ -97,7 +81,14 @@ struct Need {
     count: u64,
 }
 
-impl ExtendedClaim {
+/// A claim that is being made.
+#[derive(Default)]
+struct Maker {
+    spec: ClaimSpec,
+    mappings: Vec<Mapping>,
+}
+
+impl Maker {
     /// Adds the requests for one resource, and who gets their devices.
     fn add(&mut self, resource: &Name, class: &Name, needs: &[(&ExtendedRequests, Need)]) {
         let (init, lasting): (Vec<_>, Vec<_>) =
@@ -117,7 +108,7 @@ impl ExtendedClaim {
         requests.sort_unstable();
         self.spec.requests.extend(requests.into_iter().map(|(at, rank, count)| Request {
             name: request_name(at, rank),
-            alternatives: Alternatives::Exactly(devices_of(class, count)),
+            alternatives: Alternatives::Exactly(Wanted::of_class(class, count)),
         }));
         let mut map = |container: &ExtendedRequests, (at, rank): (usize, usize)| {
             self.mappings.push(Mapping {
@@ -146,16 +137,4 @@ impl ExtendedClaim {
 
 fn request_name(container: usize, rank: usize) -> Name {
     Name::from(format!("container-{container}-request-{rank}"))
-}
-
-fn devices_of(class: &Name, count: u64) -> Wanted {
-    Wanted {
-        class: class.clone(),
-        selectors: Vec::new(),
-        mode: AllocationMode::ExactCount(count),
-        admin_access: false,
-        tolerations: Vec::new(),
-        capacity: BTreeMap::new(),
-        has_derived_attributes: false,
-    }
 }

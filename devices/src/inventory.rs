@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use fixedbitset::FixedBitSet;
 use kube_batch_api::{
     column::{Column, NodeIdx, Ordinal},
     facts::{
@@ -40,8 +41,8 @@ pub struct Inventory {
     pools: Column<PoolIdx, Pool>,
     /// What each counter has when nothing is in use, in nano-units.
     counters: Column<CounterIdx, i128>,
-    /// The rows of a device: one for each slice that lists it.
-    rows: BTreeMap<DeviceId, Vec<DeviceIdx>>,
+    /// The rows of devices by driver, pool and name, which are ascending: one for each slice that lists a device.
+    rows: BTreeMap<Name, BTreeMap<Name, Vec<(Name, DeviceIdx)>>>,
     nodes: Column<NodeIdx, NodeDevices>,
     /// The pools of nodes that see the same slices, apart from those of one node.
     shared: Vec<Vec<PoolView>>,
@@ -63,6 +64,10 @@ pub struct Device {
     pub consumes: Vec<(CounterIdx, i128)>,
     /// The nodes that can use it, if its slice leaves that to the device.
     nodes: Option<Nodes>,
+    /// Whether no other slice lists it, of any generation of the pool.
+    pub is_listed_once: bool,
+    /// The node that alone can use it, if there is one.
+    pub node: Option<NodeIdx>,
     /// Whether using it concerns one node alone.
     pub is_local: bool,
 }
@@ -79,6 +84,12 @@ impl Device {
             SliceNodes::All(nodes) => nodes,
             SliceNodes::PerDevice => &self.facts().nodes,
         }
+    }
+
+    /// Whether it is either free or not, for every node that sees its slice: it consumes no counters, and cannot be
+    /// shared.
+    pub fn is_plain(&self) -> bool {
+        self.nodes.is_none() && self.consumes.is_empty() && !self.facts().allow_multiple_allocations
     }
 
     /// Whether a node that sees its slice can use it.
@@ -175,8 +186,23 @@ impl Inventory {
     }
 
     /// The rows of a device: one for each slice that lists it.
-    pub fn rows_of(&self, id: &DeviceId) -> &[DeviceIdx] {
-        self.rows.get(id).map_or(&[], Vec::as_slice)
+    pub fn rows_of<'a>(&'a self, id: &'a DeviceId) -> impl Iterator<Item = DeviceIdx> + 'a {
+        let of_pool = self.rows.get(&id.driver).and_then(|pools| pools.get(&id.pool));
+        let of_pool = of_pool.map_or(&[][..], Vec::as_slice);
+        let start = of_pool.partition_point(|(name, _)| *name < id.device);
+        let rows = of_pool[start..].iter().take_while(|(name, _)| *name == id.device);
+        rows.map(|(_, row)| *row)
+    }
+
+    /// The devices that some node can use, as far as their pools are concerned.
+    pub fn usable(&self) -> FixedBitSet {
+        let mut usable = FixedBitSet::with_capacity(self.devices.len());
+        let own = self.nodes.values().flat_map(|node| &node.own);
+        let views = own.chain(self.shared.iter().flatten());
+        for view in views.filter(|view| view.state == PoolState::Complete) {
+            usable.extend(view.rows().map(Ordinal::at));
+        }
+        usable
     }
 
     /// The pools that a node sees, in the order in which they are tried.

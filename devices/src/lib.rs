@@ -3,10 +3,13 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod capacity;
+pub mod census;
 pub mod claims;
 mod constraints;
 pub mod extended;
 pub mod inventory;
+pub mod long;
+mod plain;
 pub mod pod;
 pub mod result;
 pub mod rows;

@@ -25,7 +25,7 @@ pub fn resolve<'a>(
     for ClaimEntry { name: entry, source } in entries {
         let (name, is_generated) = match source {
             ClaimSource::Named(name) => (name, false),
-            ClaimSource::Generated(name) => (name, true),
+            ClaimSource::Generated { claim, .. } => (claim, true),
             ClaimSource::NotNeeded => continue,
             ClaimSource::NotCreated(_) => {
                 return Err(format!("pod \"{pod}\": ResourceClaim not created yet"));

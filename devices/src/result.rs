@@ -135,6 +135,16 @@ fn label_of(claim: &Claim, request: usize, alternative: usize) -> Name {
     }
 }
 
+/// How good the devices chosen for a claim are; see [`score`].
+pub fn score_of(claim: &Claim, chosen: &Chosen) -> i64 {
+    let requests = claim.requests.iter().enumerate().filter(|(_, request)| request.is_list);
+    let of_request = |(at, _)| {
+        let chosen = chosen.iter().find(|chosen| chosen.request == at);
+        chosen.map_or(0, |chosen| MAX_ALTERNATIVES - chosen.alternative as i64)
+    };
+    requests.map(of_request).sum()
+}
+
 /// How good an allocation is for a claim: the earlier the alternatives of `firstAvailable` that were chosen, the
 /// better. Requests without alternatives do not count.
 pub fn score(spec: &ClaimSpec, allocation: &Allocation) -> i64 {

@@ -27,8 +27,9 @@ use crate::{
     wanted::{AllWanted, Match, Matching, SelectorProblem},
 };
 
-/// Maximum number of devices that the search tries on a node. Guessed: about a millisecond.
-const MAX_STEPS: u32 = 20_000;
+/// Maximum number of steps of the search on a node: a step tries a device, and compares it with one that is chosen.
+/// Guessed: about two milliseconds.
+pub(crate) const MAX_STEPS: u32 = 20_000;
 
 /// Maximum depth of the search, which is the number of devices and requests of a pod. Guessed: the stack of a
 /// thread holds many times that.
@@ -100,7 +101,21 @@ impl Devices<'_> {
         claims: &[(&str, &Claim)],
         in_use: InUse<'_>,
     ) -> Result<Vec<Chosen>, Refusal> {
-        Search::new(*self, node, claims, in_use)?.run()
+        self.choose_within(node, claims, in_use, MAX_STEPS).0
+    }
+
+    /// The same within a number of steps, and how many it took.
+    pub(crate) fn choose_within(
+        &self,
+        node: NodeIdx,
+        claims: &[(&str, &Claim)],
+        in_use: InUse<'_>,
+        max_steps: u32,
+    ) -> (Result<Vec<Chosen>, Refusal>, u32) {
+        match Search::new(*self, node, claims, in_use) {
+            Ok(search) => Search { max_steps, ..search }.run(),
+            Err(refusal) => (Err(refusal), 0),
+        }
     }
 }
 
@@ -145,6 +160,7 @@ struct Search<'a> {
     all: BTreeMap<(usize, usize, usize), Vec<DeviceIdx>>,
     chosen: Vec<Chosen>,
     n_steps: u32,
+    max_steps: u32,
     depth: usize,
 }
 
@@ -165,6 +181,7 @@ impl<'a> Search<'a> {
             all: BTreeMap::new(),
             chosen: vec![Vec::new(); claims.len()],
             n_steps: 0,
+            max_steps: MAX_STEPS,
             depth: 0,
         };
         for view in devices.inventory.pools_of(node) {
@@ -285,16 +302,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn run(mut self) -> Result<Vec<Chosen>, Refusal> {
+    fn run(mut self) -> (Result<Vec<Chosen>, Refusal>, u32) {
         let start = Place { claim: 0, request: 0, alternative: 0, n_chosen: 0, next: 0 };
-        match self.start_request(start) {
+        let end = self.start_request(start);
+        let answer = match end {
             Ok(()) => Ok(self.chosen),
             Err(Stop::Refused(refusal)) => Err(refusal),
             Err(Stop::DeadEnd | Stop::LimitExceeded) => Err(match self.has_invalid_pools {
                 true => Refusal::InvalidPools,
                 false => Refusal::Insufficient,
             }),
-        }
+        };
+        (answer, self.n_steps)
     }
 
     /// Chooses the devices of a request and of all that follow.
@@ -364,7 +383,7 @@ impl<'a> Search<'a> {
         }
         for next in place.next..self.rows.len() {
             self.n_steps += 1;
-            if self.n_steps > MAX_STEPS {
+            if self.n_steps > self.max_steps {
                 return Err(Refusal::TooComplex.into());
             }
             let device = self.rows[next];
@@ -395,6 +414,7 @@ impl<'a> Search<'a> {
         {
             return Err(Stop::DeadEnd);
         }
+        self.n_steps += self.taken().count() as u32;
         let at = || format!("claim {name}, request {}", label(claim, place));
         let capacity = capacity_of(matching, device);
         let Some(share) = capacity.map_err(|error| too_large(&at(), device, &error))? else {
@@ -478,6 +498,9 @@ impl<'a> Search<'a> {
 
     /// What the devices chosen already consume of a counter, besides what is counted as in use.
     fn consumed(&self, usage: &Usage, counter: CounterIdx) -> i128 {
+        if self.taken().next().is_none() {
+            return 0;
+        }
         let devices = self.devices.inventory.devices();
         let mut shared = Vec::new();
         let taken = self.taken().filter(|chosen| {

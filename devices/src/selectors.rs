@@ -1,10 +1,11 @@
 //! The selectors of classes and requests, evaluated on every device.
 //!
 //! An expression is evaluated once for each distinct tuple of the values that it reads: a cluster has
-//! thousands of devices, but few models. Devices are evaluated before any search, and the search looks at the
+//! thousands of devices, but few models. What evaluations may cost is bounded, for each expression and for all new
+//! ones together. Devices are evaluated before any search, and the search looks at the
 //! verdicts; an error counts only if a search reaches the device.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     column::Column,
@@ -20,8 +21,8 @@ use crate::{inventory::Inventory, rows::DeviceIdx};
 const COST_LIMIT: u64 = 1_000_000;
 
 /// The cost of an expression on all devices together, beyond which it is not evaluated any further: about
-/// 50 ms. Guessed.
-const TOTAL_COST_LIMIT: u64 = 4_000_000;
+/// 25 ms. Guessed.
+pub const TOTAL_COST_LIMIT: u64 = 2_000_000;
 
 /// What Kubernetes adds to an error about a missing key.
 const MISSING_KEY_HINT: &str = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields";
@@ -42,68 +43,151 @@ pub enum Verdict {
 pub enum Verdicts {
     /// It does not compile, and why.
     CompileError(Name),
+    /// It has not been evaluated: others have used the cost that there was for it.
+    TooComplex,
     /// One verdict for each device.
-    Each(Column<DeviceIdx, Verdict>),
+    Each(Each),
+}
+
+/// One verdict for each device. Devices for which it must be the same share one.
+#[derive(Debug)]
+pub struct Each {
+    groups: Column<DeviceIdx, u32>,
+    verdicts: Vec<Verdict>,
+}
+
+impl Each {
+    /// The verdict about a device.
+    pub fn of(&self, device: DeviceIdx) -> &Verdict {
+        &self.verdicts[self.groups[device] as usize]
+    }
 }
 
 /// The value of something that an expression reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Value {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value<'a> {
     Absent,
-    Driver(Name),
+    Driver(&'a Name),
     Flag(bool),
-    Attribute(AttributeValue),
+    Attribute(&'a AttributeValue),
     Capacity(Quantity),
 }
 
 /// Expressions and what they say, kept while the devices stay the same.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Selectors {
-    by_expression: BTreeMap<Name, Verdicts>,
+    by_expression: BTreeMap<Name, Arc<Verdicts>>,
+    /// The values of all devices, as numbers: equal ones have the same number.
+    values: BTreeMap<Read, Arc<Column<DeviceIdx, u32>>>,
 }
 
 impl Selectors {
-    /// Evaluates an expression, unless it has been.
-    pub fn evaluate(&mut self, inventory: &Inventory, expression: &Name) -> &Verdicts {
-        self.by_expression
-            .entry(expression.clone())
-            .or_insert_with(|| evaluate(inventory, expression))
+    /// Evaluates an expression, unless it has been. Takes what that costs from `budget`; it is not evaluated if
+    /// too little is left.
+    pub fn evaluate(
+        &mut self,
+        inventory: &Inventory,
+        expression: &Name,
+        budget: &mut u64,
+    ) -> &Verdicts {
+        let known = self.by_expression.get(expression);
+        if known.is_none_or(|known| matches!(**known, Verdicts::TooComplex)) {
+            let verdicts = Arc::new(self.evaluated(inventory, expression, budget));
+            self.by_expression.insert(expression.clone(), verdicts);
+        }
+        &self.by_expression[expression]
     }
 
     /// What an expression says that has been evaluated.
     pub fn get(&self, expression: &Name) -> Option<&Verdicts> {
-        self.by_expression.get(expression)
+        self.by_expression.get(expression).map(|verdicts| &**verdicts)
+    }
+
+    /// Forgets all expressions that `is_used` does not pick.
+    pub(crate) fn retain(&mut self, is_used: impl Fn(&Name) -> bool) {
+        self.by_expression.retain(|expression, _| is_used(expression));
+    }
+
+    fn evaluated(
+        &mut self,
+        inventory: &Inventory,
+        expression: &Name,
+        budget: &mut u64,
+    ) -> Verdicts {
+        // To tell devices apart costs about as much as this.
+        let n_devices = inventory.devices().len() as u64;
+        if *budget < n_devices {
+            return Verdicts::TooComplex;
+        }
+        *budget -= n_devices;
+        let program = match Program::compile(expression) {
+            Ok(program) => program,
+            Err(error) => return Verdicts::CompileError(Name::from(error.to_string())),
+        };
+        let groups = match program.reads() {
+            Reads::Everything => (0..inventory.devices().len() as u32).collect(),
+            Reads::Only(reads) => {
+                let mut groups = Column::filled(0, inventory.devices().len());
+                for read in reads {
+                    groups = combined(&groups, self.values(inventory, read));
+                }
+                groups
+            }
+        };
+        let (mut verdicts, mut cost) = (Vec::<Verdict>::new(), 0);
+        let limit = TOTAL_COST_LIMIT.min(*budget);
+        for (row, group) in groups.iter() {
+            // Groups are numbered in the order of their first devices.
+            if *group as usize == verdicts.len() {
+                let device = &inventory.devices()[row];
+                verdicts.push(match cost > limit {
+                    true => Verdict::TooComplex,
+                    false => evaluate_on(&program, &device.id.driver, device.facts(), &mut cost),
+                });
+            }
+        }
+        *budget = budget.saturating_sub(cost);
+        if cost > limit && limit < TOTAL_COST_LIMIT {
+            return Verdicts::TooComplex;
+        }
+        Verdicts::Each(Each { groups, verdicts })
+    }
+
+    /// The values of devices that an expression reads.
+    fn values(&mut self, inventory: &Inventory, read: &Read) -> &Column<DeviceIdx, u32> {
+        self.values.entry(read.clone()).or_insert_with(|| {
+            let mut numbers = BTreeMap::new();
+            let qualified = qualified(read);
+            let mut of_devices = Column::new();
+            for device in inventory.devices().values() {
+                let value = value(&device.id.driver, device.facts(), (read, &qualified));
+                let next = numbers.len() as u32;
+                of_devices.push(*numbers.entry(value).or_insert(next));
+            }
+            Arc::new(of_devices)
+        })
     }
 }
 
-fn evaluate(inventory: &Inventory, expression: &Name) -> Verdicts {
-    let program = match Program::compile(expression) {
-        Ok(program) => program,
-        Err(error) => return Verdicts::CompileError(Name::from(error.to_string())),
+/// Numbers for pairs of numbers, in the order of their first devices.
+fn combined(
+    groups: &Column<DeviceIdx, u32>,
+    values: &Column<DeviceIdx, u32>,
+) -> Column<DeviceIdx, u32> {
+    let mut numbers = BTreeMap::new();
+    let mut last = None;
+    let pairs = groups.values().zip(values.values()).map(|(group, value)| (*group, *value));
+    let number = |pair: (u32, u32)| match last {
+        // Devices of one model are often adjacent.
+        Some((known, number)) if known == pair => number,
+        _ => {
+            let next = numbers.len() as u32;
+            let number = *numbers.entry(pair).or_insert(next);
+            last = Some((pair, number));
+            number
+        }
     };
-    let mut known = BTreeMap::<Vec<Value>, Verdict>::new();
-    let mut cost = 0;
-    let verdicts = inventory.devices().values().map(|device| {
-        let (driver, facts) = (&device.id.driver, device.facts());
-        let values = match program.reads() {
-            Reads::Everything => None,
-            Reads::Only(reads) => {
-                Some(reads.iter().map(|read| value(driver, facts, read)).collect())
-            }
-        };
-        if let Some(verdict) = values.as_ref().and_then(|values| known.get(values)) {
-            return verdict.clone();
-        }
-        if cost > TOTAL_COST_LIMIT {
-            return Verdict::TooComplex;
-        }
-        let verdict = evaluate_on(&program, driver, facts, &mut cost);
-        if let Some(values) = values {
-            known.insert(values, verdict.clone());
-        }
-        verdict
-    });
-    Verdicts::Each(verdicts.collect())
+    pairs.map(number).collect()
 }
 
 fn evaluate_on(program: &Program, driver: &Name, facts: &DeviceFacts, cost: &mut u64) -> Verdict {
@@ -140,16 +224,30 @@ fn cel_attribute(value: &AttributeValue) -> Option<Attribute> {
     })
 }
 
-fn value(driver: &Name, facts: &DeviceFacts, read: &Read) -> Value {
+/// The name of what is read, with its domain.
+fn qualified(read: &Read) -> String {
     match read {
-        Read::Driver => Value::Driver(driver.clone()),
+        Read::Driver | Read::AllowMultipleAllocations => String::new(),
+        Read::Attribute { domain, name } | Read::Capacity { domain, name } => {
+            format!("{domain}/{name}")
+        }
+    }
+}
+
+fn value<'a>(
+    driver: &'a Name,
+    facts: &'a DeviceFacts,
+    (read, qualified): (&Read, &str),
+) -> Value<'a> {
+    match read {
+        Read::Driver => Value::Driver(driver),
         Read::AllowMultipleAllocations => Value::Flag(facts.allow_multiple_allocations),
         Read::Attribute { domain, name } => {
-            let found = find(&facts.attributes, driver, (domain, name));
-            found.map_or(Value::Absent, |value| Value::Attribute(value.clone()))
+            let found = find(&facts.attributes, driver, (domain, name), qualified);
+            found.map_or(Value::Absent, Value::Attribute)
         }
         Read::Capacity { domain, name } => {
-            let found = find(&facts.capacity, driver, (domain, name));
+            let found = find(&facts.capacity, driver, (domain, name), qualified);
             found.map_or(Value::Absent, |capacity| Value::Capacity(capacity.value))
         }
     }
@@ -161,11 +259,11 @@ fn find<'a, T>(
     values: &'a BTreeMap<Name, T>,
     driver: &Name,
     (domain, name): (&str, &str),
+    qualified: &str,
 ) -> Option<&'a T> {
-    let qualified = format!("{domain}/{name}");
     let own = values.get(name).filter(|_| **driver == *domain);
-    match (values.get(qualified.as_str()), own) {
-        (Some(_), Some(own)) if name > qualified.as_str() => Some(own),
+    match (values.get(qualified), own) {
+        (Some(_), Some(own)) if name > qualified => Some(own),
         (Some(found), _) => Some(found),
         (None, own) => own,
     }

@@ -77,14 +77,14 @@ impl Usage {
             return;
         }
         for row in inventory.rows_of(&result.id) {
-            let was_in_use = self.is_in_use(*row);
+            let was_in_use = self.is_in_use(row);
             if result.share.is_some() {
-                self.change_shares(*row, &result.consumed, sign);
+                self.change_shares(row, &result.consumed, sign);
             } else {
-                self.exclusive[*row] = sign.count(self.exclusive[*row]);
+                self.exclusive[row] = sign.count(self.exclusive[row]);
             }
-            if was_in_use != self.is_in_use(*row) {
-                for (counter, amount) in &inventory.devices()[*row].consumes {
+            if was_in_use != self.is_in_use(row) {
+                for (counter, amount) in &inventory.devices()[row].consumes {
                     self.consumed[*counter] += sign.of(*amount);
                 }
             }

@@ -3,7 +3,10 @@
 //! Requests with equal fields share one row, whatever claim they are of: pods made from one template have
 //! equal claims.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fixedbitset::FixedBitSet;
 use kube_batch_api::{
@@ -34,6 +37,13 @@ pub struct Matching {
     fails: FixedBitSet,
     /// The devices of which every taint is tolerated.
     tolerated: FixedBitSet,
+    /// Those that match, are tolerated, and are either free or not: a claim that wants a number of devices can take
+    /// them one after the other.
+    plain: FixedBitSet,
+    /// Those about which only a search can tell.
+    other: FixedBitSet,
+    /// Whether every expression was evaluated as far as it may be.
+    is_final: bool,
 }
 
 /// What the selectors of a request say of a device.
@@ -73,23 +83,45 @@ impl Matching {
     fn new(
         inventory: &Inventory,
         selectors: &mut Selectors,
-        wanted: Wanted,
-        class: Arc<DeviceClassFacts>,
+        (wanted, class): (Wanted, Arc<DeviceClassFacts>),
+        budget: &mut u64,
     ) -> Self {
         for expression in expressions(&wanted, &class) {
-            selectors.evaluate(inventory, expression);
+            selectors.evaluate(inventory, expression, budget);
         }
         let n_devices = inventory.devices().len();
         let empty = || FixedBitSet::with_capacity(n_devices);
         let (mut matches, mut fails, mut tolerated) = (empty(), empty(), empty());
+        let (mut plain, mut other) = (empty(), empty());
+        let deciders = deciders(selectors, &wanted, &class);
         for (row, device) in inventory.devices().iter() {
-            match decide(selectors, &wanted, &class, row) {
-                Ok(holds) => matches.set(row.at(), holds),
-                Err(_) => fails.insert(row.at()),
+            let is_tolerated = tolerates(&wanted, device);
+            tolerated.set(row.at(), is_tolerated);
+            match decide(&deciders, row) {
+                Ok(false) => {}
+                Ok(true) => {
+                    matches.insert(row.at());
+                    let bits = if device.is_plain() { &mut plain } else { &mut other };
+                    bits.set(row.at(), is_tolerated);
+                }
+                Err(_) => {
+                    fails.insert(row.at());
+                    other.insert(row.at());
+                }
             }
-            tolerated.set(row.at(), tolerates(&wanted, device));
         }
-        Self { wanted, class, matches, fails, tolerated }
+        let is_final = !deciders.iter().any(|own| matches!(own.verdicts, Verdicts::TooComplex));
+        Self { wanted, class, matches, fails, tolerated, plain, other, is_final }
+    }
+
+    /// Whether a device can be taken if it is free.
+    pub(crate) fn is_plain(&self, device: DeviceIdx) -> bool {
+        self.plain.contains(device.at())
+    }
+
+    /// Whether only a search can tell if a device can be taken.
+    pub(crate) fn needs_search(&self, device: DeviceIdx) -> bool {
+        self.other.contains(device.at())
     }
 
     /// What the selectors say of a device.
@@ -105,7 +137,7 @@ impl Matching {
 
     /// Why the selectors fail on a device; `None` if they do not.
     pub fn error(&self, selectors: &Selectors, device: DeviceIdx) -> Option<SelectorError> {
-        decide(selectors, &self.wanted, &self.class, device).err()
+        decide(&deciders(selectors, &self.wanted, &self.class), device).err()
     }
 
     /// Whether every taint of a device is tolerated.
@@ -123,30 +155,46 @@ fn expressions<'a>(
     all.filter_map(|Selector(expression)| expression.as_ref())
 }
 
-/// Whether all selectors hold for a device, up to the first that does not.
-fn decide(
-    selectors: &Selectors,
+/// A selector, and what it says of each device.
+struct Decider<'a> {
+    is_of_class: bool,
+    at: usize,
+    verdicts: &'a Verdicts,
+}
+
+/// The selectors of a class, then those of a request.
+fn deciders<'a>(
+    selectors: &'a Selectors,
     wanted: &Wanted,
     class: &DeviceClassFacts,
-    device: DeviceIdx,
-) -> Result<bool, SelectorError> {
+) -> Vec<Decider<'a>> {
+    let mut deciders = Vec::new();
     for (is_of_class, list) in [(true, &class.selectors), (false, &wanted.selectors)] {
         for (at, Selector(expression)) in list.iter().enumerate() {
             // A selector of an unknown kind is a problem of the claim, found before any search.
             let Some(expression) = expression else { continue };
-            let error = |problem| Err(SelectorError { is_of_class, at, problem });
-            match selectors.get(expression) {
-                Some(Verdicts::CompileError(text)) => {
-                    return error(SelectorProblem::Compile(text.clone()));
-                }
-                Some(Verdicts::Each(verdicts)) => match &verdicts[device] {
-                    Verdict::Is(true) => {}
-                    Verdict::Is(false) => return Ok(false),
-                    Verdict::Fails(text) => return error(SelectorProblem::Evaluate(text.clone())),
-                    Verdict::TooComplex => return error(SelectorProblem::TooComplex),
-                },
-                None => unreachable!("every expression is evaluated before it is read"),
-            }
+            let Some(verdicts) = selectors.get(expression) else {
+                unreachable!("every expression is evaluated before it is read");
+            };
+            deciders.push(Decider { is_of_class, at, verdicts });
+        }
+    }
+    deciders
+}
+
+/// Whether all selectors hold for a device, up to the first that does not.
+fn decide(deciders: &[Decider<'_>], row: DeviceIdx) -> Result<bool, SelectorError> {
+    for Decider { is_of_class, at, verdicts } in deciders {
+        let error = |problem| Err(SelectorError { is_of_class: *is_of_class, at: *at, problem });
+        match verdicts {
+            Verdicts::CompileError(text) => return error(SelectorProblem::Compile(text.clone())),
+            Verdicts::TooComplex => return error(SelectorProblem::TooComplex),
+            Verdicts::Each(each) => match each.of(row) {
+                Verdict::Is(true) => {}
+                Verdict::Is(false) => return Ok(false),
+                Verdict::Fails(text) => return error(SelectorProblem::Evaluate(text.clone())),
+                Verdict::TooComplex => return error(SelectorProblem::TooComplex),
+            },
         }
     }
     Ok(true)
@@ -158,28 +206,48 @@ fn tolerates(wanted: &Wanted, device: &Device) -> bool {
 }
 
 /// What all requests want.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AllWanted {
     rows: BTreeMap<Wanted, WantedIdx>,
-    matching: Column<WantedIdx, Matching>,
+    matching: Column<WantedIdx, Arc<Matching>>,
+    /// What was known before, about the same devices and classes.
+    known: BTreeMap<Wanted, Arc<Matching>>,
 }
 
 impl AllWanted {
-    /// The row of what a request wants, added if it is new.
+    /// The row of what a request wants, added if it is new. `budget` is the cost that the evaluation of new
+    /// expressions may have; what is used of it is taken away.
     pub fn row(
         &mut self,
         inventory: &Inventory,
         selectors: &mut Selectors,
-        wanted: &Wanted,
-        class: &Arc<DeviceClassFacts>,
+        (wanted, class): (&Wanted, &Arc<DeviceClassFacts>),
+        budget: &mut u64,
     ) -> WantedIdx {
         if let Some(row) = self.rows.get(wanted) {
             return *row;
         }
-        let matching = Matching::new(inventory, selectors, wanted.clone(), Arc::clone(class));
+        let matching = self.known.remove(wanted).unwrap_or_else(|| {
+            let wanted = (wanted.clone(), Arc::clone(class));
+            Arc::new(Matching::new(inventory, selectors, wanted, budget))
+        });
         let row = self.matching.push(matching);
         self.rows.insert(wanted.clone(), row);
         row
+    }
+
+    /// Starts again without rows, with what is known. Expressions are forgotten that no row needed.
+    #[must_use]
+    pub fn again(&self, selectors: &mut Selectors) -> Self {
+        let known = self.rows.iter().map(|(wanted, row)| (wanted.clone(), &self.matching[*row]));
+        let known = known.filter(|(_, matching)| matching.is_final);
+        let known: BTreeMap<Wanted, Arc<Matching>> =
+            known.map(|(wanted, matching)| (wanted, Arc::clone(matching))).collect();
+        let matching = known.values();
+        let used = matching.flat_map(|matching| expressions(&matching.wanted, &matching.class));
+        let used: BTreeSet<&Name> = used.collect();
+        selectors.retain(|expression| used.contains(expression));
+        Self { known, ..Self::default() }
     }
 
     /// Which devices are what a request wants.

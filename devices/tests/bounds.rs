@@ -49,7 +49,7 @@ fn choose(devices: Value, claim: Value) -> Result<Vec<Chosen>, Refusal> {
     let inventory = Inventory::new(&nodes, [&slice], &[]);
     let (mut selectors, mut wanted) = (Selectors::default(), AllWanted::default());
     let tables = (&inventory, &mut selectors, &mut wanted);
-    let claim = Claim::new(tables, &classes, "ns/c", &claim.spec).unwrap();
+    let claim = Claim::new(tables, &classes, ("ns/c", &claim.spec), &mut u64::MAX.clone()).unwrap();
     let usage = Usage::none(&inventory);
     let devices = Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors };
     devices.choose(NodeIdx::new(0), &[("ns/c", &claim)], &[&usage])

@@ -16,6 +16,7 @@ use k8s_openapi::{
 };
 use kube_batch_api::{
     column::{Column, NodeIdx},
+    devices::ExtendedClaim,
     facts::{
         class::PodTemplate,
         device::{
@@ -35,7 +36,7 @@ use kube_batch_api::{
 };
 use kube_batch_devices::{
     claims::{Claim, Classes},
-    extended::{ExtendedClaim, claim_for, class_for},
+    extended::{claim_for, class_for},
     inventory::Inventory,
     pod::{Readiness, readiness, resolve},
     result::score,
@@ -231,7 +232,12 @@ impl World {
         let mut new = Vec::new();
         for claim in resolved.iter().filter(|claim| claim.allocation.is_none()) {
             let tables = (&self.inventory, &mut selectors, &mut wanted);
-            let ready = Claim::new(tables, &self.classes, &claim.key.to_string(), &claim.spec)?;
+            let ready = Claim::new(
+                tables,
+                &self.classes,
+                (&claim.key.to_string(), &claim.spec),
+                &mut u64::MAX.clone(),
+            )?;
             new.push((claim.key.to_string(), ready));
         }
         let mut answers = Vec::new();
@@ -255,7 +261,7 @@ impl World {
         let extended = claim_for(&pod.containers, &self.classes, is_advertised)
             .map_err(|error| error.to_string())?;
         let is_left_over = |claim: &Arc<ResourceClaimFacts>| {
-            claim.is_for_extended_resources && claim.controller.as_ref() == Some(&pod.uid)
+            claim.extended_for.is_some() && claim.controller.as_ref() == Some(&pod.uid)
         };
         if extended.is_some() && self.claims.values().any(is_left_over) {
             return Err("cannot schedule extended resource claim".to_owned());
@@ -264,7 +270,10 @@ impl World {
         if let Some(extended) = &extended {
             let spec = Arc::new(extended.spec.clone());
             let tables = (&self.inventory, &mut *selectors, &mut *wanted);
-            new.push((name.clone(), Claim::new(tables, &self.classes, &name, &spec)?));
+            new.push((
+                name.clone(),
+                Claim::new(tables, &self.classes, (&name, &spec), &mut u64::MAX.clone())?,
+            ));
         }
         let mut usage = Usage::none(&self.inventory);
         let allocations = self.claims.values().filter_map(|claim| claim.allocation.as_ref());

@@ -76,13 +76,28 @@ impl<'a> Builder<'a> {
         let by_pool = std::mem::take(&mut self.by_pool);
         for (key, ((driver, name), generations)) in by_pool.into_iter().enumerate() {
             let newest = generations.keys().next_back().copied().unwrap_or_default();
+            let first = self.inventory.devices.len();
             for (number, mut slices) in generations {
                 slices.sort_by(|l, r| l.name.cmp(&r.name));
                 self.add_generation((key, &driver, &name), (number, newest), &slices);
             }
+            self.list_devices((driver, name), first);
         }
         self.sort_into_nodes();
         self.inventory
+    }
+
+    /// Lists the devices of a pool by name, from the first row of the pool on.
+    fn list_devices(&mut self, (driver, pool): PoolKey, first: usize) {
+        let devices = &mut self.inventory.devices;
+        let rows = (first..devices.len()).map(DeviceIdx::new);
+        let mut rows: Vec<(Name, DeviceIdx)> =
+            rows.map(|row| (devices[row].id.device.clone(), row)).collect();
+        rows.sort();
+        for twins in rows.chunk_by(|(l, _), (r, _)| l == r) {
+            twins.iter().for_each(|(_, row)| devices[*row].is_listed_once = twins.len() == 1);
+        }
+        self.inventory.rows.entry(driver).or_default().insert(pool, rows);
     }
 
     fn add_generation(
@@ -171,21 +186,29 @@ impl<'a> Builder<'a> {
             }
             knows_all &= of_sets.contains_key(&consumed.set);
         }
+        let published = match &slice.nodes {
+            SliceNodes::All(nodes) => nodes,
+            SliceNodes::PerDevice => &facts.nodes,
+        };
         let device = Device {
+            node: match published {
+                DeviceNodes::Node(name) => self.names.get(&**name).copied(),
+                DeviceNodes::All | DeviceNodes::Selector(_) | DeviceNodes::None => None,
+            },
             taints: taints.cloned().collect(),
             slice: Arc::clone(slice),
             at,
             pool,
             consumes,
             is_local: false,
+            is_listed_once: true,
             nodes: match slice.nodes {
                 SliceNodes::PerDevice => Some(self.nodes_named(&facts.nodes)),
                 SliceNodes::All(_) => None,
             },
-            id: id.clone(),
+            id,
         };
-        let row = self.inventory.devices.push(device);
-        self.inventory.rows.entry(id).or_default().push(row);
+        self.inventory.devices.push(device);
         knows_all
     }
 

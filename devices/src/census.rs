@@ -1,0 +1,46 @@
+//! The devices of a class: which there are, and where.
+
+use std::collections::BTreeMap;
+
+use kube_batch_api::column::{NodeIdx, Ordinal};
+
+use crate::{
+    inventory::Inventory,
+    rows::DeviceIdx,
+    wanted::{Match, Matching},
+};
+
+/// The devices of a class, each once, by the node that alone can use them; `None` for those that several nodes
+/// can use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census(BTreeMap<Option<NodeIdx>, Vec<DeviceIdx>>);
+
+impl Census {
+    /// The devices of complete pools that are what a request for any device of the class wants.
+    pub fn of(inventory: &Inventory, matching: &Matching) -> Self {
+        let usable = inventory.usable();
+        let mut by_node = BTreeMap::<_, Vec<_>>::new();
+        for (row, device) in inventory.devices().iter() {
+            let is_first = || {
+                let mut rows = inventory.rows_of(&device.id);
+                rows.find(|row| usable.contains(row.at())) == Some(row)
+            };
+            let counts = usable.contains(row.at()) && (device.is_listed_once || is_first());
+            if counts && matching.of(row) == Match::Yes {
+                by_node.entry(device.node).or_default().push(row);
+            }
+        }
+        Self(by_node)
+    }
+
+    /// The devices of each node, and those of several nodes first.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<NodeIdx>, &[DeviceIdx])> {
+        self.0.iter().map(|(node, devices)| (*node, devices.as_slice()))
+    }
+
+    /// Whether one of them can be shared, so that there is no number of how often they can be allocated.
+    pub fn has_shares(&self, inventory: &Inventory) -> bool {
+        let mut all = self.0.values().flatten();
+        all.any(|row| inventory.devices()[*row].facts().allow_multiple_allocations)
+    }
+}
