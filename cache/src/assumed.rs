@@ -10,8 +10,11 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    decision::{ClaimChoice, Decision, PodRef},
-    facts::pod::TaskFacts,
+    decision::{ClaimChoice, Decision, DeviceChoice, PodRef},
+    facts::{
+        device::claim::{Allocation, Consumer, ResourceClaimFacts},
+        pod::TaskFacts,
+    },
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
@@ -35,9 +38,17 @@ pub enum InFlight {
         /// The volumes of its claims.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         claims: Vec<ClaimChoice>,
+        /// What is written to its claims for devices.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        devices: Vec<DeviceChoice>,
     },
     /// It is being deleted.
     Evict,
+    /// A claim of it loses devices that can be used nowhere.
+    Deallocate {
+        /// The claim.
+        claim: ObjectKey,
+    },
     /// It is nominated for a node.
     Nominate {
         /// The node.
@@ -58,6 +69,17 @@ pub enum AfterRejection {
     Waits,
     /// It is being bound again, and there is no answer yet.
     Retries,
+}
+
+/// What a change of the decisions in flight is about.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// The pods.
+    pub(crate) pods: BTreeSet<ObjectKey>,
+    /// Whether one of the decisions chooses volumes or did.
+    pub(crate) has_volumes: bool,
+    /// The claims for devices that one of the decisions is or was about.
+    pub(crate) claims: BTreeSet<ObjectKey>,
 }
 
 /// Identifies a decision: a later one about the same pod has another id.
@@ -94,35 +116,43 @@ struct Entry {
     in_flight: InFlight,
     since: Timestamp,
     after_rejection: Option<AfterRejection>,
+    /// Whether it stays although its pod is gone: its claims for devices are being written.
+    is_held: bool,
 }
 
 impl Assumed {
-    /// Records a decision before it is sent. A nomination never replaces a binding or an eviction.
-    pub fn note(&mut self, decision: &Decision, now: Timestamp) {
+    /// Records a decision before it is sent; returns whether it is in flight now. A nomination or a deallocation
+    /// never replaces another decision.
+    pub fn note(&mut self, decision: &Decision, now: Timestamp) -> bool {
         let (pod, in_flight) = match decision {
-            Decision::Bind { pod, node, claims } => {
-                (pod, InFlight::Bind { node: node.clone(), claims: claims.clone() })
+            Decision::Bind { pod, node, claims, devices } => {
+                let (node, claims, devices) = (node.clone(), claims.clone(), devices.clone());
+                (pod, InFlight::Bind { node, claims, devices })
             }
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
             Decision::Nominate { pod, node } if self.can_be_nominated(pod) => {
                 (pod, InFlight::Nominate { node: node.clone() })
             }
-            Decision::Nominate { .. } => return,
+            Decision::Deallocate { pod, claim } if self.can_be_nominated(pod) => {
+                (pod, InFlight::Deallocate { claim: claim.clone() })
+            }
+            Decision::Nominate { .. } | Decision::Deallocate { .. } => return false,
             Decision::Withdraw { pod } => {
                 if self.can_be_nominated(pod) {
                     self.forget(&pod.uid);
                 }
-                return;
+                return false;
             }
         };
         self.insert(pod.clone(), in_flight, now);
+        true
     }
 
     /// Whether nothing but a nomination is in flight for the pod.
     fn can_be_nominated(&self, pod: &PodRef) -> bool {
         match self.get(&pod.uid) {
             None | Some(InFlight::Nominate { .. } | InFlight::Rejected { .. }) => true,
-            Some(InFlight::Bind { .. } | InFlight::Evict) => false,
+            Some(InFlight::Bind { .. } | InFlight::Evict | InFlight::Deallocate { .. }) => false,
         }
     }
 
@@ -152,18 +182,37 @@ impl Assumed {
         })
     }
 
-    /// The pods whose decision in flight changed since the last call, and whether one of them chooses volumes
-    /// or did. `None` if anything may have changed, as before the first call.
-    pub(crate) fn take_touched(&mut self) -> Option<(BTreeSet<ObjectKey>, bool)> {
-        let (mut pods, mut has_claims) = (BTreeSet::new(), false);
+    /// What changed since the last call. `None` if anything may have, as before the first call.
+    pub(crate) fn take_touched(&mut self) -> Option<Touched> {
+        let mut touched = Touched::default();
         for (uid, before) in self.former.take()? {
             for entry in before.iter().chain(self.by_uid.get(&uid)) {
-                pods.insert(entry.pod.clone());
-                has_claims |=
-                    matches!(&entry.in_flight, InFlight::Bind { claims, .. } if !claims.is_empty());
+                touched.pods.insert(entry.pod.clone());
+                if let InFlight::Bind { claims, devices, .. } = &entry.in_flight {
+                    touched.has_volumes |= !claims.is_empty();
+                    touched.claims.extend(devices.iter().map(|choice| choice.claim.clone()));
+                }
             }
         }
-        Some((pods, has_claims))
+        Some(touched)
+    }
+
+    /// Keeps a decision in flight from now on although its pod may be deleted: its claims for devices are
+    /// being written, and nobody else must be given the devices. This ends when the binding is accepted or
+    /// rejected, or with [`Self::let_go`].
+    pub fn hold(&mut self, uid: &Name, id: DecisionId) {
+        self.set_held(uid, id, true);
+    }
+
+    /// Ends that: the facts show what was written.
+    pub fn let_go(&mut self, uid: &Name, id: DecisionId) {
+        self.set_held(uid, id, false);
+    }
+
+    fn set_held(&mut self, uid: &Name, id: DecisionId, is_held: bool) {
+        if let Some(entry) = self.by_uid.get_mut(uid).filter(|entry| entry.id == id) {
+            entry.is_held = is_held;
+        }
     }
 
     /// Records that the API server rejected a binding. It stays in flight until its back-off ends.
@@ -180,6 +229,7 @@ impl Assumed {
         if let Some(entry) = self.by_uid.get_mut(uid).filter(|entry| entry.id == id) {
             let before = entry.clone();
             entry.after_rejection = to;
+            entry.is_held = false;
             self.changes.add(uid);
             self.former.add(uid, Some(before), self.by_uid.len());
         }
@@ -242,13 +292,16 @@ impl Assumed {
         let rejected = self.after_rejection(&pod.uid);
         let after_rejection = rejected.and(match in_flight {
             InFlight::Bind { .. } => Some(AfterRejection::Retries),
-            InFlight::Nominate { .. } | InFlight::Rejected { .. } => Some(AfterRejection::Waits),
+            InFlight::Nominate { .. } | InFlight::Rejected { .. } | InFlight::Deallocate { .. } => {
+                Some(AfterRejection::Waits)
+            }
             InFlight::Evict => None,
         });
-        let entry = Entry { id, pod: pod.key, in_flight, since, after_rejection };
-        self.changes.add(&pod.uid);
-        let before = self.by_uid.insert(pod.uid.clone(), entry);
-        self.former.add(&pod.uid, before, self.by_uid.len());
+        let (pod, uid) = (pod.key, pod.uid);
+        let entry = Entry { id, pod, in_flight, since, after_rejection, is_held: false };
+        self.changes.add(&uid);
+        let before = self.by_uid.insert(uid.clone(), entry);
+        self.former.add(&uid, before, self.by_uid.len());
     }
 
     /// Pods in order of their uid, with the decision in flight and its time.
@@ -277,7 +330,7 @@ impl Assumed {
     /// Whether a change of a pod's facts only confirms the decision about it: it is bound to the
     /// assumed node, and has that node's topology labels.
     pub fn foresaw(&self, before: &TaskFacts, after: &TaskFacts) -> bool {
-        let Some(InFlight::Bind { node, claims }) = self.get(&after.uid) else { return false };
+        let Some(InFlight::Bind { node, claims, .. }) = self.get(&after.uid) else { return false };
         let bound = TaskFacts {
             node: Some(node.clone()),
             status: TaskStatus::Bound,
@@ -285,6 +338,56 @@ impl Assumed {
             ..before.clone()
         };
         claims.is_empty() && bound.decides_like(after) && own_labels(before).eq(own_labels(after))
+    }
+
+    /// Whether a change of a claim for devices only confirms decisions: it was given the devices that one of
+    /// them gives it, and names pods as its users that are being bound.
+    pub fn foresaw_claim(&self, before: &ResourceClaimFacts, after: &ResourceClaimFacts) -> bool {
+        let is_new = |user: &&Consumer| !before.reserved_for.contains(user);
+        let users: Vec<&Consumer> = after.reserved_for.iter().filter(is_new).collect();
+        let choices: Option<Vec<&DeviceChoice>> =
+            users.iter().map(|user| self.choice(&user.uid, &after.key)).collect();
+        let Some(choices) = choices else { return false };
+        let has_devices = |choice: &&DeviceChoice| {
+            let ids = |from: &Option<Allocation>| {
+                let results = from.iter().flat_map(|allocation| &allocation.results);
+                results.map(|result| result.id.clone()).collect::<Vec<_>>()
+            };
+            choice.allocation.is_some() && ids(&choice.allocation) == ids(&after.allocation)
+        };
+        let was_given = before.allocation.is_none() && after.allocation.is_some();
+        if was_given && !choices.iter().any(has_devices) {
+            return false;
+        }
+        let mut expected = before.clone();
+        expected.reserved_for.extend(users.into_iter().cloned());
+        if was_given {
+            expected.allocation.clone_from(&after.allocation);
+        }
+        if before.allocation.is_none() {
+            expected.is_protected |= after.is_protected;
+        }
+        expected == *after
+    }
+
+    /// What the binding of a pod writes to a claim for devices.
+    fn choice(&self, uid: &Name, claim: &ObjectKey) -> Option<&DeviceChoice> {
+        let Some(InFlight::Bind { devices, .. }) = self.get(uid) else { return None };
+        devices.iter().find(|choice| choice.claim == *claim)
+    }
+
+    /// The devices that a binding in flight gives a claim.
+    pub fn allocation_of(&self, claim: &ObjectKey) -> Option<Allocation> {
+        self.by_uid.values().find_map(|entry| match &entry.in_flight {
+            InFlight::Bind { devices, .. } => {
+                let choice = devices.iter().find(|choice| choice.claim == *claim)?;
+                choice.allocation.clone()
+            }
+            InFlight::Evict
+            | InFlight::Deallocate { .. }
+            | InFlight::Nominate { .. }
+            | InFlight::Rejected { .. } => None,
+        })
     }
 
     /// Removes decisions that the facts confirm or contradict.
@@ -333,13 +436,20 @@ impl Assumed {
 impl Entry {
     fn is_settled(&self, uid: &Name, store: &Store) -> bool {
         let known = store.pods.get(&self.pod).filter(|facts| facts.uid == *uid);
-        let Some(facts) = known else { return true };
+        let Some(facts) = known else { return !self.is_held };
         let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
         match &self.in_flight {
-            InFlight::Bind { node, claims } => {
-                !waits && claims.iter().all(|choice| is_settled(store, choice, node))
+            InFlight::Bind { node, claims, devices } => {
+                let is_done = matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed);
+                !waits
+                    && claims.iter().all(|choice| is_settled(store, choice, node))
+                    && (is_done || devices.iter().all(|choice| is_reserved(store, choice, uid)))
             }
             InFlight::Rejected { .. } => !waits,
+            InFlight::Deallocate { claim } => {
+                let claim = store.resource_claims.get(claim);
+                !waits || claim.is_none_or(|claim| claim.allocation.is_none())
+            }
             InFlight::Nominate { node } => !waits || facts.nominated_node.as_ref() == Some(node),
             InFlight::Evict => !matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
         }
@@ -351,6 +461,13 @@ fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
     store.claims.get(&choice.claim).is_none_or(|claim| match &choice.volume {
         Some(_) => claim.volume.is_some(),
         None => claim.volume.is_some() || claim.selected_node.as_ref() == Some(node),
+    })
+}
+
+/// Whether the facts show that a pod uses a claim for devices, or the claim is deleted.
+fn is_reserved(store: &Store, choice: &DeviceChoice, uid: &Name) -> bool {
+    store.resource_claims.get(&choice.claim).is_none_or(|claim| {
+        claim.allocation.is_some() && claim.reserved_for.iter().any(|user| user.uid == *uid)
     })
 }
 
@@ -387,7 +504,12 @@ mod tests {
 
     #[test]
     fn only_the_decided_binding_is_expected() {
-        let assumed = recorded(&[Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] }]);
+        let assumed = recorded(&[Decision::Bind {
+            pod: pod(),
+            node: "n".into(),
+            claims: vec![],
+            devices: vec![],
+        }]);
         let before = Arc::clone(store(None).pods.get(&pod().key).expect("the pod"));
         let bound = TaskFacts {
             node: Some("n".into()),
@@ -438,8 +560,14 @@ mod tests {
 
     #[test]
     fn a_binding_replaces_a_nomination() {
-        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
-        let bound = Some(&InFlight::Bind { node: "n".into(), claims: Vec::new() });
+        let bind = Decision::Bind {
+            pod: pod(),
+            node: "n".into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        };
+        let bound =
+            Some(&InFlight::Bind { node: "n".into(), claims: Vec::new(), devices: Vec::new() });
         assert_eq!(recorded(&[nominate("n"), bind.clone()]).get(&pod().uid), bound);
         let withdraw = Decision::Withdraw { pod: pod() };
         assert_eq!(recorded(&[bind, nominate("m"), withdraw]).get(&pod().uid), bound);
@@ -458,7 +586,12 @@ mod tests {
 
     #[test]
     fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
-        let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: Vec::new() };
+        let bind = Decision::Bind {
+            pod: pod(),
+            node: "n".into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        };
         let uid = pod().uid;
         let mut assumed = recorded(std::slice::from_ref(&bind));
         let first = assumed.id(&uid).expect("a decision");

@@ -160,8 +160,12 @@ mod tests {
         }
 
         fn bind(&mut self, name: &str) {
-            let decision =
-                Decision::Bind { pod: Self::pod(name), node: "n".into(), claims: Vec::new() };
+            let decision = Decision::Bind {
+                pod: Self::pod(name),
+                node: "n".into(),
+                claims: Vec::new(),
+                devices: Vec::new(),
+            };
             self.assumed.note(&decision, Timestamp::UNIX_EPOCH);
         }
 

@@ -5,6 +5,7 @@
 //! PodGroups with one name, are ignored here, each with its reason.
 
 pub(crate) mod classes;
+pub(crate) mod devices;
 mod foreign_selectors;
 pub(crate) mod hints;
 pub(crate) mod jobs;
@@ -22,16 +23,17 @@ use kube_batch_api::{
     facts::{group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     name::{Name, ObjectKey},
     reason::{Duplicate, Ignored},
-    resource::{Dimensions, Ledger},
+    resource::{Dimensions, Ledger, ResourceVector},
     status::Placement,
 };
 
 use self::{
     classes::Classifier,
+    devices::{ClaimUsers, devices_of, of_devices, published_devices},
     hints::Hints,
     jobs::sort_into_jobs,
     rows::Rows,
-    storage::{resource_claims_of, storage_of},
+    storage::storage_of,
 };
 pub use self::{
     options::{SchedulerNames, SnapshotOptions},
@@ -60,12 +62,20 @@ pub fn take_snapshot(store: &Store, assumed: &Assumed, options: &SnapshotOptions
     fold(store, assumed, options).0
 }
 
+/// What the next snapshot can reuse.
+#[derive(Debug)]
+pub(crate) struct Reusable {
+    pub(crate) classifier: Classifier,
+    pub(crate) claim_users: ClaimUsers,
+    pub(crate) hints: Hints,
+}
+
 /// A snapshot, and what the next one can reuse.
 pub(crate) fn fold(
     store: &Store,
     assumed: &Assumed,
     options: &SnapshotOptions,
-) -> (Snapshot, Classifier, Hints) {
+) -> (Snapshot, Reusable) {
     let groups = groups_that_count(store, |_, _| {});
     let queues = queues_that_count(store, |_, _| {});
     let members = sort_into_jobs(store, &groups, options);
@@ -73,7 +83,9 @@ pub(crate) fn fold(
     let nodes = nodes_of(store, &dimensions);
     let queues = queues_of(queues, &dimensions);
     let rows = Rows::new(members, &dimensions, &nodes, queues, (store, assumed, options));
-    let Rows { classifier, classes, matchers, hints, tasks, jobs, queues, rejected } = rows;
+    let Rows { classifier, classes, matchers, claim_users, hints, tasks, jobs, queues, rejected } =
+        rows;
+    let n_dimensions = dimensions.len();
     let mut cluster = Cluster {
         classes,
         matchers,
@@ -83,13 +95,15 @@ pub(crate) fn fold(
         jobs,
         tasks,
         storage: Arc::new(storage_of(store, assumed)),
-        resource_claims: Arc::new(resource_claims_of(store)),
+        devices: Arc::new(devices_of(store, assumed, published_devices(store))),
+        device_totals: ResourceVector::zero(n_dimensions),
         budgets: budgets_of(store),
     };
     charge(&mut cluster);
     let ignored = duplicates(store);
     let snapshot = Snapshot { cluster, ignored, rejected, generation: store.generation() };
-    (snapshot, classifier, hints)
+    let kept = Reusable { classifier, claim_users, hints };
+    (snapshot, kept)
 }
 
 /// The objects that are ignored because one of another API takes precedence.
@@ -160,7 +174,7 @@ fn last_of_each<K: Ord + Clone, F: Fact>(
     last
 }
 
-/// Every resource that a node has or a queue limits. A resource that only pods name gets no column: any
+/// Every resource that a node has, a class of devices stands for, or a queue limits. A resource that only pods name gets no column: any
 /// user may create a pod, and every ledger has a cell for each column.
 // Parity: see docs/parity.md#r7.
 fn dimensions_of(store: &Store) -> Dimensions {
@@ -168,20 +182,22 @@ fn dimensions_of(store: &Store) -> Dimensions {
     let queues = store.queues.values().map(|facts| &facts.capability);
     let names: BTreeSet<&Name> =
         nodes.chain(queues).flat_map(|list| list.iter().map(|(name, _)| name)).collect();
-    Dimensions::new(names.into_iter().cloned())
+    Dimensions::with_devices(names.into_iter().cloned(), &of_devices(store))
 }
 
 fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
     let n_nodes = store.nodes.len();
     let mut allocatable = Ledger::zero(dimensions.len(), n_nodes);
+    let mut idle = allocatable.clone();
     for (row, facts) in allocatable.ids().zip(store.nodes.values()) {
         allocatable[row].copy_from_slice(&dimensions.vector(&facts.allocatable));
+        idle[row].copy_from_slice(&dimensions.idle(&allocatable[row]));
     }
     let zero = Ledger::zero(dimensions.len(), n_nodes);
     Nodes {
         facts: store.nodes.values().cloned().collect(),
-        idle: allocatable.clone(),
         allocatable,
+        idle,
         releasing: zero.clone(),
         pipelined: zero.clone(),
         used: zero,

@@ -11,7 +11,7 @@ use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
-        resource::v1::ResourceClaim,
+        resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice},
         scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
@@ -25,7 +25,10 @@ use kube_batch_api::{
         FactError,
         class::PodTemplate,
         composite::CompositeFacts,
-        device::claim::ResourceClaimFacts,
+        device::{
+            claim::ResourceClaimFacts, class::DeviceClassFacts, slice::SliceFacts,
+            taint::DeviceTaintRuleFacts,
+        },
         group::GroupFacts,
         metadata::MetadataPrefixes,
         node::{NamespaceFacts, NodeFacts},
@@ -76,6 +79,9 @@ impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
 impl Fact for CsiDriverFacts {}
 impl Fact for ResourceClaimFacts {}
+impl Fact for SliceFacts {}
+impl Fact for DeviceClassFacts {}
+impl Fact for DeviceTaintRuleFacts {}
 impl Fact for CompositeFacts {}
 
 impl Fact for TaskFacts {
@@ -291,6 +297,12 @@ pub struct Store {
     pub storage_classes: Table<Name, StorageClassFacts>,
     /// ResourceClaims.
     pub resource_claims: Table<ObjectKey, ResourceClaimFacts>,
+    /// ResourceSlices.
+    pub resource_slices: Table<Name, SliceFacts>,
+    /// DeviceClasses.
+    pub device_classes: Table<Name, DeviceClassFacts>,
+    /// DeviceTaintRules.
+    pub device_taint_rules: Table<Name, DeviceTaintRuleFacts>,
     /// CSINodes.
     pub csi_nodes: Table<Name, CsiNodeFacts>,
     /// CSIDrivers.
@@ -352,7 +364,7 @@ macro_rules! each_table {
 impl Store {
     each_table! {
         nodes namespaces groups composites queues priority_classes budgets volumes claims storage_classes
-        csi_nodes csi_drivers resource_claims pods
+        csi_nodes csi_drivers resource_claims resource_slices device_classes device_taint_rules pods
     }
 }
 
@@ -389,6 +401,16 @@ impl Store {
         apply_resource_claim(claim: &ResourceClaim)
             => resource_claims[|f: &ResourceClaimFacts| f.key.clone()]
             = ResourceClaimFacts::from_resource_claim;
+        /// Stores a ResourceSlice.
+        apply_resource_slice(slice: &ResourceSlice)
+            => resource_slices[|f: &SliceFacts| f.name.clone()] = SliceFacts::from_slice;
+        /// Stores a DeviceClass.
+        apply_device_class(class: &DeviceClass)
+            => device_classes[|f: &DeviceClassFacts| f.name.clone()] = DeviceClassFacts::from_class;
+        /// Stores a DeviceTaintRule.
+        apply_device_taint_rule(rule: &DeviceTaintRule)
+            => device_taint_rules[|f: &DeviceTaintRuleFacts| f.name.clone()]
+            = DeviceTaintRuleFacts::from_rule;
         /// Stores a composite PodGroup.
         apply_composite(composite: &CompositePodGroup)
             => composites[|f: &CompositeFacts| f.key.clone()] = CompositeFacts::from_composite;

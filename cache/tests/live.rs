@@ -1,10 +1,13 @@
 //! A snapshot that follows what changed is equal to one from scratch, whatever changed.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     api_version::ApiVersion,
-    decision::{Decision, EvictReason, PodRef},
-    facts::{group::GroupFacts, metadata::MetadataPrefixes},
+    decision::{Decision, DeviceChoice, EvictReason, PodRef},
+    devices::ExtendedClaim,
+    facts::{device::claim::Allocation, group::GroupFacts, metadata::MetadataPrefixes},
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -35,6 +38,18 @@ struct PodStep {
     anti: Option<(u8, bool)>,
     nominated: Option<u8>,
     is_gated: bool,
+    devices: Option<Devices>,
+}
+
+/// What a pod needs of devices.
+#[derive(Clone, Copy, Debug)]
+enum Devices {
+    /// A claim that others may name too.
+    Shared(u8),
+    /// A claim of its own, which may not have been made yet.
+    Own { is_made: bool },
+    /// An extended resource.
+    Extended,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +99,20 @@ enum Step {
     Claim {
         is_bound: bool,
     },
+    /// A claim for devices: a shared one, or that of a pod, or that for its extended resources.
+    DeviceClaim {
+        of: Result<u8, (u8, bool)>,
+        count: u8,
+        is_allocated: bool,
+    },
+    DeleteDeviceClaim(Result<u8, (u8, bool)>),
+    DeviceClass {
+        is_extended: bool,
+    },
+    DeleteDeviceClass,
+    Slice(u8),
+    BindWithDevices(u8, u8),
+    Deallocate(u8),
     Bind(u8, u8),
     Evict(u8),
     Nominate(u8, u8),
@@ -103,8 +132,14 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
     let at = (prop::option::of(0..4_u8), prop::option::weighted(0.2, 0..4_u8));
     let phase = prop::sample::select(vec!["Pending", "Running", "Running", "Succeeded"]);
     let kind = (1..3_u8, 0..3_u8, prop::option::weighted(0.3, (0..4_u8, any::<bool>())));
-    (identity, of, at, phase, kind, prop::bool::weighted(0.1)).prop_map(
-        |(identity, (group, controller), (node, nominated), phase, kind, is_gated)| {
+    let devices = prop_oneof![
+        2 => (0..2_u8).prop_map(Devices::Shared),
+        2 => any::<bool>().prop_map(|is_made| Devices::Own { is_made }),
+        1 => Just(Devices::Extended),
+    ];
+    let devices = prop::option::weighted(0.4, devices);
+    (identity, of, at, phase, kind, prop::bool::weighted(0.1), devices).prop_map(
+        |(identity, (group, controller), (node, nominated), phase, kind, is_gated, devices)| {
             let (name, version, created, is_ours) = identity;
             let (cpu, label, anti) = kind;
             PodStep {
@@ -121,6 +156,7 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
                 anti,
                 nominated,
                 is_gated,
+                devices,
             }
         },
     )
@@ -174,6 +210,15 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (0..2_u8).prop_map(Step::DeleteBudget),
         1 => any::<bool>().prop_map(|is_bound| Step::Claim { is_bound }),
+        4 => (device_claim(), 1..3_u8, any::<bool>()).prop_map(|(of, count, is_allocated)| {
+            Step::DeviceClaim { of, count, is_allocated }
+        }),
+        1 => device_claim().prop_map(Step::DeleteDeviceClaim),
+        1 => any::<bool>().prop_map(|is_extended| Step::DeviceClass { is_extended }),
+        1 => Just(Step::DeleteDeviceClass),
+        1 => (0..3_u8).prop_map(Step::Slice),
+        3 => (0..12_u8, 0..4_u8).prop_map(|(pod, node)| Step::BindWithDevices(pod, node)),
+        1 => (0..12_u8).prop_map(Step::Deallocate),
         5 => (0..12_u8, 0..4_u8).prop_map(|(pod, node)| Step::Bind(pod, node)),
         2 => (0..12_u8).prop_map(Step::Evict),
         2 => (0..12_u8, 0..4_u8).prop_map(|(pod, node)| Step::Nominate(pod, node)),
@@ -183,6 +228,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Settle),
         12 => prop::bool::weighted(0.95).prop_map(|gives_back| Step::Take { gives_back }),
     ]
+}
+
+/// A shared claim, or that of a pod, and whether it is for its extended resources.
+fn device_claim() -> impl Strategy<Value = Result<u8, (u8, bool)>> {
+    prop_oneof![(0..2_u8).prop_map(Ok), (0..12_u8, prop::bool::weighted(0.3)).prop_map(Err),]
 }
 
 struct World {
@@ -228,6 +278,19 @@ fn manifest(pod: &PodStep) -> Value {
         })
     });
     let terms: Vec<Value> = term.into_iter().collect();
+    let claims = pod.devices.and_then(|devices| match devices {
+        Devices::Shared(claim) => {
+            Some(json!([{"name": "gpu", "resourceClaimName": format!("d{claim}")}]))
+        }
+        Devices::Own { .. } => Some(json!([{"name": "gpu", "resourceClaimTemplateName": "t"}])),
+        Devices::Extended => None,
+    });
+    let made = matches!(pod.devices, Some(Devices::Own { is_made: true }))
+        .then(|| json!([{"name": "gpu", "resourceClaimName": own_claim(pod.name)}]));
+    let mut requests = json!({"cpu": pod.cpu.to_string()});
+    if matches!(pod.devices, Some(Devices::Extended)) {
+        requests["x.io/gpu"] = json!("1");
+    }
     let group = pod.group.map(|group| format!("g{group}"));
     json!({
         "metadata": {
@@ -240,16 +303,24 @@ fn manifest(pod: &PodStep) -> Value {
         "spec": {
             "schedulerName": if pod.is_ours { "kube-batch" } else { "other" },
             "containers": [{
-                "name": "c", "resources": {"requests": {"cpu": pod.cpu.to_string()}},
+                "name": "c", "resources": {"requests": requests},
             }],
+            "resourceClaims": claims,
             "nodeName": pod.node.map(node_name),
             "schedulingGates": pod.is_gated.then(|| json!([{"name": "gate"}])),
             "affinity": {
                 "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
             },
         },
-        "status": {"phase": pod.phase, "nominatedNodeName": pod.nominated.map(node_name)},
+        "status": {
+            "phase": pod.phase, "nominatedNodeName": pod.nominated.map(node_name),
+            "resourceClaimStatuses": made,
+        },
     })
+}
+
+fn own_claim(pod: u8) -> String {
+    format!("{}-gpu", pod_key(pod).name)
 }
 
 impl World {
@@ -303,8 +374,36 @@ impl World {
             }
             Step::Bind(pod, node) => {
                 let node = node_name(node);
-                self.decide(pod, |pod| Decision::Bind { pod, node, claims: vec![] });
+                self.decide(pod, |pod| Decision::Bind {
+                    pod,
+                    node,
+                    claims: vec![],
+                    devices: Vec::new(),
+                });
             }
+            Step::BindWithDevices(pod, node) => {
+                let Some(facts) = self.store.pods.get(&pod_key(pod)).cloned() else { return };
+                let names = facts.device_claims.iter().filter_map(|entry| entry.claim().cloned());
+                let choice = |name| DeviceChoice {
+                    claim: ObjectKey::new("ns", name),
+                    allocation: Some(Allocation::default()),
+                    new: None,
+                    group: None,
+                };
+                let mut devices: Vec<DeviceChoice> = names.map(choice).collect();
+                if !facts.template.extended.is_empty() {
+                    devices.push(DeviceChoice {
+                        claim: ExtendedClaim::key(&facts.key, &facts.uid),
+                        allocation: Some(Allocation::default()),
+                        new: Some(Arc::default()),
+                        group: None,
+                    });
+                }
+                let node = node_name(node);
+                self.decide(pod, |pod| Decision::Bind { pod, node, claims: vec![], devices });
+            }
+            Step::Deallocate(pod) => self
+                .decide(pod, |pod| Decision::Deallocate { pod, claim: ObjectKey::new("ns", "d0") }),
             Step::Evict(pod) => self.decide(pod, |pod| Decision::Evict {
                 by: JobKey::annotated(pod.key.clone()),
                 pod,
@@ -397,6 +496,71 @@ impl World {
                 });
                 self.store.apply_claim(&from(claim)).expect("a claim");
             }
+            other => self.change_devices(other),
+        }
+    }
+
+    fn change_devices(&mut self, step: Step) {
+        match step {
+            Step::DeviceClaim { of, count, is_allocated } => {
+                let (name, owner, is_extended) = match of {
+                    Ok(shared) => (format!("d{shared}"), None, false),
+                    Err((pod, is_extended)) => {
+                        let uid: Name = format!("{pod}-0").into();
+                        let extended = ExtendedClaim::key(&pod_key(pod), &uid).name.to_string();
+                        let name = if is_extended { extended } else { own_claim(pod) };
+                        let owner = json!([{
+                            "apiVersion": "v1", "kind": "Pod", "name": pod_key(pod).name,
+                            "uid": uid, "controller": true,
+                        }]);
+                        (name, Some(owner), is_extended)
+                    }
+                };
+                let result = json!({"request": "r", "driver": "d", "pool": "p", "device": "g"});
+                let allocation = json!({"devices": {"results": [result]}});
+                let extended = json!({"resource.kubernetes.io/extended-resource-claim": "true"});
+                let claim = json!({
+                    "metadata": {
+                        "name": name, "namespace": "ns", "ownerReferences": owner,
+                        "annotations": is_extended.then_some(extended),
+                    },
+                    "spec": {"devices": {"requests": [
+                        {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}},
+                    ]}},
+                    "status": {"allocation": is_allocated.then_some(allocation)},
+                });
+                self.store.apply_resource_claim(&from(claim)).expect("a claim");
+            }
+            Step::DeleteDeviceClaim(of) => {
+                let name = match of {
+                    Ok(shared) => format!("d{shared}").into(),
+                    Err((pod, false)) => own_claim(pod).into(),
+                    Err((pod, true)) => {
+                        ExtendedClaim::key(&pod_key(pod), &format!("{pod}-0").into()).name
+                    }
+                };
+                self.store.resource_claims.delete(&ObjectKey::new("ns", name));
+            }
+            Step::DeviceClass { is_extended } => {
+                let class = json!({
+                    "metadata": {"name": "gpu"},
+                    "spec": {"extendedResourceName": is_extended.then_some("x.io/gpu")},
+                });
+                self.store.apply_device_class(&from(class)).expect("a class");
+            }
+            Step::DeleteDeviceClass => drop(self.store.device_classes.delete(&"gpu".into())),
+            Step::Slice(n_devices) => {
+                let devices: Vec<Value> =
+                    (0..n_devices).map(|at| json!({"name": format!("g{at}")})).collect();
+                let slice = json!({
+                    "metadata": {"name": "s"},
+                    "spec": {
+                        "driver": "d", "nodeName": "n0", "devices": devices,
+                        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+                    },
+                });
+                self.store.apply_resource_slice(&from(slice)).expect("a slice");
+            }
             other => unreachable!("{other:?} is not about the world"),
         }
     }
@@ -464,6 +628,7 @@ fn what_happens_often_is_followed() {
         anti: Some((1, false)),
         nominated: None,
         is_gated: false,
+        devices: None,
     };
     let group = |name| Step::Group {
         name,
@@ -496,6 +661,16 @@ fn what_happens_often_is_followed() {
         Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 },
         Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
         Step::Claim { is_bound: false },
+        Step::Slice(2),
+        Step::DeviceClaim { of: Ok(0), count: 1, is_allocated: false },
+        Step::Pod(PodStep {
+            name: 4,
+            devices: Some(Devices::Shared(0)),
+            group: None,
+            ..pod.clone()
+        }),
+        Step::BindWithDevices(4, 0),
+        Step::DeviceClaim { of: Ok(0), count: 1, is_allocated: true },
     ];
     for step in often {
         world.run(step.clone());

@@ -8,6 +8,7 @@ use std::{
 use kube_batch_api::{
     api_version::ApiVersion,
     facts::{
+        device::claim::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,
@@ -18,7 +19,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    assumed::Assumed,
+    assumed::{Assumed, Touched},
     store::{Fact, Store, Table},
 };
 
@@ -40,7 +41,12 @@ pub(super) struct Changed {
     pub(super) queues_of_namespaces: bool,
     pub(super) priority_classes: bool,
     pub(super) storage: bool,
-    pub(super) resource_claims: bool,
+    pub(super) resource_claims: Former<ObjectKey, ResourceClaimFacts>,
+    /// The claims for devices about which a decision in flight has changed.
+    pub(super) claims_in_flight: BTreeSet<ObjectKey>,
+    pub(super) device_classes: bool,
+    /// Whether slices or rules about their taints have changed.
+    pub(super) slices: bool,
     pub(super) composites: bool,
 }
 
@@ -70,9 +76,12 @@ impl Changed {
         let queues_of_namespaces = namespaces.iter().flatten().any(has_other_queue);
         let namespaces = namespaces.is_none_or(|former| !former.is_empty());
         let priority_classes = has_changed(&mut store.priority_classes);
-        let resource_claims = has_changed(&mut store.resource_claims);
+        let resource_claims = store.resource_claims.take_former();
+        let device_classes = has_changed(&mut store.device_classes);
+        let slices =
+            [has_changed(&mut store.resource_slices), has_changed(&mut store.device_taint_rules)];
         let composites = has_changed(&mut store.composites);
-        let (touched, claims_chosen) = touched?;
+        let Touched { pods: touched, has_volumes, claims: claims_in_flight } = touched?;
         Some(Self {
             pods: pods?,
             touched,
@@ -83,8 +92,11 @@ impl Changed {
             namespaces,
             queues_of_namespaces,
             priority_classes,
-            storage: claims_chosen || storage.contains(&true),
-            resource_claims,
+            storage: has_volumes || storage.contains(&true),
+            resource_claims: resource_claims?,
+            claims_in_flight,
+            device_classes,
+            slices: slices.contains(&true),
             composites,
         })
     }

@@ -39,7 +39,8 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         classes: _,
         matchers: _,
         storage,
-        resource_claims,
+        devices,
+        device_totals,
         budgets,
     } = followed;
     let own = &from_scratch.tasks;
@@ -64,7 +65,8 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("tasks.placement", tasks.placement == own.placement),
         ("tasks.nominated", tasks.nominated == own.nominated),
         ("storage", *storage == from_scratch.storage),
-        ("resource_claims", *resource_claims == from_scratch.resource_claims),
+        ("devices", *devices == from_scratch.devices),
+        ("device_totals", *device_totals == from_scratch.device_totals),
         ("budgets", *budgets == from_scratch.budgets),
         (
             "tasks.class",
@@ -91,6 +93,7 @@ fn classes_agree(followed: &Cluster, from_scratch: &Cluster) -> bool {
         let of_variants = variants.insert(l.variant_of[*class], r.variant_of[other]);
         l.template[*class] == r.template[other]
             && l.group_metadata[*class] == r.group_metadata[other]
+            && l.devices[*class] == r.devices[other]
             && l.request[*class] == r.request[other]
             && of_constraints.is_none_or(|known| known == r.constraint_class[other])
             && of_variants.is_none_or(|known| known == r.variant_of[other])

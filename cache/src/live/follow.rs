@@ -8,7 +8,7 @@ use std::{
 use kube_batch_api::{
     api_version::ServedApis,
     cluster::Cluster,
-    facts::pod::TaskFacts,
+    facts::{device::claim::ResourceClaimFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
     reason::Ignored,
 };
@@ -22,13 +22,13 @@ use super::{
 use crate::{
     assumed::Assumed,
     snapshot::{
-        RejectedTask, Snapshot, SnapshotOptions,
-        classes::Classifier,
+        RejectedTask, Reusable, Snapshot, SnapshotOptions,
+        devices::{devices_of, is_active, published_devices},
         duplicates, fold,
-        hints::{Hints, NamedGroup, named_group},
+        hints::{NamedGroup, named_group},
         jobs::{JobMaker, Membership, membership},
         rows::{OfGroup, RowMaker},
-        storage::{resource_claims_of, storage_of},
+        storage::storage_of,
     },
     store::Store,
 };
@@ -44,8 +44,7 @@ pub(super) struct Kept {
     served: ServedApis,
     /// `None` until a cycle gives it back.
     cluster: Option<Cluster>,
-    classifier: Classifier,
-    hints: Hints,
+    reusable: Reusable,
     /// How many pods of other schedulers on nodes name each PodGroup: they are tasks of its job if it exists.
     named_by_others: HashMap<NamedGroup, usize>,
     jobs: JobIndex,
@@ -63,7 +62,7 @@ impl Kept {
         assumed: &Assumed,
         options: &SnapshotOptions,
     ) -> (Self, Snapshot) {
-        let (snapshot, classifier, hints) = fold(store, assumed, options);
+        let (snapshot, reusable) = fold(store, assumed, options);
         let mut named_by_others = HashMap::new();
         for group in store.pods.values().filter_map(|facts| named_on_node(facts, store, options)) {
             *named_by_others.entry(group).or_default() += 1;
@@ -72,8 +71,7 @@ impl Kept {
             options: options.clone(),
             served: store.served(),
             cluster: None,
-            classifier,
-            hints,
+            reusable,
             named_by_others,
             jobs: JobIndex::of(&snapshot.cluster),
             ignored: snapshot.ignored.clone(),
@@ -105,9 +103,10 @@ impl Kept {
         if !has_room
             || self.served != store.served()
             || changed.priority_classes
+            || changed.device_classes
             || changed.namespaces && reads_namespaces
             || changed.queues_of_namespaces
-            || self.classifier.is_above_bound()
+            || self.reusable.classifier.is_above_bound()
         {
             return None;
         }
@@ -117,8 +116,15 @@ impl Kept {
         if changed.storage {
             cluster.storage = Arc::new(storage_of(store, assumed));
         }
-        if changed.resource_claims {
-            cluster.resource_claims = Arc::new(resource_claims_of(store));
+        if changed.slices
+            || !changed.resource_claims.is_empty()
+            || !changed.claims_in_flight.is_empty()
+        {
+            let published = match changed.slices {
+                true => published_devices(store),
+                false => Arc::clone(&cluster.devices.published),
+            };
+            cluster.devices = Arc::new(devices_of(store, assumed, published));
         }
         if !(changed.groups.is_empty() && changed.queues.is_empty()) {
             self.ignored = duplicates(store);
@@ -138,8 +144,7 @@ impl Kept {
                     .map(|(row, q)| (q.name.clone(), row))
                     .collect(),
                 cluster: &mut cluster,
-                classifier: &mut self.classifier,
-                hints: &self.hints,
+                reusable: &mut self.reusable,
                 jobs: &mut self.jobs,
                 maker: &maker,
             };
@@ -180,17 +185,25 @@ impl Kept {
             }
         }
         let mut uids = BTreeSet::new();
+        let mut claims: BTreeSet<ObjectKey> = changed.resource_claims.keys().cloned().collect();
         for (key, before) in &changed.pods {
             let after = store.pods.get(key);
             if let Some(facts) = after.filter(|facts| self.block_of(store, facts).is_some()) {
                 let matchers = &mut cluster.matchers;
-                self.classifier.add_template(matchers, store, &facts.template).then_some(())?;
+                self.reusable
+                    .classifier
+                    .add_template(matchers, store, &facts.template)
+                    .then_some(())?;
             }
             let pod = PodChange { before: before.as_ref(), after };
+            self.follow_claims(pod, &mut claims);
             self.follow_hints(store, pod, &mut dirty, &mut uids);
             self.follow_pod(store, pod, &mut dirty);
         }
-        let touched = changed.touched.iter().chain(&self.lent);
+        let users = claims.iter().flat_map(|claim| self.reusable.claim_users.pods(claim));
+        let owners: Vec<ObjectKey> =
+            changed.resource_claims.iter().flat_map(owners(store)).collect();
+        let touched = changed.touched.iter().chain(&self.lent).chain(users).chain(&owners);
         let touched: BTreeSet<_> = touched.filter(|key| !changed.pods.contains_key(key)).collect();
         for facts in touched.into_iter().filter_map(|key| store.pods.get(key)) {
             if let Some(block) = self.block_of(store, facts) {
@@ -237,6 +250,23 @@ impl Kept {
         }
     }
 
+    /// Records which claims for devices a changed pod names; `claims` are those that others may share.
+    fn follow_claims(
+        &mut self,
+        PodChange { before, after }: PodChange<'_>,
+        claims: &mut BTreeSet<ObjectKey>,
+    ) {
+        let is_same = |(before, after): (&Arc<TaskFacts>, &Arc<TaskFacts>)| {
+            is_active(before) == is_active(after) && before.device_claims == after.device_claims
+        };
+        if before.zip(after).is_some_and(is_same) {
+            return;
+        }
+        let users = &mut self.reusable.claim_users;
+        before.into_iter().for_each(|facts| claims.extend(users.remove(facts)));
+        after.into_iter().for_each(|facts| claims.extend(users.add(facts)));
+    }
+
     /// Records a changed pod in what jobs know of pods that are not theirs. `uids` are those of controllers
     /// about whose pods something has changed.
     fn follow_hints(
@@ -252,8 +282,10 @@ impl Kept {
                 None => {
                     let group = named_group(facts, store);
                     match &group {
-                        Some(group) if !is_new => self.hints.forget_other_scheduler(group, facts),
-                        _ => self.hints.other_scheduler(group.clone(), facts),
+                        Some(group) if !is_new => {
+                            self.reusable.hints.forget_other_scheduler(group, facts);
+                        }
+                        _ => self.reusable.hints.other_scheduler(group.clone(), facts),
                     }
                     // The job exists if it has a PodGroup or pods of ours.
                     let key = group.map(|(join, group)| JobKey::Group(join, group));
@@ -263,9 +295,9 @@ impl Kept {
                 }
                 Some(Some(JobKey::Shadow { .. } | JobKey::Pod { .. })) => {
                     if is_new {
-                        self.hints.not_annotated(facts);
+                        self.reusable.hints.not_annotated(facts);
                     } else {
-                        self.hints.forget_not_annotated(facts);
+                        self.reusable.hints.forget_not_annotated(facts);
                     }
                     uids.extend(facts.controller.as_ref().map(|controller| controller.uid.clone()));
                 }
@@ -307,6 +339,17 @@ impl Kept {
 struct PodChange<'a> {
     before: Option<&'a Arc<TaskFacts>>,
     after: Option<&'a Arc<TaskFacts>>,
+}
+
+/// The pods for whose extended resources a changed claim was made.
+fn owners<'a>(
+    store: &'a Store,
+) -> impl Fn((&'a ObjectKey, &'a Option<Arc<ResourceClaimFacts>>)) -> Vec<ObjectKey> {
+    |(key, before)| {
+        let states = before.iter().chain(store.resource_claims.get(key));
+        let pods = states.filter_map(|claim| claim.extended_for.clone());
+        pods.map(|name| ObjectKey { namespace: key.namespace.clone(), name }).collect()
+    }
 }
 
 /// The PodGroup that a pod of another scheduler names that is on a node.

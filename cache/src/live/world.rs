@@ -28,11 +28,13 @@ pub(super) fn write_nodes(
             return None;
         }
         let node = row_of_node(&cluster.nodes.facts, name)?;
-        let amounts = cluster.dimensions.vector(&after.allocatable);
-        for dim in cluster.dimensions.ids() {
-            let more = amounts[dim] - cluster.nodes.allocatable[node][dim];
-            cluster.nodes.allocatable[node][dim] += more;
-            cluster.nodes.idle[node][dim] += more;
+        let dimensions = &cluster.dimensions;
+        let amounts = dimensions.vector(&after.allocatable);
+        let (had, has) =
+            (dimensions.idle(&cluster.nodes.allocatable[node]), dimensions.idle(&amounts));
+        for dim in dimensions.ids() {
+            cluster.nodes.allocatable[node][dim] = amounts[dim];
+            cluster.nodes.idle[node][dim] += has[dim] - had[dim];
         }
         cluster.nodes.facts[node] = Arc::clone(after);
     }

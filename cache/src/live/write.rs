@@ -20,8 +20,9 @@ use super::{
     splice::{JobTail, TaskTail},
 };
 use crate::snapshot::{
-    classes::{ClassRows, Classifier},
-    hints::{Hints, controllers},
+    Reusable,
+    classes::ClassRows,
+    hints::controllers,
     jobs::{Job, JobMaker, rank},
     rows::{JobRow, OfGroup, RowMaker, TaskRow, leaves_whole, list_jobs, push_job},
 };
@@ -75,8 +76,7 @@ impl JobIndex {
 pub(super) struct Writer<'a> {
     /// Without the facts of nodes.
     pub(super) cluster: &'a mut Cluster,
-    pub(super) classifier: &'a mut Classifier,
-    pub(super) hints: &'a Hints,
+    pub(super) reusable: &'a mut Reusable,
     pub(super) jobs: &'a mut JobIndex,
     pub(super) maker: &'a RowMaker<'a>,
     pub(super) job_maker: JobMaker<'a>,
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
         let tasks: Vec<&Arc<TaskFacts>> = pods.iter().collect();
         self.jobs.set_tasks(&key, &tasks);
         let exists = group.is_some() || !tasks.is_empty();
-        let job = self.job_maker.job(&key, group, tasks, self.hints);
+        let job = self.job_maker.job(&key, group, tasks, &self.reusable.hints);
         let created = job.created;
         match row {
             Some(row)
@@ -225,7 +225,8 @@ impl<'a> Writer<'a> {
     fn write_task(&mut self, task: TaskIdx, facts: &Arc<TaskFacts>, group: &OfGroup<'_>) {
         self.cluster.unbook(task);
         let mut class_rows = ClassRows {
-            classifier: self.classifier,
+            classifier: &mut self.reusable.classifier,
+            claim_users: &self.reusable.claim_users,
             classes: &mut self.cluster.classes,
             matchers: &self.cluster.matchers,
         };
@@ -269,7 +270,8 @@ impl<'a> Writer<'a> {
     ) -> TaskRange {
         let start = self.cluster.tasks.facts.len();
         let mut class_rows = ClassRows {
-            classifier: self.classifier,
+            classifier: &mut self.reusable.classifier,
+            claim_users: &self.reusable.claim_users,
             classes: &mut self.cluster.classes,
             matchers: &self.cluster.matchers,
         };
@@ -387,7 +389,8 @@ impl<'a> Writer<'a> {
         let row = JobIdx::new(self.cluster.jobs.key.len());
         let group = self.group(&key).cloned();
         let tasks = self.push_tasks(&pods, Some(row), &OfGroup::new(group.as_ref()));
-        let job = self.job_maker.job(&key, group.as_ref(), pods.iter().collect(), self.hints);
+        let job =
+            self.job_maker.job(&key, group.as_ref(), pods.iter().collect(), &self.reusable.hints);
         let queue = self.queue_rows.get(&job.queue).copied();
         push_job(&mut self.cluster.jobs, key, job, queue, tasks);
         tasks

@@ -8,6 +8,7 @@ use std::{
 use kube_batch_api::{
     cluster::{ClassCounts, Classes, Matchers},
     column::{ClassIdx, ConstraintClassIdx, Ordinal},
+    devices::DeviceDemand,
     facts::{
         class::{Constraints, PodMatcher, PodTemplate},
         metadata::Metadata,
@@ -21,12 +22,15 @@ use kube_batch_api::{
 };
 
 use super::{
+    devices::{ClaimUsers, demand_of},
     foreign_selectors::{MAX_FOREIGN_SELECTORS, foreign, templates_above_bound, without_terms},
     jobs::Members,
     matching::{Labelled, MatcherIndex, SetId},
 };
 use crate::store::Store;
 
+/// What most tasks need of devices.
+static NO_DEVICES: LazyLock<Arc<DeviceDemand>> = LazyLock::new(Arc::default);
 /// A namespace without labels.
 static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);
 
@@ -37,10 +41,12 @@ struct Context {
     matched: SetId,
     /// The metadata of the task's PodGroup.
     group: Arc<Metadata>,
+    /// What the task needs of devices; most tasks need none, and are hashed faster without.
+    devices: Option<Arc<DeviceDemand>>,
 }
 
-/// Sorts tasks into classes: same template, matched by the same selectors of other pods, and with
-/// the same metadata of their PodGroup.
+/// Sorts tasks into classes: same template, matched by the same selectors of other pods, with the same
+/// metadata of their PodGroup and the same needs of devices.
 #[derive(Debug)]
 pub(crate) struct Classifier {
     dimensions: Dimensions,
@@ -53,7 +59,7 @@ pub(crate) struct Classifier {
     /// The selectors that match pods of a namespace with given labels.
     matched: HashMap<(Name, InternId), Matched>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
-    variants: HashMap<(InternId, Arc<Metadata>), ClassIdx>,
+    variants: HashMap<(InternId, Arc<Metadata>, Option<Arc<DeviceDemand>>), ClassIdx>,
     constraint_classes: HashMap<(Constraints, Context), ConstraintClassIdx>,
 }
 
@@ -62,6 +68,7 @@ pub(crate) struct ClassRows<'a> {
     pub(crate) classifier: &'a mut Classifier,
     pub(crate) classes: &'a mut Classes,
     pub(crate) matchers: &'a Matchers,
+    pub(crate) claim_users: &'a ClaimUsers,
 }
 
 /// The selectors that match the pods of a namespace with some labels.
@@ -151,7 +158,8 @@ impl ClassRows<'_> {
         group: &Arc<Metadata>,
     ) -> ClassIdx {
         let (matched, matched_by) = self.matched_by(store, facts);
-        let context = Context { matched, group: Arc::clone(group) };
+        let devices = demand_of(store, self.claim_users, facts).map(Arc::new);
+        let context = Context { matched, group: Arc::clone(group), devices };
         let content = (facts.template.id(), context);
         if let Some(class) = self.classifier.by_content.get(&content) {
             return *class;
@@ -164,10 +172,14 @@ impl ClassRows<'_> {
             facts.template.share()
         };
         let class = classes.template.push(Arc::clone(&template));
-        classes.request.push(classifier.dimensions.request(&facts.template.request));
+        let devices = context.devices.as_ref().unwrap_or(&NO_DEVICES);
+        let mut request = facts.template.request.clone();
+        request.add(&devices.counted);
+        classes.request.push(classifier.dimensions.request(&request));
         classes.matched_by.push(matched_by);
         classes.group_metadata.push(Arc::clone(&context.group));
-        let unmatched = (facts.template.id(), Arc::clone(group));
+        classes.devices.push(Arc::clone(devices));
+        let unmatched = (facts.template.id(), Arc::clone(group), context.devices.clone());
         let first = *classifier.variants.entry(unmatched).or_insert(class);
         classes.variant_of.push(first);
         let constraints = (Constraints(template), context.clone());

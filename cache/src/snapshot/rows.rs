@@ -19,6 +19,7 @@ use kube_batch_api::{
 
 use super::{
     classes::{ClassRows, Classifier},
+    devices::ClaimUsers,
     hints::Hints,
     jobs::{Job, Members},
     options::SnapshotOptions,
@@ -81,9 +82,13 @@ impl RowMaker<'_> {
         };
         let nominated = match in_flight {
             Some(InFlight::Nominate { node }) => Some(node),
-            Some(InFlight::Bind { .. } | InFlight::Evict | InFlight::Rejected { .. }) | None => {
-                facts.nominated_node.as_ref()
-            }
+            Some(
+                InFlight::Bind { .. }
+                | InFlight::Evict
+                | InFlight::Deallocate { .. }
+                | InFlight::Rejected { .. },
+            )
+            | None => facts.nominated_node.as_ref(),
         };
         let waits = status == TaskStatus::Pending;
         TaskRow {
@@ -223,6 +228,7 @@ pub(crate) struct Rows {
     pub(crate) classifier: Classifier,
     pub(crate) classes: Classes,
     pub(crate) matchers: Matchers,
+    pub(crate) claim_users: ClaimUsers,
     pub(crate) hints: Hints,
     pub(crate) tasks: Tasks,
     pub(crate) jobs: Jobs,
@@ -245,9 +251,14 @@ impl Rows {
         let node_row = |name: &Name| node_rows.get(name).copied();
         let maker = RowMaker { store, assumed, options, node_row: &node_row };
         let (mut classifier, matchers) = Classifier::new(&members, dimensions);
+        let claim_users = ClaimUsers::of(store);
         let mut classes = Classes::default();
-        let mut class_rows =
-            ClassRows { classifier: &mut classifier, classes: &mut classes, matchers: &matchers };
+        let mut class_rows = ClassRows {
+            classifier: &mut classifier,
+            classes: &mut classes,
+            matchers: &matchers,
+            claim_users: &claim_users,
+        };
         let mut tasks = Tasks::default();
         let no_jobs = Ledger::zero(dimensions.len(), 0);
         let mut jobs = Jobs { held: no_jobs.clone(), waiting: no_jobs, ..Jobs::default() };
@@ -270,7 +281,8 @@ impl Rows {
             rejected.extend(maker.rejected(task, facts));
         }
         list_jobs(&mut queues, &jobs);
-        Self { classifier, classes, matchers, hints: members.hints, tasks, jobs, queues, rejected }
+        let hints = members.hints;
+        Self { classifier, classes, matchers, claim_users, hints, tasks, jobs, queues, rejected }
     }
 }
 

@@ -1,23 +1,13 @@
 //! Volumes and claims, with the decisions in flight applied.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use kube_batch_api::{
-    cluster::Storage,
-    decision::ClaimChoice,
-    facts::device::claim::ResourceClaimFacts,
-    name::{Name, ObjectKey},
-};
+use kube_batch_api::{cluster::Storage, decision::ClaimChoice, name::Name};
 
 use crate::{
     assumed::{Assumed, InFlight},
     store::Store,
 };
-
-/// Claims for devices.
-pub(crate) fn resource_claims_of(store: &Store) -> BTreeMap<ObjectKey, Arc<ResourceClaimFacts>> {
-    store.resource_claims.iter().map(|(key, claim)| (key.clone(), Arc::clone(claim))).collect()
-}
 
 pub(crate) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
     let mut storage = Storage {
@@ -28,7 +18,7 @@ pub(crate) fn storage_of(store: &Store, assumed: &Assumed) -> Storage {
         csi_drivers: store.csi_drivers.iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect(),
     };
     for (_, in_flight, _) in assumed.iter() {
-        if let InFlight::Bind { node, claims } = in_flight {
+        if let InFlight::Bind { node, claims, .. } = in_flight {
             for choice in claims {
                 settle_claim(&mut storage, choice, node);
             }
