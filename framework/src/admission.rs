@@ -32,11 +32,7 @@ impl Admission {
     }
 
     fn fits_in_cluster(&self, cluster: &Cluster, least: &ResourceList) -> bool {
-        let available = self.available.get_or_init(|| {
-            let mut total = cluster.nodes.idle.total();
-            total.add(&cluster.nodes.releasing.total(), 1);
-            total
-        });
+        let available = self.available.get_or_init(|| cluster.total_unused());
         let available = |name| cluster.dimensions.get(name).map_or(0, |dim| available[dim]);
         least.iter().all(|(name, amount)| amount <= available(name).max(0))
     }

@@ -473,7 +473,7 @@ impl Candidates {
             Explanation::new(inputs, class, rules)
         });
         n_nodes += explanation.catch_up(inputs, class, rules);
-        let report = explanation.report(inputs.cluster, class, rules);
+        let report = explanation.report(inputs, class, rules);
         self.count_work(n_nodes);
         report
     }

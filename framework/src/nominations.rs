@@ -12,6 +12,7 @@
 use kube_batch_api::{
     column::{JobIdx, TaskIdx},
     decision::Decision,
+    reason::Unfit,
 };
 
 use crate::{
@@ -124,4 +125,22 @@ pub(crate) fn settle(session: &mut Session) {
         .map(|task| Decision::Withdraw { pod: cluster.pod(task) })
         .collect();
     session.decisions.extend(withdrawn);
+    deallocate(session);
+}
+
+/// Decides which claims for devices lose their devices.
+// Parity: see docs/parity.md#x9.
+fn deallocate(session: &mut Session) {
+    let reason = Unfit::ResourceClaim.text(&session.cluster().dimensions);
+    let refused = |job: JobIdx| {
+        let report = session.failure(job).and_then(Failure::fit_report);
+        report.is_some_and(|report| report.has(&reason))
+    };
+    let claims = session.claims_to_deallocate(&refused);
+    let cluster = session.cluster();
+    let decisions: Vec<Decision> = claims
+        .into_iter()
+        .map(|(task, claim)| Decision::Deallocate { pod: cluster.pod(task), claim })
+        .collect();
+    session.decisions.extend(decisions);
 }

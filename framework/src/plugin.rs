@@ -26,7 +26,8 @@ use std::{cmp::Ordering, ops, time::Duration};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    decision::ClaimChoice,
+    decision::{ClaimChoice, DeviceChoice},
+    name::ObjectKey,
     node_set::NodeSet,
     reason::{Inadmissible, JobProblem, Unfit},
     resource::{ResourceVector, Share},
@@ -450,7 +451,7 @@ pub struct QueueShares {
 /// #     },
 /// #     matchers: Default::default(),
 /// #     storage: Default::default(),
-/// #     resource_claims: Default::default(),
+/// #     devices: Default::default(),
 /// #     budgets: Default::default(),
 /// #     dimensions,
 /// # };
@@ -573,6 +574,24 @@ pub trait Plugin: Send {
         false
     }
 
+    /// The claims for devices that waiting tasks cannot use and that nobody else uses, one for each task at most:
+    /// they are to lose their devices. `is_refused` says whether a job waits because some node cannot use
+    /// the devices of a claim. Called at the end of a cycle.
+    fn claims_to_deallocate(
+        &self,
+        _cluster: &Cluster,
+        _is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        Vec::new()
+    }
+
+    /// How many devices there are for each resource that classes of devices stand for, beside what nodes
+    /// advertise; `None` if the plugin does not know. Called before any plugin is opened; the first that knows
+    /// is believed.
+    fn device_totals(&self, _cluster: &Cluster) -> Option<ResourceVector> {
+        None
+    }
+
     /// Whether tasks of the class can be placed at all, whatever the node, like the extension point
     /// PreFilter of kube-scheduler. Called once in a cycle.
     ///
@@ -662,6 +681,18 @@ pub trait Plugin: Send {
     /// task is bound.
     fn claim_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<ClaimChoice> {
         Vec::new()
+    }
+
+    /// What is to be written to the claims for devices of a task that has been placed. Called when the task is
+    /// bound.
+    fn device_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<DeviceChoice> {
+        Vec::new()
+    }
+
+    /// The text of a reason that a predicate of this plugin gave for the class, if it depends on more than the
+    /// reason.
+    fn reason_text(&self, _cluster: &Cluster, _class: ClassIdx, _reason: Unfit) -> Option<String> {
+        None
     }
 
     /// The score terms of this plugin for the class. Called once in a cycle.

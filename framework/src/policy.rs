@@ -1,13 +1,13 @@
 //! The plugins of a cycle in their tiers, and how the answers of several plugins are combined.
 
-use std::{cmp::Ordering, time::Duration};
+use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    decision::ClaimChoice,
-    name::Name,
-    reason::{Inadmissible, JobProblem},
+    decision::{ClaimChoice, DeviceChoice},
+    name::{Name, ObjectKey},
+    reason::{Inadmissible, JobProblem, Unfit},
     resource::{ResourceVector, Share},
 };
 
@@ -152,6 +152,21 @@ impl Policy {
     /// Whether some plugin ignores a resource.
     pub(crate) fn ignores(&self, resource: &str) -> bool {
         self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))
+    }
+
+    /// The claims for devices that waiting tasks cannot use and that nobody else uses.
+    pub(crate) fn claims_to_deallocate(
+        &self,
+        cluster: &Cluster,
+        is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        self.all().flat_map(|plugin| plugin.claims_to_deallocate(cluster, is_refused)).collect()
+    }
+
+    /// How many devices there are, beside what nodes advertise.
+    pub(crate) fn device_totals(&self, cluster: &Cluster) -> ResourceVector {
+        let known = self.all().find_map(|plugin| plugin.device_totals(cluster));
+        known.unwrap_or_else(|| ResourceVector::zero(cluster.dimensions.len()))
     }
 
     /// The levels that a job asks for.
@@ -338,6 +353,25 @@ impl<'p> Plugins<'p> {
             .enabled(ExtensionPoint::Predicate)
             .map(|p| p.claim_choices(self.cluster, task));
         answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
+    }
+
+    /// The answer of the first plugin that has one.
+    pub fn device_choices(self, task: TaskIdx) -> Vec<DeviceChoice> {
+        let mut answers = self
+            .policy
+            .enabled(ExtensionPoint::Predicate)
+            .map(|p| p.device_choices(self.cluster, task));
+        answers.find(|choices| !choices.is_empty()).unwrap_or_default()
+    }
+
+    /// The text of a reason, to be preceded by a number of nodes.
+    pub fn reason_text(self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
+        let mut answers = self
+            .policy
+            .enabled(ExtensionPoint::Predicate)
+            .map(|p| p.reason_text(self.cluster, class, reason));
+        let own = answers.find_map(|text| text);
+        own.map_or_else(|| self.cluster.reason_text(class, reason), Cow::Owned)
     }
 
     /// The score terms of all plugins.

@@ -138,7 +138,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
             ..queue_report(session, queue, opening, groups)
         })
         .collect();
-    let total = cluster.dimensions.display(&cluster.nodes.allocatable.total());
+    let total = cluster.dimensions.display(&cluster.total());
     let next_due = if session.turn_log.is_cut() {
         Some(Duration::ZERO)
     } else {

@@ -31,7 +31,7 @@ impl Reservations {
     pub fn of(session: &mut Session) -> Self {
         let width = session.cluster().dimensions.len();
         let n_queues = session.cluster().queues.facts.len();
-        let total = session.cluster().nodes.allocatable.total();
+        let total = session.cluster().total();
         let mut placeable = Column::filled(ResourceVector::zero(width), n_queues);
         let mut holders = vec![None; width];
         let queues: Vec<QueueIdx> = session.cluster().queues.facts.ids().collect();

@@ -13,9 +13,10 @@ use kube_batch_api::{
     cluster::{Cluster, LeftOut},
     column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
     composites::Composites,
-    decision::{ClaimChoice, Decision, EvictReason, PodRef},
-    name::Name,
+    decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
+    name::{Name, ObjectKey},
     reason::FitReport,
+    resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
 
@@ -141,6 +142,7 @@ impl Session {
         memory: Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
+        cluster.device_totals = policy.device_totals(&cluster);
         let left_out = cluster.leave_out(|resource| policy.ignores(resource));
         let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.
@@ -193,6 +195,7 @@ impl Session {
             cluster.jobs.problem[job] = None;
         }
         cluster.put_back(before.left_out);
+        cluster.device_totals = ResourceVector::zero(cluster.dimensions.len());
         cluster
     }
 
@@ -548,6 +551,22 @@ impl Session {
             return Vec::new();
         }
         self.plugins().claim_choices(task)
+    }
+
+    /// What is to be written to the claims for devices of a task that has been placed.
+    pub(crate) fn claims_to_deallocate(
+        &self,
+        is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        self.policy.claims_to_deallocate(&self.cluster, is_refused)
+    }
+
+    pub(crate) fn device_choices(&self, task: TaskIdx) -> Vec<DeviceChoice> {
+        let class = self.cluster.tasks.class[task];
+        if self.cluster.classes.devices[class].is_empty() {
+            return Vec::new();
+        }
+        self.plugins().device_choices(task)
     }
 
     /// Number of moves of jobs so far.

@@ -69,7 +69,8 @@ mod tests {
             classes: Default::default(),
             matchers: Default::default(),
             storage: Default::default(),
-            resource_claims: Default::default(),
+            devices: Default::default(),
+            device_totals: Default::default(),
             budgets: Default::default(),
         };
         let mut cache = SessionCache::new(&cluster);

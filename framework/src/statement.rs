@@ -291,7 +291,8 @@ impl<'s> Statement<'s> {
             let decision = match made.intent {
                 Intent::Allocate if is_ready => {
                     let claims = self.session.claim_choices(made.task);
-                    Decision::Bind { pod, node, claims }
+                    let devices = self.session.device_choices(made.task);
+                    Decision::Bind { pod, node, claims, devices }
                 }
                 Intent::Allocate | Intent::Pipeline => {
                     kept.push(made);

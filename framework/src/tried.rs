@@ -114,5 +114,6 @@ fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
             && one.template.id() == other.template.id()
             && one.labels.id() == other.labels.id()
             && one.never_preempts == other.never_preempts
-            && one.role == other.role)
+            && one.role == other.role
+            && one.device_claims == other.device_claims)
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    cluster::Cluster,
     column::{ClassIdx, Dim, NodeIdx, Ordinal},
     reason::{FitReport, Unfit},
 };
@@ -25,14 +24,14 @@ pub(super) fn explain(inputs: Inputs<'_>, class: ClassIdx, rules: &ClassRules) -
             *counts.entry(reason).or_default() += 1;
         }
     }
-    report((inputs.cluster, nodes.len()), class, rules, &counts)
+    report((inputs, nodes.len()), class, rules, &counts)
 }
 
 /// How many nodes give each reason.
 type Counts = BTreeMap<Unfit, usize>;
 
 fn report(
-    (cluster, n_nodes): (&Cluster, usize),
+    (inputs, n_nodes): (Inputs<'_>, usize),
     class: ClassIdx,
     rules: &ClassRules,
     counts: &Counts,
@@ -42,7 +41,8 @@ fn report(
     }
     let mut report = FitReport::new(n_nodes);
     for (reason, n_nodes) in counts.iter().filter(|(_, n_nodes)| **n_nodes > 0) {
-        report.add(reason.cause(), &cluster.reason_text(class, *reason), *n_nodes);
+        let text = inputs.policy.about(inputs.cluster).reason_text(class, *reason);
+        report.add(reason.cause(), &text, *n_nodes);
     }
     report
 }
@@ -106,11 +106,11 @@ impl Explanation {
 
     pub(super) fn report(
         &self,
-        cluster: &Cluster,
+        inputs: Inputs<'_>,
         class: ClassIdx,
         rules: &ClassRules,
     ) -> FitReport {
-        report((cluster, self.of_nodes.len()), class, rules, &self.counts)
+        report((inputs, self.of_nodes.len()), class, rules, &self.counts)
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Room {
 
 /// What nodes have, less what pods of other schedulers use.
 fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
-    let mut left = cluster.nodes.allocatable.clone();
+    let mut left = cluster.idle_if_empty();
     let others = cluster.tasks.ours.iter().filter(|(_, is_ours)| !**is_ours);
     for (task, _) in others {
         let placement = cluster.tasks.placement[task];
@@ -47,6 +47,8 @@ fn left_by_others(cluster: &Cluster) -> Ledger<NodeIdx> {
 pub(super) struct Placeable {
     /// What nodes have, less what pods of other schedulers use.
     left_by_others: OnceCell<Ledger<NodeIdx>>,
+    /// What nodes have.
+    whole: OnceCell<Ledger<NodeIdx>>,
     /// Nodes that refuse a constraint class for a reason that may go; ascending.
     may_admit_later: Column<ConstraintClassIdx, OnceCell<Vec<NodeIdx>>>,
 }
@@ -65,7 +67,8 @@ pub(super) struct Question<'a> {
 impl Placeable {
     pub(super) fn new(n_constraint_classes: usize) -> Self {
         let cells = (0..n_constraint_classes).map(|_| OnceCell::new());
-        Self { left_by_others: OnceCell::new(), may_admit_later: cells.collect() }
+        let (left_by_others, whole) = (OnceCell::new(), OnceCell::new());
+        Self { left_by_others, whole, may_admit_later: cells.collect() }
     }
 
     /// How many tasks of a class there could be room for. Tasks that must all be in one topology
@@ -105,7 +108,7 @@ impl Placeable {
             let left = self.left_by_others.get_or_init(|| left_by_others(inputs.cluster));
             return count(request, left, admitted, limit);
         }
-        let whole = &inputs.cluster.nodes.allocatable;
+        let whole = self.whole.get_or_init(|| inputs.cluster.idle_if_empty());
         let n_tasks = count(request, whole, admitted, limit);
         if n_tasks == limit {
             return limit;

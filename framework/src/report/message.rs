@@ -140,7 +140,7 @@ fn waits_for_share(session: &Session, job: JobIdx) -> bool {
 
 /// Marks the jobs that can never start on the nodes there are, or in their queue.
 pub(super) fn mark_never_fitting(session: &mut Session) {
-    let total = session.cluster().nodes.allocatable.total();
+    let total = session.cluster().total();
     let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
     for job in jobs {
         if session.failure(job).is_some()
