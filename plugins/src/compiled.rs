@@ -7,7 +7,8 @@
 use std::sync::{Arc, OnceLock};
 
 use kube_batch_api::{
-    cluster::Cluster, column::Column, facts::class::PodTemplate, matcher_set::MatcherSet,
+    cluster::Cluster, column::Column, devices::DeviceDemand, facts::class::PodTemplate,
+    matcher_set::MatcherSet,
 };
 use kube_batch_framework::session_cache::FromCluster;
 
@@ -77,6 +78,11 @@ impl<'a> Opening<'a> {
     /// The template that the tasks of a constraint class share.
     pub(crate) fn template(self, row: ConstraintClassIdx) -> &'a PodTemplate {
         self.classes().template(self.cluster, row)
+    }
+
+    /// What the tasks of a constraint class need of devices.
+    pub(crate) fn devices(self, row: ConstraintClassIdx) -> &'a DeviceDemand {
+        self.classes().devices(self.cluster, row)
     }
 
     /// The selectors that match the tasks of a constraint class.

@@ -7,6 +7,7 @@
 use kube_batch_api::{
     cluster::{ClassCounts, Cluster},
     column::{ClassIdx, Column, Ordinal, TaskIdx},
+    devices::DeviceDemand,
     facts::class::PodTemplate,
     matcher_set::MatcherSet,
     status::TaskStatus,
@@ -88,6 +89,15 @@ impl ConstraintClasses {
         row: ConstraintClassIdx,
     ) -> &'a PodTemplate {
         &cluster.classes.template[self.class(row)]
+    }
+
+    /// What the tasks of a constraint class need of devices.
+    pub(crate) fn devices<'a>(
+        &self,
+        cluster: &'a Cluster,
+        row: ConstraintClassIdx,
+    ) -> &'a DeviceDemand {
+        &cluster.classes.devices[self.class(row)]
     }
 
     /// The selectors that match the tasks of a constraint class.

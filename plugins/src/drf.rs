@@ -2,7 +2,7 @@
 //!
 //! The share of a job is its largest part of any one resource of the cluster:
 //! `share(j) = max over r of allocated(j, r) / total(r)`, where total is the allocatable of all
-//! nodes. A resource of total 0 counts as 0 if none is held and as 1 otherwise. The job with the
+//! nodes, and the devices of each class. A resource of total 0 counts as 0 if none is held and as 1 otherwise. The job with the
 //! smaller share goes first. A task may preempt a victim if the share of its job afterwards does not
 //! exceed the share of the victim's job afterwards.
 //!
@@ -24,6 +24,8 @@ use kube_batch_framework::{
     session_cache::SessionCache,
     spec::PluginSpec,
 };
+
+use crate::device_tables::device_totals;
 
 /// The plugin `drf`.
 #[derive(Debug, Default)]
@@ -74,9 +76,13 @@ impl Plugin for Drf {
 
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         self.shared = cluster.dimensions.shared().collect();
-        self.total = cluster.nodes.allocatable.total();
+        self.total = cluster.total();
         let held = &cluster.jobs.held;
         self.share = held.ids().map(|job| self.share_of(&held[job])).collect();
+    }
+
+    fn device_totals(&self, cluster: &Cluster) -> Option<ResourceVector> {
+        Some(device_totals(cluster))
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {

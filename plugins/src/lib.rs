@@ -2,6 +2,7 @@
 
 mod compiled;
 mod constraint_classes;
+mod device_tables;
 mod domains;
 mod matched_classes;
 mod node_labels;
@@ -15,6 +16,7 @@ mod topology_counts;
 pub mod binpack;
 pub mod conformance;
 pub mod drf;
+mod dynamic_resources;
 pub mod gang;
 pub mod nodeorder;
 pub mod pdb;

@@ -11,6 +11,7 @@
 //! default weights of 1 are those of kube-batch v0.5.0, `plugins/nodeorder/nodeorder.go`.
 
 pub mod arguments;
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -54,6 +55,7 @@ const SCORES: &[(Weight, Build)] = &[
     (|weights| weights.tainttoleration, taint_toleration::build),
     (|weights| weights.podtopologyspread, pod_topology_spread::build),
     (|weights| weights.imagelocality, image_locality::build),
+    (|weights| weights.dynamicresources, dynamic_resources::build),
 ];
 
 /// The plugin `nodeorder`.

@@ -2,7 +2,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::NodeIdx,
+    column::{NodeIdx, TaskIdx},
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::plugin::{Capacity, Change};
@@ -57,6 +57,7 @@ impl PodCountChange {
 /// A placement of a task, as rules need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
+    pub(crate) task: TaskIdx,
     /// The constraint class of the task.
     pub(crate) constraint_class: ConstraintClassIdx,
     pub(crate) from: Placement,
@@ -76,7 +77,7 @@ impl Placed {
             [(from.node, removed), (to.node, added)]
         };
         let constraint_class = cluster.classes.constraint_class[class];
-        Self { constraint_class, from, to, counts }
+        Self { task, constraint_class, from, to, counts }
     }
 
     /// The nodes on which the number of pods changes, and how.

@@ -18,7 +18,7 @@
 //! To add a filter, write its file and list it in `FILTERS`.
 //!
 //! Not watched, and so not considered: Services and their default spreading, CSIStorageCapacity,
-//! VolumeAttachment. Devices are not allocated.
+//! VolumeAttachment.
 //!
 //! Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins`; kube-batch v0.5.0
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
@@ -43,8 +43,9 @@ mod volume_zone;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, NodeIdx, TaskIdx},
-    decision::ClaimChoice,
+    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
+    decision::{ClaimChoice, DeviceChoice},
+    name::ObjectKey,
     node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
@@ -181,6 +182,25 @@ impl Plugin for Predicates {
     fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
         let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
         self.filters.iter().flat_map(|filter| filter.claim_choices(class)).collect()
+    }
+
+    fn device_choices(&self, _: &Cluster, task: TaskIdx) -> Vec<DeviceChoice> {
+        self.filters.iter().flat_map(|filter| filter.device_choices(task)).collect()
+    }
+
+    fn claims_to_deallocate(
+        &self,
+        cluster: &Cluster,
+        is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        let claims =
+            self.filters.iter().flat_map(|filter| filter.claims_to_deallocate(cluster, is_refused));
+        claims.collect()
+    }
+
+    fn reason_text(&self, cluster: &Cluster, class: ClassIdx, reason: Unfit) -> Option<String> {
+        let class = cluster.classes.constraint_class[class];
+        self.filters.iter().find_map(|filter| filter.reason_text(class, reason))
     }
 
     fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> Vec<Vec<NodeIdx>> {

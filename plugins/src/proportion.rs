@@ -32,6 +32,8 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 
+use crate::device_tables::device_totals;
+
 /// The plugin `proportion`.
 #[derive(Debug, Default)]
 pub struct Proportion {
@@ -109,11 +111,11 @@ impl Proportion {
     }
 }
 
-/// What the queues share: the allocatable amounts of the nodes that take new pods, and what pods use
-/// on the others.
+/// What the queues share: the allocatable amounts of the nodes that take new pods, what pods use on the others,
+/// and devices.
 // Parity: see docs/parity.md#d2.
 fn shared_total(cluster: &Cluster) -> ResourceVector {
-    let mut total = ResourceVector::zero(cluster.dimensions.len());
+    let mut total = cluster.device_totals.clone();
     for (node, facts) in cluster.nodes.facts.iter() {
         let allocatable = &cluster.nodes.allocatable[node];
         total.add(allocatable, 1);
@@ -240,6 +242,10 @@ impl Plugin for Proportion {
         }
     }
 
+    fn device_totals(&self, cluster: &Cluster) -> Option<ResourceVector> {
+        Some(device_totals(cluster))
+    }
+
     fn queue_order(&self, _: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
         self.share[l].cmp(&self.share[r])
     }
@@ -357,8 +363,15 @@ impl Plugin for Proportion {
         };
         let weight = i128::from(cluster.queues.facts[queue].weight);
         let part = |total: &i64| (i128::from(*total) * weight / self.weights.max(1)) as i64;
+        let mut fair_share: ResourceVector = self.total.iter().map(part).collect();
+        for dim in cluster.dimensions.of_devices() {
+            // Classes have several names for their devices; most queues use none of them.
+            if self.request[queue][dim] == 0 && self.total[dim] == cluster.device_totals[dim] {
+                fair_share[dim] = 0;
+            }
+        }
         Some(QueueShares {
-            fair_share: self.total.iter().map(part).collect(),
+            fair_share,
             deserved: vector(&self.deserved),
             allocated: vector(&self.allocated),
             request: vector(&self.request),

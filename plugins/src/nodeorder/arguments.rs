@@ -38,6 +38,8 @@ pub struct NodeOrderArguments {
     pub podtopologyspread: i64,
     /// `imagelocality.weight`: the node that has the images.
     pub imagelocality: i64,
+    /// `dynamicresources.weight`: the node whose devices claims name first.
+    pub dynamicresources: i64,
 }
 
 impl Default for NodeOrderArguments {
@@ -57,6 +59,7 @@ impl Default for NodeOrderArguments {
             tainttoleration: 1,
             podtopologyspread: 1,
             imagelocality: 0,
+            dynamicresources: 2,
         }
     }
 }
@@ -71,13 +74,14 @@ impl NodeOrderArguments {
             balancedresource: 0,
             tainttoleration: 0,
             podtopologyspread: 0,
+            dynamicresources: 0,
             ..Self::default()
         }
     }
 }
 
 /// All arguments.
-pub(super) const SPECS: [ArgumentSpec; 12] = [
+pub(super) const SPECS: [ArgumentSpec; 13] = [
     NODE_AFFINITY,
     ADDED_AFFINITY,
     POD_AFFINITY,
@@ -90,6 +94,7 @@ pub(super) const SPECS: [ArgumentSpec; 12] = [
     TAINT_TOLERATION,
     POD_TOPOLOGY_SPREAD,
     IMAGE_LOCALITY,
+    DYNAMIC_RESOURCES,
 ];
 
 const NODE_AFFINITY: ArgumentSpec =
@@ -133,6 +138,12 @@ const POD_TOPOLOGY_SPREAD: ArgumentSpec = ArgumentSpec::weight(
 const IMAGE_LOCALITY: ArgumentSpec =
     ArgumentSpec::weight("imagelocality.weight", 0, "nodes that already have the images");
 
+const DYNAMIC_RESOURCES: ArgumentSpec = ArgumentSpec::weight(
+    "dynamicresources.weight",
+    2,
+    "devices that come first in firstAvailable of a claim",
+);
+
 impl NodeOrderArguments {
     pub(super) fn of(arguments: &Arguments) -> Self {
         let resources = |spec: &ArgumentSpec| {
@@ -154,6 +165,7 @@ impl NodeOrderArguments {
             tainttoleration: arguments.integer(&TAINT_TOLERATION),
             podtopologyspread: arguments.integer(&POD_TOPOLOGY_SPREAD),
             imagelocality: arguments.integer(&IMAGE_LOCALITY),
+            dynamicresources: arguments.integer(&DYNAMIC_RESOURCES),
         }
     }
 }

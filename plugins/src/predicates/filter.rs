@@ -3,8 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use kube_batch_api::{
-    column::NodeIdx,
-    decision::ClaimChoice,
+    cluster::Cluster,
+    column::{JobIdx, NodeIdx, TaskIdx},
+    decision::{ClaimChoice, DeviceChoice},
+    name::ObjectKey,
     node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
@@ -63,6 +65,25 @@ pub(super) trait Filter: fmt::Debug + Send {
 
     /// Follows a placement.
     fn on_placement(&mut self, _placed: &Placed) {}
+
+    /// What is to be written to the claims for devices of a task that has been placed.
+    fn device_choices(&self, _task: TaskIdx) -> Vec<DeviceChoice> {
+        Vec::new()
+    }
+
+    /// See [`Plugin::claims_to_deallocate`](kube_batch_framework::plugin::Plugin::claims_to_deallocate).
+    fn claims_to_deallocate(
+        &self,
+        _cluster: &Cluster,
+        _is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        Vec::new()
+    }
+
+    /// The text of a reason that this filter gives, if it depends on more than the reason.
+    fn reason_text(&self, _class: ConstraintClassIdx, _reason: Unfit) -> Option<String> {
+        None
+    }
 
     /// The volumes chosen for the claims of a task that has been placed.
     fn claim_choices(&self, _class: ConstraintClassIdx) -> Vec<ClaimChoice> {

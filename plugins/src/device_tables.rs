@@ -1,0 +1,140 @@
+//! The devices of the cluster, and how many there are of each class.
+//!
+//! They are sorted into nodes once, and again only when slices, classes, rules about taints, or names and labels
+//! of nodes have changed: the tables are kept with the objects that they are derived from.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, Dim, NodeIdx},
+    devices::devices_of_class,
+    facts::{
+        device::{
+            class::{DeviceClassFacts, implicit_resource},
+            request::Wanted,
+        },
+        node::NodeFacts,
+    },
+    name::Name,
+    resource::{MAX_AMOUNT, ResourceVector},
+};
+use kube_batch_devices::{
+    census::Census, extended::class_for, inventory::Inventory, selectors::Selectors,
+    wanted::AllWanted,
+};
+
+/// What searches for devices read.
+#[derive(Debug)]
+pub(crate) struct DeviceTables {
+    nodes: Column<NodeIdx, Arc<NodeFacts>>,
+    pub(crate) inventory: Inventory,
+    /// The devices of each class, and whether one of them can be shared.
+    by_class: BTreeMap<Name, (Census, bool)>,
+    /// What the requests of the last session wanted.
+    kept: Mutex<(Selectors, AllWanted)>,
+}
+
+impl DeviceTables {
+    /// The tables of a cluster.
+    pub(crate) fn of(cluster: &Cluster) -> Arc<Self> {
+        let published = &cluster.devices.published;
+        let kept = published.derived.get::<Self>();
+        kept.filter(|tables| tables.are_about(&cluster.nodes.facts)).unwrap_or_else(|| {
+            let new = Arc::new(Self::new(cluster));
+            published.derived.put(Arc::clone(&new));
+            new
+        })
+    }
+
+    /// Whether nodes have the names and labels that the tables were made with.
+    fn are_about(&self, nodes: &Column<NodeIdx, Arc<NodeFacts>>) -> bool {
+        let is_same = |(own, other): (&Arc<NodeFacts>, &Arc<NodeFacts>)| {
+            Arc::ptr_eq(own, other) || own.name == other.name && own.labels == other.labels
+        };
+        self.nodes.len() == nodes.len() && self.nodes.values().zip(nodes.values()).all(is_same)
+    }
+
+    fn new(cluster: &Cluster) -> Self {
+        let published = &cluster.devices.published;
+        let rules: Vec<_> = published.taint_rules.values().cloned().collect();
+        let nodes = &cluster.nodes.facts;
+        let inventory = Inventory::new(nodes, published.slices.values(), &rules);
+        let (mut selectors, mut wanted) = (Selectors::default(), AllWanted::default());
+        let mut by_class = BTreeMap::new();
+        for class in published.classes.values() {
+            // Administrators write classes.
+            let mut budget = u64::MAX;
+            let any = Wanted::of_class(&class.name, 1);
+            let row = wanted.row(&inventory, &mut selectors, (&any, class), &mut budget);
+            let census = Census::of(&inventory, wanted.get(row));
+            let has_shares = census.has_shares(&inventory);
+            by_class.insert(class.name.clone(), (census, has_shares));
+        }
+        Self { nodes: nodes.clone(), inventory, by_class, kept: Mutex::new((selectors, wanted)) }
+    }
+
+    /// What the last session knew of expressions and requests, to begin the next one with.
+    pub(crate) fn known(&self) -> (Selectors, AllWanted) {
+        let (mut selectors, wanted) = self.lock().clone();
+        let wanted = wanted.again(&mut selectors);
+        (selectors, wanted)
+    }
+
+    /// Keeps what a session knows of expressions and requests.
+    pub(crate) fn keep(&self, selectors: &Selectors, wanted: &AllWanted) {
+        *self.lock() = (selectors.clone(), wanted.clone());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Selectors, AllWanted)> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many devices of a class there are for a resource that it stands for. Of the devices of nodes that take no
+    /// new pods, those count that are in use; those of nodes that advertise the resource do not count.
+    fn total(&self, cluster: &Cluster, class: &Name, dim: Dim) -> i64 {
+        let Some((census, has_shares)) = self.by_class.get(class) else { return 0 };
+        if *has_shares {
+            return MAX_AMOUNT;
+        }
+        let nodes = &cluster.nodes;
+        let amounts = census.iter().map(|(node, devices)| {
+            let amount = 1000 * devices.len() as i64;
+            match node {
+                None => amount,
+                Some(node) if nodes.allocatable[node][dim] != 0 => 0,
+                Some(node) if nodes.facts[node].is_usable() => amount,
+                Some(node) => nodes.used[node][dim].clamp(0, amount),
+            }
+        });
+        amounts.sum()
+    }
+}
+
+/// How many devices there are for each resource that classes stand for, beside what nodes advertise, in
+/// thousandths.
+// Parity: see docs/parity.md#x8.
+pub(crate) fn device_totals(cluster: &Cluster) -> ResourceVector {
+    let mut totals = ResourceVector::zero(cluster.dimensions.len());
+    let classes = &cluster.devices.published.classes;
+    if classes.is_empty() {
+        return totals;
+    }
+    let tables = DeviceTables::of(cluster);
+    for class in classes.values() {
+        let extended = class.extended_resource.iter().filter(|resource| {
+            class_for(classes, resource)
+                .is_some_and(|own: &DeviceClassFacts| own.name == class.name)
+        });
+        let names = [devices_of_class(&class.name), implicit_resource(&class.name)];
+        for name in names.iter().chain(extended) {
+            if let Some(dim) = cluster.dimensions.get(name) {
+                totals[dim] = tables.total(cluster, &class.name, dim);
+            }
+        }
+    }
+    totals
+}

@@ -1,0 +1,400 @@
+//! Claims for devices (Dynamic Resource Allocation).
+//!
+//! A node must be able to use the devices of every claim of the pod that is allocated, and have devices for
+//! all others together. The devices are chosen when a task is placed, by
+//! [`kube_batch_devices`], and are free again when the placement is rolled back. A claim that several
+//! tasks name is allocated with the first of them.
+//!
+//! A device is free *in future* if every pod that uses its claim is being terminated: tasks that wait for
+//! terminating pods can be given it.
+//!
+//! Source: Kubernetes 1.37, `plugins/dynamicresources`. Differences are in docs/parity.md#devices.
+// Parity: see docs/parity.md#devices.
+
+mod class_devices;
+mod in_use;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{Column, JobIdx, NodeIdx, TaskIdx},
+    decision::DeviceChoice,
+    devices::{ClaimDemand, ExtendedClaim},
+    facts::{
+        device::{
+            claim::{Allocation, ClaimEntry, Consumer, ResourceClaimFacts},
+            request::{Alternatives, ClaimSpec},
+        },
+        group::GroupFacts,
+        node::NodeFacts,
+        pod::TaskFacts,
+    },
+    name::{Name, ObjectKey},
+    selector::NodeTerm,
+    status::TaskStatus,
+};
+use kube_batch_devices::{
+    claims::Claim,
+    long::LongSearches,
+    result::{score, score_of},
+    search::{Chosen, Refusal},
+    usage::Usage,
+};
+use kube_batch_framework::plugin::Capacity;
+
+use self::{
+    class_devices::{
+        ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, Tables, has_failed,
+    },
+    in_use::{ClaimIdx, ClaimsInUse},
+};
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
+
+#[derive(Debug)]
+pub(crate) struct DynamicResources {
+    pub(crate) classes: Column<ConstraintClassIdx, ClassDevices>,
+    /// Whether the tasks of a class have claims.
+    pub(crate) has_claims: Column<ConstraintClassIdx, bool>,
+    tables: Tables,
+    claims: ClaimsInUse,
+    pub(crate) nodes: Column<NodeIdx, Arc<NodeFacts>>,
+    of_tasks: BTreeMap<TaskIdx, TaskClaims>,
+    /// Searches that take long.
+    long: Mutex<LongSearches>,
+    /// Grows with every change of what is in use.
+    pub(crate) version: u64,
+}
+
+/// The claims of a task.
+#[derive(Debug)]
+struct TaskClaims {
+    class: ConstraintClassIdx,
+    /// In the order of the pod; the one for extended resources comes last.
+    rows: Vec<ClaimIdx>,
+    /// Those that its PodGroup has too, and how the PodGroup is recorded as their user.
+    of_group: Option<(Vec<ClaimIdx>, Consumer)>,
+}
+
+/// The claims of a class that need devices on a node.
+struct Wanting<'a> {
+    /// Their positions among the claims of the task.
+    at: Vec<usize>,
+    claims: Vec<(&'a str, &'a Claim)>,
+}
+
+impl DynamicResources {
+    /// The state, if a claim of some class of tasks to place has alternatives.
+    pub(crate) fn if_alternatives(opening: Opening<'_>) -> Option<Self> {
+        let has_list = |spec: &ClaimSpec| {
+            let mut requests = spec.requests.iter();
+            requests.any(|own| matches!(own.alternatives, Alternatives::FirstAvailable(_)))
+        };
+        let claims = &opening.cluster.devices.claims;
+        let has_alternatives = |demand: &ClaimDemand| match demand {
+            ClaimDemand::Own(spec) => has_list(spec),
+            ClaimDemand::Entry(namespace, entry) => entry.claim().is_some_and(|name| {
+                let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
+                claims.get(&key).is_some_and(|claim| has_list(&claim.spec))
+            }),
+        };
+        let mut classes = opening.classes().to_place();
+        let is_needed =
+            classes.any(|class| opening.devices(class).claims.iter().any(has_alternatives));
+        is_needed.then(|| Self::new(opening))
+    }
+
+    /// Whether the devices of some class can be used by several nodes.
+    pub(crate) fn depends_on_other_nodes(&self) -> bool {
+        self.classes.values().any(|class| class.depends_on_other_nodes)
+    }
+
+    /// The state when a session opens.
+    pub(crate) fn new(opening: Opening<'_>) -> Self {
+        let cluster = opening.cluster;
+        let objects = &cluster.devices;
+        let mut tables = Tables::of(cluster);
+        let mut claims = ClaimsInUse::new(tables.inventory(), objects.claims.values());
+        let mut classes = opening.by_class(ClassDevices::default());
+        let mut has_claims = opening.by_class(false);
+        for class in opening.classes().present().filter(|class| !opening.devices(*class).is_empty())
+        {
+            has_claims[class] = true;
+        }
+        for class in opening.classes().to_place().filter(|class| has_claims[*class]) {
+            classes[class] = ClassDevices::new(opening, (&mut tables, &mut claims), class);
+        }
+        tables.shared.keep(&tables.selectors, &tables.wanted);
+        let mut of_tasks = Vec::new();
+        for (task, facts) in cluster.tasks.facts.iter() {
+            let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
+            if has_claims[class] {
+                let rows =
+                    claims_of(facts, &mut claims, !opening.devices(class).extended.is_empty());
+                let group =
+                    cluster.tasks.job[task].and_then(|job| cluster.jobs.group[job].as_ref());
+                let of_group = group.and_then(|group| claims_of_group(facts, group, &mut claims));
+                of_tasks.push((task, TaskClaims { class, rows, of_group }));
+            }
+        }
+        let of_tasks = of_tasks.into_iter().collect();
+        let nodes = cluster.nodes.facts.values().cloned().collect();
+        let (long, version) = (Mutex::default(), 0);
+        Self { classes, has_claims, tables, claims, nodes, of_tasks, long, version }
+    }
+}
+
+/// The claims that a pod shares with its PodGroup.
+fn claims_of_group(
+    facts: &TaskFacts,
+    group: &GroupFacts,
+    claims: &mut ClaimsInUse,
+) -> Option<(Vec<ClaimIdx>, Consumer)> {
+    let is_shared = |entry: &&ClaimEntry| group.claims.iter().any(|other| entry.is_same(other));
+    let shared = facts.device_claims.iter().filter(is_shared).filter_map(ClaimEntry::claim);
+    let namespace = &facts.key.namespace;
+    let key = |name: &Name| ObjectKey { namespace: namespace.clone(), name: name.clone() };
+    let rows: Vec<ClaimIdx> = shared.map(|name| claims.row(&key(name))).collect();
+    (!rows.is_empty()).then(|| (rows, Consumer::group(&group.key.name, &group.uid)))
+}
+
+/// The claims of a pod, each once, in their order, and that for its extended resources.
+fn claims_of(facts: &TaskFacts, claims: &mut ClaimsInUse, is_extended: bool) -> Vec<ClaimIdx> {
+    let mut rows = Vec::new();
+    for name in facts.device_claims.iter().filter_map(ClaimEntry::claim) {
+        let key = ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() };
+        let row = claims.row(&key);
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    if is_extended {
+        rows.push(claims.row(&ExtendedClaim::key(&facts.key, &facts.uid)));
+    }
+    rows
+}
+
+impl DynamicResources {
+    /// What must be free for a task that uses this capacity.
+    fn in_use(&self, capacity: Capacity) -> Vec<&Usage> {
+        match capacity {
+            Capacity::Idle => vec![self.claims.now(), self.claims.future()],
+            Capacity::FutureIdle => vec![self.claims.future()],
+        }
+    }
+
+    /// The claims of a class that need devices on a node; `None` if nothing provides what they need.
+    fn wanting(&self, class: ConstraintClassIdx, node: NodeIdx) -> Option<Wanting<'_>> {
+        let own = &self.classes[class];
+        let is_open =
+            |claim: &ClassClaim| claim.row.is_none_or(|row| self.claims.chosen(row).is_none());
+        let open = own.without_devices().filter(|(_, claim, _, _)| is_open(claim));
+        let mut wanting = Wanting { at: Vec::new(), claims: Vec::new() };
+        for (at, _, name, ready) in open {
+            wanting.at.push(at);
+            wanting.claims.push((name, ready));
+        }
+        match own.extended.as_ref().map(|extended| extended.on(node)) {
+            None | Some(ExtendedKind::Nothing) => {}
+            Some(ExtendedKind::Unprovided) => return None,
+            Some(ExtendedKind::Claim(_, ready)) => {
+                wanting.at.push(own.claims.len());
+                wanting.claims.push((EXTENDED_CLAIM, ready));
+            }
+        }
+        Some(wanting)
+    }
+
+    /// Chooses devices of a node for the claims of a class that have none, by position.
+    pub(crate) fn choose(
+        &self,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<Vec<(usize, Chosen)>, Refusal> {
+        let Wanting { at, claims } = self.wanting(class, node).ok_or(Refusal::Insufficient)?;
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (devices, in_use) = (self.tables.devices(), self.in_use(capacity));
+        let quickly = devices.choose_quickly(node, &claims, &in_use);
+        let chosen = quickly.unwrap_or_else(|| {
+            let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+            long.choose(devices, &self.classes[class].namespace, (node, &claims), &in_use)
+        })?;
+        Ok(at.into_iter().zip(chosen).collect())
+    }
+
+    /// Whether a node can use the devices of the claims that have some.
+    pub(crate) fn can_use(
+        &self,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
+        self.classes[class].claims.iter().all(|claim| {
+            let Some(row) = claim.row else { return true };
+            if let Some((allocation, at)) = self.claims.chosen(row) {
+                let is_ready = capacity == Capacity::FutureIdle || self.claims.holds_now(row);
+                return is_ready && (*at == node || self.reaches(allocation, node));
+            }
+            self.claims.keeps_devices(self.tables.inventory(), row)
+        })
+    }
+
+    /// Whether a node can use devices that were chosen in this cycle for another node.
+    fn reaches(&self, allocation: &Allocation, node: NodeIdx) -> bool {
+        let facts = &self.nodes[node];
+        let matches = |term: &NodeTerm| term.matches(&facts.name, &facts.labels);
+        allocation.nodes.as_ref().is_none_or(|terms| terms.iter().any(matches))
+    }
+}
+
+impl DynamicResources {
+    /// Whether a node can use the devices that the claims of a class were allocated before this cycle.
+    pub(crate) fn can_use_allocated(&self, class: ConstraintClassIdx, node: NodeIdx) -> bool {
+        let own = &self.classes[class];
+        let mut allocated = own.claims.iter().filter_map(|claim| match &claim.need {
+            Need::Allocated(nodes) => nodes.as_ref(),
+            Need::Devices(..) => None,
+        });
+        !own.has_failed && allocated.all(|nodes| nodes.passes(node))
+    }
+
+    /// Follows the placement of a task: gives devices to its claims, or takes them back.
+    pub(crate) fn on_placement(&mut self, placed: &Placed) {
+        let Some(TaskClaims { class, rows, .. }) = self.of_tasks.get(&placed.task) else { return };
+        let (class, rows) = (*class, rows.clone());
+        let capacity = match placed.to.status {
+            TaskStatus::Allocated => Some(Capacity::Idle),
+            TaskStatus::Pipelined => Some(Capacity::FutureIdle),
+            _ => None,
+        };
+        if let (Some(capacity), Some(node)) = (capacity, placed.to.node)
+            && placed.from.node.is_none()
+        {
+            self.give(class, &rows, node, capacity);
+        }
+        for row in rows {
+            self.claims.moved(self.tables.inventory(), row, (placed.from, placed.to));
+        }
+        self.version += 1;
+    }
+
+    /// What is to be written to the claims of a task that has been placed.
+    pub(crate) fn device_choices(&self, task: TaskIdx) -> Vec<DeviceChoice> {
+        let Some(TaskClaims { class, rows, of_group }) = self.of_tasks.get(&task) else {
+            return Vec::new();
+        };
+        let choices = rows.iter().filter_map(|row| {
+            let claim = self.claims.key(*row).clone();
+            let chosen = self.claims.chosen(*row);
+            let allocation = chosen.map(|(allocation, _)| Allocation::clone(allocation));
+            if self.claims.exists(*row) {
+                let group = of_group.as_ref().filter(|(rows, _)| rows.contains(row));
+                let group = group.map(|(_, consumer)| consumer.clone());
+                return Some(DeviceChoice { claim, allocation, new: None, group });
+            }
+            // The claim for extended resources is made if the node does not advertise them.
+            let (_, node) = chosen?;
+            match self.classes[*class].extended.as_ref()?.on(*node) {
+                ExtendedKind::Claim(made, _) => {
+                    let new = Some(Arc::clone(made));
+                    Some(DeviceChoice { claim, allocation, new, group: None })
+                }
+                ExtendedKind::Nothing | ExtendedKind::Unprovided => None,
+            }
+        });
+        choices.collect()
+    }
+
+    /// The claims that waiting tasks cannot use and that nobody else uses.
+    // Parity: see docs/parity.md#x9.
+    pub(crate) fn claims_to_deallocate(
+        &self,
+        cluster: &Cluster,
+        is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        let waiting = self.of_tasks.iter().filter(|(task, _)| cluster.is_waiting(**task));
+        let useless = waiting.filter_map(|(task, TaskClaims { class, rows, .. })| {
+            if let Some(leftover) = &self.classes[*class].leftover {
+                return Some((*task, leftover.clone()));
+            }
+            let uid = &cluster.tasks.facts[*task].uid;
+            let job = cluster.tasks.job[*task]?;
+            let is_useless = |facts: &&ResourceClaimFacts| {
+                let allocation = facts.allocation.as_ref();
+                allocation.is_some_and(|allocation| {
+                    has_failed(facts, allocation) || allocation.nodes.is_some() && is_refused(job)
+                })
+            };
+            let unused = rows.iter().filter_map(|row| self.claims.unused_but_by(*row, uid));
+            unused.filter(is_useless).map(|facts| (*task, facts.key.clone())).next()
+        });
+        useless.collect()
+    }
+
+    /// How good the devices are that the claims of a class have or would get on a node: the earlier the
+    /// alternatives of `firstAvailable`, the better.
+    pub(crate) fn score(&self, class: ConstraintClassIdx, node: NodeIdx) -> i64 {
+        let own = &self.classes[class];
+        let known = own.claims.iter().filter_map(|claim| {
+            let chosen = claim.row.and_then(|row| self.claims.chosen(row));
+            match (&claim.need, chosen) {
+                (Need::Devices(_, ready), Some((allocation, _))) => {
+                    Some(score(&ready.spec, allocation))
+                }
+                (Need::Allocated(_), _) => self.claims.allocated_score(claim.row?),
+                (Need::Devices(..), None) => None,
+            }
+        });
+        let capacities = [Capacity::Idle, Capacity::FutureIdle].into_iter();
+        let chosen = capacities.filter_map(|capacity| self.choose(class, node, capacity).ok());
+        let chosen = chosen.take(1).flatten().filter_map(|(at, chosen)| {
+            let Need::Devices(_, claim) = &own.claims.get(at)?.need else { return None };
+            Some(score_of(claim, &chosen))
+        });
+        known.sum::<i64>() + chosen.sum::<i64>()
+    }
+
+    /// Whether some request of a class has alternatives.
+    pub(crate) fn has_alternatives(&self, class: ConstraintClassIdx) -> bool {
+        self.classes[class].claims.iter().any(|claim| match &claim.need {
+            Need::Devices(_, claim) => claim.requests.iter().any(|request| request.is_list),
+            // What it was given is the same on every node.
+            Need::Allocated(_) => false,
+        })
+    }
+}
+
+impl DynamicResources {
+    /// Gives devices to the claims of a task that has been placed on a node.
+    fn give(
+        &mut self,
+        class: ConstraintClassIdx,
+        rows: &[ClaimIdx],
+        node: NodeIdx,
+        capacity: Capacity,
+    ) {
+        // A place that the search did not approve of, such as one that another component nominated.
+        let Ok(chosen) = self.choose(class, node, capacity) else { return };
+        for (at, chosen) in chosen {
+            let Some(row) = rows.get(at) else { continue };
+            let own = &self.classes[class];
+            let claim = match own.claims.get(at).map(|claim| &claim.need) {
+                Some(Need::Devices(_, claim)) => claim,
+                Some(Need::Allocated(_)) => continue,
+                None => match own.extended.as_ref().map(|extended| extended.on(node)) {
+                    Some(ExtendedKind::Claim(_, claim)) => claim,
+                    _ => continue,
+                },
+            };
+            let name = &self.nodes[node].name;
+            let allocation = self.tables.devices().allocation(claim, &chosen, name);
+            self.claims.choose(*row, allocation, node);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Which claims hold which devices, now and once terminating pods are gone, as tasks move.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube_batch_api::{
+    column::{Column, NodeIdx},
+    facts::device::claim::{Allocation, ResourceClaimFacts},
+    name::{Name, ObjectKey},
+    status::{Placement, TaskStatus},
+};
+use kube_batch_devices::{inventory::Inventory, result::score, usage::Usage};
+
+kube_batch_api::row_type! {
+    /// Row of a claim for devices.
+    pub(crate) ClaimIdx,
+}
+
+/// All claims, and the devices that they hold.
+#[derive(Debug)]
+pub(super) struct ClaimsInUse {
+    claims: Column<ClaimIdx, ClaimState>,
+    rows: BTreeMap<ObjectKey, ClaimIdx>,
+    /// While terminating pods are still there.
+    now: Usage,
+    /// Once they are gone, and pods that wait for them have started.
+    future: Usage,
+}
+
+/// A claim.
+#[derive(Debug)]
+struct ClaimState {
+    key: ObjectKey,
+    /// `None` if it does not exist.
+    facts: Option<Arc<ResourceClaimFacts>>,
+    /// What it is given in this cycle, and on which node.
+    chosen: Option<(Arc<Allocation>, NodeIdx)>,
+    users: Users,
+    holds: Holds,
+}
+
+/// How many tasks with a place use a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Users {
+    now: u32,
+    future: u32,
+}
+
+/// When a claim holds its devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Holds {
+    now: bool,
+    future: bool,
+}
+
+impl ClaimState {
+    fn new(key: ObjectKey, facts: Option<Arc<ResourceClaimFacts>>) -> Self {
+        Self { key, facts, chosen: None, users: Users::default(), holds: Holds::default() }
+    }
+
+    /// What the API shows that it was given.
+    fn allocated(&self) -> Option<&Allocation> {
+        self.facts.as_ref()?.allocation.as_ref()
+    }
+
+    fn allocation(&self) -> Option<&Allocation> {
+        self.allocated().or(self.chosen.as_ref().map(|(allocation, _)| &**allocation))
+    }
+
+    /// When it holds its devices, given who uses it.
+    fn should_hold(&self) -> Holds {
+        let Users { now, future } = self.users;
+        let Some(facts) = self.facts.as_ref().filter(|facts| facts.allocation.is_some()) else {
+            return Holds { now: now > 0, future: future > 0 };
+        };
+        // The claim controller frees its devices once nobody uses it any more. Users that are not pods stay,
+        // and a pod that is not there any more is gone.
+        let had_users = !facts.reserved_for.is_empty() || now > 0;
+        let is_used_by_others = facts.reserved_for.iter().any(|consumer| !consumer.is_pod());
+        let is_freed = facts.is_protected && had_users && future == 0 && !is_used_by_others;
+        Holds { now: true, future: !is_freed }
+    }
+}
+
+/// What a placement adds to the users of a claim.
+fn users_of(at: Placement) -> Users {
+    let is_on_node = at.node.is_some() && at.status.is_on_node();
+    let waits_for_node = at.node.is_some() && at.status == TaskStatus::Pipelined;
+    let stays = is_on_node && at.status != TaskStatus::Releasing;
+    Users { now: u32::from(is_on_node), future: u32::from(stays || waits_for_node) }
+}
+
+impl ClaimsInUse {
+    /// The claims of the cluster.
+    pub(super) fn new<'a>(
+        inventory: &Inventory,
+        claims: impl Iterator<Item = &'a Arc<ResourceClaimFacts>>,
+    ) -> Self {
+        let none = Usage::none(inventory);
+        let mut new =
+            Self { claims: Column::new(), rows: BTreeMap::new(), now: none.clone(), future: none };
+        for facts in claims {
+            let key = facts.key.clone();
+            let row = new.claims.push(ClaimState::new(key, Some(Arc::clone(facts))));
+            new.rows.insert(facts.key.clone(), row);
+            new.update(inventory, row);
+        }
+        new
+    }
+
+    /// The row of a claim, which may not exist.
+    pub(super) fn row(&mut self, key: &ObjectKey) -> ClaimIdx {
+        if let Some(row) = self.rows.get(key) {
+            return *row;
+        }
+        let row = self.claims.push(ClaimState::new(key.clone(), None));
+        self.rows.insert(key.clone(), row);
+        row
+    }
+
+    /// The namespace and the name of a claim.
+    pub(super) fn key(&self, row: ClaimIdx) -> &ObjectKey {
+        &self.claims[row].key
+    }
+
+    /// Whether a claim exists.
+    pub(super) fn exists(&self, row: ClaimIdx) -> bool {
+        self.claims[row].facts.is_some()
+    }
+
+    /// How good the devices are that a claim was allocated before this cycle.
+    pub(super) fn allocated_score(&self, row: ClaimIdx) -> Option<i64> {
+        let state = &self.claims[row];
+        Some(score(&state.facts.as_ref()?.spec, state.allocated()?))
+    }
+
+    /// The facts of an allocated claim that no task with a place uses, and nobody else but a pod with this uid.
+    pub(super) fn unused_but_by(&self, row: ClaimIdx, uid: &Name) -> Option<&ResourceClaimFacts> {
+        let state = &self.claims[row];
+        let facts = state.facts.as_deref().filter(|facts| facts.allocation.is_some())?;
+        let is_unused = state.users == Users::default()
+            && facts.reserved_for.iter().all(|consumer| consumer.uid == *uid);
+        is_unused.then_some(facts)
+    }
+
+    /// What a claim is given in this cycle, and on which node.
+    pub(super) fn chosen(&self, row: ClaimIdx) -> Option<&(Arc<Allocation>, NodeIdx)> {
+        self.claims[row].chosen.as_ref()
+    }
+
+    /// What is in use while terminating pods are there.
+    pub(super) const fn now(&self) -> &Usage {
+        &self.now
+    }
+
+    /// What is in use once they are gone.
+    pub(super) const fn future(&self) -> &Usage {
+        &self.future
+    }
+
+    /// Whether a claim holds its devices already.
+    pub(super) fn holds_now(&self, row: ClaimIdx) -> bool {
+        self.claims[row].holds.now
+    }
+
+    /// Whether the devices of a claim are still there for it in future: it keeps them, or nobody else is to have
+    /// them.
+    pub(super) fn keeps_devices(&self, inventory: &Inventory, row: ClaimIdx) -> bool {
+        let state = &self.claims[row];
+        state.holds.future
+            || state.allocation().is_none_or(|allocation| {
+                let exclusive = allocation.results.iter().filter(|result| result.is_exclusive());
+                let mut rows = exclusive.flat_map(|result| inventory.rows_of(&result.id));
+                !rows.any(|device| self.future.is_in_use(device))
+            })
+    }
+
+    /// Gives a claim devices on a node, in this cycle.
+    pub(super) fn choose(&mut self, row: ClaimIdx, allocation: Allocation, node: NodeIdx) {
+        self.claims[row].chosen = Some((Arc::new(allocation), node));
+    }
+
+    /// Follows the placement of a task that uses a claim. Returns whether nobody uses the claim any more.
+    pub(super) fn moved(
+        &mut self,
+        inventory: &Inventory,
+        row: ClaimIdx,
+        (from, to): (Placement, Placement),
+    ) {
+        let (before, after) = (users_of(from), users_of(to));
+        let users = &mut self.claims[row].users;
+        users.now = users.now + after.now - before.now;
+        users.future = users.future + after.future - before.future;
+        self.update(inventory, row);
+        let state = &mut self.claims[row];
+        if state.users == Users::default() {
+            state.chosen = None;
+        }
+    }
+
+    /// Has the claim hold its devices exactly when it should.
+    fn update(&mut self, inventory: &Inventory, row: ClaimIdx) {
+        let Self { claims, now, future, .. } = self;
+        let state = &mut claims[row];
+        let should = state.should_hold();
+        let holds = std::mem::replace(&mut state.holds, should);
+        let Some(allocation) = state.allocation() else {
+            state.holds = Holds::default();
+            return;
+        };
+        for (usage, held, holds) in
+            [(now, holds.now, should.now), (future, holds.future, should.future)]
+        {
+            for result in allocation.results.iter().filter(|_| held != holds) {
+                match holds {
+                    true => usage.add(inventory, result),
+                    false => usage.remove(inventory, result),
+                }
+            }
+        }
+    }
+}
