@@ -4,16 +4,16 @@
 //! applies the writes at once, and the scheduler of a cluster throttles and sends them. So what a
 //! simulation shows is what a user of the cluster sees.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{cell::LazyCell, collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kube_batch_api::{
     api_version::Join,
     crd::{MISCONFIGURED, UNSCHEDULABLE},
     crd::{PodGroupStatus, QueueStatus},
-    decision::{ClaimChoice, Decision, EvictReason, PodRef},
+    decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
     dialect::Transition,
-    facts::{group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
+    facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     reason::{Ignored, JobProblem},
 };
@@ -36,6 +36,8 @@ pub enum DecisionWrite {
         node: Name,
         /// What its claims get before it is bound.
         claims: Vec<ClaimChoice>,
+        /// What its claims for devices get before it is bound.
+        devices: Vec<DeviceChoice>,
         /// To be sent once it is bound.
         event: Event,
     },
@@ -54,13 +56,20 @@ pub enum DecisionWrite {
         /// To be sent at once.
         events: Vec<Event>,
     },
+    /// Takes the devices from a claim of a waiting pod, or deletes the claim if it is for extended resources.
+    Deallocate {
+        /// The pod.
+        pod: PodRef,
+        /// The claim.
+        claim: ObjectKey,
+    },
 }
 
 impl DecisionWrite {
     /// The pod that is decided about.
     pub const fn pod(&self) -> &PodRef {
         match self {
-            Self::Bind { pod, .. } | Self::Evict { pod, .. } => pod,
+            Self::Bind { pod, .. } | Self::Evict { pod, .. } | Self::Deallocate { pod, .. } => pod,
         }
     }
 }
@@ -129,7 +138,7 @@ pub struct Waits {
 pub enum Urgency {
     /// A phase, or a condition's status or reason: users and controllers wait for it.
     State,
-    /// That a gang lacks pods, which its controller may be about to create.
+    /// That a gang lacks pods, or a pod a claim for devices, which a controller may be about to create.
     Forming,
     /// A count or an amount.
     Count,
@@ -212,7 +221,8 @@ impl fmt::Display for Regarding {
 pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
     let mut victims = victims_by_group(decisions, store);
     let writes = decisions.iter().filter_map(|decision| match decision {
-        Decision::Bind { pod, node, claims } => Some(DecisionWrite::Bind {
+        Decision::Bind { pod, node, claims, devices } => Some(DecisionWrite::Bind {
+            devices: devices.clone(),
             pod: pod.clone(),
             node: node.clone(),
             claims: claims.clone(),
@@ -229,6 +239,9 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
                 events: eviction_events(store, (pod, node), (&cause, related), &mut victims),
                 message: format!("kube-batch: {cause}"),
             })
+        }
+        Decision::Deallocate { pod, claim } => {
+            Some(DecisionWrite::Deallocate { pod: pod.clone(), claim: claim.clone() })
         }
         Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
     });
@@ -398,15 +411,21 @@ pub fn status_writes(
     cycle_id: &str,
     now: Timestamp,
 ) -> Vec<StatusWrite> {
-    let groups =
-        cycle.jobs.iter().filter_map(|report| group_status(report, Transition { cycle_id, now }));
+    let groups = cycle.jobs.iter().filter_map(|report| {
+        let lacks_claims = || lacks_claims(report, store, assumed);
+        group_status(report, Transition { cycle_id, now }, lacks_claims)
+    });
     let pods = pod_statuses(cycle, store, assumed);
     let queues = cycle.queues.iter().filter_map(queue_status);
     groups.chain(pods).chain(queues).collect()
 }
 
 // Parity: see docs/parity.md#e1 and docs/parity.md#e2.
-fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
+fn group_status(
+    report: &JobReport,
+    at: Transition<'_>,
+    lacks_claims: impl Fn() -> bool,
+) -> Option<StatusWrite> {
     let group = report.group.as_ref()?;
     let next = next_group_status(report, at)?;
     let dialect = group.version.dialect();
@@ -432,14 +451,15 @@ fn group_status(report: &JobReport, at: Transition<'_>) -> Option<StatusWrite> {
     ];
     let events = events.into_iter().flatten().collect();
     let reason = report.unschedulable.as_ref().map(|(reason, _)| *reason);
-    let urgency = urgency_of_group(&group.status, &next, reason);
+    let forms = || reason == Some(JobProblem::NOT_ENOUGH_TASKS) || lacks_claims();
+    let urgency = urgency_of_group(&group.status, &next, forms);
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
 }
 
 fn urgency_of_group(
     stored: &PodGroupStatus,
     next: &PodGroupStatus,
-    reason: Option<&str>,
+    forms: impl Fn() -> bool,
 ) -> Urgency {
     let states = |status: &PodGroupStatus| {
         let conditions = status.conditions.iter();
@@ -448,7 +468,7 @@ fn urgency_of_group(
     };
     let counts = |status: &PodGroupStatus| (status.running, status.succeeded, status.failed);
     if states(stored) != states(next) {
-        if reason == Some(JobProblem::NOT_ENOUGH_TASKS) { Urgency::Forming } else { Urgency::State }
+        if forms() { Urgency::Forming } else { Urgency::State }
     } else if counts(stored) != counts(next) {
         Urgency::Count
     } else {
@@ -463,7 +483,9 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
         let (pod, node) = match decision {
             Decision::Nominate { pod, node } => (pod, Some(node)),
             Decision::Withdraw { pod } => (pod, None),
-            Decision::Bind { .. } | Decision::Evict { .. } => continue,
+            Decision::Bind { .. } | Decision::Evict { .. } | Decision::Deallocate { .. } => {
+                continue;
+            }
         };
         // What another component has written stays, or each would overwrite the other's.
         let facts = waiting(store, assumed, pod).filter(|facts| !facts.nominated_by_other);
@@ -473,11 +495,15 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
         }
     }
     for report in &cycle.jobs {
+        let forms = LazyCell::new(|| lacks_claims(report, store, assumed));
         for pod in &report.unplaced {
             let news = waiting(store, assumed, pod).and_then(|facts| {
                 news_of_pod(facts, pod, report.unplaced_reason, &report.unplaced_because)
             });
-            if let Some(waits) = news {
+            if let Some(mut waits) = news {
+                if waits.urgency == Urgency::State && *forms {
+                    waits.urgency = Urgency::Forming;
+                }
                 pods.entry(pod).or_default().1 = Some(waits);
             }
         }
@@ -511,6 +537,13 @@ pub fn news_of_pod(
         message: because.to_owned(),
     });
     Some(Waits { reason: because_of, message: because.to_owned(), urgency, event })
+}
+
+/// Whether a claim for devices is still to be made for a pod of a job. The others wait for it too.
+fn lacks_claims(report: &JobReport, store: &Store, assumed: &Assumed) -> bool {
+    let waiting = report.unplaced.iter().filter_map(|pod| waiting(store, assumed, pod));
+    let mut entries = waiting.flat_map(|facts| &facts.device_claims);
+    entries.any(|entry| matches!(entry.source, ClaimSource::NotCreated(_)))
 }
 
 /// The facts of a pod, if it is still the same one and waits for a node.
