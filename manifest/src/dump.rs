@@ -21,7 +21,10 @@ use kube_batch_api::{
     facts::{
         class::PodTemplate,
         composite::CompositeFacts,
-        device::claim::ResourceClaimFacts,
+        device::{
+            claim::ResourceClaimFacts, class::DeviceClassFacts, slice::SliceFacts,
+            taint::DeviceTaintRuleFacts,
+        },
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,
@@ -89,6 +92,9 @@ enum Record {
     PersistentVolumeClaim(Arc<ClaimFacts>),
     StorageClass(Arc<StorageClassFacts>),
     ResourceClaim(Arc<ResourceClaimFacts>),
+    ResourceSlice(Arc<SliceFacts>),
+    DeviceClass(Arc<DeviceClassFacts>),
+    DeviceTaintRule(Arc<DeviceTaintRuleFacts>),
     Queue(Arc<QueueFacts>),
     PodGroup(Arc<GroupFacts>),
     CompositePodGroup(Arc<CompositeFacts>),
@@ -139,6 +145,9 @@ pub fn write(
         claims as PersistentVolumeClaim,
         storage_classes as StorageClass,
         resource_claims as ResourceClaim,
+        resource_slices as ResourceSlice,
+        device_classes as DeviceClass,
+        device_taint_rules as DeviceTaintRule,
         queues as Queue,
         groups as PodGroup,
         composites as CompositePodGroup,
@@ -242,6 +251,9 @@ impl Loader {
             Record::PersistentVolumeClaim(f) => store.claims.share(f.key.clone(), f),
             Record::StorageClass(f) => store.storage_classes.share(f.name.clone(), f),
             Record::ResourceClaim(f) => store.resource_claims.share(f.key.clone(), f),
+            Record::ResourceSlice(f) => store.resource_slices.share(f.name.clone(), f),
+            Record::DeviceClass(f) => store.device_classes.share(f.name.clone(), f),
+            Record::DeviceTaintRule(f) => store.device_taint_rules.share(f.name.clone(), f),
             Record::Queue(f) => store.queues.share((f.name.clone(), f.version), f),
             Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
             Record::CompositePodGroup(f) => store.composites.share(f.key.clone(), f),
@@ -320,7 +332,7 @@ mod tests {
         let mut assumed = Assumed::default();
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
         let claim = ClaimChoice { claim: ObjectKey::new("ns", "c"), volume: Some("v".into()) };
-        let bind = InFlight::Bind { node: "n".into(), claims: vec![claim] };
+        let bind = InFlight::Bind { node: "n".into(), claims: vec![claim], devices: Vec::new() };
         assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("c"), InFlight::Nominate { node: "n".into() }, Timestamp::UNIX_EPOCH);

@@ -11,7 +11,9 @@ use k8s_openapi::{
         batch::v1::Job,
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
-        resource::v1::ResourceClaim,
+        resource::v1::{
+            DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+        },
         scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
@@ -52,6 +54,14 @@ pub enum Object {
     CsiDriver(Box<CSIDriver>),
     /// A claim for devices.
     ResourceClaim(Box<ResourceClaim>),
+    /// A template of claims for devices.
+    ResourceClaimTemplate(Box<ResourceClaimTemplate>),
+    /// Devices of a driver.
+    ResourceSlice(Box<ResourceSlice>),
+    /// A class of devices.
+    DeviceClass(Box<DeviceClass>),
+    /// A taint of devices.
+    DeviceTaintRule(Box<DeviceTaintRule>),
     /// A named priority.
     PriorityClass(Box<PriorityClass>),
     /// A disruption budget; a legacy gang.
@@ -95,6 +105,14 @@ pub enum Kind {
     CsiDriver,
     /// `ResourceClaim`.
     ResourceClaim,
+    /// `ResourceClaimTemplate`.
+    ResourceClaimTemplate,
+    /// `ResourceSlice`.
+    ResourceSlice,
+    /// `DeviceClass`.
+    DeviceClass,
+    /// `DeviceTaintRule`.
+    DeviceTaintRule,
     /// `PriorityClass`.
     PriorityClass,
     /// `PodDisruptionBudget`.
@@ -119,7 +137,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 23] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -129,6 +147,10 @@ impl Kind {
         Self::CsiNode,
         Self::CsiDriver,
         Self::ResourceClaim,
+        Self::ResourceClaimTemplate,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::DeviceTaintRule,
         Self::PriorityClass,
         Self::PodDisruptionBudget,
         Self::Job,
@@ -153,6 +175,10 @@ impl Kind {
             Self::CsiNode => "CSINode",
             Self::CsiDriver => "CSIDriver",
             Self::ResourceClaim => "ResourceClaim",
+            Self::ResourceClaimTemplate => "ResourceClaimTemplate",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::DeviceClass => "DeviceClass",
+            Self::DeviceTaintRule => "DeviceTaintRule",
             Self::PriorityClass => "PriorityClass",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Job => "Job",
@@ -184,13 +210,17 @@ impl Kind {
             | Self::JobSet
             | Self::CompositePodGroup
             | Self::PodGroup
-            | Self::ResourceClaim => true,
+            | Self::ResourceClaim
+            | Self::ResourceClaimTemplate => true,
             Self::Node
             | Self::Namespace
             | Self::PersistentVolume
             | Self::StorageClass
             | Self::CsiNode
             | Self::CsiDriver
+            | Self::ResourceSlice
+            | Self::DeviceClass
+            | Self::DeviceTaintRule
             | Self::PriorityClass
             | Self::Queue => false,
         }
@@ -208,6 +238,10 @@ impl Kind {
             Self::CsiNode => "csinodes",
             Self::CsiDriver => "csidrivers",
             Self::ResourceClaim => "resourceclaims",
+            Self::ResourceClaimTemplate => "resourceclaimtemplates",
+            Self::ResourceSlice => "resourceslices",
+            Self::DeviceClass => "deviceclasses",
+            Self::DeviceTaintRule => "devicetaintrules",
             Self::PriorityClass => "priorityclasses",
             Self::PodDisruptionBudget => "poddisruptionbudgets",
             Self::Job => "jobs",
@@ -260,7 +294,14 @@ impl Kind {
     /// `kube-batch` is the category of PodGroups and Queues.
     pub fn kubectl_list() -> String {
         let served = |kind: &Self| {
-            !matches!(kind, Self::CompositePodGroup | Self::PodGroup | Self::Queue | Self::JobSet)
+            !matches!(
+                kind,
+                Self::CompositePodGroup
+                    | Self::PodGroup
+                    | Self::Queue
+                    | Self::JobSet
+                    | Self::DeviceTaintRule
+            )
         };
         let kinds = Self::ALL.into_iter().filter(served).map(Self::plural);
         kinds.chain(["kube-batch"]).collect::<Vec<_>>().join(",")
@@ -275,7 +316,11 @@ impl Kind {
             | Self::PersistentVolume
             | Self::PersistentVolumeClaim => &[""],
             Self::StorageClass | Self::CsiNode | Self::CsiDriver => &["storage.k8s.io"],
-            Self::ResourceClaim => &["resource.k8s.io"],
+            Self::ResourceClaim
+            | Self::ResourceClaimTemplate
+            | Self::ResourceSlice
+            | Self::DeviceClass
+            | Self::DeviceTaintRule => &["resource.k8s.io"],
             Self::PriorityClass | Self::CompositePodGroup => &["scheduling.k8s.io"],
             Self::PodDisruptionBudget => &["policy"],
             Self::Job => &["batch"],
@@ -385,6 +430,10 @@ impl TypeMeta {
             | Kind::CsiNode
             | Kind::CsiDriver
             | Kind::ResourceClaim
+            | Kind::ResourceClaimTemplate
+            | Kind::ResourceSlice
+            | Kind::DeviceClass
+            | Kind::DeviceTaintRule
             | Kind::PriorityClass
             | Kind::PodDisruptionBudget
             | Kind::Job
@@ -454,6 +503,10 @@ macro_rules! with_each {
             Object::CsiNode($inner) => $body,
             Object::CsiDriver($inner) => $body,
             Object::ResourceClaim($inner) => $body,
+            Object::ResourceClaimTemplate($inner) => $body,
+            Object::ResourceSlice($inner) => $body,
+            Object::DeviceClass($inner) => $body,
+            Object::DeviceTaintRule($inner) => $body,
             Object::PriorityClass($inner) => $body,
             Object::PodDisruptionBudget($inner) => $body,
             Object::Job($inner) => $body,
@@ -496,6 +549,10 @@ impl Object {
             Kind::CsiNode => Self::CsiNode(typed(node, unknown)?),
             Kind::CsiDriver => Self::CsiDriver(typed(node, unknown)?),
             Kind::ResourceClaim => Self::ResourceClaim(typed(node, unknown)?),
+            Kind::ResourceClaimTemplate => Self::ResourceClaimTemplate(typed(node, unknown)?),
+            Kind::ResourceSlice => Self::ResourceSlice(typed(node, unknown)?),
+            Kind::DeviceClass => Self::DeviceClass(typed(node, unknown)?),
+            Kind::DeviceTaintRule => Self::DeviceTaintRule(typed(node, unknown)?),
             Kind::PriorityClass => Self::PriorityClass(typed(node, unknown)?),
             Kind::PodDisruptionBudget => Self::PodDisruptionBudget(typed(node, unknown)?),
             Kind::Job => Self::Job(typed(node, unknown)?),
@@ -537,6 +594,10 @@ impl Object {
             Self::CsiNode(_) => Kind::CsiNode,
             Self::CsiDriver(_) => Kind::CsiDriver,
             Self::ResourceClaim(_) => Kind::ResourceClaim,
+            Self::ResourceClaimTemplate(_) => Kind::ResourceClaimTemplate,
+            Self::ResourceSlice(_) => Kind::ResourceSlice,
+            Self::DeviceClass(_) => Kind::DeviceClass,
+            Self::DeviceTaintRule(_) => Kind::DeviceTaintRule,
             Self::PriorityClass(_) => Kind::PriorityClass,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::Job(_) => Kind::Job,
@@ -563,6 +624,10 @@ impl Object {
             | Self::CsiNode(_)
             | Self::CsiDriver(_)
             | Self::ResourceClaim(_)
+            | Self::ResourceClaimTemplate(_)
+            | Self::ResourceSlice(_)
+            | Self::DeviceClass(_)
+            | Self::DeviceTaintRule(_)
             | Self::PriorityClass(_)
             | Self::PodDisruptionBudget(_)
             | Self::Job(_)

@@ -1,8 +1,10 @@
-//! What an API server would reject in pods and pod templates, and the scheduler accepts.
+//! What an API server would reject in pods, pod templates and claims for devices, and the scheduler accepts.
 //!
-//! Only the rules about placement that users break. A pod that breaks one is simulated all the same.
+//! Only the rules about placement that users break. An object that breaks one is simulated all the same.
 //!
 //! Source: `pkg/apis/core/validation/validation.go` of Kubernetes 1.37.
+
+mod devices;
 
 use std::collections::BTreeMap;
 
@@ -20,11 +22,13 @@ use kube_batch_api::{
     },
 };
 
+use self::devices::device_problems;
+pub use self::devices::wants_admin_access;
 use crate::{object::Object, pods::pod_parts};
 
-/// The problems of the pod or the templates of an object, with their paths in the object.
+/// The problems of an object, and of its pod or templates, with their paths in the object.
 pub fn rejections(object: &Object) -> Vec<Problem> {
-    let mut found = Vec::new();
+    let mut found = device_problems(object);
     for part in pod_parts(object) {
         let labels = part.metadata.and_then(|meta| meta.labels.as_ref());
         let of_labels = labels.and_then(|labels| labels_problem("metadata.labels", labels));
@@ -141,6 +145,47 @@ mod tests {
         let object = Object::read(kind, Served::BuiltIn, &node, &Problems::default());
         let found = rejections(&object.expect("an object"));
         found.into_iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect()
+    }
+
+    #[test]
+    fn what_an_api_server_would_reject_in_claims_is_found() {
+        let selector =
+            |expression: &str| format!("selectors: [{{cel: {{expression: '{expression}'}}}}]");
+        let good = selector("device.driver == \"a\"");
+        let cases: [(Kind, String, &[&str]); 5] = [
+            (Kind::DeviceClass, format!("{{metadata: {{name: a}}, spec: {{{good}}}}}"), &[]),
+            (
+                Kind::DeviceClass,
+                format!("{{metadata: {{name: a}}, spec: {{{}}}}}", selector("device.name")),
+                &["spec.selectors[0].cel.expression: does not compile: ERROR: <input>:1:7: undefined field 'name'"],
+            ),
+            (
+                Kind::ResourceClaim,
+                "{metadata: {name: a}, spec: {devices: {requests: [{name: a, exactly: {count: 0}}, {name: a}]}}}".into(),
+                &[
+                    "spec.devices.requests[0].exactly.deviceClassName: is missing",
+                    "spec.devices.requests[0].exactly.count: must be at least 1, not 0",
+                    "spec.devices.requests[1].name: \"a\" is the name of another request",
+                    "spec.devices.requests[1]: must have exactly or firstAvailable",
+                ],
+            ),
+            (
+                Kind::ResourceClaim,
+                "{metadata: {name: a}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu, allocationMode: All, count: 2}}]}}}".into(),
+                &["spec.devices.requests[0].exactly.count: must not be set with mode All"],
+            ),
+            (
+                Kind::ResourceClaimTemplate,
+                format!(
+                    "{{metadata: {{name: a}}, spec: {{spec: {{devices: {{requests: [{{name: a, firstAvailable: \
+                     [{{name: x, deviceClassName: gpu, {good}}}, {{name: y, deviceClassName: gpu, allocationMode: Some}}]}}]}}}}}}}}"
+                ),
+                &["spec.spec.devices.requests[0].firstAvailable[1].allocationMode: must be ExactCount or All, not \"Some\""],
+            ),
+        ];
+        for (kind, text, expected) in cases {
+            assert_eq!(problems(kind, &text), expected, "{text}");
+        }
     }
 
     #[test]
