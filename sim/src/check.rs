@@ -221,6 +221,14 @@ impl Checker<'_> {
         for (group, wanted) in &expect.pods {
             self.pods(group, wanted);
         }
+        for (claim, wanted) in &expect.devices {
+            let facts = self.world.store.resource_claims.get(&ObjectKey::parse(claim));
+            let allocation = facts.and_then(|facts| facts.allocation.as_ref());
+            let results = allocation.into_iter().flat_map(|allocation| &allocation.results);
+            let devices: Vec<String> = results.map(|result| result.id.to_string()).collect();
+            let (is_met, wanted) = (devices == *wanted, wanted.join(", "));
+            self.expect(format!("devices.{claim}"), is_met, wanted, devices.join(", "));
+        }
     }
 
     fn group(&mut self, name: &str, wanted: &GroupMatch, status: &PodGroupStatus) {

@@ -3,7 +3,10 @@
 pub mod admission;
 pub mod case;
 pub mod check;
+mod claim_templates;
 pub mod controllers;
+pub mod device_outcome;
+mod devices;
 pub mod objects;
 pub mod outcome;
 pub mod runner;

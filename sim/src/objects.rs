@@ -68,6 +68,12 @@ impl World {
             Object::CsiNode(node) => self.store.apply_csi_node(&node),
             Object::CsiDriver(driver) => self.store.apply_csi_driver(&driver),
             Object::ResourceClaim(claim) => self.store.apply_resource_claim(&claim),
+            Object::ResourceClaimTemplate(template) => {
+                return self.claim_templates.apply(key, &template);
+            }
+            Object::ResourceSlice(slice) => self.store.apply_resource_slice(&slice),
+            Object::DeviceClass(class) => self.store.apply_device_class(&class),
+            Object::DeviceTaintRule(rule) => self.store.apply_device_taint_rule(&rule),
             Object::CompositePodGroup(composite) => self.store.apply_composite(&composite),
             Object::PriorityClass(class) => self.store.apply_priority_class(&class),
             Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
@@ -195,6 +201,10 @@ impl World {
             Kind::CsiNode => self.store.csi_nodes.delete(name),
             Kind::CsiDriver => self.store.csi_drivers.delete(name),
             Kind::ResourceClaim => self.store.resource_claims.delete(key),
+            Kind::ResourceClaimTemplate => self.claim_templates.delete(key),
+            Kind::ResourceSlice => self.store.resource_slices.delete(name),
+            Kind::DeviceClass => self.store.device_classes.delete(name),
+            Kind::DeviceTaintRule => self.store.device_taint_rules.delete(name),
             Kind::CompositePodGroup => self.store.composites.delete(key),
             Kind::PriorityClass => self.store.priority_classes.delete(name),
             Kind::PodDisruptionBudget => self.store.budgets.delete(key),

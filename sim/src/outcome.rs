@@ -7,17 +7,22 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
+    column::Dim,
     decision::Decision,
     facts::{node::Taint, pod::TaskFacts},
     name::{JobKey, ObjectKey},
-    resource::{ResourceList, ResourceVector, Unit},
+    resource::{Dimensions, ResourceList, ResourceVector, Unit},
     status::TaskStatus,
 };
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{simulation::LastCycle, world::World};
+use crate::{
+    device_outcome::{DevicesOutcome, devices_of_pod, devices_outcome},
+    simulation::LastCycle,
+    world::World,
+};
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -33,6 +38,9 @@ pub struct Outcome {
     pub nodes: Vec<NodeOutcome>,
     /// Every pod for this scheduler.
     pub pods: Vec<PodOutcome>,
+    /// The devices of each class on each node; a device can be of several classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DevicesOutcome>,
     /// All nodes together.
     pub cluster: ClusterOutcome,
     /// How long pods waited.
@@ -106,6 +114,9 @@ pub struct CycleOutcome {
     /// Pods that were nominated for a node: its resources are still being released, or reserved until
     /// the whole gang fits.
     pub pipelined: Vec<Placement>,
+    /// Claims for devices that lost devices which could be used nowhere, `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deallocated: Vec<String>,
 }
 
 /// A pod and a node.
@@ -236,6 +247,9 @@ pub struct PodOutcome {
     /// The node it is nominated for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominated_node: Option<String>,
+    /// The devices of its claims, `driver/pool/device`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// When it was created.
     pub created: String,
     /// When it was bound; absent if that was not in the simulation.
@@ -260,6 +274,7 @@ impl CycleOutcome {
                 }
                 // Shown by the absent `nominatedNode` of the pod.
                 Decision::Withdraw { .. } => {}
+                Decision::Deallocate { claim, .. } => outcome.deallocated.push(claim.to_string()),
                 Decision::Evict { pod, node, reason, by, .. } => {
                     outcome.evictions.push(EvictionOutcome {
                         pod: pod.key.to_string(),
@@ -275,7 +290,10 @@ impl CycleOutcome {
 
     /// Whether it decided nothing.
     pub const fn is_idle(&self) -> bool {
-        self.binds.is_empty() && self.evictions.is_empty() && self.pipelined.is_empty()
+        self.binds.is_empty()
+            && self.evictions.is_empty()
+            && self.pipelined.is_empty()
+            && self.deallocated.is_empty()
     }
 }
 
@@ -299,6 +317,7 @@ impl Outcome {
             pod_groups,
             queues: queues.map(queue).collect(),
             nodes: nodes(world),
+            devices: devices_outcome(world),
             pods: pods(world),
             cluster: cluster(world, &peak),
             waiting: waiting(world),
@@ -318,16 +337,23 @@ fn cluster(world: &World, Peak(peak): &Peak) -> ClusterOutcome {
         if whole == 0 { 0.0 } else { of[dim] as f64 / whole as f64 }
     };
     let utilization = |of: &ResourceVector| {
+        let of = counted(dimensions, &allocatable, of);
         let dims = dimensions.ids().filter(|dim| allocatable[*dim] > 0 || of[*dim] > 0);
-        dims.map(|dim| (dimensions.name(dim).to_string(), fraction(of, dim))).collect()
+        dims.map(|dim| (dimensions.name(dim).to_string(), fraction(&of, dim))).collect()
     };
     ClusterOutcome {
         allocatable: dimensions.display(&allocatable),
-        used: dimensions.display(&used),
+        used: dimensions.display(&counted(dimensions, &allocatable, &used)),
         utilization: utilization(&used),
-        peak: dimensions.display(&peak),
+        peak: dimensions.display(&counted(dimensions, &allocatable, &peak)),
         peak_utilization: utilization(&peak),
     }
+}
+
+/// Amounts in use, without the resources that are devices where they are used.
+fn counted(dimensions: &Dimensions, allocatable: &[i64], used: &[i64]) -> ResourceVector {
+    let is_counted = |dim: Dim| dimensions.is_counted(dim, allocatable[dim]);
+    dimensions.ids().map(|dim| if is_counted(dim) { used[dim] } else { 0 }).collect()
 }
 
 fn waiting(world: &World) -> WaitingOutcome {
@@ -455,7 +481,11 @@ fn nodes(world: &World) -> Vec<NodeOutcome> {
         unschedulable: cluster.nodes.facts[node].unschedulable,
         taints: cluster.nodes.facts[node].taints.iter().map(taint).collect(),
         allocatable: dimensions.display(&cluster.nodes.allocatable[node]),
-        used: dimensions.display(&cluster.nodes.used[node]),
+        used: dimensions.display(&counted(
+            dimensions,
+            &cluster.nodes.allocatable[node],
+            &cluster.nodes.used[node],
+        )),
         utilization: utilization(node),
     })
     .collect()
@@ -470,6 +500,7 @@ fn taint(taint: &Taint) -> String {
 fn pods(world: &World) -> Vec<PodOutcome> {
     ours(world)
         .map(|facts| PodOutcome {
+            devices: devices_of_pod(world, facts),
             pod: facts.key.to_string(),
             pod_group: world.group_of(&facts.key).to_string(),
             status: facts.status.to_string(),

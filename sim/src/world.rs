@@ -41,6 +41,7 @@ use kube_batch_scheduler::writes::{
 
 use crate::{
     admission::{UnknownClasses, admit},
+    claim_templates::ClaimTemplates,
     controllers::{Controllers, PodTimer},
 };
 
@@ -144,6 +145,7 @@ pub struct World {
     live: LiveSnapshot,
     /// When the next gang becomes stale.
     next_due: Option<Timestamp>,
+    pub(crate) claim_templates: ClaimTemplates,
 }
 
 impl World {
@@ -176,6 +178,7 @@ impl World {
             in_flight: Assumed::default(),
             live: LiveSnapshot::default(),
             next_due: None,
+            claim_templates: ClaimTemplates::default(),
         }
     }
 
@@ -270,10 +273,11 @@ impl World {
         for pod in changes.deleted {
             self.terminate_pod(&pod);
         }
+        self.run_claim_controllers();
     }
 
     /// Deletes a pod after the time that its termination takes.
-    fn terminate_pod(&mut self, key: &ObjectKey) {
+    pub(crate) fn terminate_pod(&mut self, key: &ObjectKey) {
         self.waited.remove(key);
         if self.environment.termination_cycles == 0 {
             self.remove_pod(key);
@@ -289,8 +293,9 @@ impl World {
         self.now = self.now.max(taken);
         self.store.absorb(store);
         for (pod, in_flight, _) in assumed.iter() {
-            if let InFlight::Bind { node, claims } = in_flight {
+            if let InFlight::Bind { node, claims, devices } = in_flight {
                 self.bind_claims(claims, node);
+                self.reserve_devices(devices, &pod);
             }
             self.change_pod(&pod.key, |facts| match in_flight {
                 _ if facts.uid != pod.uid => {}
@@ -302,7 +307,7 @@ impl World {
                 }
                 InFlight::Evict => facts.status = TaskStatus::Releasing,
                 InFlight::Nominate { node } => facts.nominated_node = Some(node.clone()),
-                InFlight::Rejected { .. } => {}
+                InFlight::Rejected { .. } | InFlight::Deallocate { .. } => {}
             });
         }
     }
@@ -476,10 +481,11 @@ impl World {
 
     fn apply_decision(&mut self, write: DecisionWrite) {
         match write {
-            DecisionWrite::Bind { pod, node, claims, event } => {
+            DecisionWrite::Bind { pod, node, claims, devices, event } => {
                 self.remember_group(&pod.key);
                 self.record_wait(&pod.key);
                 self.bind_claims(&claims, &node);
+                self.reserve_devices(&devices, &pod);
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
                     facts.status = TaskStatus::Bound;
@@ -498,6 +504,7 @@ impl World {
                 events.iter().for_each(|event| self.emit(event));
                 self.record.evictions.push(Eviction { pod: pod.key, node, reason, by });
             }
+            DecisionWrite::Deallocate { claim, .. } => self.deallocate(&claim),
         }
     }
 
@@ -626,7 +633,10 @@ fn group_of(facts: &TaskFacts, served: ServedApis) -> ObjectKey {
 fn nominated(cycle: &Cycle) -> Vec<(ObjectKey, Name)> {
     let nominated = cycle.decisions.iter().filter_map(|decision| match decision {
         Decision::Nominate { pod, node } => Some((pod.key.clone(), node.clone())),
-        Decision::Bind { .. } | Decision::Evict { .. } | Decision::Withdraw { .. } => None,
+        Decision::Bind { .. }
+        | Decision::Evict { .. }
+        | Decision::Deallocate { .. }
+        | Decision::Withdraw { .. } => None,
     });
     nominated.collect()
 }

@@ -43,6 +43,8 @@ pub struct Expect {
     pub pod_conditions: BTreeMap<String, ConditionMatch>,
     /// Number of existing pods, by group.
     pub pods: BTreeMap<String, PodsMatch>,
+    /// Devices of claims, each as driver, pool and name.
+    pub devices: BTreeMap<String, Vec<String>>,
 }
 
 /// A node, one of several, or `*` for any.
