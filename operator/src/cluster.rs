@@ -39,6 +39,10 @@ pub(crate) const fn consequence(kind: Kind) -> &'static str {
         Kind::CsiNode => "limits on the number of volumes of a node are not applied",
         Kind::CsiDriver => "no CSI driver is required on a node",
         Kind::ResourceClaim => "pods with resource claims wait",
+        Kind::ResourceClaimTemplate => "no claims are made for pods",
+        Kind::ResourceSlice => "there are no devices for resource claims",
+        Kind::DeviceClass => "pods with resource claims for the class wait",
+        Kind::DeviceTaintRule => "no device is tainted by a rule",
         Kind::PriorityClass => "PodGroups that name one have priority 0",
         Kind::PodDisruptionBudget => "gangs that a budget defines are not known",
         Kind::Job | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::JobSet => {

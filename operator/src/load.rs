@@ -20,7 +20,7 @@ use kube_batch_manifest::{
     place::Place,
     pods::{PodPart, pod_parts},
     reader::{Reader, Sink, Summary},
-    rejection::rejections,
+    rejection::{rejections, wants_admin_access},
     source::collect_sources,
 };
 use kube_batch_sim::world::World;
@@ -52,8 +52,13 @@ pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Load
         problems.iter().for_each(terminal::diagnostic);
         return Loaded { n_unreadable: problems.len(), ..Loaded::default() };
     }
-    let mut sink =
-        WorldSink { world, shown: Shown::default(), groups: HashMap::new(), pods: vec![] };
+    let mut sink = WorldSink {
+        world,
+        shown: Shown::default(),
+        groups: HashMap::new(),
+        admin_access: vec![],
+        pods: vec![],
+    };
     let n_from_cluster = load_lists(&cluster, &mut sink);
     let mut reader = Reader::new();
     reader.read_sources(&sources, &mut sink);
@@ -151,11 +156,16 @@ impl Shown {
     }
 }
 
+/// The label of namespaces whose claims may have admin access.
+const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
+
 struct WorldSink<'w> {
     world: &'w mut World,
     shown: Shown,
     /// The problem to report for each group if its queue does not exist.
     groups: HashMap<ObjectKey, (Name, Diagnostic)>,
+    /// The problem to report for each claim with admin access if its namespace does not permit it.
+    admin_access: Vec<(Name, Diagnostic)>,
     /// The problem to report for the first pod of each group if the group does not exist.
     pods: Vec<((ApiVersion, bool, ObjectKey), Diagnostic)>,
 }
@@ -183,6 +193,15 @@ impl Sink for WorldSink<'_> {
 impl WorldSink<'_> {
     /// Records the names that an object refers to.
     fn record_names(&mut self, object: &Object, place: &Place<'_>) {
+        if wants_admin_access(object) && object.meta().uid.is_none() {
+            let message = format!(
+                "adminAccess requires the label {ADMIN_ACCESS}=true on the namespace; an API server would reject this {}",
+                object.kind()
+            );
+            let error = FactError::new(named(object), "spec", message);
+            let problem = Diagnostic { severity: Severity::Warning, ..place.diagnose(&error) };
+            self.admin_access.push((with_default_namespace(object).namespace, problem));
+        }
         match object {
             Object::PodGroup(version, group) => {
                 let facts = version.dialect().read_group(group, &MetadataPrefixes::default());
@@ -224,6 +243,15 @@ impl WorldSink<'_> {
         let mut problems = Vec::new();
         for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
             if store.queue(&queue).is_none() {
+                problems.push(problem);
+            }
+        }
+        for (namespace, problem) in std::mem::take(&mut self.admin_access) {
+            let labels = store.namespaces.get(&namespace).map(|facts| &facts.labels);
+            if labels
+                .and_then(|labels| labels.get(ADMIN_ACCESS))
+                .is_none_or(|value| **value != *"true")
+            {
                 problems.push(problem);
             }
         }

@@ -11,6 +11,7 @@ pub(crate) mod cycle;
 mod cycle_log;
 mod decision_writer;
 mod default_queue;
+mod device_holders;
 mod effects;
 pub(crate) mod error;
 mod exposition;

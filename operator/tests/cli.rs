@@ -129,7 +129,7 @@ fn every_example_runs_and_matches_the_json_schema() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples: [&[&str]; 9] = [
+    let examples: [&[&str]; 12] = [
         &["gang.yaml"],
         &["gang-waits.yaml"],
         &["two-queues.yaml"],
@@ -139,6 +139,9 @@ fn every_example_runs_and_matches_the_json_schema() {
         &["gpu-cluster/cluster.yaml"],
         &["gang.yaml", "first-job.yaml"],
         &["topology.yaml"],
+        &["devices/two-models.yaml"],
+        &["devices/partitions.yaml"],
+        &["devices/nvlink.yaml"],
     ];
     for files in examples {
         let example = files.join(" and ");
@@ -152,6 +155,21 @@ fn every_example_runs_and_matches_the_json_schema() {
         assert_eq!(violation(&schema, &schema, &outcome, "outcome"), None, "{example}");
         assert!(outcome["cycles"][0]["binds"].is_array(), "{example}");
     }
+}
+
+#[test]
+fn devices_are_shown_by_class_and_node_and_with_their_pods() {
+    let example = "examples/devices/nvlink.yaml";
+    let output = kube_batch(&["simulate", "-f", example, "--config", "examples/scheduler.yaml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "default/train-2   gpu-c      1  gpu.example.com/gpu-c/gpu-4, gpu.example.com/gpu-c/gpu-5, \
+         gpu.example.com/gpu-c/gpu-6, gpu.example.com/gpu-c/gpu-7",
+        "gpu.example.com  gpu-a     5        8",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(text.contains("6 pods placed, 2 waiting"), "{text}");
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn missing_kinds(world: &World) -> Vec<String> {
         (
             Kind::ResourceClaim,
             store.resource_claims.is_empty()
-                && templates.iter().any(|template| !template.resource_claims.is_empty()),
+                && store.pods.values().any(|pod| !pod.device_claims.is_empty()),
             "pods name resource claims",
         ),
         (

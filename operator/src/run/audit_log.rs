@@ -71,6 +71,7 @@ impl<'d> Line<'d> {
                 Self { decision: "nominate", node: Some(node), ..line }
             }
             Decision::Withdraw { .. } => Self { decision: "withdraw", ..line },
+            Decision::Deallocate { .. } => Self { decision: "deallocate", ..line },
             Decision::Evict { node, reason, by, queue, .. } => Self {
                 decision: "evict",
                 node: Some(node),
@@ -169,7 +170,12 @@ mod tests {
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
         let job = |name: &str| JobKey::annotated(ObjectKey::new("ns", name));
         let decisions = [
-            Decision::Bind { pod: pod("a"), node: "n1".into(), claims: vec![] },
+            Decision::Bind {
+                pod: pod("a"),
+                node: "n1".into(),
+                claims: vec![],
+                devices: Vec::new(),
+            },
             Decision::Evict {
                 pod: pod("v"),
                 node: "n2".into(),

@@ -59,6 +59,9 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
             Decision::Nominate { pod, node } => {
                 debug!(pod = %pod.key, %node, job, queue, "nominating a pod for a node");
             }
+            Decision::Deallocate { pod, claim } => {
+                info!(pod = %pod.key, %claim, job, queue, "deallocating a claim for devices");
+            }
             Decision::Withdraw { pod } => {
                 debug!(pod = %pod.key, job, queue, "withdrawing a nomination");
             }

@@ -37,11 +37,10 @@ impl DecisionWriter {
         self.measure(&writes);
         let mut writes = writes.into_iter().peekable();
         for decisions in decisions.chunks(N_AT_ONCE) {
-            self.note(decisions);
-            for decision in decisions {
-                if let Some(write) = writes.next_if(|write| write.pod() == decision.pod()) {
-                    self.enqueue(write);
-                }
+            let noted = self.note(decisions);
+            for (decision, is_noted) in decisions.iter().zip(noted) {
+                let write = writes.next_if(|write| is_for(write, decision));
+                write.filter(|_| is_noted).into_iter().for_each(|write| self.enqueue(write));
             }
             tokio::task::yield_now().await;
             if terms.number() != term {
@@ -51,17 +50,20 @@ impl DecisionWriter {
         debug_assert!(writes.next().is_none(), "writes are in the order of their decisions");
     }
 
-    fn note(&self, decisions: &[Decision]) {
+    /// Records decisions; returns of each whether it is in flight now.
+    fn note(&self, decisions: &[Decision]) -> Vec<bool> {
         let Context { cache, clock, .. } = &self.effects.context;
         let (mut state, now) = (cache.lock(), clock.now());
         let CacheState { store, assumed, .. } = &mut *state;
-        for decision in decisions {
-            assumed.note(decision, now);
+        let note = |decision: &Decision| {
+            let is_noted = assumed.note(decision, now);
             // Otherwise it would be settled later, which makes another cycle run, which nominates it again.
             if let Decision::Nominate { pod, .. } = decision {
                 assumed.settle_pod(&pod.uid, store);
             }
-        }
+            is_noted
+        };
+        decisions.iter().map(note).collect()
     }
 
     fn enqueue(&self, write: DecisionWrite) {
@@ -80,7 +82,8 @@ impl DecisionWriter {
             .iter()
             .filter_map(|write| match write {
                 DecisionWrite::Evict { reason: EvictReason::StaleGang, .. }
-                | DecisionWrite::Bind { .. } => None,
+                | DecisionWrite::Bind { .. }
+                | DecisionWrite::Deallocate { .. } => None,
                 DecisionWrite::Evict { by, .. } => Some(by),
             })
             .collect();
@@ -105,6 +108,17 @@ impl DecisionWriter {
         }
         self.reported = now;
     }
+}
+
+/// Whether a write is that of a decision. A nomination has none, and its pod may have another decision.
+fn is_for(write: &DecisionWrite, decision: &Decision) -> bool {
+    let is_same_kind = match decision {
+        Decision::Bind { .. } => matches!(write, DecisionWrite::Bind { .. }),
+        Decision::Evict { .. } => matches!(write, DecisionWrite::Evict { .. }),
+        Decision::Deallocate { .. } => matches!(write, DecisionWrite::Deallocate { .. }),
+        Decision::Nominate { .. } | Decision::Withdraw { .. } => false,
+    };
+    is_same_kind && write.pod() == decision.pod()
 }
 
 #[cfg(test)]
@@ -163,7 +177,8 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn decisions_are_in_flight_before_they_are_sent() {
         let writer = writer();
-        let bind = Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![] };
+        let bind =
+            Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![], devices: Vec::new() };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
         let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
         writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
@@ -187,7 +202,7 @@ mod tests {
         let writer = writer();
         let bind = |n: usize| {
             let pod = pod(&format!("p{n}"));
-            Decision::Bind { pod, node: "n".into(), claims: vec![] }
+            Decision::Bind { pod, node: "n".into(), claims: vec![], devices: Vec::new() }
         };
         let decisions: Vec<Decision> = (0..3 * N_AT_ONCE).map(bind).collect();
         let terms = writer.effects.context.terms.clone();

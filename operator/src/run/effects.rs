@@ -9,7 +9,9 @@
 mod attempts;
 mod back_off;
 pub(crate) mod call;
+pub(crate) mod claim_locks;
 pub(crate) mod context;
+pub(crate) mod devices;
 pub(crate) mod events;
 mod lane;
 pub(crate) mod patch;
@@ -40,13 +42,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::{
+    attempts::Attempts,
     back_off::BackOff,
     call::{WriteError, count},
     context::Context,
+    devices::Awaited,
     events::Reporter,
     lane::{Sign, Ticket},
     pods::Found,
-    queue::{Class, EventWrite, Job, StatusWrite, Step, Taken, Target, Timer, WriteQueue},
+    queue::{
+        Class, EventWrite, Job, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteQueue,
+    },
 };
 use super::{
     metrics::{Ended, Write},
@@ -106,6 +112,13 @@ enum Outcome {
     Rejected(String),
     /// The cache has the pod as it is now, whatever became of the decision.
     Known,
+}
+
+impl Outcome {
+    /// What follows when a claim for devices is released, or cannot be.
+    fn after_release(release: &Release) -> Self {
+        release.clone().next().map_or_else(Self::Rejected, Self::GoOn)
+    }
 }
 
 impl Effects {
@@ -182,7 +195,7 @@ impl Effects {
 
     /// Waits until all writes are finished, or until `timeout` elapses. Returns `false` on timeout.
     ///
-    /// This includes bindings that wait for their claims, but not the back-off of rejected decisions.
+    /// This includes bindings that wait for their claims or devices, but not the back-off of rejected decisions.
     pub(crate) async fn drain(&self, timeout: Duration) -> bool {
         let idle = async {
             loop {
@@ -226,7 +239,7 @@ impl Effects {
             let (ticket, taken) = self.next(class).await;
             let in_flight = InFlight::new(self, class, ticket, &taken);
             match taken {
-                Taken::Decision(job) => self.send_step(in_flight, job).await,
+                Taken::Decision(job) => self.send_step(in_flight, *job).await,
                 Taken::Status(target, write) => self.send_status(in_flight, target, write).await,
                 Taken::Event(write) => self.send_event(in_flight, write).await,
             }
@@ -293,6 +306,23 @@ impl Effects {
                 let is_last = n + 1 == claims.len();
                 Ok(Outcome::GoOn(if is_last { Step::WaitForClaims } else { Step::Claim(n + 1) }))
             }
+            (Step::Devices(n), DecisionWrite::Bind { pod, node, devices, .. }) => {
+                context.cache.lock().assumed.hold(&pod.uid, job.id);
+                if !devices::reserve(context, (pod, node), &devices[*n]).await? {
+                    return Ok(Outcome::Known);
+                }
+                let is_last = n + 1 == devices.len();
+                let next = if is_last { Step::WaitForDevices } else { Step::Devices(n + 1) };
+                Ok(Outcome::GoOn(next))
+            }
+            (Step::Release(release), DecisionWrite::Bind { pod, node, devices, .. }) => {
+                let choice = &devices[release.claim];
+                devices::release(context, (pod, node), choice, release.undo).await?;
+                Ok(Outcome::after_release(release))
+            }
+            (Step::Deallocate, DecisionWrite::Deallocate { pod, claim }) => {
+                devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
+            }
             (Step::Bind, DecisionWrite::Bind { pod, node, .. }) => {
                 pods::bind(context, pod, node).await.map(|()| Outcome::Done)
             }
@@ -325,8 +355,16 @@ impl Effects {
         let pod = job.pod().clone();
         match outcome {
             Outcome::GoOn(step) if is_latest => {
+                if matches!(step, Step::Devices(_) | Step::WaitForDevices | Step::Release(_)) {
+                    job.attempts = Attempts::default();
+                }
+                if step == Step::WaitForDevices {
+                    self.context.cache.lock().assumed.let_go(&pod.uid, job.id);
+                }
                 job.step = step;
-                self.take_step(job);
+                let pending = devices::pending_event(&job);
+                let waits = self.take_step(job);
+                pending.filter(|_| waits).into_iter().for_each(|event| self.enqueue_event(event));
             }
             Outcome::GoOn(_) => {}
             Outcome::Done => {
@@ -343,34 +381,93 @@ impl Effects {
             Outcome::Known => {
                 self.context.cache.drop_decision(&pod, job.id);
             }
-            Outcome::Rejected(why) => {
-                warn!(%pod.key, why, "cannot bind or evict the pod");
-                self.reject(&job, &why);
-            }
+            Outcome::Rejected(why) => self.give_up(job, why, is_latest),
         }
     }
 
-    /// Enqueues the next step of a decision, or lets it wait for its claims.
-    fn take_step(&self, mut job: Job) {
-        if let (Step::WaitForClaims, DecisionWrite::Bind { pod, claims, .. }) =
-            (&job.step, &job.write)
-        {
-            let is_bound = {
-                let mut state = self.context.cache.lock();
-                let is_bound = volumes::are_bound(&state, claims);
-                if !is_bound {
-                    state.await_claims(&pod.uid, claims);
-                }
-                is_bound
-            };
-            if is_bound {
-                job.step = Step::Bind;
-            } else {
-                let timer = Timer::ClaimsOverdue(pod.uid.clone(), job.id);
-                self.set_timer(Instant::now() + CLAIMS_TIMEOUT, timer);
-            }
+    /// Gives a decision up. What was written to its claims for devices is taken back first, so that the pod
+    /// is not decided again meanwhile.
+    fn give_up(&self, mut job: Job, why: String, is_latest: bool) {
+        // The claims of a pod that another component has bound are needed there, and the claim controller
+        // releases those of one that is gone.
+        let waits = self.context.waits(job.pod());
+        let end = if is_latest && waits { job.n_reserved() } else { 0 };
+        if end == 0 {
+            warn!(pod.key = %job.pod().key, why, "cannot bind or evict the pod");
+            return self.reject(&job, &why);
         }
+        let waited = job.step == Step::WaitForDevices;
+        let undo = if waited { Undo::Devices } else { Undo::Reservation };
+        job.step = Step::Release(Release { claim: 0, end, undo, why });
+        job.attempts = Attempts::default();
         self.with_queue(|queue| queue.go_on(job));
+    }
+
+    /// Enqueues the next step of a decision, or lets it wait for its claims or devices. Returns whether it
+    /// waits.
+    fn take_step(&self, mut job: Job) -> bool {
+        match job.step {
+            Step::WaitForClaims => {
+                if self.are_claims_bound(&job) {
+                    job.step = Job::after_claims(&job.write);
+                }
+            }
+            Step::WaitForDevices => match self.awaited_devices(&job) {
+                Awaited::Nothing => job.step = Step::Bind,
+                Awaited::Until(..) => {}
+                Awaited::Failed(why) => {
+                    self.give_up(job, why, true);
+                    return false;
+                }
+            },
+            Step::Claim(_)
+            | Step::Devices(_)
+            | Step::Bind
+            | Step::Release(_)
+            | Step::Deallocate
+            | Step::Mark
+            | Step::Delete
+            | Step::Read(_)
+            | Step::Confirm => {}
+        }
+        self.with_queue(|queue| queue.go_on(job))
+    }
+
+    /// Whether the claims of a binding are bound. If not, it continues when one is, or after a time.
+    fn are_claims_bound(&self, job: &Job) -> bool {
+        let DecisionWrite::Bind { pod, claims, .. } = &job.write else { return true };
+        {
+            let mut state = self.context.cache.lock();
+            if volumes::are_bound(&state, claims) {
+                return true;
+            }
+            state.await_claims(&pod.uid, claims);
+        }
+        self.set_overdue(job, CLAIMS_TIMEOUT);
+        false
+    }
+
+    /// What a binding waits for. It continues when one of its claims changes, or after a time.
+    fn awaited_devices(&self, job: &Job) -> Awaited {
+        let DecisionWrite::Bind { pod, devices, .. } = &job.write else { return Awaited::Nothing };
+        let now = self.context.clock.now();
+        let awaited = {
+            let mut state = self.context.cache.lock();
+            let awaited = devices::awaited(&state, devices, now);
+            if let Awaited::Until(..) = awaited {
+                state.await_devices(&pod.uid, devices);
+            }
+            awaited
+        };
+        if let Awaited::Until(_, end) = awaited {
+            self.set_overdue(job, Duration::try_from(end.duration_since(now)).unwrap_or_default());
+        }
+        awaited
+    }
+
+    fn set_overdue(&self, job: &Job, after: Duration) {
+        let timer = Timer::Overdue(job.pod().uid.clone(), job.id, job.step.clone());
+        self.set_timer(Instant::now() + after, timer);
     }
 
     /// Tries a step again later that may succeed then; if it was tried for long enough, the pod is read.
@@ -392,8 +489,14 @@ impl Effects {
         count(&self.context.metrics, write_of(&job.step), "failed");
         let why = text_of(&job, error);
         debug!(%job.id, why, "no answer, reading the pod");
-        match job.step {
-            Step::Claim(_) => self.go_on(job, Outcome::Rejected(why), true),
+        match &job.step {
+            Step::Claim(_) | Step::Devices(_) | Step::Deallocate => {
+                self.go_on(job, Outcome::Rejected(why), true);
+            }
+            Step::Release(release) => {
+                let outcome = Outcome::after_release(release);
+                self.go_on(job, outcome, true);
+            }
             _ => self.go_on(job, Outcome::GoOn(Step::Read(Some(why))), true),
         }
     }
@@ -415,7 +518,9 @@ impl Effects {
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
         let (reason, action) = match &job.write {
-            DecisionWrite::Bind { .. } => ("FailedScheduling", "Scheduling"),
+            DecisionWrite::Bind { .. } | DecisionWrite::Deallocate { .. } => {
+                ("FailedScheduling", "Scheduling")
+            }
             DecisionWrite::Evict { .. } => ("FailedEviction", "Evicting"),
         };
         let pod = job.pod().clone();
@@ -439,7 +544,7 @@ impl Effects {
         }
     }
 
-    /// Does what is due, and continues bindings whose claims are bound.
+    /// Does what is due, and continues bindings whose claims are bound or whose devices may be ready.
     async fn keep_time(&self) {
         loop {
             let now = Instant::now();
@@ -449,7 +554,7 @@ impl Effects {
                 let _ = contain("timers", &self.context.metrics, expire).await;
             }
             let bound = self.context.cache.take_bound();
-            bound.iter().for_each(|uid| self.claim_is_bound(uid));
+            bound.iter().for_each(|uid| self.claim_has_changed(uid));
             let due = self.with_queue(|queue| queue.next_timer());
             tokio::select! {
                 biased;
@@ -475,19 +580,37 @@ impl Effects {
                     self.with_queue(|queue| queue.push_read(job.id, job.write));
                 }
             }
-            Timer::ClaimsOverdue(uid, id) => {
-                if let Some(job) = self.with_queue(|queue| queue.unpark(&uid, Some(id))) {
-                    let seconds = CLAIMS_TIMEOUT.as_secs();
-                    let why = format!("its claims were not bound within {seconds} s");
-                    self.go_on(job, Outcome::Rejected(why), true);
+            Timer::Overdue(uid, id, step) => {
+                if let Some(job) = self.with_queue(|queue| queue.unpark_at(&uid, id, &step)) {
+                    match self.why_overdue(&job) {
+                        Some(why) => self.go_on(job, Outcome::Rejected(why), true),
+                        None => {
+                            self.take_step(job);
+                        }
+                    }
                 }
             }
         }
     }
 
-    /// Goes on with a binding one of whose claims is bound now, if all are.
-    fn claim_is_bound(&self, uid: &Name) {
-        if let Some(job) = self.with_queue(|queue| queue.unpark(uid, None)) {
+    /// Why a binding is given up that has waited for too long; `None` if it need not wait any more.
+    fn why_overdue(&self, job: &Job) -> Option<String> {
+        if let DecisionWrite::Bind { devices, .. } = &job.write
+            && job.step == Step::WaitForDevices
+        {
+            let now = self.context.clock.now();
+            return match devices::awaited(&self.context.cache.lock(), devices, now) {
+                Awaited::Nothing => None,
+                Awaited::Until(claim, _) => Some(devices::timeout_of(&claim)),
+                Awaited::Failed(why) => Some(why),
+            };
+        }
+        Some(format!("its claims were not bound within {} s", CLAIMS_TIMEOUT.as_secs()))
+    }
+
+    /// Goes on with a binding one of whose claims has changed, if all are bound and their devices ready.
+    fn claim_has_changed(&self, uid: &Name) {
+        if let Some(job) = self.with_queue(|queue| queue.unpark(uid)) {
             self.take_step(job);
         }
     }
@@ -582,6 +705,10 @@ impl Effects {
 fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
     match (&error, &job.step) {
         (WriteError::Passing { .. } | WriteError::NotLeading, _) => Err(error),
+        (_, Step::Release(release)) => {
+            debug!(%job.id, %error, "cannot release a claim for devices");
+            Ok(Outcome::after_release(release))
+        }
         // A conflict may be with our own write whose answer was lost.
         (
             WriteError::NotFound | WriteError::Conflict(_),
@@ -611,9 +738,10 @@ fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
 /// The text of the event about a decision that failed.
 fn text_of(job: &Job, error: &WriteError) -> String {
     match (&job.step, &job.write) {
-        (Step::Claim(_), _) => error.to_string(),
+        (Step::Claim(_) | Step::Devices(_), _) => error.to_string(),
         (_, DecisionWrite::Bind { node, .. }) => format!("cannot bind to {node}: {error}"),
         (_, DecisionWrite::Evict { .. }) => format!("cannot evict: {error}"),
+        (_, DecisionWrite::Deallocate { .. }) => format!("cannot deallocate: {error}"),
     }
 }
 
@@ -621,6 +749,9 @@ fn text_of(job: &Job, error: &WriteError) -> String {
 const fn write_of(step: &Step) -> Write {
     match step {
         Step::Claim(_) | Step::WaitForClaims => Write::Volume,
+        Step::Devices(_) | Step::WaitForDevices | Step::Release(_) | Step::Deallocate => {
+            Write::ResourceClaim
+        }
         Step::Bind | Step::Read(_) | Step::Confirm => Write::Bind,
         Step::Mark | Step::Delete => Write::Evict,
     }

@@ -55,6 +55,7 @@ pub(crate) struct Sent {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) query: String,
+    pub(crate) content_type: String,
     pub(crate) body: Value,
 }
 
@@ -190,10 +191,13 @@ impl FakeApi {
     async fn respond(&self, request: Request<kube::client::Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.expect("a body in memory");
+        let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
         let sent = Sent {
             method: parts.method,
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
+            content_type: content_type.unwrap_or_default().to_owned(),
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
         };
         let answer = self.model().answer(sent);
@@ -245,7 +249,7 @@ impl Model {
     }
 
     fn act(&mut self, sent: &Sent) -> Answer {
-        let Sent { method, path, query, body } = sent;
+        let Sent { method, path, query, body, .. } = sent;
         match method.as_str() {
             "GET" if query.contains("watch=true") => self.watch(path, query),
             "GET" if self.served.contains(path) => self.list(path, query),
@@ -254,7 +258,10 @@ impl Model {
                 Some(pod) => self.bind(pod, body),
                 None => self.create(path, body),
             },
-            "PUT" => self.replace(path, body),
+            "PUT" => match path.strip_suffix("/status") {
+                Some(path) => self.replace_status(path, body),
+                None => self.replace(path, body),
+            },
             "PATCH" => self.patch(path.strip_suffix("/status").unwrap_or(path), body),
             "DELETE" => self.delete(path, body),
             _ => failure(405, "method not allowed", 0),
@@ -365,6 +372,19 @@ impl Model {
         ok(self.store(path, object.clone()))
     }
 
+    fn replace_status(&mut self, path: &str, object: &Value) -> Answer {
+        let Some(known) = self.objects.get(path) else { return not_found() };
+        if object["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"] {
+            return failure(409, "the object has been modified", 0);
+        }
+        let mut new = known.clone();
+        new["status"] = object["status"].clone();
+        if let Some(problem) = problem_of_claim(&known["status"], &new["status"]) {
+            return failure(422, problem, 0);
+        }
+        ok(self.store(path, new))
+    }
+
     fn patch(&mut self, path: &str, patch: &Value) -> Answer {
         let Some(mut object) = self.objects.get(path).cloned() else { return not_found() };
         for (field, problem) in [
@@ -407,6 +427,35 @@ fn list_of(path: &str) -> String {
     }
 }
 
+/// What a real server finds wrong with the new status of a claim for devices.
+fn problem_of_claim(known: &Value, new: &Value) -> Option<&'static str> {
+    let n_users = new["reservedFor"].as_array().map_or(0, Vec::len);
+    match (&known["allocation"], &new["allocation"]) {
+        (_, Value::Null) if n_users > 0 => {
+            Some("status.reservedFor: may not be specified when `allocated` is not set")
+        }
+        (Value::Object(known), Value::Object(new)) if known != new => {
+            Some("status.allocation: field is immutable")
+        }
+        _ if n_users > 256 => Some("status.reservedFor: Too many: must have at most 256 items"),
+        _ => None,
+    }
+}
+
+/// Removes from a list what a strategic merge patch deletes by uid; returns whether it deletes anything.
+fn delete_from_list(list: &mut Value, patch: &Value) -> bool {
+    let deleted = patch.as_array().into_iter().flatten();
+    let mut deleted = deleted.filter(|item| item["$patch"] == "delete").peekable();
+    if deleted.peek().is_none() {
+        return false;
+    }
+    let uids: Vec<&Value> = deleted.map(|item| &item["uid"]).collect();
+    if let Some(list) = list.as_array_mut() {
+        list.retain(|item| !uids.contains(&&item["uid"]));
+    }
+    true
+}
+
 /// A merge patch, lists of conditions replaced whole.
 fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
@@ -422,6 +471,7 @@ fn merge(object: &mut Value, patch: &Value) {
                 object.as_object_mut().expect("it is an object").remove(key);
             }
             Value::Object(_) => merge(&mut object[key], value),
+            _ if delete_from_list(&mut object[key], value) => {}
             _ => object[key] = value.clone(),
         }
     }

@@ -90,6 +90,8 @@ pub(crate) enum Write {
     Evict,
     /// A claim's node, or a volume's claim.
     Volume,
+    /// The devices and the users of a claim for devices.
+    ResourceClaim,
     /// A pod's condition or nominated node.
     PodStatus,
     /// A PodGroup's status.
@@ -111,6 +113,7 @@ impl EncodeLabelValue for Write {
                 Self::Bind => "bind",
                 Self::Evict => "evict",
                 Self::Volume => "volume",
+                Self::ResourceClaim => "resource_claim",
                 Self::PodStatus => "pod_status",
                 Self::GroupStatus => "pod_group_status",
                 Self::QueueStatus => "queue_status",
@@ -166,6 +169,7 @@ pub(crate) struct Metrics {
     pub(crate) write_latency: Histograms<WriteKind>,
     pub(crate) pods_placed: Counter,
     pub(crate) decisions_unconfirmed: Counter,
+    pub(crate) device_conflicts: Counter,
     pub(crate) leader: Gauge,
     pub(crate) config_valid: Gauge,
     pub(crate) config_reloads: Family<Ended, Counter>,
@@ -214,6 +218,7 @@ impl Metrics {
             write_latency: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             pods_placed: Counter::default(),
             decisions_unconfirmed: Counter::default(),
+            device_conflicts: Counter::default(),
             leader: Gauge::default(),
             config_valid: Gauge::default(),
             config_reloads: Family::default(),
@@ -258,13 +263,14 @@ impl Metrics {
             "watch_failures", "Failures of a watch, which is retried automatically", watch_failures;
             "malformed_objects", "Malformed objects that were skipped", malformed_objects;
             "effects_queued", "Writes that wait to be sent", effects_queued;
-            "effects_in_flight", "Writes in flight, including bindings that wait for their claims", effects_in_flight;
-            "bindings_waiting_for_claims", "Bindings that wait until their claims are bound", bindings_waiting_for_claims;
+            "effects_in_flight", "Writes in flight, including bindings that wait for their claims or devices", effects_in_flight;
+            "bindings_waiting_for_claims", "Bindings that wait until their claims are bound or their devices ready", bindings_waiting_for_claims;
             "events_dropped", "Events that were dropped because too many waited", events_dropped;
             "writes", "Writes by result: done, gone, conflict, refused, forbidden, failed", writes;
             "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
             "decisions_unconfirmed", "Answered decisions that the watch did not show within 30 s, so that the pod was read", decisions_unconfirmed;
+            "device_conflicts", "Devices that two claims were seen to hold, which another scheduler may cause", device_conflicts;
             "leader", "1 if this replica is the leader, otherwise 0", leader;
             "config_valid", "1 if the current configuration file is in use, 0 if it was rejected", config_valid;
             "config_reloads", "Reloads of the configuration file by result: done, refused", config_reloads;
@@ -421,6 +427,7 @@ mod tests {
             write_latency,
             pods_placed: _,
             decisions_unconfirmed: _,
+            device_conflicts: _,
             leader: _,
             config_valid: _,
             config_reloads,

@@ -25,7 +25,7 @@ use super::{
     cycle_log::QueueLog,
     decision_writer::DecisionWriter,
     default_queue,
-    effects::{Effects, context::Context, events::Reporter},
+    effects::{Effects, claim_locks::ClaimLocks, context::Context, events::Reporter},
     health::Health,
     lease::{Election, Elector},
     metrics::Metrics,
@@ -127,6 +127,7 @@ impl Replica {
             metrics: Arc::clone(&self.metrics),
             terms,
             clock: clock.clone(),
+            claim_locks: ClaimLocks::default(),
         };
         let (controller, instance) = (args.scheduler_names[0].to_string(), identity.clone());
         Effects::new(context, Reporter { controller, instance }, args.max_concurrent_writes)
@@ -290,6 +291,7 @@ mod tests {
             metrics: Arc::clone(metrics),
             terms,
             clock: Clock::system(),
+            claim_locks: ClaimLocks::default(),
         };
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: "me".to_owned() };
         (Effects::new(context, reporter, 2), api)

@@ -10,9 +10,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::{
+    core::v1::{PersistentVolumeClaim, Pod},
+    resource::v1::ResourceClaim,
+};
 use kube_batch_api::{
-    decision::{ClaimChoice, PodRef},
+    decision::{ClaimChoice, DeviceChoice, PodRef},
     facts::{FactError, pod::TaskFacts},
     name::{Name, ObjectKey},
 };
@@ -25,7 +28,10 @@ use kube_batch_cache::{
 use kube_batch_scheduler::writes;
 use tokio::{sync::Notify, time::Instant};
 
-use super::metrics::{Kind, Metrics};
+use super::{
+    device_holders::DeviceHolders,
+    metrics::{Kind, Metrics},
+};
 
 /// How often a part of the names, labels and templates that no pod uses any more is freed: all of them
 /// once a minute.
@@ -42,7 +48,7 @@ pub(crate) struct SchedulerCache {
     mirror: Mutex<Mirror>,
     /// Notified when something changed that a decision can depend on.
     changed: Notify,
-    /// Notified when a claim is bound that a binding waits for.
+    /// Notified when a claim is bound that a binding waits for, or has changed if it is for devices.
     claims_bound: Arc<Notify>,
     metrics: Arc<Metrics>,
 }
@@ -68,9 +74,13 @@ pub(crate) struct CacheState {
     answered: BTreeMap<Name, Instant>,
     /// The uids of pods whose binding waits for a claim.
     awaited: BTreeMap<ObjectKey, BTreeSet<Name>>,
-    /// Those of them one of whose claims was bound.
+    /// The uids of pods whose binding waits for the devices of a claim.
+    awaited_devices: BTreeMap<ObjectKey, BTreeSet<Name>>,
+    /// Those of them one of whose claims was bound, or has changed if it is for devices.
     bound: BTreeSet<Name>,
     claims_bound: Arc<Notify>,
+    /// The claims that hold each device.
+    holders: DeviceHolders,
     /// The default queue, while it is being created.
     awaited_queue: Option<Name>,
     /// The decision after which to look for those that are settled.
@@ -99,6 +109,8 @@ impl SchedulerCache {
             confirmed: kinds.iter().map(|kind| (*kind, 0)).collect(),
             answered: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            awaited_devices: BTreeMap::new(),
+            holders: DeviceHolders::default(),
             bound: BTreeSet::new(),
             claims_bound: Arc::clone(&claims_bound),
             awaited_queue: None,
@@ -268,12 +280,12 @@ impl SchedulerCache {
         mirror.follow(store, assumed, N_AT_ONCE)
     }
 
-    /// Waits until a claim is bound that a binding waits for.
+    /// Waits until a claim is bound that a binding waits for, or has changed if it is for devices.
     pub(crate) async fn claims_bound(&self) {
         self.claims_bound.notified().await;
     }
 
-    /// Takes the pods whose binding waited for a claim that is bound now.
+    /// Takes the pods whose binding waited for a claim that is bound now, or has changed if it is for devices.
     pub(crate) fn take_bound(&self) -> BTreeSet<Name> {
         std::mem::take(&mut self.lock().bound)
     }
@@ -382,10 +394,42 @@ impl CacheState {
         }
     }
 
+    /// Stores the facts of a claim for devices.
+    ///
+    /// What decisions in flight have written is no reason for a cycle, as with pods.
+    pub(crate) fn apply_resource_claim(
+        &mut self,
+        key: &ObjectKey,
+        claim: &ResourceClaim,
+    ) -> Result<Change, FactError> {
+        let before = self.store.resource_claims.get(key).map(Arc::clone);
+        let change = self.store.apply_resource_claim(claim)?;
+        let after = self.store.resource_claims.get(key).map(Arc::clone);
+        let (Change::Facts | Change::Written, Some(after)) = (change, after) else {
+            return Ok(change);
+        };
+        let n_conflicts = self.holders.update(&self.store, before.as_deref(), &after);
+        self.metrics.device_conflicts.inc_by(n_conflicts);
+        if let Some(pods) = self.awaited_devices.remove(key) {
+            self.bound.extend(pods);
+            self.claims_bound.notify_one();
+        }
+        let is_foreseen = before.is_some_and(|before| self.assumed.foresaw_claim(&before, &after));
+        Ok(if is_foreseen { Change::Written } else { change })
+    }
+
+    /// Records that the binding of the pod with this uid waits for the devices of claims.
+    pub(crate) fn await_devices(&mut self, uid: &Name, devices: &[DeviceChoice]) {
+        for choice in devices {
+            self.awaited_devices.entry(choice.claim.clone()).or_default().insert(uid.clone());
+        }
+    }
+
     fn forget_decisions(&mut self) {
         self.assumed.clear();
         self.answered.clear();
         self.awaited.clear();
+        self.awaited_devices.clear();
         self.bound.clear();
     }
 
@@ -492,7 +536,7 @@ mod tests {
     fn the_answer_about_a_pod_that_was_deleted_leaves_nothing_behind() {
         let cache = SchedulerCache::new(Store::default(), &[], Arc::new(Metrics::new()));
         let pod = PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") };
-        let bind = InFlight::Bind { node: "n".into(), claims: Vec::new() };
+        let bind = InFlight::Bind { node: "n".into(), claims: Vec::new(), devices: Vec::new() };
         cache.lock().assumed.insert(pod.clone(), bind, Timestamp::UNIX_EPOCH);
         let id = cache.lock().assumed.id(&pod.uid).expect("a decision");
         // The watch has shown that the pod is deleted.

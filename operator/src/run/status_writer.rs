@@ -111,7 +111,7 @@ impl StatusWriter {
             && self.admit(target.clone(), waits.urgency, now)
         {
             let transition =
-                (waits.urgency == Urgency::State).then(|| self.effects.context.clock.now());
+                (waits.urgency != Urgency::PodText).then(|| self.effects.context.clock.now());
             let condition = condition(waits.reason, &waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
             let attempts = &self.effects.context.metrics.schedule_attempts;
@@ -128,7 +128,11 @@ impl StatusWriter {
     /// since the snapshot; without this its event would be sent again.
     fn still_news(&self, pod: &PodRef, waits: &Waits) -> Option<Waits> {
         let state = self.effects.context.cache.lock();
-        news_of_pod(state.waiting(pod)?, pod, waits.reason, &waits.message)
+        let mut news = news_of_pod(state.waiting(pod)?, pod, waits.reason, &waits.message)?;
+        if (news.urgency, waits.urgency) == (Urgency::State, Urgency::Forming) {
+            news.urgency = Urgency::Forming;
+        }
+        Some(news)
     }
 
     fn enqueue_difference(

@@ -3,7 +3,8 @@
 //! While a gang of ten thousand starts, its count of running pods changes with every cycle; while
 //! a cluster is full, so do the numbers in every message. A change of state is written at once, a
 //! change of numbers some time after the last write. That a gang lacks pods is written only if it
-//! still does after a second: controllers create the pods of a Job one by one.
+//! still does after a second: controllers create the pods of a Job one by one. So is that a pod lacks a
+//! claim from a template.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 /// The longest of these times.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The shortest time since the last write, or, while a gang forms, since it was first seen. Guessed:
+/// The shortest time since the last write, or, while a gang or a pod forms, since it was first seen. Guessed:
 /// short enough for a user who watches.
 const fn min_interval(urgency: Urgency) -> Duration {
     match urgency {

@@ -33,6 +33,7 @@ pub(super) fn print_tables(
         ("QUEUES", queues(outcome)),
         ("JOBS", jobs(outcome)),
         ("NODES", nodes(outcome)),
+        ("DEVICES", devices(outcome)),
     ];
     for (title, (table, note)) in parts {
         if table.is_empty() {
@@ -143,14 +144,21 @@ fn placed(outcome: &Outcome) -> Part {
     };
     let total = binds().count();
     if total <= MAX_ROWS {
-        let mut table =
-            Table::new([("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)]);
+        let devices: BTreeMap<&str, String> = outcome
+            .pods
+            .iter()
+            .filter(|pod| !pod.devices.is_empty())
+            .map(|pod| (pod.pod.as_str(), pod.devices.join(", ")))
+            .collect();
+        let columns = [("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)];
+        let of_devices = (!devices.is_empty()).then_some(("DEVICES", Align::Left));
+        let mut table = Table::new(columns.into_iter().chain(of_devices));
         for (cycle, bind) in binds() {
-            table.row([
-                bind.pod.as_str().into(),
-                bind.node.as_str().into(),
-                cycle.to_string().into(),
-            ]);
+            let mut row: Vec<Cell> =
+                vec![bind.pod.as_str().into(), bind.node.as_str().into(), cycle.to_string().into()];
+            let own = devices.get(bind.pod.as_str()).map_or("-", String::as_str);
+            row.extend((!devices.is_empty()).then(|| Cell::from(own)));
+            table.row(row);
         }
         return (table, None);
     }
@@ -299,6 +307,25 @@ fn nodes(outcome: &Outcome) -> Part {
         table.row(row);
     }
     (table, more_rows(outcome.nodes.len(), "nodes"))
+}
+
+/// The devices of each class on each node.
+fn devices(outcome: &Outcome) -> Part {
+    let mut table = Table::new([
+        ("CLASS", Align::Left),
+        ("NODE", Align::Left),
+        ("USED", Align::Right),
+        ("DEVICES", Align::Right),
+    ]);
+    for devices in outcome.devices.iter().take(MAX_ROWS) {
+        table.row([
+            devices.class.as_str().into(),
+            devices.node.as_deref().unwrap_or("-").into(),
+            devices.used.to_string().into(),
+            devices.total.to_string().into(),
+        ]);
+    }
+    (table, more_rows(outcome.devices.len(), "rows"))
 }
 
 /// Used and allocatable, or nothing where the node has none.

@@ -7,7 +7,10 @@ use kube::Client;
 use kube_batch_api::decision::PodRef;
 use kube_batch_cache::store::Change;
 
-use super::call::{ANSWER_TIMEOUT, WriteError, answer_within, call};
+use super::{
+    call::{ANSWER_TIMEOUT, WriteError, answer_within, call},
+    claim_locks::ClaimLocks,
+};
 use crate::run::{
     clock::Clock,
     metrics::{Metrics, Write},
@@ -23,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) terms: Terms,
     pub(crate) clock: Clock,
+    pub(crate) claim_locks: ClaimLocks,
 }
 
 impl Context {
@@ -60,6 +64,13 @@ impl Context {
         {
             self.cache.record_change(&mut state, change);
         }
+    }
+
+    /// Whether a pod exists and has no node, as far as the cache knows.
+    pub(super) fn waits(&self, pod: &PodRef) -> bool {
+        let state = self.cache.lock();
+        let facts = state.store.pods.get(&pod.key);
+        facts.is_some_and(|facts| facts.uid == pod.uid && facts.node.is_none())
     }
 
     /// Removes a pod that the API server no longer has.

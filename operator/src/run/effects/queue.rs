@@ -58,7 +58,7 @@ impl fmt::Display for Target {
 pub(crate) enum Class {
     /// Bindings and evictions.
     Decision,
-    /// Volumes and claims of bindings.
+    /// Volumes and claims of bindings, for storage and for devices.
     Volume,
     Status,
     Event,
@@ -85,7 +85,15 @@ pub(crate) enum Step {
     Claim(usize),
     /// Waits until its claims are bound.
     WaitForClaims,
+    /// Writes the devices of its claim for devices with this number, and that the pod uses it.
+    Devices(usize),
+    /// Waits until its devices are ready to be used.
+    WaitForDevices,
     Bind,
+    /// Takes back what was written to a claim for devices, before the decision counts as rejected.
+    Release(Release),
+    /// Takes the devices from a claim of a waiting pod, or deletes the claim.
+    Deallocate,
     /// Writes why the victim is evicted.
     Mark,
     Delete,
@@ -94,6 +102,35 @@ pub(crate) enum Step {
     Read(Option<String>),
     /// Reads the pod because the watch does not show a decision that was answered.
     Confirm,
+}
+
+/// A step on the way back, after a binding failed whose claims for devices were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    /// The number of the claim.
+    pub(crate) claim: usize,
+    /// The number after that of the last claim.
+    pub(crate) end: usize,
+    pub(crate) undo: Undo,
+    /// Why the binding failed.
+    pub(crate) why: String,
+}
+
+/// What is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// That the pod uses the claim: the claim keeps its devices, and the pod is tried with them again.
+    Reservation,
+    /// The devices too, where they are not ready and no other pod uses them.
+    Devices,
+}
+
+impl Release {
+    /// The step for the next claim, or why the binding failed if there is none.
+    pub(crate) fn next(self) -> Result<Step, String> {
+        let claim = self.claim + 1;
+        if claim < self.end { Ok(Step::Release(Self { claim, ..self })) } else { Err(self.why) }
+    }
 }
 
 /// A decision on its way.
@@ -108,11 +145,39 @@ pub(crate) struct Job {
 impl Job {
     fn new(id: DecisionId, write: DecisionWrite) -> Self {
         let step = match &write {
-            DecisionWrite::Bind { claims, .. } if claims.is_empty() => Step::Bind,
-            DecisionWrite::Bind { .. } => Step::Claim(0),
+            DecisionWrite::Bind { claims, .. } if !claims.is_empty() => Step::Claim(0),
+            DecisionWrite::Bind { .. } => Self::after_claims(&write),
             DecisionWrite::Evict { .. } => Step::Mark,
+            DecisionWrite::Deallocate { .. } => Step::Deallocate,
         };
         Self { id, write, step, attempts: Attempts::default() }
+    }
+
+    /// The step of a binding whose claims for volumes are bound.
+    pub(crate) fn after_claims(write: &DecisionWrite) -> Step {
+        match write {
+            DecisionWrite::Bind { devices, .. } if !devices.is_empty() => Step::Devices(0),
+            DecisionWrite::Bind { .. }
+            | DecisionWrite::Evict { .. }
+            | DecisionWrite::Deallocate { .. } => Step::Bind,
+        }
+    }
+
+    /// The number of claims for devices that may be reserved for the pod: those before the step, and the one
+    /// that it is about if an answer was lost.
+    pub(crate) fn n_reserved(&self) -> usize {
+        let DecisionWrite::Bind { devices, .. } = &self.write else { return 0 };
+        match self.step {
+            Step::Devices(n) => n + usize::from(self.attempts.has_failed()),
+            Step::WaitForDevices | Step::Bind | Step::Read(_) => devices.len(),
+            Step::Claim(_)
+            | Step::WaitForClaims
+            | Step::Release(_)
+            | Step::Deallocate
+            | Step::Mark
+            | Step::Delete
+            | Step::Confirm => 0,
+        }
     }
 
     pub(crate) const fn pod(&self) -> &PodRef {
@@ -121,7 +186,12 @@ impl Job {
 
     const fn class(&self) -> Class {
         match self.step {
-            Step::Claim(_) | Step::WaitForClaims => Class::Volume,
+            Step::Claim(_)
+            | Step::WaitForClaims
+            | Step::Devices(_)
+            | Step::WaitForDevices
+            | Step::Release(_)
+            | Step::Deallocate => Class::Volume,
             Step::Bind | Step::Mark | Step::Delete | Step::Read(_) | Step::Confirm => {
                 Class::Decision
             }
@@ -159,7 +229,7 @@ enum Key {
 /// A write that was taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Taken {
-    Decision(Job),
+    Decision(Box<Job>),
     Status(Target, StatusWrite),
     Event(Box<EventWrite>),
 }
@@ -171,8 +241,8 @@ pub(crate) enum Timer {
     BackOffEnds(PodRef, DecisionId),
     /// The watch should have shown a decision by now.
     ShouldBeShown(Box<Job>),
-    /// The claims of a binding should have been bound by now.
-    ClaimsOverdue(Name, DecisionId),
+    /// A binding should not wait any more, at this step.
+    Overdue(Name, DecisionId, Step),
 }
 
 /// Whether a cycle wanted to write a status while an earlier write of it was in flight.
@@ -198,7 +268,7 @@ pub(crate) struct WriteQueue {
     jobs: BTreeMap<Name, Job>,
     /// Newer decisions for pods whose decision is being sent.
     sending: BTreeMap<Name, Option<Job>>,
-    /// Bindings that wait until their claims are bound.
+    /// Bindings that wait until their claims are bound, or their devices ready.
     parked: BTreeMap<Name, Job>,
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
@@ -355,7 +425,7 @@ impl WriteQueue {
                     return None;
                 }
                 self.sending.insert(uid, None);
-                Some(Taken::Decision(job))
+                Some(Taken::Decision(Box::new(job)))
             }
             Key::Status(target) => {
                 let write = self.status.remove(&target)?;
@@ -383,14 +453,16 @@ impl WriteQueue {
         }
     }
 
-    /// Goes on with a decision at its next step.
-    pub(crate) fn go_on(&mut self, job: Job) {
+    /// Goes on with a decision at its next step; returns whether it waits.
+    pub(crate) fn go_on(&mut self, job: Job) -> bool {
         let uid = job.pod().uid.clone();
-        if job.step == Step::WaitForClaims {
+        let waits = matches!(job.step, Step::WaitForClaims | Step::WaitForDevices);
+        if waits {
             self.parked.insert(uid, job);
         } else {
             self.push_job(job);
         }
+        waits
     }
 
     /// Tries a step of a decision again later.
@@ -422,9 +494,14 @@ impl WriteQueue {
         self.lane_mut(Class::Event).retry(ticket, Key::Event(number), due);
     }
 
-    /// Takes a binding that waits for its claims; with an id only this one.
-    pub(crate) fn unpark(&mut self, uid: &Name, id: Option<DecisionId>) -> Option<Job> {
-        let is_it = |job: &Job| id.is_none_or(|id| job.id == id);
+    /// Takes the binding of a pod that waits.
+    pub(crate) fn unpark(&mut self, uid: &Name) -> Option<Job> {
+        self.parked.remove(uid)
+    }
+
+    /// Takes a binding if it waits at this step.
+    pub(crate) fn unpark_at(&mut self, uid: &Name, id: DecisionId, step: &Step) -> Option<Job> {
+        let is_it = |job: &Job| job.id == id && job.step == *step;
         self.parked.get(uid).is_some_and(is_it).then(|| self.parked.remove(uid)).flatten()
     }
 
@@ -523,7 +600,8 @@ mod tests {
                 vec![ClaimChoice { claim: ObjectKey::new("ns", claim), volume: None }]
             });
             let claims = claims.unwrap_or_default();
-            let bind = Decision::Bind { pod: pod(name), node: node.into(), claims };
+            let bind =
+                Decision::Bind { pod: pod(name), node: node.into(), claims, devices: Vec::new() };
             self.assumed.note(&bind, Timestamp::UNIX_EPOCH);
             let id = self.assumed.id(&name.into()).expect("it was noted");
             let write = decision_writes(&[bind], &Store::default()).remove(0);
@@ -543,7 +621,7 @@ mod tests {
         fn pop_job(&mut self, class: Class) -> Option<(Ticket, Job)> {
             let (ticket, taken) = self.pop(class)?;
             let Taken::Decision(job) = taken else { panic!("{taken:?}") };
-            Some((ticket, job))
+            Some((ticket, *job))
         }
 
         fn finish(&mut self, class: Class, ticket: &Ticket) {
@@ -700,7 +778,7 @@ mod tests {
         assert!(!world.queue.is_idle() && world.queue.n_parked() == 1);
         world.bind("a", "m", None);
         assert_eq!(world.queue.n_parked(), 0);
-        assert!(world.queue.unpark(&"a".into(), Some(first)).is_none());
+        assert!(world.queue.unpark_at(&"a".into(), first, &Step::WaitForClaims).is_none());
     }
 
     #[test]
@@ -721,7 +799,7 @@ mod tests {
         world.status("q", 1);
         let (ticket, _) = world.pop(Class::Status).expect("a status");
         let id = world.bind("a", "n", None);
-        world.queue.set_timer(world.now, Timer::ClaimsOverdue("a".into(), id));
+        world.queue.set_timer(world.now, Timer::Overdue("a".into(), id, Step::WaitForClaims));
         world.queue.clear();
         assert_eq!(world.queue.len(), 0);
         assert_eq!(world.queue.next_timer(), None);

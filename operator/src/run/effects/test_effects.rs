@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Effects, context::Context, events::Reporter};
+use super::{Effects, claim_locks::ClaimLocks, context::Context, events::Reporter};
 use crate::run::{
     clock::Clock,
     fake_api::FakeApi,
@@ -44,6 +44,7 @@ impl TestEffects {
             metrics: Arc::clone(&metrics),
             terms: Terms::new(Some(Term::FOREVER)),
             clock: Clock::system(),
+            claim_locks: ClaimLocks::default(),
         };
         let reporter = Reporter { controller: "kube-batch".to_owned(), instance: "me".to_owned() };
         let effects = Effects::new(context, reporter, 4);

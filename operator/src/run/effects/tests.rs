@@ -3,6 +3,7 @@
 //! There is a module for each kind of write, and one for shutdown. They share the world in this file.
 
 mod bindings;
+mod devices;
 mod events;
 mod evictions;
 mod shutdown;
@@ -159,7 +160,7 @@ fn pod_ref() -> PodRef {
 }
 
 fn bind_to(node: &str) -> Decision {
-    Decision::Bind { pod: pod_ref(), node: node.into(), claims: vec![] }
+    Decision::Bind { pod: pod_ref(), node: node.into(), claims: vec![], devices: Vec::new() }
 }
 
 fn event() -> Event {
@@ -197,7 +198,7 @@ fn volume(claim_ref: &Value) -> Value {
 fn bind_with(volume: Option<&str>) -> Decision {
     let claim = ObjectKey::new("ns", "c");
     let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from) }];
-    Decision::Bind { pod: pod_ref(), node: "n".into(), claims }
+    Decision::Bind { pod: pod_ref(), node: "n".into(), claims, devices: Vec::new() }
 }
 
 /// The pod as bound, by an answer that is not read back: the watch shows its node.

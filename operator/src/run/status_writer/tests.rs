@@ -161,6 +161,27 @@ impl World {
         cycle
     }
 
+    /// A report that the pod of the group waits, for this reason.
+    fn gang_waits(&self, because: &str) -> Cycle {
+        let mut cycle = self.waits(because);
+        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        report.group = Some(self.group());
+        report.unschedulable = Some(("Unschedulable", because.to_owned()));
+        cycle
+    }
+
+    /// Stores the pod with a claim from a template, which may not have been made yet.
+    fn stores_pod_with_claim(&self, claim: Option<&str>) {
+        let mut pod = self.api.object(POD).expect("the pod");
+        pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
+        let status = claim.map(|claim| json!({"name": "gpu", "resourceClaimName": claim}));
+        pod["status"]["resourceClaimStatuses"] = json!(Vec::from_iter(status));
+        self.api.put(POD, pod);
+        let pod = self.api.object(POD).expect("the pod");
+        let pod = serde_json::from_value(pod).expect("a pod");
+        self.cache.lock().store.apply_pod(&pod).expect("facts of a pod");
+    }
+
     /// A report of the queue as it is stored, with this many running groups.
     fn queue(&self, n_running: u32) -> Cycle {
         let state = self.cache.lock();
@@ -248,6 +269,27 @@ async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn that_a_pod_lacks_its_claim_is_written_when_it_still_does_after_a_second() {
+    for (millis, claim, because) in
+        [(400, Some("a-gpu"), "3 nodes are full"), (1000, None, "not created yet")]
+    {
+        let mut world = World::new();
+        world.stores_pod_with_claim(None);
+        let cycle = world.gang_waits("not created yet");
+        assert_eq!(world.write(0, &cycle).await, QUIET);
+        assert_eq!(world.due(), Some(1000));
+        world.stores_pod_with_claim(claim);
+        let cycle = world.gang_waits(because);
+        let (n_patches, mut events) = world.write(millis, &cycle).await;
+        events.sort();
+        assert_eq!((n_patches, &*events.concat()), (2, "FailedSchedulingUnschedulable"));
+        let condition = world.api.object(POD).expect("the pod")["status"]["conditions"][0].clone();
+        assert_eq!(condition["message"], because);
+        assert!(condition["lastTransitionTime"].is_string(), "it is new");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn why_a_pod_waits_is_written_with_its_event() {
     let mut world = World::new();
     let event = vec!["FailedScheduling".to_owned()];
@@ -287,7 +329,7 @@ async fn a_nomination_is_never_delayed() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn nothing_is_written_of_a_pod_that_is_bound() {
     let mut world = World::new();
-    let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![] };
+    let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![], devices: Vec::new() };
     world.cache.lock().assumed.note(&bind, Timestamp::now());
     assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
 }

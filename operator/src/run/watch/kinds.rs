@@ -6,7 +6,7 @@ use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
-        resource::v1::ResourceClaim,
+        resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice},
         scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
         storage::v1::{CSIDriver, CSINode, StorageClass},
     },
@@ -19,7 +19,10 @@ use kube_batch_api::{
     facts::{
         FactError,
         composite::CompositeFacts,
-        device::claim::ResourceClaimFacts,
+        device::{
+            claim::ResourceClaimFacts, class::DeviceClassFacts, slice::SliceFacts,
+            taint::DeviceTaintRuleFacts,
+        },
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,
@@ -37,7 +40,14 @@ use crate::run::scheduler_cache::CacheState;
 
 /// Kinds that roles of earlier versions do not name. Without the permission they count as not served,
 /// so that an update of the image alone does not stop scheduling.
-const OPTIONAL_KINDS: &[&str] = &[ResourceClaim::KIND, CSIDriver::KIND, CompositePodGroup::KIND];
+const OPTIONAL_KINDS: &[&str] = &[
+    ResourceClaim::KIND,
+    ResourceSlice::KIND,
+    DeviceClass::KIND,
+    DeviceTaintRule::KIND,
+    CSIDriver::KIND,
+    CompositePodGroup::KIND,
+];
 
 /// Whether cycles run although the scheduler may not watch a kind.
 pub(super) fn is_optional<K: Watched>() -> bool {
@@ -140,7 +150,14 @@ watched! {
     CSIDriver as "csidrivers.storage.k8s.io": csi_drivers[Name = name => CsiDriverFacts],
         |driver, state| state.store.apply_csi_driver(driver);
     ResourceClaim as "resourceclaims.resource.k8s.io": resource_claims[ObjectKey = key => ResourceClaimFacts],
-        |claim, state| state.store.apply_resource_claim(claim);
+        |claim, state| state.apply_resource_claim(&key(&claim.metadata), claim);
+    ResourceSlice as "resourceslices.resource.k8s.io": resource_slices[Name = name => SliceFacts],
+        |slice, state| state.store.apply_resource_slice(slice);
+    DeviceClass as "deviceclasses.resource.k8s.io": device_classes[Name = name => DeviceClassFacts],
+        |class, state| state.store.apply_device_class(class);
+    DeviceTaintRule as "devicetaintrules.resource.k8s.io":
+        device_taint_rules[Name = name => DeviceTaintRuleFacts],
+        |rule, state| state.store.apply_device_taint_rule(rule);
     CompositePodGroup as "compositepodgroups.scheduling.k8s.io":
         composites[ObjectKey = key => CompositeFacts],
         |composite, state| state.store.apply_composite(composite);

@@ -273,7 +273,12 @@ async fn a_namespace_without_answers_does_not_hold_up_others() {
     world.api.fail_always(Method::POST, "/namespaces/dead/", Fault::Hang);
     for n in 0..40 {
         let pod = PodRef { uid: format!("d{n}").as_str().into(), key: ObjectKey::new("dead", "p") };
-        world.decide(&Decision::Bind { pod, node: "n".into(), claims: vec![] });
+        world.decide(&Decision::Bind {
+            pod,
+            node: "n".into(),
+            claims: vec![],
+            devices: Vec::new(),
+        });
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
     let started = Instant::now();

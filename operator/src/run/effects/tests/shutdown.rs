@@ -65,7 +65,12 @@ async fn workers_that_cannot_send_wait() {
     world.api.fail_always(Method::PATCH, "", Fault::Hang);
     for n in 0..20 {
         let pod = PodRef { uid: format!("{n}").as_str().into(), key: ObjectKey::new("ns", "p") };
-        world.decide(&Decision::Bind { pod, node: "n".into(), claims: vec![] });
+        world.decide(&Decision::Bind {
+            pod,
+            node: "n".into(),
+            claims: vec![],
+            devices: Vec::new(),
+        });
         let target =
             Target::Group(ApiVersion::V1Alpha2, ObjectKey::new("ns", format!("{n}").as_str()));
         world.effects.enqueue_status(target, json!({}), vec![]);
