@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     script::{Action, Hostility, TENANTS},
-    server::{CLAIMS, GROUPS, Key, NODES, PODS, QUEUES},
+    server::{CLAIMS, GROUPS, Key, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES},
     world::{Chore, World},
 };
 
@@ -14,6 +14,7 @@ pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
         Action::CreateGang { .. }
         | Action::CreatePod { .. }
         | Action::CreatePodWithClaim { .. }
+        | Action::CreatePodsWithDevice { .. }
         | Action::RefillGang(_) => create(world, action, n_created),
         Action::AddNode { .. }
         | Action::DeleteNode(_)
@@ -63,6 +64,15 @@ fn create(world: &mut World, action: Action, n_created: usize) {
                 json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
             world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod);
         }
+        Action::CreatePodsWithDevice { cpu, n } => {
+            let name = format!("device-{n_created}");
+            world.server.put(RESOURCE_CLAIMS, &key(n_created, name.clone()), device_claim());
+            for n in 0..n {
+                let mut pod = pod(None, cpu);
+                pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
+                world.server.put(PODS, &key(n_created, format!("pod-{n_created}-{n}")), pod);
+            }
+        }
         Action::RefillGang(n) => {
             if let Some(group) = nth(world, GROUPS, n) {
                 refill(world, &group, n_created);
@@ -81,6 +91,22 @@ fn claim() -> Value {
         },
         "status": {"phase": "Pending"},
     })
+}
+
+fn device_claim() -> Value {
+    let request = json!({"name": "gpu", "exactly": {
+        "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
+    }});
+    json!({"metadata": {}, "spec": {"devices": {"requests": [request]}}, "status": {}})
+}
+
+/// The devices of a node.
+pub(crate) fn slice(node: &str) -> Value {
+    json!({"metadata": {}, "spec": {
+        "driver": "gpu.example.com", "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+    }})
 }
 
 /// Changes or deletes jobs, pods or queues.
@@ -133,12 +159,14 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
             // Not the name of a node that exists: its pods would be on a smaller one.
             let key = (String::new(), format!("added-{n_created}"));
             world.server.put(NODES, &key, node(cpu));
+            world.server.put(SLICES, &key, slice(&key.1));
         }
         Action::DeleteNode(n) => {
             let n_nodes = world.server.all(NODES).count();
             if let Some(key) = nth(world, NODES, n).filter(|_| n_nodes > 1) {
                 world.disturb(&key.1);
                 world.server.remove(NODES, &key);
+                world.server.remove(SLICES, &key);
                 world.later(2_000, 20_000, Chore::Collect(key.1));
             }
         }

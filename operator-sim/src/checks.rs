@@ -17,7 +17,10 @@ use tokio::time::Duration;
 use crate::{
     network::Shared,
     replicas::Process,
-    server::{GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES, Server},
+    server::{
+        DEVICE_CLASSES, GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES,
+        RESOURCE_CLAIMS, SLICES, Server,
+    },
     world::World,
 };
 
@@ -68,6 +71,9 @@ fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
                 ("queues", store.queues == truth.queues),
                 ("namespaces", store.namespaces == truth.namespaces),
                 ("priority classes", store.priority_classes == truth.priority_classes),
+                ("claims for devices", store.resource_claims == truth.resource_claims),
+                ("slices", store.resource_slices == truth.resource_slices),
+                ("device classes", store.device_classes == truth.device_classes),
             ];
             let wrong = tables.iter().find(|(_, is_equal)| !is_equal);
             let number = process.number;
@@ -148,6 +154,9 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
     read(server, PODS).for_each(|pod| drop(store.apply_pod(&pod)));
     read(server, NAMESPACES).for_each(|namespace| drop(store.apply_namespace(&namespace)));
     read(server, PRIORITY_CLASSES).for_each(|class| drop(store.apply_priority_class(&class)));
+    read(server, RESOURCE_CLAIMS).for_each(|claim| drop(store.apply_resource_claim(&claim)));
+    read(server, SLICES).for_each(|slice| drop(store.apply_resource_slice(&slice)));
+    read(server, DEVICE_CLASSES).for_each(|class| drop(store.apply_device_class(&class)));
     for group in read::<v1alpha2::PodGroup>(server, GROUPS) {
         let (meta, status) = (&group.metadata, group.status.as_ref());
         drop(store.apply_group(V1Alpha2, meta, &group.spec, status));

@@ -15,7 +15,9 @@ use crate::{
     network::Shared,
     replicas::{Offset, Process},
     script::{Action, N_REPLICAS, Script, TENANTS},
-    server::{NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, STORAGE_CLASSES},
+    server::{
+        DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
+    },
     traffic::{Admission, Faults},
     world::World,
 };
@@ -207,8 +209,12 @@ impl Episode {
         let n_nodes = world.rng.usize(2..6);
         for n in 0..n_nodes {
             let cpu = world.rng.u32(2..9);
-            world.server.put(NODES, &cluster(&format!("node-{n}")), changes::node(cpu));
+            let name = format!("node-{n}");
+            world.server.put(NODES, &cluster(&name), changes::node(cpu));
+            world.server.put(SLICES, &cluster(&name), changes::slice(&name));
         }
+        let class = json!({"metadata": {}, "spec": {}});
+        world.server.put(DEVICE_CLASSES, &cluster("gpu"), class);
     }
 
     fn act(&mut self, action: Action) {

@@ -25,6 +25,11 @@ pub(crate) enum Action {
     CreatePodWithClaim {
         cpu: u32,
     },
+    /// A user creates a claim for a device, and pods that share it.
+    CreatePodsWithDevice {
+        cpu: u32,
+        n: usize,
+    },
     /// A user deletes a pod. Which one is an index into all pods.
     DeletePod(usize),
     /// A user deletes a group and its pods.
@@ -127,8 +132,9 @@ fn change(rng: &mut Rng) -> Action {
             Action::CreateGang { queue, n, min, cpu, priority }
         }
         24..29 => Action::CreatePod { cpu: rng.u32(0..3) },
-        29..32 => Action::CreatePodWithClaim { cpu: rng.u32(0..3) },
-        32..40 => Action::DeletePod(any),
+        29..31 => Action::CreatePodWithClaim { cpu: rng.u32(0..3) },
+        31..35 => Action::CreatePodsWithDevice { cpu: rng.u32(0..3), n: rng.usize(1..4) },
+        35..40 => Action::DeletePod(any),
         40..50 => Action::DeleteGang(any),
         50..55 => Action::ChangeMinimum(any, rng.u32(0..8)),
         55..58 => Action::ChangeWeight(any, rng.u32(1..5)),

@@ -39,6 +39,9 @@ kinds! {
     CSI_NODES = "/apis/storage.k8s.io/v1" "csinodes" false;
     CSI_DRIVERS = "/apis/storage.k8s.io/v1" "csidrivers" false;
     RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1" "resourceclaims" true;
+    SLICES = "/apis/resource.k8s.io/v1" "resourceslices" false;
+    DEVICE_CLASSES = "/apis/resource.k8s.io/v1" "deviceclasses" false;
+    DEVICE_TAINT_RULES = "/apis/resource.k8s.io/v1" "devicetaintrules" false;
     COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3" "compositepodgroups" true;
     GROUPS = "/apis/scheduling.sigs.dev/v1alpha2" "podgroups" true;
     QUEUES = "/apis/scheduling.sigs.dev/v1alpha2" "queues" false;
@@ -297,7 +300,20 @@ impl Server {
         if let Some(problem) = precondition(known, &object["metadata"]) {
             return failure(409, problem);
         }
-        (200, (*self.put(path.kind, &path.key(), object.clone())).clone())
+        let mut new = object.clone();
+        // Their status is a subresource: each request changes its own part.
+        if path.kind == RESOURCE_CLAIMS {
+            if path.subresource == "status" {
+                new = (**known).clone();
+                new["status"] = object["status"].clone();
+                if let Some(problem) = problem_of_claim(&known["status"], &new["status"]) {
+                    return failure(422, problem);
+                }
+            } else {
+                new["status"] = known["status"].clone();
+            }
+        }
+        (200, (*self.put(path.kind, &path.key(), new)).clone())
     }
 
     fn patch(&mut self, path: &Path<'_>, patch: &Value) -> Answer {
@@ -313,6 +329,12 @@ impl Server {
                 patch["status"].as_object_mut().and_then(|s| s.remove("conditions"))
         {
             merge_conditions(&mut object["status"], &conditions);
+        }
+        if path.kind == RESOURCE_CLAIMS
+            && let Some(users) =
+                patch["status"].as_object_mut().and_then(|s| s.remove("reservedFor"))
+        {
+            delete_users(&mut object["status"]["reservedFor"], &users);
         }
         merge(&mut object, &patch);
         if object == **known {
@@ -344,6 +366,27 @@ impl Server {
                 pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             });
         }
+    }
+}
+
+/// What is wrong with the new status of a claim for devices.
+fn problem_of_claim(known: &Value, new: &Value) -> Option<&'static str> {
+    let has_users = new["reservedFor"].as_array().is_some_and(|users| !users.is_empty());
+    match (&known["allocation"], &new["allocation"]) {
+        (_, Value::Null) if has_users => Some("reservedFor without an allocation"),
+        (Value::Object(known), Value::Object(new)) if known != new => {
+            Some("the allocation is immutable")
+        }
+        _ => None,
+    }
+}
+
+/// Applies a strategic merge patch that deletes users of a claim by uid.
+fn delete_users(users: &mut Value, patch: &Value) {
+    let deleted: Vec<&Value> =
+        patch.as_array().into_iter().flatten().map(|user| &user["uid"]).collect();
+    if let Some(users) = users.as_array_mut() {
+        users.retain(|user| !deleted.contains(&&user["uid"]));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The world of an episode: the server, the processes, what the cluster's own controllers do, and the
 //! rules that must hold at every step.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -9,7 +9,9 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     script::TENANTS,
-    server::{Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, Server, failure, not_found},
+    server::{
+        Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS, Server, failure, not_found,
+    },
     traffic::{Admission, Faults, Sent},
 };
 
@@ -41,6 +43,8 @@ pub(crate) enum Chore {
     Collect(String),
     /// The volume controller binds a claim.
     BindClaim(Key),
+    /// The claim controller looks for users of a claim for devices that are gone.
+    ReviewClaim(Key),
 }
 
 /// Everything but the processes themselves.
@@ -51,6 +55,8 @@ pub(crate) struct World {
     processes: Vec<Process>,
     chores: BTreeMap<(Instant, u64), Chore>,
     n_chores: u64,
+    /// The claims for devices that are reviewed later.
+    reviews: BTreeSet<Key>,
     n_steps: u64,
     start: Instant,
     /// When the capacity of a node was last changed by others, or what they run on it.
@@ -83,6 +89,7 @@ impl World {
             processes: Vec::new(),
             chores: BTreeMap::new(),
             n_chores: 0,
+            reviews: BTreeSet::new(),
             n_steps: 0,
             start: Instant::now(),
             disturbed: BTreeMap::new(),
@@ -235,6 +242,10 @@ impl World {
         if path.kind == CLAIMS && selected.is_string() && answer.1["spec"]["volumeName"].is_null() {
             self.later(300, 6_000, Chore::BindClaim(key.clone()));
         }
+        if path.kind == RESOURCE_CLAIMS && answer.0 < 300 {
+            self.check_devices();
+            self.review_later(&key);
+        }
         if path.kind == PODS && answer.0 < 300 {
             match (sent.method.as_str(), path.subresource) {
                 ("POST", "binding") => self.check_binding(&key, &sent.body),
@@ -295,7 +306,81 @@ impl World {
         }
         let pod = self.server.get(PODS, key).expect("it was bound");
         let uid = pod["metadata"]["uid"].clone();
+        if let Some(claim) = self.missing_claim(key, pod) {
+            self.break_rule(format!("pod {}/{} is bound without {claim}", key.0, key.1));
+        }
         self.later(200, 2_000, Chore::Start(key.clone(), uid));
+    }
+
+    /// The claim for devices of a pod that is not allocated, or not reserved for the pod.
+    fn missing_claim(&self, key: &Key, pod: &Value) -> Option<String> {
+        let entries = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+        let mut names = entries.filter_map(|entry| entry["resourceClaimName"].as_str());
+        let is_user = |user: &Value| user["uid"] == pod["metadata"]["uid"];
+        let is_missing = |name: &&str| {
+            let claim = self.server.get(RESOURCE_CLAIMS, &(key.0.clone(), (*name).to_owned()));
+            !claim.is_some_and(|claim| {
+                let status = &claim["status"];
+                status["allocation"].is_object()
+                    && status["reservedFor"]
+                        .as_array()
+                        .is_some_and(|users| users.iter().any(is_user))
+            })
+        };
+        names.find(is_missing).map(str::to_owned)
+    }
+
+    /// No two claims have one device.
+    fn check_devices(&mut self) {
+        let mut holders: BTreeMap<String, &Key> = BTreeMap::new();
+        let mut shared = None;
+        for (key, claim) in self.server.all(RESOURCE_CLAIMS) {
+            let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+            for result in results.into_iter().flatten() {
+                let device = format!("{}/{}", result["pool"], result["device"]);
+                if let Some(other) = holders.insert(device.clone(), key) {
+                    shared = Some(format!("{device} is given to {other:?} and to {key:?}"));
+                }
+            }
+        }
+        if let Some(what) = shared {
+            self.break_rule(what);
+        }
+    }
+
+    /// Removes users of a claim that are gone or done; with the last one its devices are free.
+    fn review_claim(&mut self, key: &Key) {
+        self.reviews.remove(key);
+        let Some(claim) = self.server.get(RESOURCE_CLAIMS, key) else { return };
+        let users = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+        let uses = |user: &&Value| {
+            let name = user["name"].as_str().unwrap_or_default().to_owned();
+            self.server.get(PODS, &(key.0.clone(), name)).is_some_and(|pod| {
+                let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+                pod["metadata"]["uid"] == user["uid"] && !matches!(phase, "Succeeded" | "Failed")
+            })
+        };
+        let left: Vec<Value> = users.iter().filter(uses).cloned().collect();
+        if left.len() < users.len() {
+            self.log(&format!("claim {}/{} has {} users", key.0, key.1, left.len()));
+            self.server.change_object(RESOURCE_CLAIMS, key, |claim| {
+                if left.is_empty() {
+                    claim["status"] = json!({});
+                    claim["metadata"]["finalizers"] = json!([]);
+                } else {
+                    claim["status"]["reservedFor"] = json!(left);
+                }
+            });
+        }
+        if !left.is_empty() {
+            self.review_later(key);
+        }
+    }
+
+    fn review_later(&mut self, key: &Key) {
+        if self.reviews.insert(key.clone()) {
+            self.later(1_000, 10_000, Chore::ReviewClaim(key.clone()));
+        }
     }
 
     /// What pods use on a node.
@@ -387,6 +472,7 @@ impl World {
                     self.server.remove(PODS, &key);
                 }
             }
+            Chore::ReviewClaim(key) => self.review_claim(&key),
             Chore::BindClaim(key) => {
                 self.log(&format!("claim {}/{} is bound", key.0, key.1));
                 self.server.change_object(CLAIMS, &key, |claim| {
