@@ -164,7 +164,9 @@ fn next_ms(shape: &mut Shape) -> f64 {
         });
         times.push(ms);
         live.keep(cluster);
-        cycle.decisions.iter().for_each(|decision| assumed.note(decision, Timestamp::UNIX_EPOCH));
+        for decision in &cycle.decisions {
+            assumed.note(decision, Timestamp::UNIX_EPOCH);
+        }
         shape.change(n);
     }
     sorted(times.into_iter().skip(1))[0]
@@ -190,7 +192,7 @@ fn counts(decisions: &[Decision]) -> [usize; 3] {
             Decision::Bind { .. } => counts[0] += 1,
             Decision::Evict { .. } => counts[1] += 1,
             Decision::Nominate { .. } => counts[2] += 1,
-            Decision::Withdraw { .. } => {}
+            Decision::Withdraw { .. } | Decision::Deallocate { .. } => {}
         }
     }
     counts

@@ -62,7 +62,7 @@ fn run_case(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
 fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
     for decision in &cycle.decisions {
         match decision {
-            Decision::Bind { pod, node, claims } => {
+            Decision::Bind { pod, node, claims, devices: _ } => {
                 writeln!(out, "{at}: bind {} {node} {}", pod.key, claims.len())?;
             }
             Decision::Evict { pod, node, reason, by, .. } => {
@@ -70,6 +70,7 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
             }
             Decision::Nominate { pod, node } => writeln!(out, "{at}: nominate {} {node}", pod.key)?,
             Decision::Withdraw { pod } => writeln!(out, "{at}: withdraw {}", pod.key)?,
+            Decision::Deallocate { claim, .. } => writeln!(out, "{at}: deallocate {claim}")?,
         }
     }
     for job in &cycle.jobs {

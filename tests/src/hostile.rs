@@ -61,6 +61,8 @@ pub struct Kind {
     pod: fn(&mut Value, usize),
     group: fn(&mut PodGroupSpec, usize),
     budget: fn(usize) -> Option<Value>,
+    /// The specification of the claim for devices of each pod; `None` if nobody has devices.
+    claim: Option<fn(usize) -> Value>,
 }
 
 impl Kind {
@@ -73,6 +75,7 @@ impl Kind {
         pod: |_, _| {},
         group: |_, _| {},
         budget: |_| None,
+        claim: None,
     };
 
     /// The facts of everyone's objects and of those of the hostile namespace. All go through the
@@ -80,6 +83,9 @@ impl Kind {
     pub fn store(&self, size: Size, variant: Variant) -> Store {
         let mut store = Store::default();
         everyone(&mut store, size);
+        if self.claim.is_some() {
+            add_devices(&mut store, size);
+        }
         let n_pods = (self.n_pods / size.divisor).max(1);
         let n_groups = n_pods.div_ceil(self.pods_per_group);
         for n in 0..n_groups {
@@ -100,6 +106,9 @@ impl Kind {
             let mut pod = pod(NAMESPACE, &group, n, cpu, node);
             if variant == Variant::Hostile {
                 (self.pod)(&mut pod, n);
+                if let Some(spec) = self.claim {
+                    add_claim(&mut store, &mut pod, n, &spec(n));
+                }
             }
             apply_pod(&mut store, pod);
         }
@@ -116,6 +125,7 @@ pub fn decisions_about_others(decisions: &[Decision]) -> Vec<String> {
             (pod.key.clone(), format!("nominate {} {node}", pod.key))
         }
         Decision::Withdraw { pod } => (pod.key.clone(), format!("withdraw {}", pod.key)),
+        Decision::Deallocate { pod, claim } => (pod.key.clone(), format!("deallocate {claim}")),
     };
     let all = decisions.iter().map(about);
     all.filter(|(key, _)| *key.namespace != *NAMESPACE).map(|(_, text)| text).collect()
@@ -167,6 +177,31 @@ fn everyone(store: &mut Store, size: Size) {
             apply_pod(store, pod("team", &name, n, "8", node));
         }
     }
+}
+
+/// Sixteen devices for each node.
+fn add_devices(store: &mut Store, size: Size) {
+    let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
+    store.apply_device_class(&read(class)).expect("the class is valid");
+    for n in 0..size.nodes {
+        let device = |at: usize| json!({"name": format!("gpu-{at}"), "attributes": {"at": {"int": n * 16 + at}}});
+        let devices: Vec<Value> = (0..16).map(device).collect();
+        let node = format!("node-{n:05}");
+        let slice = json!({"metadata": {"name": node}, "spec": {
+            "driver": "gpu.example.com", "nodeName": node, "devices": devices,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        }});
+        store.apply_resource_slice(&read(slice)).expect("the slice is valid");
+    }
+}
+
+/// Gives a pod, which fits on nodes otherwise, a claim.
+fn add_claim(store: &mut Store, pod: &mut Value, n: usize, spec: &Value) {
+    let name = format!("claim-{n}");
+    let claim = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+    store.apply_resource_claim(&read(claim)).expect("the claim is valid");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
 }
 
 fn group_spec(min_member: i32, queue: &str) -> PodGroupSpec {

@@ -9,6 +9,7 @@
 //! minimum of 1.
 
 mod build;
+mod devices;
 pub mod kinds;
 mod pods;
 
@@ -36,6 +37,7 @@ use kube_batch_scheduler::conf::{Conf, PluginConf};
 
 use self::{
     build::Build,
+    devices::{ClaimKind, add_class, add_devices, add_partitions},
     kinds::{Kind, parse},
     pods::{PodKind, PodRule},
 };
@@ -158,6 +160,24 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             build.topology = Some("rack");
             (with_levels(kai_gang(build, *nodes)), Next::Nothing)
         }
+        ("DRA" | "DRA-MATCH" | "DRA-MIG", [nodes, pods, gang]) => {
+            build.nodes(*nodes);
+            add_class(&mut build.store);
+            match kind {
+                "DRA-MIG" => add_partitions(&mut build.store, *nodes),
+                _ => add_devices(&mut build.store, *nodes),
+            }
+            let queues = build.queues(&[1, 2, 3, 4]);
+            build.pending(*pods, *gang, &queues, "low", |job| PodKind {
+                claim: Some(match kind {
+                    "DRA" => ClaimKind::Plain,
+                    "DRA-MATCH" => ClaimKind::Matching,
+                    _ => ClaimKind::Partition(job),
+                }),
+                ..PodKind::default()
+            });
+            (Conf::default(), Next::Nothing)
+        }
         ("SAT", [nodes, pods, gang]) => {
             build.saturated(*nodes, 32);
             let queues = build.queues(&[1, 1, 1, 1]);
@@ -208,6 +228,16 @@ fn evicting(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<Conf> {
             let queues = build.queues(&[1]);
             build.running_gangs(*nodes, &queues[0]);
             build.pending(512, 512, &queues, "high", |_| PodKind::default());
+            with_whole_gangs(full(&[allocate::SPEC, preempt::SPEC]))
+        }
+        ("DRA-PREEMPT", [nodes]) => {
+            build.nodes(*nodes);
+            add_class(&mut build.store);
+            add_devices(&mut build.store, *nodes);
+            let queues = build.queues(&[1]);
+            let kind = PodKind { claim: Some(ClaimKind::WholeNode), ..PodKind::default() };
+            build.running_gangs_of(*nodes, 64, &queues[0], &kind);
+            build.pending(64, 64, &queues, "high", |_| kind.clone());
             with_whole_gangs(full(&[allocate::SPEC, preempt::SPEC]))
         }
         ("RECLAIM", [nodes, gang]) => {

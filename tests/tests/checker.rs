@@ -156,7 +156,12 @@ fn decisions_about_pods_in_another_state_are_found() {
     let running = ObjectKey::new("bench", "run-00000-00000");
     let uid = Name::from("uid-run-00000-00000");
     let pod = PodRef { uid, key: running };
-    preempt.decisions = vec![Decision::Bind { pod, node: "node-00001".into(), claims: Vec::new() }];
+    preempt.decisions = vec![Decision::Bind {
+        pod,
+        node: "node-00001".into(),
+        claims: Vec::new(),
+        devices: Vec::new(),
+    }];
     preempt.expect("pod bench/run-00000-00000 is bound, but is Running");
     let mut preempt = Decided::new("PREEMPT-10-10");
     let mut eviction = preempt.eviction("run-00000-00000");
@@ -183,7 +188,7 @@ fn bindings_to_what_evicted_pods_still_hold_are_found() {
     let bind = |decision: &mut Decision| {
         if let Decision::Nominate { pod, node } = decision {
             let (pod, node) = (pod.clone(), node.clone());
-            *decision = Decision::Bind { pod, node, claims: Vec::new() };
+            *decision = Decision::Bind { pod, node, claims: Vec::new(), devices: Vec::new() };
         }
     };
     Decided::new("PREEMPT-10-10").change(bind).expect("is over-committed by bindings: 42000 cpu");
@@ -326,7 +331,10 @@ fn the_skew_is_exact() {
         let mut spread = Decided::new("SPREAD-99");
         let nodes = spread.decisions.iter_mut().filter_map(|decision| match decision {
             Decision::Bind { node, .. } => Some(node),
-            Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+            Decision::Evict { .. }
+            | Decision::Nominate { .. }
+            | Decision::Withdraw { .. }
+            | Decision::Deallocate { .. } => None,
         });
         let number = |node: &Name| node[5..].parse::<usize>().expect("names end in a number");
         let in_zone_1 = nodes.filter(|node| number(node) % 3 == 1);
@@ -389,7 +397,12 @@ fn bindings_to_nodes_that_take_no_pods_are_found() {
             "{{apiVersion: v1, kind: Node, metadata: {{name: n}}, spec: {{{spec}}}, status: {{{allocatable}, conditions: [{conditions}]}}}}"
         );
         let (world, case) = world(&[QUEUE, &node, pending]);
-        let bind = Decision::Bind { pod: pod(&world, "p"), node: "n".into(), claims: Vec::new() };
+        let bind = Decision::Bind {
+            pod: pod(&world, "p"),
+            node: "n".into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        };
         let found = problems(&world.store, &case.conf, &[bind]).join(", ");
         let is_found = problem.map_or(found.is_empty(), |problem| found.contains(problem));
         assert!(is_found, "{spec}{conditions}: {found:?}");
@@ -435,7 +448,12 @@ fn bindings_to_nodes_without_the_label_of_an_affinity_are_found() {
     let pending = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns, labels: {a: b}}, spec: {schedulerName: kube-batch, affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {a: b}}}]}}, containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}";
     let (world, case) = world(&[QUEUE, &node("with", "zone: z"), &node("without", ""), pending]);
     for (node, problem) in [("with", None), ("without", Some("is bound to a node without zone"))] {
-        let bind = Decision::Bind { pod: pod(&world, "p"), node: node.into(), claims: Vec::new() };
+        let bind = Decision::Bind {
+            pod: pod(&world, "p"),
+            node: node.into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        };
         let found = problems(&world.store, &case.conf, &[bind]).join(", ");
         assert!(problem.map_or(found.is_empty(), |problem| found.contains(problem)), "{found:?}");
     }

@@ -83,7 +83,7 @@ fn a_volume_in_flight_is_not_bound_to_another_claim() {
     let mut world = world(&case);
     let mut assumed = Assumed::default();
     let first = decisions(&case, &world, &assumed);
-    let [Decision::Bind { pod, node, claims }] = first.as_slice() else { panic!("{first:?}") };
+    let [Decision::Bind { pod, node, claims, .. }] = first.as_slice() else { panic!("{first:?}") };
     let claim = ObjectKey::new("ns", "c1");
     assert_eq!(*claims, [ClaimChoice { claim: claim.clone(), volume: Some("pv1".into()) }]);
 

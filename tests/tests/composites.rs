@@ -220,7 +220,9 @@ objects:
                     racks.push(node.as_str()[..2].to_owned());
                 }
                 Decision::Evict { .. } => evicted[group] += 1,
-                Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
+                Decision::Nominate { .. }
+                | Decision::Withdraw { .. }
+                | Decision::Deallocate { .. } => {}
             }
         }
         racks.sort_unstable();

@@ -2,7 +2,14 @@
 //! in vain take a bounded part of a cycle.
 
 use kube_batch_api::{
-    api_version::ApiVersion, decision::Decision, facts::group::GroupFacts, name::ObjectKey,
+    api_version::ApiVersion,
+    decision::Decision,
+    facts::{
+        device::claim::{ClaimEntry, ClaimSource},
+        group::GroupFacts,
+        pod::TaskFacts,
+    },
+    name::ObjectKey,
     status::TaskStatus,
 };
 use kube_batch_cache::store::Store;
@@ -271,6 +278,48 @@ fn a_job_is_tried_again_after_another_has_started() {
     assert!(low.unplaced_because.contains("Too many pods"), "{}", low.unplaced_because);
 }
 
+/// A pod whose claim was made from a template, but is not named in its status yet.
+const WITHOUT_ITS_CLAIM: &str = "name: without-its-claim
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+- {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: '1', pods: '9'}}}
+- {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: []}}
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceSlice
+  metadata: {name: n}
+  spec: {driver: gpu.example.com, pool: {name: n, generation: 1, resourceSliceCount: 1}, nodeName: n, devices: [{name: gpu-0}]}
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceClaim
+  metadata: {name: p-gpu, namespace: ns, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: p, controller: true}]}
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: p, namespace: ns, uid: p}
+  spec:
+    schedulerName: kube-batch
+    resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+    containers: [{name: c, resources: {requests: {cpu: '1'}}}]
+steps:
+- cycles: 1
+";
+
+#[test]
+fn a_job_is_tried_again_when_its_claim_for_devices_is_made() {
+    let case = read(WITHOUT_ITS_CLAIM);
+    let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
+    for _ in 0..3 {
+        assert_eq!(cycle(&mut simulation).0.decisions, []);
+    }
+    let pods = &mut simulation.world.store.pods;
+    let (key, facts) = pods.iter().next().expect("the pod");
+    let source = ClaimSource::Generated { claim: "p-gpu".into(), template: "gpu".into() };
+    let device_claims = Box::new([ClaimEntry { name: "gpu".into(), source }]);
+    let (key, facts) = (key.clone(), TaskFacts { device_claims, ..TaskFacts::clone(facts) });
+    pods.apply(key, facts);
+    let (cycle, _) = cycle(&mut simulation);
+    assert!(matches!(cycle.decisions[..], [Decision::Bind { .. }]), "{:?}", cycle.decisions);
+}
+
 /// 30 nodes that are full but for a little, and two queues. Each of 40 jobs of the first queue has a
 /// template of its own that fits nowhere; the pod of the second queue fits, and so does the last job of
 /// the first.
@@ -316,7 +365,10 @@ objects:
 fn bound(cycle: &Cycle) -> Vec<String> {
     let names = cycle.decisions.iter().filter_map(|decision| match decision {
         Decision::Bind { pod, .. } => Some(pod.key.name.to_string()),
-        Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+        Decision::Evict { .. }
+        | Decision::Nominate { .. }
+        | Decision::Withdraw { .. }
+        | Decision::Deallocate { .. } => None,
     });
     names.collect()
 }

@@ -130,7 +130,7 @@ fn choice(cycle: &Cycle) -> Choice {
             Decision::Bind { pod, node, .. } => panic!("{} was bound to {node}", pod.key),
             Decision::Evict { pod, .. } => choice.victims.push(pod.key.name.to_string()),
             Decision::Nominate { node, .. } => choice.nominated_node = node.to_string(),
-            Decision::Withdraw { .. } => {}
+            Decision::Withdraw { .. } | Decision::Deallocate { .. } => {}
         }
     }
     choice.victims.sort_unstable();

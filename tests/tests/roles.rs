@@ -146,7 +146,9 @@ objects:
             match decision {
                 Decision::Bind { .. } => bound.push(at),
                 Decision::Evict { .. } => evicted.push(at),
-                Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
+                Decision::Nominate { .. }
+                | Decision::Withdraw { .. }
+                | Decision::Deallocate { .. } => {}
             }
         }
         (bound, evicted)

@@ -82,7 +82,9 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
             .iter()
             .filter_map(|decision| match decision {
                 Decision::Bind { pod, .. } | Decision::Nominate { pod, .. } => Some(&pod.key),
-                Decision::Evict { .. } | Decision::Withdraw { .. } => None,
+                Decision::Evict { .. }
+                | Decision::Withdraw { .. }
+                | Decision::Deallocate { .. } => None,
             })
             .collect();
         for decision in &before.decisions {
@@ -117,6 +119,7 @@ impl Totals {
                 Decision::Evict { .. } => self.evictions += 1,
                 Decision::Nominate { .. } => self.nominations += 1,
                 Decision::Withdraw { .. } => self.withdrawals += 1,
+                Decision::Deallocate { .. } => {}
             }
         }
     }
@@ -234,7 +237,7 @@ impl<'a> Checker<'a> {
                 Decision::Bind { pod, node, .. } => (pod, node, TaskStatus::Allocated),
                 Decision::Nominate { pod, node } => (pod, node, TaskStatus::Pipelined),
                 Decision::Evict { pod, node, .. } => (pod, node, TaskStatus::Releasing),
-                Decision::Withdraw { .. } => continue,
+                Decision::Withdraw { .. } | Decision::Deallocate { .. } => continue,
             };
             let task = checker.tasks[&pod.key];
             let nodes = &snapshot.nodes.facts;
@@ -256,7 +259,8 @@ impl<'a> Checker<'a> {
             let (pod, from) = match decision {
                 Decision::Bind { pod, .. }
                 | Decision::Nominate { pod, .. }
-                | Decision::Withdraw { pod } => (pod, &[TaskStatus::Pending][..]),
+                | Decision::Withdraw { pod }
+                | Decision::Deallocate { pod, .. } => (pod, &[TaskStatus::Pending][..]),
                 Decision::Evict { pod, .. } => (pod, &[TaskStatus::Running, TaskStatus::Bound][..]),
             };
             let task = self.tasks[&pod.key];

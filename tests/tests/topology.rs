@@ -245,7 +245,7 @@ objects:
                 Decision::Bind { node, .. } => outcome.bound.push(number(&node)),
                 Decision::Nominate { node, .. } => outcome.nominated.push(number(&node)),
                 Decision::Evict { pod, .. } => outcome.evicted.push(number(&pod.key.name)),
-                Decision::Withdraw { .. } => {}
+                Decision::Withdraw { .. } | Decision::Deallocate { .. } => {}
             }
         }
         outcome

@@ -163,7 +163,10 @@ impl SmallCluster {
         };
         let evicted = decisions.iter().filter_map(|decision| match decision {
             Decision::Evict { pod, .. } => Some(place(&pod.key.name).expect("a pod of a job")),
-            Decision::Bind { .. } | Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
+            Decision::Bind { .. }
+            | Decision::Nominate { .. }
+            | Decision::Withdraw { .. }
+            | Decision::Deallocate { .. } => None,
         });
         evicted.collect()
     }

@@ -106,7 +106,7 @@ fn has_only_amounts(pod: &Pod<'_>) -> bool {
         template.spread.is_empty(),
         template.host_ports.is_empty(),
         template.claims.is_empty(),
-        template.resource_claims.is_empty(),
+        pod.facts.device_claims.is_empty(),
         template.disks.is_empty(),
     ]
     .iter()

@@ -122,6 +122,12 @@ pub(super) fn decided_pods<'a>(
             problems.push(format!("pod {key} (uid {uid}) does not exist: {decision:?}"));
             continue;
         };
+        if matches!(decision, Decision::Deallocate { .. }) {
+            if !pod.is_waiting() || pod.bound_to().is_some() {
+                problems.push(format!("pod {key} does not wait, but its claim is deallocated"));
+            }
+            continue;
+        }
         match decide(store, pod, decision) {
             Ok(fate) => pod.fate = fate,
             Err(problem) => problems.push(format!("pod {key} {problem}")),
@@ -158,6 +164,7 @@ fn decide<'a>(store: &Store, pod: &Pod<'a>, decision: &'a Decision) -> Result<Fa
             Ok(Fate::Evicted(Eviction { reason: *reason, by, queue }))
         }
         Decision::Withdraw { .. } => Ok(Fate::Withdrawn),
+        Decision::Deallocate { .. } => unreachable!("it does not decide about the pod itself"),
     }
 }
 

@@ -14,7 +14,51 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(pod_terms());
     all.extend(own_rules());
     all.extend(groups());
+    all.extend(device_claims());
     all
+}
+
+fn device_claims() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "device-search",
+            about: "200 pods, each with another claim whose search for devices is exponential",
+            claim: Some(endless_search),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "device-selectors",
+            about: "200 pods, each with a claim of 32 other selectors that take long",
+            claim: Some(costly_selectors),
+            ..Kind::NONE
+        },
+    ]
+}
+
+/// Ten of sixteen devices can be chosen in 8 008 ways; after each, one is lacking.
+fn endless_search(n: usize) -> Value {
+    let lacking = format!("device.attributes[\"gpu.example.com\"].at < -{}", n + 1);
+    json!({"devices": {"requests": [
+        {"name": "many", "exactly": {"deviceClassName": "gpu", "count": 10}},
+        {"name": "lacking", "exactly": {
+            "deviceClassName": "gpu", "selectors": [{"cel": {"expression": lacking}}],
+        }},
+    ]}})
+}
+
+fn costly_selectors(n: usize) -> Value {
+    let selector = |at: usize| {
+        let own = n * 32 + at;
+        let expression = format!(
+            "lists.range(60).all(x, lists.range(60).all(y, \
+             x + y + device.attributes[\"gpu.example.com\"].at > -{own}))"
+        );
+        json!({"cel": {"expression": expression}})
+    };
+    let selectors: Vec<Value> = (0..32).map(selector).collect();
+    json!({"devices": {"requests": [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 17, "selectors": selectors}},
+    ]}})
 }
 
 fn requests() -> Vec<Kind> {

@@ -23,7 +23,10 @@ use kube_batch_api::{
 use kube_batch_cache::store::Store;
 use serde_json::json;
 
-use super::pods::{PodKind, PodRule, PodTerm, RULE_LABEL, RULE_VALUE};
+use super::{
+    devices::add_claim,
+    pods::{PodKind, PodRule, PodTerm, RULE_LABEL, RULE_VALUE},
+};
 
 /// 2019-07-01T00:00:00Z, in seconds.
 pub(super) const BASE: i64 = 1_561_939_200;
@@ -231,6 +234,9 @@ impl Build {
         if let (Some(rule), Some(spec)) = (kind.rule, &mut pod.spec) {
             rule.apply(spec);
         }
+        if let Some(claim) = kind.claim {
+            add_claim(&mut self.store, &mut pod, claim);
+        }
         self.store.apply_pod(&pod).expect("the pod is valid");
     }
 
@@ -358,6 +364,24 @@ impl Build {
             left -= 1;
             let node = format!("node-{:05}", r / 32);
             self.pod(&name, left, BASE + gang as i64, &kind, Some(node));
+        }
+    }
+
+    /// Fills the nodes with gangs of the class low that run their minimum, a pod a node.
+    pub(super) fn running_gangs_of(
+        &mut self,
+        nodes: usize,
+        gang: usize,
+        queue: &str,
+        kind: &PodKind,
+    ) {
+        for node in 0..nodes {
+            let job = node / gang;
+            let (name, created) = (format!("run-{job:05}"), BASE + job as i64);
+            if node % gang == 0 {
+                self.group(&name, created, gang.min(nodes - node), queue, "low");
+            }
+            self.pod(&name, node % gang, created, kind, Some(format!("node-{node:05}")));
         }
     }
 

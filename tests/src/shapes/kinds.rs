@@ -16,7 +16,7 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 22] = [
+pub const KINDS: [Kind; 26] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
     kind(
@@ -33,12 +33,32 @@ pub const KINDS: [Kind; 22] = [
         "NODES",
         "as KAI-GANG, in zones of 8 blocks of 8 racks of 2 nodes; the gang prefers a rack",
     ),
+    kind(
+        "DRA",
+        "NODES-PODS-GANG",
+        "8 devices a node, and gangs whose pods have a claim for one each (Dynamic Resource Allocation)",
+    ),
+    kind(
+        "DRA-MATCH",
+        "NODES-PODS-GANG",
+        "as DRA; a claim is for 4 devices of one NVLink domain, selected by three attributes",
+    ),
+    kind(
+        "DRA-MIG",
+        "NODES-PODS-GANG",
+        "as DRA; a claim is for a whole device, a half or a quarter",
+    ),
     kind("STEADY", "NODES", "half full nodes, and one gang of 100"),
     kind("IDLE", "NODES", "full nodes, and no pod waits; all four actions"),
     kind("SCALE", "NODES", "10 pods on each node, and 10 000 wait in gangs of 100"),
     kind("PREEMPT", "NODES-GANG", "full nodes, and one gang of higher priority"),
     kind("BUDGETPREEMPT", "NODES-GANG", "as PREEMPT; disruption budgets protect every second job"),
     kind("GANGPREEMPT", "NODES", "nodes full of gangs, and one of 512 of higher priority"),
+    kind(
+        "DRA-PREEMPT",
+        "NODES",
+        "gangs of 64 that use the 8 devices of each of their nodes, and one of higher priority",
+    ),
     kind("RECLAIM", "NODES-GANG", "nodes full of one queue, and 100 pods of another"),
     kind("KAIRECLAIM", "NODES", "8 jobs of one GPU a node, and a gang for a tenth of all nodes"),
     kind(

@@ -10,6 +10,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
+use super::devices::ClaimKind;
+
+#[derive(Clone)]
 pub(super) struct PodKind {
     pub(super) cpu: String,
     pub(super) memory: String,
@@ -17,12 +20,13 @@ pub(super) struct PodKind {
     pub(super) tolerates: bool,
     pub(super) label: Option<(&'static str, String)>,
     pub(super) rule: Option<PodRule>,
+    pub(super) claim: Option<ClaimKind>,
 }
 
 impl Default for PodKind {
     fn default() -> Self {
         let (cpu, memory) = ("1".to_owned(), "2Gi".to_owned());
-        Self { cpu, memory, gpus: 0, tolerates: false, label: None, rule: None }
+        Self { cpu, memory, gpus: 0, tolerates: false, label: None, rule: None, claim: None }
     }
 }
 

@@ -7,6 +7,7 @@ mod api_usage;
 mod bed;
 mod changes;
 mod chart;
+mod devices;
 mod evictions;
 mod first_contact;
 mod gangs;
