@@ -25,9 +25,12 @@ const EDGES: [(&str, &[&str]); 16] = [
     ("kube-batch-cache", &["kube-batch-api"]),
     ("kube-batch-cel", &["kube-batch-api"]),
     ("kube-batch-devices", &["kube-batch-api", "kube-batch-cel"]),
-    ("kube-batch-manifest", &["kube-batch-api", "kube-batch-cache", "kube-batch-yaml"]),
+    (
+        "kube-batch-manifest",
+        &["kube-batch-api", "kube-batch-cache", "kube-batch-cel", "kube-batch-yaml"],
+    ),
     ("kube-batch-framework", &["kube-batch-api"]),
-    ("kube-batch-plugins", &["kube-batch-api", "kube-batch-framework"]),
+    ("kube-batch-plugins", &["kube-batch-api", "kube-batch-devices", "kube-batch-framework"]),
     ("kube-batch-actions", &["kube-batch-api", "kube-batch-framework"]),
     (
         "kube-batch-scheduler",
@@ -45,6 +48,7 @@ const EDGES: [(&str, &[&str]); 16] = [
         &[
             "kube-batch-api",
             "kube-batch-cache",
+            "kube-batch-devices",
             "kube-batch-framework",
             "kube-batch-manifest",
             "kube-batch-scheduler",
@@ -56,6 +60,7 @@ const EDGES: [(&str, &[&str]); 16] = [
         &[
             "kube-batch-api",
             "kube-batch-cache",
+            "kube-batch-devices",
             "kube-batch-framework",
             "kube-batch-manifest",
             "kube-batch-scheduler",
