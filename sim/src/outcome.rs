@@ -39,7 +39,6 @@ pub struct Outcome {
     /// Every pod for this scheduler.
     pub pods: Vec<PodOutcome>,
     /// The devices of each class on each node; a device can be of several classes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DevicesOutcome>,
     /// All nodes together.
     pub cluster: ClusterOutcome,
@@ -115,7 +114,6 @@ pub struct CycleOutcome {
     /// the whole gang fits.
     pub pipelined: Vec<Placement>,
     /// Claims for devices that lost devices which could be used nowhere, `namespace/name`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deallocated: Vec<String>,
 }
 
@@ -248,7 +246,6 @@ pub struct PodOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominated_node: Option<String>,
     /// The devices of its claims, `driver/pool/device`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// When it was created.
     pub created: String,
