@@ -3,7 +3,8 @@
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube_batch_api::{
     decision::DeviceChoice,
-    facts::device::claim::{Allocation, ResourceClaimFacts},
+    devices::{ExtendedClaim, Mapping},
+    facts::device::claim::{Allocation, Consumer, ResourceClaimFacts},
 };
 use serde_json::Map;
 
@@ -655,4 +656,119 @@ async fn a_binding_that_waits_for_devices_is_forgotten_with_its_pod() {
     world.cache.lock().store.pods.delete(&pod_ref().key);
     world.cache.lock().settle_some();
     assert!(!world.seen().in_flight);
+}
+
+/// The claim for the extended resources of the pod of [`pod_ref`].
+const EXTENDED: &str =
+    "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/a-extended-resources-u";
+
+/// A binding that makes this claim.
+fn bind_with_extended_resource() -> Decision {
+    let claim = resource_claim("any", json!(null));
+    let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
+    let spec = ResourceClaimFacts::from_resource_claim(&claim).expect("facts").spec;
+    let mapping = Mapping {
+        container: "main".into(),
+        resource: "example.com/gpu".into(),
+        request: "r".into(),
+    };
+    let new = ExtendedClaim { spec, mappings: vec![mapping] };
+    let key = ExtendedClaim::key(&pod_ref().key, &pod_ref().uid);
+    let choice = choice(&key.name, Some(&allocation_of("gpu-0")));
+    bind_with_devices(vec![DeviceChoice { new: Some(Arc::new(new)), ..choice }])
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_claim_for_extended_resources_is_made_before_the_binding() {
+    let name = "a-extended-resources-u";
+    let made =
+        [&format!("GET {name}"), "POST resourceclaims", &format!("PUT {name}")].map(str::to_owned);
+    let rest = ["PUT status", "PATCH status", "POST binding"].map(str::to_owned);
+    for (fault, requests) in [
+        (None, [&made[..], &rest[..]].concat()),
+        // The answer was lost: the claim is there at the next attempt.
+        (Some(Method::POST), [&made[..2], &made[..1], &made[2..], &rest[..]].concat()),
+    ] {
+        let world = World::new();
+        if let Some(method) = fault {
+            world.api.fail(method, "/resourceclaims", [Fault::Lost]);
+        }
+        let seen = world.outcome(&bind_with_extended_resource()).await;
+        assert_eq!(seen.requests, requests);
+        assert_eq!(seen.n_placed, 1);
+        let claim = world.api.object(EXTENDED).expect("the claim");
+        let annotation = &claim["metadata"]["annotations"];
+        assert_eq!(annotation["resource.kubernetes.io/extended-resource-claim"], "true");
+        let owner = &claim["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["uid"], &owner["controller"]), (&json!("u"), &json!(true)));
+        let request = &claim["spec"]["devices"]["requests"][0]["exactly"];
+        assert_eq!((&request["deviceClassName"], &request["count"]), (&json!("gpu"), &json!(1)));
+        assert_eq!(claim["status"]["reservedFor"], json!([own_user()]));
+        let pod = world.api.object(POD).expect("the pod");
+        assert_eq!(
+            pod["status"]["extendedResourceClaimStatus"],
+            json!({
+                "resourceClaimName": name,
+                "requestMappings": [
+                    {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "r"},
+                ],
+            })
+        );
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_claim_for_extended_resources_is_deleted_if_the_pod_is_not_bound() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.outcome(&bind_with_extended_resource()).await;
+    assert_eq!(world.api.object(EXTENDED), None);
+    assert_eq!(world.failures().len(), 1);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_claim_of_a_group_is_reserved_for_the_group_and_stays_so() {
+    for is_refused in [false, true] {
+        let world = World::with_resource_claims(&[resource_claim("c", json!(null))]);
+        if is_refused {
+            world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+        }
+        let group = Some(Consumer::group(&"g".into(), &"g-uid".into()));
+        let choice = choice("c", Some(&allocation_of("gpu-0")));
+        world.outcome(&bind_with_devices(vec![DeviceChoice { group, ..choice }])).await;
+        let user = json!({
+            "apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g-uid",
+        });
+        assert_eq!(world.status_of(C)["reservedFor"], json!([user]), "{is_refused}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_claim_that_is_of_no_use_loses_its_devices_unless_others_use_it() {
+    for (users, is_freed) in [(vec![], true), (vec![own_user()], true), (vec![user("b")], false)] {
+        let status = json!({"allocation": allocation_of("gpu-0"), "reservedFor": users});
+        let world = World::with_resource_claims(&[resource_claim("c", status)]);
+        let claim = ObjectKey::new("ns", "c");
+        world.decide(&Decision::Deallocate { pod: pod_ref(), claim });
+        world.settle().await;
+        assert_eq!(world.status_of(C)["allocation"].is_null(), is_freed, "{users:?}");
+        assert_eq!(world.cache.lock().assumed.get(&pod_ref().uid), None);
+        assert_eq!(world.failures(), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_claim_for_extended_resources_that_was_left_behind_is_deleted() {
+    let world = World::new();
+    world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
+    world.api.fail(Method::DELETE, "/resourceclaims", [Fault::Status(403)]);
+    world.outcome(&bind_with_extended_resource()).await;
+    let mut claim = world.api.object(EXTENDED).expect("the claim");
+    claim["metadata"]["uid"] = json!("claim");
+    world.api.put(EXTENDED, claim);
+    world.shows(EXTENDED);
+    let claim = ExtendedClaim::key(&pod_ref().key, &pod_ref().uid);
+    world.decide(&Decision::Deallocate { pod: pod_ref(), claim });
+    world.settle().await;
+    assert_eq!(world.api.object(EXTENDED), None);
 }
