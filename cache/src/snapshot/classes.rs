@@ -41,9 +41,11 @@ struct Context {
     matched: SetId,
     /// The metadata of the task's PodGroup.
     group: Arc<Metadata>,
-    /// What the task needs of devices; most tasks need none, and are hashed faster without.
-    devices: Option<Arc<DeviceDemand>>,
+    devices: Demand,
 }
+
+/// What a task needs of devices. Most tasks need none, and are hashed faster without.
+type Demand = Option<Arc<DeviceDemand>>;
 
 /// Sorts tasks into classes: same template, matched by the same selectors of other pods, with the same
 /// metadata of their PodGroup and the same needs of devices.
@@ -59,7 +61,7 @@ pub(crate) struct Classifier {
     /// The selectors that match pods of a namespace with given labels.
     matched: HashMap<(Name, InternId), Matched>,
     by_content: HashMap<(InternId, Context), ClassIdx>,
-    variants: HashMap<(InternId, Arc<Metadata>, Option<Arc<DeviceDemand>>), ClassIdx>,
+    variants: HashMap<(InternId, Arc<Metadata>, Demand), ClassIdx>,
     constraint_classes: HashMap<(Constraints, Context), ConstraintClassIdx>,
 }
 
