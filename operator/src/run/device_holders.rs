@@ -37,6 +37,19 @@ impl DeviceHolders {
         new.count() as u64
     }
 
+    /// A claim besides this one that holds a device.
+    pub(crate) fn other_than(
+        &self,
+        store: &Store,
+        claim: &ObjectKey,
+        id: &DeviceId,
+    ) -> Option<&ObjectKey> {
+        self.claims.get(id)?.iter().find(|other| {
+            let facts = store.resource_claims.get(other);
+            *other != claim && facts.is_some_and(|facts| devices_of(facts).contains(id))
+        })
+    }
+
     fn remove(&mut self, id: &DeviceId, claim: &ObjectKey) {
         if let Some(claims) = self.claims.get_mut(id) {
             claims.remove(claim);

@@ -16,7 +16,7 @@ use k8s_openapi::api::{
 };
 use kube_batch_api::{
     decision::{ClaimChoice, DeviceChoice, PodRef},
-    facts::{FactError, pod::TaskFacts},
+    facts::{FactError, device::DeviceId, pod::TaskFacts},
     name::{Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -416,6 +416,11 @@ impl CacheState {
         }
         let is_foreseen = before.is_some_and(|before| self.assumed.foresaw_claim(&before, &after));
         Ok(if is_foreseen { Change::Written } else { change })
+    }
+
+    /// A claim besides this one that holds a device.
+    pub(crate) fn other_holder(&self, claim: &ObjectKey, id: &DeviceId) -> Option<&ObjectKey> {
+        self.holders.other_than(&self.store, claim, id)
     }
 
     /// Records that the binding of the pod with this uid waits for the devices of claims.

@@ -203,7 +203,10 @@ impl Binding<'_> {
         let facts = ResourceClaimFacts::from_resource_claim(claim)
             .map_err(|error| WriteError::Rejected(error.to_string()))?;
         let is_expected = match (&facts.allocation, chosen) {
-            (None, Some(chosen)) => return Ok(Some(self.new_allocation(chosen))),
+            (None, Some(chosen)) => {
+                self.expect_free(chosen)?;
+                return Ok(Some(self.new_allocation(chosen)));
+            }
             (None, None) => {
                 // Another binding in flight was given the devices first, and is written later.
                 let in_flight = self.context.cache.lock().assumed.allocation_of(self.claim);
@@ -217,6 +220,19 @@ impl Binding<'_> {
         };
         let elsewhere = || self.rejected("got allocated elsewhere in the meantime");
         is_expected.then_some(None).ok_or_else(elsewhere)
+    }
+
+    /// Checks that the watch has not shown meanwhile that another scheduler has allocated a device: the API server
+    /// does not check it.
+    fn expect_free(&self, chosen: &Allocation) -> Result<(), WriteError> {
+        let state = self.context.cache.lock();
+        let mut devices = chosen.results.iter().filter(|result| result.is_exclusive());
+        let taken = devices.find_map(|result| {
+            Some((&result.id, state.other_holder(self.claim, &result.id)?.clone()))
+        });
+        taken.map_or(Ok(()), |(id, other)| {
+            Err(self.rejected(&format!("cannot get device {id}: claim {other} has got it")))
+        })
     }
 
     /// An allocation as it is written: with its time, which may not be added later, and new ids for its shares.

@@ -231,7 +231,7 @@ async fn the_writes_of_a_binding_are_those_of_kubernetes() {
     let mut n_cases = 0;
     for case in cases.iter().flatten() {
         let name = case["name"].as_str().expect("a name");
-        // Not yet: claims that a scheduler makes. A test of its own: devices that are not ready in time.
+        // Tests of their own: claims that a scheduler makes, and devices that are not ready in time.
         if !case["bind"].is_string() || name.starts_with("extended") || name == "bind-times-out" {
             continue;
         }
@@ -771,4 +771,18 @@ async fn a_claim_for_extended_resources_that_was_left_behind_is_deleted() {
     world.decide(&Decision::Deallocate { pod: pod_ref(), claim });
     world.settle().await;
     assert_eq!(world.api.object(EXTENDED), None);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_device_that_another_claim_has_got_meanwhile_is_not_given_away() {
+    let status = json!({"allocation": allocation_of("gpu-0")});
+    let (free, taken) = (resource_claim("c", json!(null)), resource_claim("other", status));
+    let world = World::with_resource_claims(&[free, taken]);
+    world.outcome(&bind_with_device("gpu-0")).await;
+    assert_eq!(world.status_of(C), json!(null));
+    let why = "claim ns/c cannot get device d/p/gpu-0: claim ns/other has got it";
+    assert_eq!(world.failures(), [why]);
+    // Once the other claim is gone, it is free.
+    world.cache.lock().store.resource_claims.delete(&ObjectKey::new("ns", "other"));
+    assert_eq!(world.outcome(&bind_with_device("gpu-0")).await.n_placed, 1);
 }
