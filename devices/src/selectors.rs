@@ -22,7 +22,17 @@ const COST_LIMIT: u64 = 1_000_000;
 
 /// The cost of an expression on all devices together, beyond which it is not evaluated any further: about
 /// 25 ms. Guessed.
-pub const TOTAL_COST_LIMIT: u64 = 2_000_000;
+const TOTAL_COST_LIMIT: u64 = 2_000_000;
+
+/// What the new expressions of one namespace may cost in a cycle: two that are costly, or some dozens that are not.
+pub fn budget(inventory: &Inventory) -> u64 {
+    2 * most_of_one(inventory)
+}
+
+/// The most that one expression costs: to tell devices apart costs about as much as a step for each.
+fn most_of_one(inventory: &Inventory) -> u64 {
+    TOTAL_COST_LIMIT + inventory.devices().len() as u64
+}
 
 /// What Kubernetes adds to an error about a missing key.
 const MISSING_KEY_HINT: &str = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields";
@@ -43,8 +53,8 @@ pub enum Verdict {
 pub enum Verdicts {
     /// It does not compile, and why.
     CompileError(Name),
-    /// It has not been evaluated: others have used the cost that there was for it.
-    TooComplex,
+    /// It has not been evaluated: others have used up the budget.
+    Postponed,
     /// One verdict for each device.
     Each(Each),
 }
@@ -82,8 +92,8 @@ pub struct Selectors {
 }
 
 impl Selectors {
-    /// Evaluates an expression, unless it has been. Takes what that costs from `budget`; it is not evaluated if
-    /// too little is left.
+    /// Evaluates an expression, unless it has been. Takes what that costs from `budget`; it is postponed if the
+    /// budget could be exceeded.
     pub fn evaluate(
         &mut self,
         inventory: &Inventory,
@@ -91,7 +101,7 @@ impl Selectors {
         budget: &mut u64,
     ) -> &Verdicts {
         let known = self.by_expression.get(expression);
-        if known.is_none_or(|known| matches!(**known, Verdicts::TooComplex)) {
+        if known.is_none_or(|known| matches!(**known, Verdicts::Postponed)) {
             let verdicts = Arc::new(self.evaluated(inventory, expression, budget));
             self.by_expression.insert(expression.clone(), verdicts);
         }
@@ -114,12 +124,10 @@ impl Selectors {
         expression: &Name,
         budget: &mut u64,
     ) -> Verdicts {
-        // To tell devices apart costs about as much as this.
-        let n_devices = inventory.devices().len() as u64;
-        if *budget < n_devices {
-            return Verdicts::TooComplex;
+        if *budget < most_of_one(inventory) {
+            return Verdicts::Postponed;
         }
-        *budget -= n_devices;
+        *budget -= inventory.devices().len() as u64;
         let program = match Program::compile(expression) {
             Ok(program) => program,
             Err(error) => return Verdicts::CompileError(Name::from(error.to_string())),
@@ -135,21 +143,17 @@ impl Selectors {
             }
         };
         let (mut verdicts, mut cost) = (Vec::<Verdict>::new(), 0);
-        let limit = TOTAL_COST_LIMIT.min(*budget);
         for (row, group) in groups.iter() {
             // Groups are numbered in the order of their first devices.
             if *group as usize == verdicts.len() {
                 let device = &inventory.devices()[row];
-                verdicts.push(match cost > limit {
+                verdicts.push(match cost > TOTAL_COST_LIMIT {
                     true => Verdict::TooComplex,
                     false => evaluate_on(&program, &device.id.driver, device.facts(), &mut cost),
                 });
             }
         }
         *budget = budget.saturating_sub(cost);
-        if cost > limit && limit < TOTAL_COST_LIMIT {
-            return Verdicts::TooComplex;
-        }
         Verdicts::Each(Each { groups, verdicts })
     }
 

@@ -42,7 +42,7 @@ pub struct Matching {
     plain: FixedBitSet,
     /// Those about which only a search can tell.
     other: FixedBitSet,
-    /// Whether every expression was evaluated as far as it may be.
+    /// Whether no expression is postponed.
     is_final: bool,
 }
 
@@ -110,7 +110,7 @@ impl Matching {
                 }
             }
         }
-        let is_final = !deciders.iter().any(|own| matches!(own.verdicts, Verdicts::TooComplex));
+        let is_final = !deciders.iter().any(|own| matches!(own.verdicts, Verdicts::Postponed));
         Self { wanted, class, matches, fails, tolerated, plain, other, is_final }
     }
 
@@ -188,7 +188,7 @@ fn decide(deciders: &[Decider<'_>], row: DeviceIdx) -> Result<bool, SelectorErro
         let error = |problem| Err(SelectorError { is_of_class: *is_of_class, at: *at, problem });
         match verdicts {
             Verdicts::CompileError(text) => return error(SelectorProblem::Compile(text.clone())),
-            Verdicts::TooComplex => return error(SelectorProblem::TooComplex),
+            Verdicts::Postponed => return error(SelectorProblem::TooComplex),
             Verdicts::Each(each) => match each.of(row) {
                 Verdict::Is(true) => {}
                 Verdict::Is(false) => return Ok(false),
@@ -248,6 +248,11 @@ impl AllWanted {
         let used: BTreeSet<&Name> = used.collect();
         selectors.retain(|expression| used.contains(expression));
         Self { known, ..Self::default() }
+    }
+
+    /// Whether expressions are postponed to the next session: it may give other answers.
+    pub fn has_postponed(&self) -> bool {
+        self.matching.values().any(|matching| !matching.is_final)
     }
 
     /// Which devices are what a request wants.

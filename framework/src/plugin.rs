@@ -587,6 +587,12 @@ pub trait Plugin: Send {
         Vec::new()
     }
 
+    /// Whether the plugin has postponed some of its work to the next cycle, because there is a limit for each. No job
+    /// is then remembered as hopeless, and another cycle follows at once.
+    fn has_postponed(&self) -> bool {
+        false
+    }
+
     /// How many devices there are for each resource that classes of devices stand for, beside what nodes
     /// advertise; `None` if the plugin does not know. Called before any plugin is opened; the first that knows
     /// is believed.

@@ -163,6 +163,11 @@ impl Policy {
         self.all().flat_map(|plugin| plugin.claims_to_deallocate(cluster, is_refused)).collect()
     }
 
+    /// Whether some plugin has postponed some of its work to the next cycle.
+    pub(crate) fn has_postponed(&self) -> bool {
+        self.all().any(|plugin| plugin.has_postponed())
+    }
+
     /// How many devices there are, beside what nodes advertise.
     pub(crate) fn device_totals(&self, cluster: &Cluster) -> ResourceVector {
         let known = self.all().find_map(|plugin| plugin.device_totals(cluster));

@@ -139,7 +139,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         })
         .collect();
     let total = cluster.dimensions.display(&cluster.total());
-    let next_due = if session.turn_log.is_cut() {
+    let next_due = if session.turn_log.is_cut() || session.has_postponed() {
         Some(Duration::ZERO)
     } else {
         stale_gangs::next_due(session).into_iter().chain(session.next_release()).min()

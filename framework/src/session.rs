@@ -554,6 +554,10 @@ impl Session {
     }
 
     /// What is to be written to the claims for devices of a task that has been placed.
+    pub(crate) fn has_postponed(&self) -> bool {
+        self.policy.has_postponed()
+    }
+
     pub(crate) fn claims_to_deallocate(
         &self,
         is_refused: &dyn Fn(JobIdx) -> bool,

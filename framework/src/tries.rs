@@ -139,7 +139,7 @@ impl Session {
 
     /// What to remember of this cycle.
     pub(crate) fn close_turn_log(&mut self, reports: &[Arc<JobReport>]) -> Memory {
-        let hopeless = self.hopeless(reports);
+        let hopeless = if self.has_postponed() { None } else { self.hopeless(reports) };
         let turn_log = &self.turn_log;
         let mut rounds = BTreeMap::new();
         for (action, queue) in &turn_log.cut {

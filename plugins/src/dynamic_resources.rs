@@ -41,7 +41,7 @@ use kube_batch_devices::{
     claims::Claim,
     long::LongSearches,
     result::{score, score_of},
-    search::{Chosen, Refusal},
+    search::{Chosen, Devices, InUse, Refusal},
     usage::Usage,
 };
 use kube_batch_framework::plugin::Capacity;
@@ -54,6 +54,7 @@ use self::{
 };
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
+/// The claims of the cluster for devices, as tasks are placed.
 #[derive(Debug)]
 pub(crate) struct DynamicResources {
     pub(crate) classes: Column<ConstraintClassIdx, ClassDevices>,
@@ -79,8 +80,8 @@ struct TaskClaims {
     of_group: Option<(Vec<ClaimIdx>, Consumer)>,
 }
 
-/// The claims of a class that need devices on a node.
-struct Wanting<'a> {
+/// The claims of a class that are to be allocated on a node.
+struct Unallocated<'a> {
     /// Their positions among the claims of the task.
     at: Vec<usize>,
     claims: Vec<(&'a str, &'a Claim)>,
@@ -186,26 +187,26 @@ impl DynamicResources {
         }
     }
 
-    /// The claims of a class that need devices on a node; `None` if nothing provides what they need.
-    fn wanting(&self, class: ConstraintClassIdx, node: NodeIdx) -> Option<Wanting<'_>> {
+    /// The claims of a class that are to be allocated on a node; `None` if nothing provides what they need.
+    fn unallocated(&self, class: ConstraintClassIdx, node: NodeIdx) -> Option<Unallocated<'_>> {
         let own = &self.classes[class];
         let is_open =
             |claim: &ClassClaim| claim.row.is_none_or(|row| self.claims.chosen(row).is_none());
         let open = own.without_devices().filter(|(_, claim, _, _)| is_open(claim));
-        let mut wanting = Wanting { at: Vec::new(), claims: Vec::new() };
+        let mut unallocated = Unallocated { at: Vec::new(), claims: Vec::new() };
         for (at, _, name, ready) in open {
-            wanting.at.push(at);
-            wanting.claims.push((name, ready));
+            unallocated.at.push(at);
+            unallocated.claims.push((name, ready));
         }
         match own.extended.as_ref().map(|extended| extended.on(node)) {
             None | Some(ExtendedKind::Nothing) => {}
             Some(ExtendedKind::Unprovided) => return None,
             Some(ExtendedKind::Claim(_, ready)) => {
-                wanting.at.push(own.claims.len());
-                wanting.claims.push((EXTENDED_CLAIM, ready));
+                unallocated.at.push(own.claims.len());
+                unallocated.claims.push((EXTENDED_CLAIM, ready));
             }
         }
-        Some(wanting)
+        Some(unallocated)
     }
 
     /// Chooses devices of a node for the claims of a class that have none, by position.
@@ -215,16 +216,28 @@ impl DynamicResources {
         node: NodeIdx,
         capacity: Capacity,
     ) -> Result<Vec<(usize, Chosen)>, Refusal> {
-        let Wanting { at, claims } = self.wanting(class, node).ok_or(Refusal::Insufficient)?;
+        self.choose_with(class, node, capacity, |devices, claims, in_use| {
+            devices.choose_quickly(node, claims, in_use).unwrap_or_else(|| {
+                let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+                long.choose(devices, &self.classes[class].namespace, (node, claims), in_use)
+            })
+        })
+    }
+
+    /// Chooses them as `choose` does for claims with their names.
+    fn choose_with(
+        &self,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+        choose: impl FnOnce(Devices<'_>, &[(&str, &Claim)], InUse<'_>) -> Result<Vec<Chosen>, Refusal>,
+    ) -> Result<Vec<(usize, Chosen)>, Refusal> {
+        let Unallocated { at, claims } =
+            self.unallocated(class, node).ok_or(Refusal::Insufficient)?;
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        let (devices, in_use) = (self.tables.devices(), self.in_use(capacity));
-        let quickly = devices.choose_quickly(node, &claims, &in_use);
-        let chosen = quickly.unwrap_or_else(|| {
-            let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-            long.choose(devices, &self.classes[class].namespace, (node, &claims), &in_use)
-        })?;
+        let chosen = choose(self.tables.devices(), &claims, &self.in_use(capacity))?;
         Ok(at.into_iter().zip(chosen).collect())
     }
 
@@ -251,9 +264,7 @@ impl DynamicResources {
         let matches = |term: &NodeTerm| term.matches(&facts.name, &facts.labels);
         allocation.nodes.as_ref().is_none_or(|terms| terms.iter().any(matches))
     }
-}
 
-impl DynamicResources {
     /// Whether a node can use the devices that the claims of a class were allocated before this cycle.
     pub(crate) fn can_use_allocated(&self, class: ConstraintClassIdx, node: NodeIdx) -> bool {
         let own = &self.classes[class];
@@ -262,6 +273,11 @@ impl DynamicResources {
             Need::Devices(..) => None,
         });
         !own.has_failed && allocated.all(|nodes| nodes.passes(node))
+    }
+
+    /// Whether expressions of claims are evaluated in the next cycle only.
+    pub(crate) fn has_postponed(&self) -> bool {
+        self.tables.wanted.has_postponed()
     }
 
     /// Follows the placement of a task: gives devices to its claims, or takes them back.
@@ -276,7 +292,7 @@ impl DynamicResources {
         if let (Some(capacity), Some(node)) = (capacity, placed.to.node)
             && placed.from.node.is_none()
         {
-            self.give(class, &rows, node, capacity);
+            self.allocate(class, &rows, node, capacity);
         }
         for row in rows {
             self.claims.moved(self.tables.inventory(), row, (placed.from, placed.to));
@@ -368,19 +384,24 @@ impl DynamicResources {
             Need::Allocated(_) => false,
         })
     }
-}
 
-impl DynamicResources {
-    /// Gives devices to the claims of a task that has been placed on a node.
-    fn give(
+    /// Allocates the claims of a task that has been placed on a node.
+    fn allocate(
         &mut self,
         class: ConstraintClassIdx,
         rows: &[ClaimIdx],
         node: NodeIdx,
         capacity: Capacity,
     ) {
-        // A place that the search did not approve of, such as one that another component nominated.
-        let Ok(chosen) = self.choose(class, node, capacity) else { return };
+        // The check of the node may have taken the last steps of the namespace: then the search is repeated without
+        // that limit, so that no task is placed without its devices.
+        let chosen = self.choose(class, node, capacity).or_else(|_| {
+            self.choose_with(class, node, capacity, |devices, claims, in_use| {
+                devices.choose(node, claims, in_use)
+            })
+        });
+        debug_assert!(chosen.is_ok(), "the node was checked: {chosen:?}");
+        let Ok(chosen) = chosen else { return };
         for (at, chosen) in chosen {
             let Some(row) = rows.get(at) else { continue };
             let own = &self.classes[class];

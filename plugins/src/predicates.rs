@@ -198,6 +198,10 @@ impl Plugin for Predicates {
         claims.collect()
     }
 
+    fn has_postponed(&self) -> bool {
+        self.filters.iter().any(|filter| filter.has_postponed())
+    }
+
     fn reason_text(&self, cluster: &Cluster, class: ClassIdx, reason: Unfit) -> Option<String> {
         let class = cluster.classes.constraint_class[class];
         self.filters.iter().find_map(|filter| filter.reason_text(class, reason))

@@ -22,7 +22,7 @@ use kube_batch_devices::{
     inventory::Inventory,
     pod::{Readiness, readiness, resolve},
     search::Devices,
-    selectors::{Selectors, TOTAL_COST_LIMIT},
+    selectors::{Selectors, budget},
     wanted::AllWanted,
 };
 
@@ -60,7 +60,7 @@ impl Tables {
         claim: (&str, &Arc<ClaimSpec>),
     ) -> Result<Claim, String> {
         let Self { shared, selectors, wanted, budgets } = self;
-        let budget = budgets.entry(namespace.clone()).or_insert(TOTAL_COST_LIMIT);
+        let budget = budgets.entry(namespace.clone()).or_insert_with(|| budget(&shared.inventory));
         let classes = &opening.cluster.devices.published.classes;
         Claim::new((&shared.inventory, selectors, wanted), classes, claim, budget)
     }

@@ -68,6 +68,10 @@ impl Filter for DynamicResources {
         if self.can_use(class, node, capacity) { Ok(()) } else { Err(Unfit::ResourceClaim) }
     }
 
+    fn has_postponed(&self) -> bool {
+        Self::has_postponed(self)
+    }
+
     fn on_placement(&mut self, placed: &Placed) {
         Self::on_placement(self, placed);
     }

@@ -80,6 +80,11 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// See [`Plugin::has_postponed`](kube_batch_framework::plugin::Plugin::has_postponed).
+    fn has_postponed(&self) -> bool {
+        false
+    }
+
     /// The text of a reason that this filter gives, if it depends on more than the reason.
     fn reason_text(&self, _class: ConstraintClassIdx, _reason: Unfit) -> Option<String> {
         None
