@@ -98,7 +98,7 @@ impl DynamicResources {
         let has_alternatives = |demand: &ClaimDemand| match demand {
             ClaimDemand::Own(spec) => has_list(spec),
             ClaimDemand::Entry(namespace, entry) => entry.claim().is_some_and(|name| {
-                let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
+                let key = ObjectKey::new(namespace.clone(), name.clone());
                 claims.get(&key).is_some_and(|claim| has_list(&claim.spec))
             }),
         };
@@ -156,8 +156,7 @@ fn claims_of_group(
 ) -> Option<(Vec<ClaimIdx>, Consumer)> {
     let is_shared = |entry: &&ClaimEntry| group.claims.iter().any(|other| entry.is_same(other));
     let shared = facts.device_claims.iter().filter(is_shared).filter_map(ClaimEntry::claim);
-    let namespace = &facts.key.namespace;
-    let key = |name: &Name| ObjectKey { namespace: namespace.clone(), name: name.clone() };
+    let key = |name: &Name| ObjectKey::new(facts.key.namespace.clone(), name.clone());
     let rows: Vec<ClaimIdx> = shared.map(|name| claims.row(&key(name))).collect();
     (!rows.is_empty()).then(|| (rows, Consumer::group(&group.key.name, &group.uid)))
 }
@@ -165,8 +164,7 @@ fn claims_of_group(
 /// The claims of a pod, each once, in their order, and that for its extended resources.
 fn claims_of(facts: &TaskFacts, claims: &mut ClaimsInUse, is_extended: bool) -> Vec<ClaimIdx> {
     let mut rows = Vec::new();
-    for name in facts.device_claims.iter().filter_map(ClaimEntry::claim) {
-        let key = ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() };
+    for key in facts.claim_keys() {
         let row = claims.row(&key);
         if !rows.contains(&row) {
             rows.push(row);

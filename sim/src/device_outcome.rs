@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use kube_batch_api::{
     devices::ExtendedClaim,
-    facts::{
-        device::{claim::ClaimEntry, request::Wanted},
-        pod::TaskFacts,
-    },
-    name::ObjectKey,
+    facts::{device::request::Wanted, pod::TaskFacts},
 };
 use kube_batch_devices::{
     census::Census, inventory::Inventory, selectors::Selectors, usage::Usage, wanted::AllWanted,
@@ -63,12 +59,9 @@ pub(crate) fn devices_outcome(world: &World) -> Vec<DevicesOutcome> {
 
 /// The devices of the claims of a pod that has a node, `driver/pool/device`.
 pub(crate) fn devices_of_pod(world: &World, facts: &Arc<TaskFacts>) -> Vec<String> {
-    let namespace = &facts.key.namespace;
-    let names = facts.device_claims.iter().filter_map(ClaimEntry::claim);
-    let keys = names.map(|name| ObjectKey { namespace: namespace.clone(), name: name.clone() });
     let extended =
         (!facts.template.extended.is_empty()).then(|| ExtendedClaim::key(&facts.key, &facts.uid));
-    let keys = keys.chain(extended).filter(|_| facts.node.is_some());
+    let keys = facts.claim_keys().chain(extended).filter(|_| facts.node.is_some());
     let claims = keys.filter_map(|key| world.store.resource_claims.get(&key));
     let devices = claims.flat_map(|claim| {
         let results = claim.allocation.iter().flat_map(|allocation| &allocation.results);

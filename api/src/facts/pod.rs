@@ -90,6 +90,12 @@ pub struct TaskFacts {
 }
 
 impl TaskFacts {
+    /// The claims for devices that it names, in its order; a claim that two entries name comes twice.
+    pub fn claim_keys(&self) -> impl Iterator<Item = ObjectKey> {
+        let names = self.device_claims.iter().filter_map(ClaimEntry::claim);
+        names.map(|name| ObjectKey::new(self.key.namespace.clone(), name.clone()))
+    }
+
     /// The PodGroup that it belongs to, given which APIs are served.
     pub fn group(&self, served: ServedApis) -> Option<(Join, ObjectKey)> {
         let GroupRef { join, name, .. } = self.groups.first(served)?;

@@ -108,7 +108,7 @@ impl ClaimUsers {
 
     /// Adds a pod to those who use its claims. Returns the claims.
     pub(crate) fn add(&mut self, facts: &TaskFacts) -> Vec<ObjectKey> {
-        let claims: Vec<ObjectKey> = claims_of(facts).collect();
+        let claims: Vec<ObjectKey> = facts.claim_keys().collect();
         for claim in &claims {
             let users = self.0.entry(claim.clone()).or_default();
             if users.pods.insert(facts.key.clone()) {
@@ -120,7 +120,7 @@ impl ClaimUsers {
 
     /// Removes a pod that was added. Returns its claims.
     pub(crate) fn remove(&mut self, facts: &TaskFacts) -> Vec<ObjectKey> {
-        let claims: Vec<ObjectKey> = claims_of(facts).collect();
+        let claims: Vec<ObjectKey> = facts.claim_keys().collect();
         for claim in &claims {
             let Some(users) = self.0.get_mut(claim) else { continue };
             if users.pods.remove(&facts.key) {
@@ -147,12 +147,6 @@ impl ClaimUsers {
 /// Whether a pod has not ended.
 pub(crate) fn is_active(facts: &TaskFacts) -> bool {
     !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed)
-}
-
-/// The claims that a pod names.
-fn claims_of(facts: &TaskFacts) -> impl Iterator<Item = ObjectKey> {
-    let names = facts.device_claims.iter().filter_map(ClaimEntry::claim);
-    names.map(|name| ObjectKey { namespace: facts.key.namespace.clone(), name: name.clone() })
 }
 
 /// What a task needs of devices; `None` if it needs none.
@@ -192,7 +186,7 @@ fn leftover(store: &Store, facts: &TaskFacts) -> Option<ObjectKey> {
 /// What the claims of a task count for. A claim that several pods name counts for each of them in equal parts.
 // Parity: see docs/parity.md#x8.
 fn counted_for(store: &Store, users: &ClaimUsers, facts: &TaskFacts) -> ResourceList {
-    let keys: BTreeSet<ObjectKey> = claims_of(facts).collect();
+    let keys: BTreeSet<ObjectKey> = facts.claim_keys().collect();
     let mut sum = ResourceList::default();
     for key in keys {
         let Some(claim) = store.resource_claims.get(&key) else { continue };

@@ -44,10 +44,7 @@ impl DeviceHolders {
         claim: &ObjectKey,
         id: &DeviceId,
     ) -> Option<&ObjectKey> {
-        self.claims.get(id)?.iter().find(|other| {
-            let facts = store.resource_claims.get(other);
-            *other != claim && facts.is_some_and(|facts| devices_of(facts).contains(id))
-        })
+        self.claims.get(id)?.iter().find(|other| *other != claim && holds(store, other, id))
     }
 
     fn remove(&mut self, id: &DeviceId, claim: &ObjectKey) {
@@ -65,10 +62,7 @@ impl DeviceHolders {
     /// Adds a holder; returns whether it is a conflict that is new.
     fn add(&mut self, store: &Store, id: &DeviceId, claim: &ObjectKey) -> bool {
         let claims = self.claims.entry(id.clone()).or_default();
-        claims.retain(|other| {
-            let facts = store.resource_claims.get(other);
-            other != claim && facts.is_some_and(|facts| devices_of(facts).contains(id))
-        });
+        claims.retain(|other| other != claim && holds(store, other, id));
         if claims.len() < 2 {
             // An earlier conflict has ended: its other claims were deleted.
             self.reported.remove(id);
@@ -87,6 +81,11 @@ impl DeviceHolders {
         }
         is_new
     }
+}
+
+fn holds(store: &Store, claim: &ObjectKey, id: &DeviceId) -> bool {
+    let facts = store.resource_claims.get(claim);
+    facts.is_some_and(|facts| devices_of(facts).contains(id))
 }
 
 /// The devices that a claim holds alone.

@@ -287,24 +287,16 @@ impl Binding<'_> {
         if !is_user {
             status.reserved_for.get_or_insert_default().push(self.user.to_api());
         }
-        let written = self.replace_status(&claim).await;
-        written.map_err(|error| error.about(&format!("add {what} to claim {}", self.claim)))
-    }
-
-    /// Replaces the status of a claim at the version at which it was read.
-    async fn replace_status(&self, claim: &ResourceClaim) -> Result<(), WriteError> {
-        let api = self.api();
-        let request = api.replace_status(&self.claim.name, &POST, claim);
-        let written = self.context.call(Write::ResourceClaim, request).await?;
-        self.context.store(&written);
-        Ok(())
+        let written = replace_status(self.context, &self.api(), &claim).await;
+        let about = |error: WriteError| error.about(&format!("add {what} to claim {}", self.claim));
+        written.map(drop).map_err(about)
     }
 
     /// Takes the devices from the claim, unless they are ready or it has other users.
     ///
     /// Returns whether the claim does not name the pod any more.
     async fn try_to_deallocate(&self) -> Result<bool, WriteError> {
-        let mut claim = self.read().await?;
+        let claim = self.read().await?;
         let has_others = users(&claim).iter().any(|user| user.uid != *self.user.uid);
         let facts = ResourceClaimFacts::from_resource_claim(&claim);
         let allocation = facts.as_ref().ok().and_then(|facts| facts.allocation.as_ref());
@@ -314,8 +306,7 @@ impl Binding<'_> {
         if has_others || is_ready {
             return Ok(false);
         }
-        claim.status = Some(ResourceClaimStatus::default());
-        self.replace_status(&claim).await.map(|()| true)
+        deallocated(self.context, &self.api(), claim).await.map(|_| true)
     }
 
     /// Removes the pod from the users of the claim.
@@ -444,8 +435,17 @@ async fn deallocated(
     mut claim: ResourceClaim,
 ) -> Result<ResourceClaim, WriteError> {
     claim.status = Some(ResourceClaimStatus::default());
-    let name = claim.metadata.name.clone().unwrap_or_default();
-    let request = api.replace_status(&name, &POST, &claim);
+    replace_status(context, api, &claim).await
+}
+
+/// Replaces the status of a claim at the version at which it was read.
+async fn replace_status(
+    context: &Context,
+    api: &Api<ResourceClaim>,
+    claim: &ResourceClaim,
+) -> Result<ResourceClaim, WriteError> {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let request = api.replace_status(name, &POST, claim);
     let written = context.call(Write::ResourceClaim, request).await?;
     context.store(&written);
     Ok(written)
