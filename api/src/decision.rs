@@ -94,7 +94,7 @@ pub enum Decision {
     Deallocate {
         /// The pod.
         pod: PodRef,
-        /// The claim, which nobody else uses.
+        /// The claim, which has no other users.
         claim: ObjectKey,
     },
 }

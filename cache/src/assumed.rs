@@ -197,9 +197,9 @@ impl Assumed {
         Some(touched)
     }
 
-    /// Keeps a decision in flight from now on although its pod may be deleted: its claims for devices are
-    /// being written, and nobody else must be given the devices. This ends when the binding is accepted or
-    /// rejected, or with [`Self::let_go`].
+    /// Keeps a decision in flight even if its pod is deleted: its claims for devices are being written, so that the
+    /// devices must not be allocated to other claims. This ends when the binding is accepted or rejected, or with
+    /// [`Self::let_go`].
     pub fn hold(&mut self, uid: &Name, id: DecisionId) {
         self.set_held(uid, id, true);
     }

@@ -68,11 +68,12 @@ pub enum Readiness {
     Failed,
 }
 
-/// Whether the devices of an allocated claim are ready at a time.
+/// Whether the devices of an allocated claim are ready. `deadline` is the time now, and how long they may take from
+/// the allocation on; without it none are late.
 pub fn readiness(
     claim: &ResourceClaimFacts,
     allocation: &Allocation,
-    (now, timeout): (Timestamp, SignedDuration),
+    deadline: Option<(Timestamp, SignedDuration)>,
 ) -> Readiness {
     let mut is_ready = true;
     for result in &allocation.results {
@@ -83,9 +84,9 @@ pub fn readiness(
         is_ready &= result.binding_conditions.iter().all(|name| conditions.contains(name));
     }
     let is_late = || {
-        allocation
-            .timestamp
-            .is_some_and(|made| made.saturating_add(timeout).is_ok_and(|end| end < now))
+        allocation.timestamp.zip(deadline).is_some_and(|(made, (now, timeout))| {
+            made.saturating_add(timeout).is_ok_and(|end| end < now)
+        })
     };
     match is_ready {
         true => Readiness::Ready,

@@ -327,7 +327,7 @@ fn is_available(claim: &ResourceClaimFacts, node: &NodeFacts) -> bool {
     let matches = |term: &NodeTerm| term.matches(&node.name, &node.labels);
     let is_reachable = allocation.nodes.as_ref().is_none_or(|terms| terms.iter().any(matches));
     let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
-    let is_ready = readiness(claim, allocation, (now, SignedDuration::from_mins(10)));
+    let is_ready = readiness(claim, allocation, Some((now, SignedDuration::from_mins(10))));
     is_reachable && is_ready != Readiness::Failed
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn settle(session: &mut Session) {
     deallocate(session);
 }
 
-/// Decides which claims for devices lose their devices.
+/// Decides which claims for devices are deallocated.
 // Parity: see docs/parity.md#x9.
 fn deallocate(session: &mut Session) {
     let reason = Unfit::ResourceClaim.text(&session.cluster().dimensions);

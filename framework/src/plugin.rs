@@ -576,8 +576,8 @@ pub trait Plugin: Send {
         false
     }
 
-    /// The claims for devices that waiting tasks cannot use and that nobody else uses, one for each task at most:
-    /// they are to lose their devices. `is_refused` says whether a job waits because some node cannot use
+    /// The claims for devices to deallocate, at most one for each waiting task: the task cannot use its devices, and
+    /// no other pod uses the claim. `is_refused` says whether a job waits because some node cannot use
     /// the devices of a claim. Called at the end of a cycle.
     fn claims_to_deallocate(
         &self,

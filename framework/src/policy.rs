@@ -154,7 +154,7 @@ impl Policy {
         self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))
     }
 
-    /// The claims for devices that waiting tasks cannot use and that nobody else uses.
+    /// The claims for devices to deallocate.
     pub(crate) fn claims_to_deallocate(
         &self,
         cluster: &Cluster,

@@ -325,7 +325,7 @@ impl DynamicResources {
         choices.collect()
     }
 
-    /// The claims that waiting tasks cannot use and that nobody else uses.
+    /// The claims to deallocate: a waiting task cannot use the devices, and no other pod uses the claim.
     // Parity: see docs/parity.md#x9.
     pub(crate) fn claims_to_deallocate(
         &self,

@@ -78,7 +78,7 @@ impl World {
         ClaimEntry { name: entry.name.clone(), source }
     }
 
-    /// Frees the devices of claims that nobody uses any more, and deletes the claims of pods that are gone.
+    /// Frees the devices of claims that have lost their last user, and deletes the claims of deleted pods.
     fn release_claims(&mut self) {
         let claims: Vec<Arc<ResourceClaimFacts>> =
             self.store.resource_claims.values().cloned().collect();

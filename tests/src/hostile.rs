@@ -61,7 +61,7 @@ pub struct Kind {
     pod: fn(&mut Value, usize),
     group: fn(&mut PodGroupSpec, usize),
     budget: fn(usize) -> Option<Value>,
-    /// The specification of the claim for devices of each pod; `None` if nobody has devices.
+    /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
 }
 

@@ -8,6 +8,7 @@
 
 mod attempts;
 mod back_off;
+mod binding_conditions;
 pub(crate) mod call;
 pub(crate) mod claim_locks;
 pub(crate) mod context;
@@ -44,9 +45,9 @@ use tracing::{debug, warn};
 use self::{
     attempts::Attempts,
     back_off::BackOff,
+    binding_conditions::Awaited,
     call::{WriteError, count},
     context::Context,
-    devices::Awaited,
     events::Reporter,
     lane::{Sign, Ticket},
     pods::Found,
@@ -362,7 +363,7 @@ impl Effects {
                     self.context.cache.lock().assumed.let_go(&pod.uid, job.id);
                 }
                 job.step = step;
-                let pending = devices::pending_event(&job);
+                let pending = binding_conditions::pending_event(&job);
                 let waits = self.take_step(job);
                 pending.filter(|_| waits).into_iter().for_each(|event| self.enqueue_event(event));
             }
@@ -453,7 +454,7 @@ impl Effects {
         let now = self.context.clock.now();
         let awaited = {
             let mut state = self.context.cache.lock();
-            let awaited = devices::awaited(&state, devices, now);
+            let awaited = binding_conditions::awaited(&state, devices, now);
             if let Awaited::Until(..) = awaited {
                 state.await_devices(&pod.uid, devices);
             }
@@ -599,9 +600,9 @@ impl Effects {
             && job.step == Step::WaitForDevices
         {
             let now = self.context.clock.now();
-            return match devices::awaited(&self.context.cache.lock(), devices, now) {
+            return match binding_conditions::awaited(&self.context.cache.lock(), devices, now) {
                 Awaited::Nothing => None,
-                Awaited::Until(claim, _) => Some(devices::timeout_of(&claim)),
+                Awaited::Until(claim, _) => Some(binding_conditions::timeout_of(&claim)),
                 Awaited::Failed(why) => Some(why),
             };
         }

@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, Dim, NodeIdx},
@@ -192,8 +191,7 @@ impl ClassDevices {
 
 /// Whether the devices of a claim will never be ready, whatever the time.
 pub(super) fn has_failed(claim: &ResourceClaimFacts, allocation: &Allocation) -> bool {
-    let timeless = (Timestamp::MIN, SignedDuration::ZERO);
-    readiness(claim, allocation, timeless) == Readiness::Failed
+    readiness(claim, allocation, None) == Readiness::Failed
 }
 
 /// The extended resources of a class of tasks that classes of devices stand for. Nodes that advertise the same of

@@ -72,7 +72,7 @@ impl ClaimState {
         let Some(facts) = self.facts.as_ref().filter(|facts| facts.allocation.is_some()) else {
             return Holds { now: now > 0, future: future > 0 };
         };
-        // The claim controller frees its devices once nobody uses it any more. Users that are not pods stay,
+        // The claim controller deallocates it when its last user is gone. Users that are not pods stay,
         // and a pod that is not there any more is gone.
         let had_users = !facts.reserved_for.is_empty() || now > 0;
         let is_used_by_others = facts.reserved_for.iter().any(|consumer| !consumer.is_pod());
@@ -133,7 +133,7 @@ impl ClaimsInUse {
         Some(score(&state.facts.as_ref()?.spec, state.allocated()?))
     }
 
-    /// The facts of an allocated claim that no task with a place uses, and nobody else but a pod with this uid.
+    /// The facts of an allocated claim that no placed task uses, and that is reserved for no other pod than this.
     pub(super) fn unused_but_by(&self, row: ClaimIdx, uid: &Name) -> Option<&ResourceClaimFacts> {
         let state = &self.claims[row];
         let facts = state.facts.as_deref().filter(|facts| facts.allocation.is_some())?;
@@ -162,8 +162,7 @@ impl ClaimsInUse {
         self.claims[row].holds.now
     }
 
-    /// Whether the devices of a claim are still there for it in future: it keeps them, or nobody else is to have
-    /// them.
+    /// Whether a claim can use its devices in future: it stays allocated, or they are given to no other claim.
     pub(super) fn keeps_devices(&self, inventory: &Inventory, row: ClaimIdx) -> bool {
         let state = &self.claims[row];
         state.holds.future
@@ -179,7 +178,7 @@ impl ClaimsInUse {
         self.claims[row].chosen = Some((Arc::new(allocation), node));
     }
 
-    /// Follows the placement of a task that uses a claim. Returns whether nobody uses the claim any more.
+    /// Follows the placement of a task that uses a claim.
     pub(super) fn moved(
         &mut self,
         inventory: &Inventory,

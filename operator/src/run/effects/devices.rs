@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
         core::v1::Pod,
@@ -39,18 +38,11 @@ use kube_batch_devices::{
     pod::{Readiness, readiness},
     result::NEW_SHARE,
 };
-use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
 use serde_json::json;
 
-use super::{
-    call::WriteError,
-    context::Context,
-    queue::{Job, Step, Undo},
-};
-use crate::run::{metrics::Write, scheduler_cache::CacheState};
+use super::{call::WriteError, context::Context, queue::Undo};
+use crate::run::metrics::Write;
 
-/// How long devices may take to be ready, from their allocation: Kubernetes' default `bindingTimeout`.
-pub(super) const READY_TIMEOUT: SignedDuration = SignedDuration::from_secs(600);
 /// How often a write is tried that conflicts with another: as often as Kubernetes tries it.
 const N_TRIES: u32 = 5;
 /// How many may use a claim: a limit of the API.
@@ -301,7 +293,7 @@ impl Binding<'_> {
         let facts = ResourceClaimFacts::from_resource_claim(&claim);
         let allocation = facts.as_ref().ok().and_then(|facts| facts.allocation.as_ref());
         let is_ready = facts.as_ref().ok().zip(allocation).is_none_or(|(facts, allocation)| {
-            readiness(facts, allocation, TIMELESS) == Readiness::Ready
+            readiness(facts, allocation, None) == Readiness::Ready
         });
         if has_others || is_ready {
             return Ok(false);
@@ -405,7 +397,7 @@ async fn try_to_free(
         facts.extended_for.is_some() && facts.controller.as_ref() == Some(&user.uid)
     });
     if is_extended {
-        // Its finalizer would keep it until the claim controller has seen that nobody uses it.
+        // Its finalizer would keep it until the claim controller has seen that it has no users.
         if claim.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()) {
             claim = deallocated(context, &api, claim).await?;
             let finalizers = claim.metadata.finalizers.get_or_insert_default();
@@ -478,9 +470,6 @@ fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
 }
 
-/// A time at which no binding is late.
-const TIMELESS: (Timestamp, SignedDuration) = (Timestamp::MIN, SignedDuration::ZERO);
-
 /// Those who use a claim.
 fn users(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
     let users = claim.status.as_ref().and_then(|status| status.reserved_for.as_deref());
@@ -500,65 +489,4 @@ fn names_same_devices(one: &Allocation, other: &Allocation) -> bool {
             )
     };
     one.results.len() == other.results.len() && one.results.iter().zip(&other.results).all(is_same)
-}
-
-/// What a binding waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
-    /// Nothing: all devices are ready.
-    Nothing,
-    /// Devices of this claim, until this time.
-    Until(ObjectKey, Timestamp),
-    /// It waits in vain.
-    Failed(String),
-}
-
-/// What a binding with these claims waits for, as far as the cache knows.
-pub(super) fn awaited(state: &CacheState, devices: &[DeviceChoice], now: Timestamp) -> Awaited {
-    let mut waits: Option<(ObjectKey, Timestamp)> = None;
-    for DeviceChoice { claim, .. } in devices {
-        let facts = state.store.resource_claims.get(claim).filter(|facts| !facts.deleting);
-        let Some(facts) = facts else {
-            return Awaited::Failed(format!("claim {claim} got deleted in the meantime"));
-        };
-        let Some(allocation) = &facts.allocation else {
-            return Awaited::Failed(format!("claim {claim} got deallocated in the meantime"));
-        };
-        match readiness(facts, allocation, TIMELESS) {
-            Readiness::Ready => {}
-            Readiness::Failed => {
-                return Awaited::Failed(format!("device binding failed: claim={claim}"));
-            }
-            Readiness::Waits => {
-                let since = allocation.timestamp.unwrap_or(now);
-                let end = since.saturating_add(READY_TIMEOUT).unwrap_or(Timestamp::MAX);
-                if waits.as_ref().is_none_or(|(_, first)| end < *first) {
-                    waits = Some((claim.clone(), end));
-                }
-            }
-        }
-    }
-    match waits {
-        None => Awaited::Nothing,
-        Some((claim, end)) if end <= now => Awaited::Failed(timeout_of(&claim)),
-        Some((claim, end)) => Awaited::Until(claim, end),
-    }
-}
-
-/// The event about a binding that begins to wait for its devices.
-pub(super) fn pending_event(job: &Job) -> Option<Event> {
-    let DecisionWrite::Bind { pod, node, .. } = &job.write else { return None };
-    (job.step == Step::WaitForDevices).then(|| Event {
-        regarding: Regarding::Pod(pod.clone()),
-        related: None,
-        type_: EventType::Normal,
-        reason: "BindingConditionsPending",
-        action: "Scheduling",
-        message: format!("waiting for binding conditions for device on node {node}"),
-    })
-}
-
-/// The text of the event about a claim whose devices are not ready in time.
-pub(super) fn timeout_of(claim: &ObjectKey) -> String {
-    format!("device binding timeout: claim={claim}")
 }

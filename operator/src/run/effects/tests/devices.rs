@@ -633,7 +633,7 @@ async fn a_device_that_two_claims_hold_is_counted_once() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn nobody_else_is_given_the_devices_of_a_deleted_pod_whose_claim_is_being_written() {
+async fn the_devices_of_a_deleted_pod_stay_in_use_while_its_claim_is_being_written() {
     let world = World::with_resource_claims(&[resource_claim("c", json!(null))]);
     world.api.fail(Method::PUT, STATUS, [Fault::Lost]);
     world.decide(&bind_with_device("gpu-0"));
