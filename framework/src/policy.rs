@@ -165,7 +165,7 @@ impl Policy {
 
     /// Whether some plugin has postponed some of its work to the next cycle.
     pub(crate) fn has_postponed(&self) -> bool {
-        self.all().any(|plugin| plugin.has_postponed())
+        self.all().any(Plugin::has_postponed)
     }
 
     /// How many devices there are, beside what nodes advertise.

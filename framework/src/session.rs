@@ -553,11 +553,12 @@ impl Session {
         self.plugins().claim_choices(task)
     }
 
-    /// What is to be written to the claims for devices of a task that has been placed.
+    /// Whether some plugin has postponed some of its work to the next cycle.
     pub(crate) fn has_postponed(&self) -> bool {
         self.policy.has_postponed()
     }
 
+    /// The claims for devices to deallocate.
     pub(crate) fn claims_to_deallocate(
         &self,
         is_refused: &dyn Fn(JobIdx) -> bool,
@@ -565,6 +566,7 @@ impl Session {
         self.policy.claims_to_deallocate(&self.cluster, is_refused)
     }
 
+    /// What is to be written to the claims for devices of a task that has been placed.
     pub(crate) fn device_choices(&self, task: TaskIdx) -> Vec<DeviceChoice> {
         let class = self.cluster.tasks.class[task];
         if self.cluster.classes.devices[class].is_empty() {
