@@ -3,9 +3,9 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod capacity;
-pub mod census;
 pub mod claims;
 mod constraints;
+pub mod devices_of_class;
 pub mod extended;
 pub mod inventory;
 pub mod long;

@@ -23,8 +23,8 @@ use kube_batch_api::{
     resource::{MAX_AMOUNT, ResourceVector},
 };
 use kube_batch_devices::{
-    census::Census, extended::class_for, inventory::Inventory, selectors::Selectors,
-    wanted::AllWanted,
+    devices_of_class::DevicesOfClass, extended::class_for, inventory::Inventory,
+    selectors::Selectors, wanted::AllWanted,
 };
 
 /// What searches for devices read.
@@ -33,7 +33,7 @@ pub(crate) struct DeviceTables {
     nodes: Column<NodeIdx, Arc<NodeFacts>>,
     pub(crate) inventory: Inventory,
     /// The devices of each class, and whether one of them can be shared.
-    by_class: BTreeMap<Name, (Census, bool)>,
+    by_class: BTreeMap<Name, (DevicesOfClass, bool)>,
     /// What the requests of the last session wanted.
     kept: Mutex<(Selectors, AllWanted)>,
 }
@@ -70,9 +70,9 @@ impl DeviceTables {
             let mut budget = u64::MAX;
             let any = Wanted::of_class(&class.name, 1);
             let row = wanted.row(&inventory, &mut selectors, (&any, class), &mut budget);
-            let census = Census::of(&inventory, wanted.get(row));
-            let has_shares = census.has_shares(&inventory);
-            by_class.insert(class.name.clone(), (census, has_shares));
+            let all = DevicesOfClass::of(&inventory, wanted.get(row));
+            let has_shares = all.has_shares(&inventory);
+            by_class.insert(class.name.clone(), (all, has_shares));
         }
         Self { nodes: nodes.clone(), inventory, by_class, kept: Mutex::new((selectors, wanted)) }
     }
@@ -96,12 +96,12 @@ impl DeviceTables {
     /// How many devices of a class there are for a resource that it stands for. Of the devices of nodes that take no
     /// new pods, those count that are in use; those of nodes that advertise the resource do not count.
     fn total(&self, cluster: &Cluster, class: &Name, dim: Dim) -> i64 {
-        let Some((census, has_shares)) = self.by_class.get(class) else { return 0 };
+        let Some((all, has_shares)) = self.by_class.get(class) else { return 0 };
         if *has_shares {
             return MAX_AMOUNT;
         }
         let nodes = &cluster.nodes;
-        let amounts = census.iter().map(|(node, devices)| {
+        let amounts = all.iter().map(|(node, devices)| {
             let amount = 1000 * devices.len() as i64;
             match node {
                 None => amount,

@@ -7,7 +7,8 @@ use kube_batch_api::{
     facts::{device::request::Wanted, pod::TaskFacts},
 };
 use kube_batch_devices::{
-    census::Census, inventory::Inventory, selectors::Selectors, usage::Usage, wanted::AllWanted,
+    devices_of_class::DevicesOfClass, inventory::Inventory, selectors::Selectors, usage::Usage,
+    wanted::AllWanted,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub(crate) fn devices_outcome(world: &World) -> Vec<DevicesOutcome> {
     for class in published.classes.values() {
         let any = Wanted::of_class(&class.name, 1);
         let row = wanted.row(&inventory, &mut selectors, (&any, class), &mut u64::MAX.clone());
-        for (node, devices) in Census::of(&inventory, wanted.get(row)).iter() {
+        for (node, devices) in DevicesOfClass::of(&inventory, wanted.get(row)).iter() {
             outcomes.push(DevicesOutcome {
                 class: class.name.to_string(),
                 node: node.map(|node| cluster.node_name(node).to_string()),

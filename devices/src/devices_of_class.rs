@@ -13,9 +13,9 @@ use crate::{
 /// The devices of a class, each once, by the node that alone can use them; `None` for those that several nodes
 /// can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Census(BTreeMap<Option<NodeIdx>, Vec<DeviceIdx>>);
+pub struct DevicesOfClass(BTreeMap<Option<NodeIdx>, Vec<DeviceIdx>>);
 
-impl Census {
+impl DevicesOfClass {
     /// The devices of complete pools that are what a request for any device of the class wants.
     pub fn of(inventory: &Inventory, matching: &Matching) -> Self {
         let usable = inventory.usable();
