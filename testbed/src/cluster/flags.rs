@@ -6,11 +6,11 @@ use super::{ControlPlane, Server};
 use crate::{assets::Binary, directory::Part};
 
 /// The gates of Kubernetes 1.37 for its own PodGroups: that they exist, that they may ask for a topology
-/// domain and a preemption policy, that they may be part of composite ones, and that the Job controller creates
-/// them.
+/// domain, a preemption policy and devices, that they may be part of composite ones, and that the Job
+/// controller creates them.
 const POD_GROUP_GATES: &str = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,\
                                PodGroupPreemptionPolicy=true,CompositePodGroup=true,\
-                               WorkloadWithJob=true";
+                               WorkloadWithJob=true,DRAWorkloadResourceClaims=true";
 
 impl ControlPlane {
     pub(super) fn command(&self, server: Server) -> Command {

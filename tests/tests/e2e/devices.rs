@@ -2,6 +2,7 @@
 //! devices, as drivers do.
 
 mod bindings;
+mod extended;
 mod gangs;
 mod other_schedulers;
 mod single_pods;

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{DRIVER, GPU, claim, object, slice, text};
-use crate::bed::{Bed, group, nodes, pods, priority_class};
+use crate::{
+    bed::{Bed, NAMESPACE, group, nodes, pods, priority_class},
+    other_groups::bed_with_own_groups,
+};
 
 #[test]
 fn a_gang_gets_all_its_devices_or_none() {
@@ -105,5 +108,35 @@ fn a_gang_preempts_another_for_its_devices() {
     let events = bed.list("events");
     let n_victims = events.iter().filter(|event| event["reason"] == "Preempted").count();
     assert_eq!(n_victims, 2);
+    bed.expect_no_conflicts();
+}
+
+#[test]
+fn a_claim_of_a_group_is_reserved_for_the_group() {
+    let mut bed = bed_with_own_groups(false, &nodes(2, "4"));
+    bed.create_devices(&[slice("node-00001", 1)]);
+    bed.start_scheduler(&[]);
+    let entry = json!({"name": GPU, "resourceClaimTemplateName": GPU});
+    bed.apply(&json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "sharing", "namespace": NAMESPACE},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "resourceClaims": [entry]},
+    }));
+    for mut pod in pods("sharing", 3, "1") {
+        pod["metadata"]["annotations"].take();
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "sharing"});
+        pod["spec"]["resourceClaims"] = json!([entry]);
+        bed.apply(&pod);
+    }
+    bed.eventually("all pods of the gang are bound", || match bed.n_bound("sharing") {
+        3 => Ok(()),
+        n => Err(format!("{n} of 3 are; {}", json!(bed.list("resourceclaims")))),
+    });
+    let claims = bed.list("resourceclaims");
+    let [claim] = &claims[..] else { panic!("the group has one claim: {claims:?}") };
+    let users = claim["status"]["reservedFor"].as_array().expect("users");
+    let [user] = &users[..] else { panic!("the group is the only user: {users:?}") };
+    assert_eq!((&user["resource"], &user["name"]), (&json!("podgroups"), &json!("sharing")));
     bed.expect_no_conflicts();
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{DELETE_PROTECTION, DRIVER, GPU, class, pods_with_template, slice, template};
-use crate::bed::{Bed, NAMESPACE, group, nodes};
+use super::{DELETE_PROTECTION, DRIVER, GPU, claim, class, pods_with_template, slice, template};
+use crate::bed::{Bed, NAMESPACE, group, nodes, pods};
 
 #[test]
 fn a_device_is_given_to_the_next_pod_when_the_first_is_deleted() {
@@ -102,5 +102,32 @@ fn a_pod_is_bound_when_its_device_is_attached() {
     assert_eq!(bed.n_bound("attaching"), 0);
     set_condition(&bed, &claim, "Attached");
     bed.wait_until_running("attaching", 1);
+    bed.expect_no_conflicts();
+}
+
+#[test]
+fn a_claim_whose_device_cannot_be_used_gets_another_one() {
+    let mut bed = Bed::new(&nodes(2, "4"));
+    bed.create_devices(&[slice("node-00000", 1), slice("node-00001", 1)]);
+    bed.apply(&claim("c"));
+    // As an earlier attempt has left it, whose node takes no pods any more.
+    bed.kubectl(["cordon", "node-00000"]).expect("cordoned");
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["node-00000"]});
+    let result = json!({"request": GPU, "driver": DRIVER, "pool": "node-00000", "device": "gpu-0"});
+    bed.patch_status(
+        "c",
+        &json!({"allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }}),
+    );
+    bed.start_scheduler(&[]);
+    bed.apply(&group("moved", 1));
+    for mut pod in pods("moved", 1, "1") {
+        pod["spec"]["resourceClaims"] = json!([{"name": GPU, "resourceClaimName": "c"}]);
+        bed.apply(&pod);
+    }
+    bed.wait_until_running("moved", 1);
+    assert_eq!(bed.devices_of("moved"), ["node-00001/gpu-0"]);
     bed.expect_no_conflicts();
 }
