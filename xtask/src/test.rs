@@ -30,11 +30,12 @@ pub(crate) fn simulate_operator(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// The profile of the workspace, so that its dependencies are not built once more.
-const DEV_PROFILE: [&str; 4] = [
+const DEV_PROFILE: [&str; 5] = [
     "profile.dev.opt-level=1",
     "profile.dev.debug='line-tables-only'",
     "profile.dev.package.k8s-openapi.opt-level=0",
     "profile.dev.package.k8s-openapi.debug=false",
+    "profile.dev.package.k8s-openapi.debug-assertions=false",
 ];
 
 /// Tests the example of a plugin outside the workspace, with the dependencies of the workspace.
