@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_batch_api::column::{NodeIdx, Ordinal};
 
 use crate::{
-    inventory::Inventory,
+    inventory::{Device, Inventory},
     rows::DeviceIdx,
     wanted::{Match, Matching},
 };
@@ -19,18 +19,23 @@ impl DevicesOfClass {
     /// The devices of complete pools that are what a request for any device of the class wants.
     pub fn of(inventory: &Inventory, matching: &Matching) -> Self {
         let usable = inventory.usable();
-        let mut by_node = BTreeMap::<_, Vec<_>>::new();
-        for (row, device) in inventory.devices().iter() {
-            let is_first = || {
-                let mut rows = inventory.rows_of(&device.id);
-                rows.find(|row| usable.contains(row.at())) == Some(row)
-            };
-            let counts = usable.contains(row.at()) && (device.is_listed_once || is_first());
-            if counts && matching.of(row) == Match::Yes {
-                by_node.entry(device.node).or_default().push(row);
-            }
-        }
-        Self(by_node)
+        let is_first = |row: DeviceIdx, device: &Device| {
+            let mut rows = inventory.rows_of(&device.id);
+            rows.find(|row| usable.contains(row.at())) == Some(row)
+        };
+        let counts = |row: DeviceIdx, device: &Device| {
+            usable.contains(row.at())
+                && (device.is_listed_once || is_first(row, device))
+                && matching.of(row) == Match::Yes
+        };
+        let devices = inventory.devices().iter().filter(|(row, device)| counts(*row, device));
+        let mut counted: Vec<(Option<NodeIdx>, DeviceIdx)> =
+            devices.map(|(row, device)| (device.node, row)).collect();
+        counted.sort_by_key(|(node, _)| *node);
+        let of_node = |devices: &[(Option<NodeIdx>, DeviceIdx)]| {
+            (devices[0].0, devices.iter().map(|(_, row)| *row).collect())
+        };
+        Self(counted.chunk_by(|l, r| l.0 == r.0).map(of_node).collect())
     }
 
     /// The devices of each node, and those of several nodes first.
@@ -41,6 +46,6 @@ impl DevicesOfClass {
     /// Whether one of them can be shared, so that there is no number of how often they can be allocated.
     pub fn has_shares(&self, inventory: &Inventory) -> bool {
         let mut all = self.0.values().flatten();
-        all.any(|row| inventory.devices()[*row].facts().allow_multiple_allocations)
+        all.any(|row| inventory.devices()[*row].is_shared)
     }
 }

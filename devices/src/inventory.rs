@@ -41,11 +41,36 @@ pub struct Inventory {
     pools: Column<PoolIdx, Pool>,
     /// What each counter has when nothing is in use, in nano-units.
     counters: Column<CounterIdx, i128>,
-    /// The rows of devices by driver, pool and name, which are ascending: one for each slice that lists a device.
-    rows: BTreeMap<Name, BTreeMap<Name, Vec<(Name, DeviceIdx)>>>,
+    /// The rows of devices by driver, pool and name, all ascending: one for each slice that lists a device.
+    rows: Vec<PoolRows>,
     nodes: Column<NodeIdx, NodeDevices>,
     /// The pools of nodes that see the same slices, apart from those of one node.
     shared: Vec<Vec<PoolView>>,
+}
+
+/// The driver and the name of a pool, and the rows of its devices by name.
+type PoolRows = ((Name, Name), Vec<(Name, DeviceIdx)>);
+
+/// The devices of a pool by name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolDevices<'a> {
+    rows: &'a [(Name, DeviceIdx)],
+    /// Where the devices begin that follow the last that was looked up.
+    next: usize,
+}
+
+impl<'a> PoolDevices<'a> {
+    /// The rows of a device, found at once if its name follows that of the last.
+    pub(crate) fn next_rows(&mut self, name: &Name) -> impl Iterator<Item = DeviceIdx> + use<'a> {
+        let is_it = |(own, _): &(Name, DeviceIdx)| own == name;
+        if !self.rows.get(self.next).is_some_and(is_it) {
+            self.next = self.rows.partition_point(|(own, _)| own < name);
+        }
+        let rest = &self.rows[self.next..];
+        let n_rows = rest.iter().take_while(|row| is_it(row)).count();
+        self.next += n_rows;
+        rest[..n_rows].iter().map(|(_, row)| *row)
+    }
 }
 
 /// A device of a slice.
@@ -64,6 +89,8 @@ pub struct Device {
     pub consumes: Vec<(CounterIdx, i128)>,
     /// The nodes that can use it, if its slice leaves that to the device.
     nodes: Option<Nodes>,
+    /// Whether it is allocated in shares.
+    pub is_shared: bool,
     /// Whether no other slice lists it, of any generation of the pool.
     pub is_listed_once: bool,
     /// The node that alone can use it, if there is one.
@@ -89,7 +116,19 @@ impl Device {
     /// Whether it is either free or not, for every node that sees its slice: it consumes no counters, and cannot be
     /// shared.
     pub fn is_plain(&self) -> bool {
-        self.nodes.is_none() && self.consumes.is_empty() && !self.facts().allow_multiple_allocations
+        self.is_single() && self.consumes.is_empty()
+    }
+
+    /// Whether it can be taken alone if it is free and its pool has the counters that it consumes: it cannot be shared,
+    /// and every node that sees its slice can use it.
+    pub fn is_single(&self) -> bool {
+        self.nodes.is_none() && !self.is_shared
+    }
+
+    /// What it consumes of a counter, in nano-units.
+    pub(crate) fn consumed_of(&self, counter: CounterIdx) -> i128 {
+        let consumed = self.consumes.iter().filter(|(own, _)| *own == counter);
+        consumed.map(|(_, amount)| *amount).sum()
     }
 
     /// Whether a node that sees its slice can use it.
@@ -186,12 +225,16 @@ impl Inventory {
     }
 
     /// The rows of a device: one for each slice that lists it.
-    pub fn rows_of<'a>(&'a self, id: &'a DeviceId) -> impl Iterator<Item = DeviceIdx> + 'a {
-        let of_pool = self.rows.get(&id.driver).and_then(|pools| pools.get(&id.pool));
-        let of_pool = of_pool.map_or(&[][..], Vec::as_slice);
-        let start = of_pool.partition_point(|(name, _)| *name < id.device);
-        let rows = of_pool[start..].iter().take_while(|(name, _)| *name == id.device);
-        rows.map(|(_, row)| *row)
+    pub fn rows_of(&self, id: &DeviceId) -> impl Iterator<Item = DeviceIdx> {
+        self.devices_of(id).next_rows(&id.device)
+    }
+
+    /// The devices of the pool that a device is of.
+    pub(crate) fn devices_of(&self, id: &DeviceId) -> PoolDevices<'_> {
+        let pool = (&id.driver, &id.pool);
+        let order = |((driver, name), _): &PoolRows| (driver, name).cmp(&pool);
+        let found = self.rows.binary_search_by(order);
+        PoolDevices { rows: found.map_or(&[][..], |at| self.rows[at].1.as_slice()), next: 0 }
     }
 
     /// The devices that some node can use, as far as their pools are concerned.

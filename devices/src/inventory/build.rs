@@ -13,8 +13,10 @@ impl Inventory {
     }
 }
 
-/// The driver and the name of a pool.
-type PoolKey = (Name, Name);
+/// The order of slices: by pool, by generation and by name.
+fn order(slice: &SliceFacts) -> (&Name, &Name, i64, &Name) {
+    (&slice.driver, &slice.pool, slice.generation, &slice.name)
+}
 
 /// A slice, and where its devices are.
 struct Slice {
@@ -42,7 +44,8 @@ pub(super) struct Builder<'a> {
     names: BTreeMap<&'a str, NodeIdx>,
     node_facts: &'a Column<NodeIdx, Arc<NodeFacts>>,
     rules: &'a [Arc<DeviceTaintRuleFacts>],
-    by_pool: BTreeMap<PoolKey, BTreeMap<i64, Vec<&'a Arc<SliceFacts>>>>,
+    /// The slices by driver and name of the pool, by generation, and by their own name.
+    sorted: Vec<&'a Arc<SliceFacts>>,
     matching: BTreeMap<&'a [NodeTerm], Arc<NodeSet>>,
     generations: Column<PoolIdx, Generation>,
     slices: Vec<Slice>,
@@ -55,16 +58,14 @@ impl<'a> Builder<'a> {
         slices: impl IntoIterator<Item = &'a Arc<SliceFacts>>,
         rules: &'a [Arc<DeviceTaintRuleFacts>],
     ) -> Self {
-        let mut by_pool = BTreeMap::<PoolKey, BTreeMap<i64, Vec<&Arc<SliceFacts>>>>::new();
-        for slice in slices.into_iter().filter(|slice| !slice.has_compatibility_groups) {
-            let key = (slice.driver.clone(), slice.pool.clone());
-            by_pool.entry(key).or_default().entry(slice.generation).or_default().push(slice);
-        }
+        let slices = slices.into_iter().filter(|slice| !slice.has_compatibility_groups);
+        let mut sorted: Vec<&Arc<SliceFacts>> = slices.collect();
+        sorted.sort_by(|l, r| order(l).cmp(&order(r)));
         Self {
             names: nodes.iter().map(|(row, facts)| (&*facts.name, row)).collect(),
             node_facts: nodes,
             rules,
-            by_pool,
+            sorted,
             matching: BTreeMap::new(),
             generations: Column::new(),
             slices: Vec::new(),
@@ -73,22 +74,22 @@ impl<'a> Builder<'a> {
     }
 
     pub(super) fn build(mut self) -> Inventory {
-        let by_pool = std::mem::take(&mut self.by_pool);
-        for (key, ((driver, name), generations)) in by_pool.into_iter().enumerate() {
-            let newest = generations.keys().next_back().copied().unwrap_or_default();
+        let sorted = std::mem::take(&mut self.sorted);
+        let pools = sorted.chunk_by(|l, r| l.driver == r.driver && l.pool == r.pool);
+        for (key, pool) in pools.enumerate() {
+            let newest = pool.last().map_or(0, |slice| slice.generation);
             let first = self.inventory.devices.len();
-            for (number, mut slices) in generations {
-                slices.sort_by(|l, r| l.name.cmp(&r.name));
-                self.add_generation((key, &driver, &name), (number, newest), &slices);
+            for slices in pool.chunk_by(|l, r| l.generation == r.generation) {
+                self.add_generation(key, newest, slices);
             }
-            self.list_devices((driver, name), first);
+            self.list_devices((pool[0].driver.clone(), pool[0].pool.clone()), first);
         }
         self.sort_into_nodes();
         self.inventory
     }
 
     /// Lists the devices of a pool by name, from the first row of the pool on.
-    fn list_devices(&mut self, (driver, pool): PoolKey, first: usize) {
+    fn list_devices(&mut self, pool: (Name, Name), first: usize) {
         let devices = &mut self.inventory.devices;
         let rows = (first..devices.len()).map(DeviceIdx::new);
         let mut rows: Vec<(Name, DeviceIdx)> =
@@ -97,15 +98,11 @@ impl<'a> Builder<'a> {
         for twins in rows.chunk_by(|(l, _), (r, _)| l == r) {
             twins.iter().for_each(|(_, row)| devices[*row].is_listed_once = twins.len() == 1);
         }
-        self.inventory.rows.entry(driver).or_default().insert(pool, rows);
+        self.inventory.rows.push((pool, rows));
     }
 
-    fn add_generation(
-        &mut self,
-        (key, driver, name): (usize, &Name, &Name),
-        (number, newest): (i64, i64),
-        slices: &[&'a Arc<SliceFacts>],
-    ) {
+    /// Adds some slices of one generation of a pool, of which there is at least one. `key` is the number of the pool.
+    fn add_generation(&mut self, key: usize, newest: i64, slices: &[&'a Arc<SliceFacts>]) {
         let mut of_sets = BTreeMap::new();
         let mut counters = Vec::new();
         let mut has_wrong_counters = false;
@@ -119,22 +116,22 @@ impl<'a> Builder<'a> {
             has_wrong_counters |= of_sets.insert(&set.name, of_set).is_some();
         }
         let pool = self.inventory.pools.push(Pool {
-            driver: driver.clone(),
-            name: name.clone(),
+            driver: slices[0].driver.clone(),
+            name: slices[0].pool.clone(),
             counters,
         });
         for facts in slices {
             let start = self.inventory.devices.len() as u32;
+            let nodes = self.nodes_of(facts);
             for at in 0..facts.devices.len() {
-                has_wrong_counters |= !self.add_device(pool, facts, at, &of_sets);
+                has_wrong_counters |= !self.add_device(pool, (facts, &nodes), at, &of_sets);
             }
             let devices = start..self.inventory.devices.len() as u32;
-            let nodes = self.nodes_of(facts);
             self.slices.push(Slice { facts: Arc::clone(facts), devices, nodes, pool, key });
         }
         self.mark_local(pool, slices.len());
         self.generations.push(Generation {
-            number,
+            number: slices[0].generation,
             n_slices: slices.len(),
             n_expected: slices.last().map_or(0, |slice| slice.n_slices),
             has_wrong_counters,
@@ -163,7 +160,7 @@ impl<'a> Builder<'a> {
     fn add_device(
         &mut self,
         pool: PoolIdx,
-        slice: &'a Arc<SliceFacts>,
+        (slice, nodes): (&'a Arc<SliceFacts>, &Nodes),
         at: usize,
         of_sets: &BTreeMap<&Name, BTreeMap<&Name, CounterIdx>>,
     ) -> bool {
@@ -186,14 +183,14 @@ impl<'a> Builder<'a> {
             }
             knows_all &= of_sets.contains_key(&consumed.set);
         }
-        let published = match &slice.nodes {
-            SliceNodes::All(nodes) => nodes,
-            SliceNodes::PerDevice => &facts.nodes,
+        let own_nodes = match slice.nodes {
+            SliceNodes::PerDevice => Some(self.nodes_named(&facts.nodes)),
+            SliceNodes::All(_) => None,
         };
         let device = Device {
-            node: match published {
-                DeviceNodes::Node(name) => self.names.get(&**name).copied(),
-                DeviceNodes::All | DeviceNodes::Selector(_) | DeviceNodes::None => None,
+            node: match own_nodes.as_ref().unwrap_or(nodes) {
+                Nodes::One(node) => Some(*node),
+                Nodes::All | Nodes::Some(_) | Nodes::None => None,
             },
             taints: taints.cloned().collect(),
             slice: Arc::clone(slice),
@@ -202,10 +199,8 @@ impl<'a> Builder<'a> {
             consumes,
             is_local: false,
             is_listed_once: true,
-            nodes: match slice.nodes {
-                SliceNodes::PerDevice => Some(self.nodes_named(&facts.nodes)),
-                SliceNodes::All(_) => None,
-            },
+            is_shared: facts.allow_multiple_allocations,
+            nodes: own_nodes,
             id,
         };
         self.inventory.devices.push(device);
@@ -312,9 +307,13 @@ impl<'a> Builder<'a> {
             }
             is_expected(generation.n_slices)
         };
+        let is_listed_once =
+            |row: u32| self.inventory.devices[DeviceIdx::new(row as usize)].is_listed_once;
+        let mut rows = slices.iter().flat_map(|slice| slice.devices.clone());
         let mut names = BTreeSet::new();
         let mut devices = slices.iter().flat_map(|slice| &slice.facts.devices);
-        let is_duplicate = devices.any(|device| !names.insert(&device.name));
+        let is_duplicate =
+            !rows.all(is_listed_once) && devices.any(|device| !names.insert(&device.name));
         let state = if !is_complete {
             PoolState::Incomplete
         } else if is_duplicate || generation.has_wrong_counters {
