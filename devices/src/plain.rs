@@ -1,4 +1,4 @@
-//! The devices of a plain claim: a number of devices of one class, each free or not.
+//! The devices of a plain claim: a number of devices of one class, each free or not, or one that consumes counters.
 //!
 //! Most claims are plain, and most devices: a search would take the first free ones that match. This takes them
 //! without one.
@@ -10,7 +10,7 @@ use crate::{
     inventory::PoolState,
     rows::DeviceIdx,
     search::{Chosen, ChosenDevice, Devices, InUse, Refusal},
-    wanted::Matching,
+    wanted::{Matching, Test},
 };
 
 /// The number of devices of a plain claim.
@@ -43,6 +43,10 @@ impl Devices<'_> {
         let n_wanted = number(claim, matching)?;
         let (mut chosen, mut has_invalid_pools) = (Vec::with_capacity(n_wanted), false);
         let is_free = |row: DeviceIdx| in_use.iter().all(|usage| !usage.is_exclusive(row));
+        let has_counters = |row: DeviceIdx| {
+            let device = &self.inventory.devices()[row];
+            in_use.iter().all(|usage| usage.has_counters(self.inventory, device, |_| 0))
+        };
         for view in self.inventory.pools_of(node) {
             has_invalid_pools |= view.state == PoolState::Invalid;
             if view.state != PoolState::Complete {
@@ -52,10 +56,13 @@ impl Devices<'_> {
                 if chosen.len() == n_wanted {
                     break;
                 }
-                if matching.needs_search(device) {
-                    return None;
-                }
-                if matching.is_plain(device) && is_free(device) {
+                let can_have = match matching.test(device) {
+                    Test::Never => false,
+                    Test::Free => is_free(device),
+                    Test::Counters if n_wanted == 1 => is_free(device) && has_counters(device),
+                    Test::Counters | Test::Search => return None,
+                };
+                if can_have {
                     chosen.push(ChosenDevice { device, request: 0, alternative: 0, share: None });
                 }
             }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use kube_batch_api::{
-    facts::device::{
-        claim::{Allocation, AllocationConfig, DeviceResult},
-        class::DeviceClassFacts,
-        request::{Alternatives, ClaimSpec, Request},
-        slice::DeviceNodes,
+    facts::{
+        device::{
+            claim::{Allocation, AllocationConfig, DeviceResult},
+            class::DeviceClassFacts,
+            request::{Alternatives, ClaimSpec, Request},
+            slice::DeviceNodes,
+        },
+        node::NodeFacts,
     },
     name::Name,
     quantity::Quantity,
@@ -18,6 +21,7 @@ use crate::{
     claims::Claim,
     inventory::Device,
     search::{Chosen, ChosenDevice, Devices, id, names},
+    usage::{Held, HeldDevice},
     wanted::Matching,
 };
 
@@ -110,17 +114,45 @@ impl Devices<'_> {
 
     /// The nodes that can use all these devices.
     fn nodes(&self, chosen: &Chosen, node: &Name) -> Option<Vec<NodeTerm>> {
-        let mut terms = Vec::new();
-        for device in chosen.iter().map(|chosen| self.device(chosen)) {
-            match device.published_nodes() {
-                _ if device.facts().binds_to_node => return Some(vec![NodeTerm::of_node(node)]),
-                DeviceNodes::Node(_) => return Some(vec![NodeTerm::of_node(node)]),
-                DeviceNodes::Selector(own) => terms.extend(own),
-                DeviceNodes::All | DeviceNodes::None => {}
+        if self.is_for_one_node(chosen) {
+            return Some(vec![NodeTerm::of_node(node)]);
+        }
+        let terms =
+            chosen.iter().filter_map(|chosen| match self.device(chosen).published_nodes() {
+                DeviceNodes::Selector(terms) => Some(terms),
+                DeviceNodes::Node(_) | DeviceNodes::All | DeviceNodes::None => None,
+            });
+        let all = NodeTerm::all_of(terms.flatten());
+        (!all.is_empty()).then(|| vec![all])
+    }
+
+    fn is_for_one_node(&self, chosen: &Chosen) -> bool {
+        chosen.iter().map(|chosen| self.device(chosen)).any(|device| {
+            device.facts().binds_to_node || matches!(device.published_nodes(), DeviceNodes::Node(_))
+        })
+    }
+
+    /// Whether another node can use the devices chosen on a node too.
+    pub fn reaches(&self, chosen: &Chosen, node: &Name, other: &NodeFacts) -> bool {
+        let matches = |term: &NodeTerm| term.matches(&other.name, &other.labels);
+        !self.is_for_one_node(chosen)
+            && self.nodes(chosen, node).is_none_or(|terms| terms.iter().any(matches))
+    }
+
+    /// The devices chosen for a claim, as far as they count as in use.
+    pub fn held(&self, claim: &Claim, chosen: &Chosen) -> Held {
+        let counted = chosen.iter().filter(|own| !self.matching(claim, own).wanted.admin_access);
+        let mut held = Vec::with_capacity(chosen.len());
+        for ChosenDevice { device, share, .. } in counted {
+            let Device { is_listed_once, id, .. } = &self.inventory.devices()[*device];
+            if *is_listed_once {
+                held.push(HeldDevice { row: *device, share: share.clone() });
+            } else {
+                let rows = self.inventory.rows_of(id);
+                held.extend(rows.map(|row| HeldDevice { row, share: share.clone() }));
             }
         }
-        let all = NodeTerm::all_of(terms.into_iter());
-        (!all.is_empty()).then(|| vec![all])
+        Held(held)
     }
 }
 

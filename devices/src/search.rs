@@ -488,11 +488,7 @@ impl<'a> Search<'a> {
             if is_paid && is_shared_here(usage) {
                 return true;
             }
-            let pool = inventory.pool(device.pool);
-            pool.counters.iter().all(|counter| {
-                let left = usage.left(inventory, *counter) - self.consumed(usage, *counter);
-                left >= of_counter(device, *counter)
-            })
+            usage.has_counters(inventory, device, |counter| self.consumed(usage, counter))
         })
     }
 
@@ -513,7 +509,7 @@ impl<'a> Search<'a> {
                 }
         });
         let taken: Vec<DeviceIdx> = taken.map(|chosen| chosen.device).collect();
-        taken.into_iter().map(|device| of_counter(&devices[device], counter)).sum()
+        taken.into_iter().map(|device| devices[device].consumed_of(counter)).sum()
     }
 
     /// Whether every constraint about the request permits a device.
@@ -558,12 +554,6 @@ fn too_large(at: &str, device: &Device, error: &TooLarge) -> Refusal {
 enum IsAll {
     Yes,
     No,
-}
-
-/// What a device consumes of a counter.
-fn of_counter(device: &Device, counter: CounterIdx) -> i128 {
-    let consumed = device.consumes.iter().filter(|(own, _)| *own == counter);
-    consumed.map(|(_, amount)| *amount).sum()
 }
 
 /// The names of a request and of its alternative.

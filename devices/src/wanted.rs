@@ -40,10 +40,25 @@ pub struct Matching {
     /// Those that match, are tolerated, and are either free or not: a claim that wants a number of devices can take
     /// them one after the other.
     plain: FixedBitSet,
+    /// Those that match, are tolerated, and can be taken alone.
+    single: FixedBitSet,
     /// Those about which only a search can tell.
     other: FixedBitSet,
     /// Whether no expression is postponed.
     is_final: bool,
+}
+
+/// What decides whether a request can have a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    /// Nothing: it cannot.
+    Never,
+    /// Whether it is free.
+    Free,
+    /// Whether it is free and its pool has the counters, if it is the only device.
+    Counters,
+    /// A search.
+    Search,
 }
 
 /// What the selectors of a request say of a device.
@@ -92,7 +107,7 @@ impl Matching {
         let n_devices = inventory.devices().len();
         let empty = || FixedBitSet::with_capacity(n_devices);
         let (mut matches, mut fails, mut tolerated) = (empty(), empty(), empty());
-        let (mut plain, mut other) = (empty(), empty());
+        let (mut plain, mut single, mut other) = (empty(), empty(), empty());
         let deciders = deciders(selectors, &wanted, &class);
         for (row, device) in inventory.devices().iter() {
             let is_tolerated = tolerates(&wanted, device);
@@ -101,7 +116,11 @@ impl Matching {
                 Ok(false) => {}
                 Ok(true) => {
                     matches.insert(row.at());
-                    let bits = if device.is_plain() { &mut plain } else { &mut other };
+                    let bits = match device {
+                        _ if device.is_plain() => &mut plain,
+                        _ if device.is_single() => &mut single,
+                        _ => &mut other,
+                    };
                     bits.set(row.at(), is_tolerated);
                 }
                 Err(_) => {
@@ -111,17 +130,17 @@ impl Matching {
             }
         }
         let is_final = !deciders.iter().any(|own| matches!(own.verdicts, Verdicts::Postponed));
-        Self { wanted, class, matches, fails, tolerated, plain, other, is_final }
+        Self { wanted, class, matches, fails, tolerated, plain, single, other, is_final }
     }
 
-    /// Whether a device can be taken if it is free.
-    pub(crate) fn is_plain(&self, device: DeviceIdx) -> bool {
-        self.plain.contains(device.at())
-    }
-
-    /// Whether only a search can tell if a device can be taken.
-    pub(crate) fn needs_search(&self, device: DeviceIdx) -> bool {
-        self.other.contains(device.at())
+    /// What decides whether the request can have a device.
+    pub(crate) fn test(&self, device: DeviceIdx) -> Test {
+        match device.at() {
+            at if self.plain.contains(at) => Test::Free,
+            at if self.single.contains(at) => Test::Counters,
+            at if self.other.contains(at) => Test::Search,
+            _ => Test::Never,
+        }
     }
 
     /// What the selectors say of a device.

@@ -42,7 +42,7 @@ use kube_batch_devices::{
     result::score,
     search::{Devices, Refusal},
     selectors::Selectors,
-    usage::Usage,
+    usage::{Held, Usage},
     wanted::AllWanted,
 };
 use serde::Deserialize;
@@ -277,8 +277,8 @@ impl World {
         }
         let mut usage = Usage::none(&self.inventory);
         let allocations = self.claims.values().filter_map(|claim| claim.allocation.as_ref());
-        for result in allocations.flat_map(|allocation| &allocation.results) {
-            usage.add(&self.inventory, result);
+        for allocation in allocations {
+            usage.add(&self.inventory, &Held::of(&self.inventory, allocation));
         }
         let devices = Devices { inventory: &self.inventory, wanted, selectors };
         let claims: Vec<(&str, &Claim)> =

@@ -21,7 +21,7 @@ use kube_batch_devices::{
     long::LongSearches,
     search::{Chosen, Devices, Refusal},
     selectors::Selectors,
-    usage::Usage,
+    usage::{Held, Usage},
     wanted::AllWanted,
 };
 use serde_json::{Value, json};
@@ -237,7 +237,7 @@ fn play(seed: u64, counts: &mut Counts) {
         let placed = placed.into_iter().flatten().zip(&ready);
         for (chosen, (_, claim)) in placed {
             let allocation = devices.allocation(claim, &chosen, &Name::from("n0"));
-            allocation.results.iter().for_each(|result| usage.add(&inventory, result));
+            usage.add(&inventory, &Held::of(&inventory, &allocation));
         }
     }
 }

@@ -34,13 +34,12 @@ use kube_batch_api::{
         pod::TaskFacts,
     },
     name::{Name, ObjectKey},
-    selector::NodeTerm,
     status::TaskStatus,
 };
 use kube_batch_devices::{
     claims::Claim,
     long::LongSearches,
-    result::{score, score_of},
+    result::score_of,
     search::{Chosen, Devices, InUse, Refusal},
     usage::Usage,
 };
@@ -50,7 +49,7 @@ use self::{
     class_devices::{
         ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, Tables, has_failed,
     },
-    in_use::{ClaimIdx, ClaimsInUse},
+    in_use::{ChosenHere, ClaimIdx, ClaimsInUse},
 };
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
@@ -248,19 +247,18 @@ impl DynamicResources {
     ) -> bool {
         self.classes[class].claims.iter().all(|claim| {
             let Some(row) = claim.row else { return true };
-            if let Some((allocation, at)) = self.claims.chosen(row) {
+            if let Some(chosen) = self.claims.chosen(row) {
                 let is_ready = capacity == Capacity::FutureIdle || self.claims.holds_now(row);
-                return is_ready && (*at == node || self.reaches(allocation, node));
+                return is_ready && (chosen.node == node || self.reaches(chosen, node));
             }
-            self.claims.keeps_devices(self.tables.inventory(), row)
+            self.claims.keeps_devices(row)
         })
     }
 
     /// Whether a node can use devices that were chosen in this cycle for another node.
-    fn reaches(&self, allocation: &Allocation, node: NodeIdx) -> bool {
-        let facts = &self.nodes[node];
-        let matches = |term: &NodeTerm| term.matches(&facts.name, &facts.labels);
-        allocation.nodes.as_ref().is_none_or(|terms| terms.iter().any(matches))
+    fn reaches(&self, chosen: &ChosenHere, node: NodeIdx) -> bool {
+        let name = &self.nodes[chosen.node].name;
+        self.tables.devices().reaches(&chosen.devices, name, &self.nodes[node])
     }
 
     /// Whether a node can use the devices that the claims of a class were allocated before this cycle.
@@ -306,15 +304,14 @@ impl DynamicResources {
         let choices = rows.iter().filter_map(|row| {
             let claim = self.claims.key(*row).clone();
             let chosen = self.claims.chosen(*row);
-            let allocation = chosen.map(|(allocation, _)| Allocation::clone(allocation));
+            let allocation = chosen.and_then(|chosen| self.allocation(chosen));
             if self.claims.exists(*row) {
                 let group = of_group.as_ref().filter(|(rows, _)| rows.contains(row));
                 let group = group.map(|(_, consumer)| consumer.clone());
                 return Some(DeviceChoice { claim, allocation, new: None, group });
             }
             // The claim for extended resources is made if the node does not advertise them.
-            let (_, node) = chosen?;
-            match self.classes[*class].extended.as_ref()?.on(*node) {
+            match self.classes[*class].extended.as_ref()?.on(chosen?.node) {
                 ExtendedKind::Claim(made, _) => {
                     let new = Some(Arc::clone(made));
                     Some(DeviceChoice { claim, allocation, new, group: None })
@@ -358,9 +355,7 @@ impl DynamicResources {
         let known = own.claims.iter().filter_map(|claim| {
             let chosen = claim.row.and_then(|row| self.claims.chosen(row));
             match (&claim.need, chosen) {
-                (Need::Devices(_, ready), Some((allocation, _))) => {
-                    Some(score(&ready.spec, allocation))
-                }
+                (Need::Devices(_, ready), Some(chosen)) => Some(score_of(ready, &chosen.devices)),
                 (Need::Allocated(_), _) => self.claims.allocated_score(claim.row?),
                 (Need::Devices(..), None) => None,
             }
@@ -400,20 +395,31 @@ impl DynamicResources {
         });
         debug_assert!(chosen.is_ok(), "the node was checked: {chosen:?}");
         let Ok(chosen) = chosen else { return };
-        for (at, chosen) in chosen {
+        for (at, devices) in chosen {
             let Some(row) = rows.get(at) else { continue };
-            let own = &self.classes[class];
-            let claim = match own.claims.get(at).map(|claim| &claim.need) {
-                Some(Need::Devices(_, claim)) => claim,
-                Some(Need::Allocated(_)) => continue,
-                None => match own.extended.as_ref().map(|extended| extended.on(node)) {
-                    Some(ExtendedKind::Claim(_, claim)) => claim,
-                    _ => continue,
-                },
-            };
-            let name = &self.nodes[node].name;
-            let allocation = self.tables.devices().allocation(claim, &chosen, name);
-            self.claims.choose(*row, allocation, node);
+            let Some(claim) = self.claim(class, at, node) else { continue };
+            let held = self.tables.devices().held(claim, &devices);
+            self.claims.choose(*row, ChosenHere { devices, node, class, at }, held);
         }
+    }
+
+    /// The claim at a position among those of a class, to be allocated on a node.
+    fn claim(&self, class: ConstraintClassIdx, at: usize, node: NodeIdx) -> Option<&Claim> {
+        let own = &self.classes[class];
+        match own.claims.get(at).map(|claim| &claim.need) {
+            Some(Need::Devices(_, claim)) => Some(claim),
+            Some(Need::Allocated(_)) => None,
+            None => match own.extended.as_ref()?.on(node) {
+                ExtendedKind::Claim(_, claim) => Some(claim),
+                ExtendedKind::Nothing | ExtendedKind::Unprovided => None,
+            },
+        }
+    }
+
+    /// The allocation of a claim, as it is written.
+    fn allocation(&self, chosen: &ChosenHere) -> Option<Allocation> {
+        let ChosenHere { devices, node, class, at } = chosen;
+        let claim = self.claim(*class, *at, *node)?;
+        Some(self.tables.devices().allocation(claim, devices, &self.nodes[*node].name))
     }
 }

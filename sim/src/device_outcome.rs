@@ -7,7 +7,10 @@ use kube_batch_api::{
     facts::{device::request::Wanted, pod::TaskFacts},
 };
 use kube_batch_devices::{
-    devices_of_class::DevicesOfClass, inventory::Inventory, selectors::Selectors, usage::Usage,
+    devices_of_class::DevicesOfClass,
+    inventory::Inventory,
+    selectors::Selectors,
+    usage::{Held, Usage},
     wanted::AllWanted,
 };
 use schemars::JsonSchema;
@@ -39,8 +42,8 @@ pub(crate) fn devices_outcome(world: &World) -> Vec<DevicesOutcome> {
     let (mut selectors, mut wanted) = (Selectors::default(), AllWanted::default());
     let mut usage = Usage::none(&inventory);
     let allocations = cluster.devices.claims.values().filter_map(|claim| claim.allocation.as_ref());
-    for result in allocations.flat_map(|allocation| &allocation.results) {
-        usage.add(&inventory, result);
+    for allocation in allocations {
+        usage.add(&inventory, &Held::of(&inventory, allocation));
     }
     let mut outcomes = Vec::new();
     for class in published.classes.values() {

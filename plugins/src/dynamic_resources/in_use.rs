@@ -8,7 +8,14 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     status::{Placement, TaskStatus},
 };
-use kube_batch_devices::{inventory::Inventory, result::score, usage::Usage};
+use kube_batch_devices::{
+    inventory::Inventory,
+    result::score,
+    search::Chosen,
+    usage::{Held, Usage},
+};
+
+use crate::constraint_classes::ConstraintClassIdx;
 
 kube_batch_api::row_type! {
     /// Row of a claim for devices.
@@ -32,10 +39,23 @@ struct ClaimState {
     key: ObjectKey,
     /// `None` if it does not exist.
     facts: Option<Arc<ResourceClaimFacts>>,
-    /// What it is given in this cycle, and on which node.
-    chosen: Option<(Arc<Allocation>, NodeIdx)>,
+    /// What it is given in this cycle.
+    chosen: Option<ChosenHere>,
+    /// The devices of its allocation, whichever it is.
+    devices: Held,
     users: Users,
     holds: Holds,
+}
+
+/// The devices that a claim is given in this cycle.
+#[derive(Clone, Debug)]
+pub(super) struct ChosenHere {
+    pub(super) devices: Chosen,
+    pub(super) node: NodeIdx,
+    /// The class of the first task that uses it.
+    pub(super) class: ConstraintClassIdx,
+    /// The position among the claims of that class.
+    pub(super) at: usize,
 }
 
 /// How many tasks with a place use a claim.
@@ -54,7 +74,8 @@ struct Holds {
 
 impl ClaimState {
     fn new(key: ObjectKey, facts: Option<Arc<ResourceClaimFacts>>) -> Self {
-        Self { key, facts, chosen: None, users: Users::default(), holds: Holds::default() }
+        let (devices, users, holds) = (Held::default(), Users::default(), Holds::default());
+        Self { key, facts, chosen: None, devices, users, holds }
     }
 
     /// What the API shows that it was given.
@@ -62,8 +83,8 @@ impl ClaimState {
         self.facts.as_ref()?.allocation.as_ref()
     }
 
-    fn allocation(&self) -> Option<&Allocation> {
-        self.allocated().or(self.chosen.as_ref().map(|(allocation, _)| &**allocation))
+    fn is_allocated(&self) -> bool {
+        self.allocated().is_some() || self.chosen.is_some()
     }
 
     /// When it holds its devices, given who uses it.
@@ -99,8 +120,11 @@ impl ClaimsInUse {
         let mut new =
             Self { claims: Column::new(), rows: BTreeMap::new(), now: none.clone(), future: none };
         for facts in claims {
-            let key = facts.key.clone();
-            let row = new.claims.push(ClaimState::new(key, Some(Arc::clone(facts))));
+            let mut state = ClaimState::new(facts.key.clone(), Some(Arc::clone(facts)));
+            if let Some(allocation) = &facts.allocation {
+                state.devices = Held::of(inventory, allocation);
+            }
+            let row = new.claims.push(state);
             new.rows.insert(facts.key.clone(), row);
             new.update(inventory, row);
         }
@@ -142,8 +166,8 @@ impl ClaimsInUse {
         is_unused.then_some(facts)
     }
 
-    /// What a claim is given in this cycle, and on which node.
-    pub(super) fn chosen(&self, row: ClaimIdx) -> Option<&(Arc<Allocation>, NodeIdx)> {
+    /// What a claim is given in this cycle.
+    pub(super) fn chosen(&self, row: ClaimIdx) -> Option<&ChosenHere> {
         self.claims[row].chosen.as_ref()
     }
 
@@ -163,19 +187,17 @@ impl ClaimsInUse {
     }
 
     /// Whether a claim can use its devices in future: it stays allocated, or they are given to no other claim.
-    pub(super) fn keeps_devices(&self, inventory: &Inventory, row: ClaimIdx) -> bool {
+    pub(super) fn keeps_devices(&self, row: ClaimIdx) -> bool {
         let state = &self.claims[row];
-        state.holds.future
-            || state.allocation().is_none_or(|allocation| {
-                let exclusive = allocation.results.iter().filter(|result| result.is_exclusive());
-                let mut rows = exclusive.flat_map(|result| inventory.rows_of(&result.id));
-                !rows.any(|device| self.future.is_in_use(device))
-            })
+        let is_taken = |device| self.future.is_in_use(device);
+        state.holds.future || !state.devices.exclusive().any(is_taken)
     }
 
-    /// Gives a claim devices on a node, in this cycle.
-    pub(super) fn choose(&mut self, row: ClaimIdx, allocation: Allocation, node: NodeIdx) {
-        self.claims[row].chosen = Some((Arc::new(allocation), node));
+    /// Gives a claim devices in this cycle. `held` are those that count as in use.
+    pub(super) fn choose(&mut self, row: ClaimIdx, chosen: ChosenHere, held: Held) {
+        let state = &mut self.claims[row];
+        state.devices = held;
+        state.chosen = Some(chosen);
     }
 
     /// Follows the placement of a task that uses a claim.
@@ -191,8 +213,8 @@ impl ClaimsInUse {
         users.future = users.future + after.future - before.future;
         self.update(inventory, row);
         let state = &mut self.claims[row];
-        if state.users == Users::default() {
-            state.chosen = None;
+        if state.users == Users::default() && state.chosen.take().is_some() {
+            state.devices = Held::default();
         }
     }
 
@@ -202,18 +224,17 @@ impl ClaimsInUse {
         let state = &mut claims[row];
         let should = state.should_hold();
         let holds = std::mem::replace(&mut state.holds, should);
-        let Some(allocation) = state.allocation() else {
+        if !state.is_allocated() {
             state.holds = Holds::default();
             return;
-        };
+        }
         for (usage, held, holds) in
             [(now, holds.now, should.now), (future, holds.future, should.future)]
         {
-            for result in allocation.results.iter().filter(|_| held != holds) {
-                match holds {
-                    true => usage.add(inventory, result),
-                    false => usage.remove(inventory, result),
-                }
+            match (held, holds) {
+                (false, true) => usage.add(inventory, &state.devices),
+                (true, false) => usage.remove(inventory, &state.devices),
+                (false, false) | (true, true) => {}
             }
         }
     }
