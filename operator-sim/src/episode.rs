@@ -14,6 +14,7 @@ use crate::{
     changes, checks,
     network::Shared,
     replicas::{Offset, Process},
+    report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
         DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
@@ -33,8 +34,7 @@ pub(crate) struct Ended {
     /// The rule that was broken.
     pub(crate) broken: Option<String>,
     pub(crate) n_steps: u64,
-    pub(crate) n_bindings: u64,
-    pub(crate) n_evictions: u64,
+    pub(crate) counts: Counts,
     pub(crate) hash: u64,
     /// The last lines of the trace.
     pub(crate) lines: Vec<String>,
@@ -57,8 +57,7 @@ pub(crate) fn run(seed: u64, script: &Script, registry: &Registry) -> Ended {
     Ended {
         broken: world.broken().map(str::to_owned),
         n_steps: world.n_steps(),
-        n_bindings: world.n_bindings,
-        n_evictions: world.n_evictions,
+        counts: world.counts,
         hash: world.hash(),
         lines: world.lines().map(str::to_owned).collect(),
     }
@@ -213,7 +212,7 @@ impl Episode {
             world.server.put(NODES, &cluster(&name), changes::node(cpu));
             world.server.put(SLICES, &cluster(&name), changes::slice(&name));
         }
-        let class = json!({"metadata": {}, "spec": {}});
+        let class = json!({"metadata": {}, "spec": {"extendedResourceName": changes::RESOURCE}});
         world.server.put(DEVICE_CLASSES, &cluster("gpu"), class);
     }
 
