@@ -204,7 +204,10 @@ impl Binding<'_> {
                 let in_flight = self.context.cache.lock().assumed.allocation_of(self.claim);
                 let in_flight = in_flight.filter(|allocation| self.reaches_node(allocation));
                 let lost = || self.rejected("got deallocated in the meantime");
-                return in_flight.map(|chosen| Some(self.new_allocation(&chosen))).ok_or_else(lost);
+                let chosen = in_flight.ok_or_else(lost)?;
+                // The other binding may be in flight only because it was rejected and its back-off has not ended.
+                self.expect_free(&chosen)?;
+                return Ok(Some(self.new_allocation(&chosen)));
             }
             // Another pod that shares the claim has written it, or we have, and the answer was lost.
             (Some(found), Some(chosen)) => names_same_devices(found, chosen),

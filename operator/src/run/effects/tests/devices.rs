@@ -421,6 +421,22 @@ async fn a_pod_may_be_first_to_write_the_devices_that_another_one_was_given() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn the_devices_of_another_binding_are_not_written_if_another_claim_has_got_them() {
+    let status = json!({"allocation": allocation_of("gpu-0")});
+    let (free, taken) = (resource_claim("c", json!(null)), resource_claim("other", status));
+    let world = World::with_resource_claims(&[free, taken]);
+    let first = vec![choice("c", Some(&allocation_of("gpu-0")))];
+    world.decide(&bind_other(&world, "first", first));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The first has failed, and is in flight until its back-off ends.
+    world.decide(&bind_with_devices(vec![choice("c", None)]));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.status_of(C), json!(null));
+    let why = "claim ns/c cannot get device d/p/gpu-0: claim ns/other has got it";
+    assert_eq!(world.failures(), [why, why]);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_refused_binding_takes_its_reservation_back_and_keeps_the_devices() {
     let world = World::with_resource_claims(&[resource_claim("c", json!(null))]);
     world.api.fail(Method::POST, "/binding", [Fault::Status(403)]);
