@@ -62,6 +62,19 @@ pub enum InFlight {
     },
 }
 
+impl InFlight {
+    /// What a binding writes to a claim for devices.
+    fn choice_for(&self, claim: &ObjectKey) -> Option<&DeviceChoice> {
+        match self {
+            Self::Bind { devices, .. } => devices.iter().find(|choice| choice.claim == *claim),
+            Self::Evict
+            | Self::Deallocate { .. }
+            | Self::Nominate { .. }
+            | Self::Rejected { .. } => None,
+        }
+    }
+}
+
 /// What a pod does after the API server rejected its binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRejection {
@@ -346,7 +359,7 @@ impl Assumed {
         let is_new = |user: &&Consumer| !before.reserved_for.contains(user);
         let users: Vec<&Consumer> = after.reserved_for.iter().filter(is_new).collect();
         let choices: Option<Vec<&DeviceChoice>> =
-            users.iter().map(|user| self.choice(&user.uid, &after.key)).collect();
+            users.iter().map(|user| self.choice(user, &after.key)).collect();
         let Some(choices) = choices else { return false };
         let has_devices = |choice: &&DeviceChoice| {
             let ids = |from: &Option<Allocation>| {
@@ -371,23 +384,21 @@ impl Assumed {
     }
 
     /// What the binding of a pod writes to a claim for devices.
-    fn choice(&self, uid: &Name, claim: &ObjectKey) -> Option<&DeviceChoice> {
-        let Some(InFlight::Bind { devices, .. }) = self.get(uid) else { return None };
-        devices.iter().find(|choice| choice.claim == *claim)
+    fn choice(&self, user: &Consumer, claim: &ObjectKey) -> Option<&DeviceChoice> {
+        if user.is_pod() {
+            let own = self.get(&user.uid)?.choice_for(claim)?;
+            return own.group.is_none().then_some(own);
+        }
+        // Several pods use it for the group, and the first of them allocates it.
+        let all = self.by_uid.values().filter_map(|entry| entry.in_flight.choice_for(claim));
+        let of_group = all.filter(|choice| choice.group.as_ref() == Some(user));
+        of_group.max_by_key(|choice| choice.allocation.is_some())
     }
 
     /// The devices that a binding in flight gives a claim.
     pub fn allocation_of(&self, claim: &ObjectKey) -> Option<Allocation> {
-        self.by_uid.values().find_map(|entry| match &entry.in_flight {
-            InFlight::Bind { devices, .. } => {
-                let choice = devices.iter().find(|choice| choice.claim == *claim)?;
-                choice.allocation.clone()
-            }
-            InFlight::Evict
-            | InFlight::Deallocate { .. }
-            | InFlight::Nominate { .. }
-            | InFlight::Rejected { .. } => None,
-        })
+        let mut all = self.by_uid.values();
+        all.find_map(|entry| entry.in_flight.choice_for(claim)?.allocation.clone())
     }
 
     /// Removes decisions that the facts confirm or contradict.
@@ -464,8 +475,9 @@ fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
     })
 }
 
-/// Whether the facts show that a pod uses a claim for devices, or the claim is deleted.
-fn is_reserved(store: &Store, choice: &DeviceChoice, uid: &Name) -> bool {
+/// Whether the facts show that a pod or its group uses a claim for devices, or the claim is deleted.
+fn is_reserved(store: &Store, choice: &DeviceChoice, pod: &Name) -> bool {
+    let uid = choice.group.as_ref().map_or(pod, |group| &group.uid);
     store.resource_claims.get(&choice.claim).is_none_or(|claim| {
         claim.allocation.is_some() && claim.reserved_for.iter().any(|user| user.uid == *uid)
     })
@@ -556,6 +568,50 @@ mod tests {
         }
         assumed.settle(&store(Some("n")));
         assert!(assumed.is_empty());
+    }
+
+    /// Adds a claim for devices to a store, allocated and reserved for a user.
+    fn add_claim(store: &mut Store, user: &serde_json::Value) -> Arc<ResourceClaimFacts> {
+        let result = json!({"request": "gpu", "driver": "d", "pool": "n", "device": "gpu-0"});
+        let claim = json!({
+            "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
+            "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]},
+        });
+        let claim = serde_json::from_value(claim).expect("a claim");
+        store.apply_resource_claim(&claim).expect("facts");
+        Arc::clone(store.resource_claims.get(&ObjectKey::new("ns", "c")).expect("the claim"))
+    }
+
+    #[test]
+    fn a_claim_of_a_group_is_reserved_for_the_group() {
+        let mut store = store(None);
+        let group = json!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"});
+        let after = add_claim(&mut store, &group);
+        let choice = DeviceChoice {
+            claim: after.key.clone(),
+            allocation: after.allocation.clone(),
+            new: None,
+            group: Some(Consumer::group(&"g".into(), &"g".into())),
+        };
+        let bind = |choice: DeviceChoice| {
+            let (claims, devices) = (vec![], vec![choice]);
+            recorded(&[Decision::Bind { pod: pod(), node: "n".into(), claims, devices }])
+        };
+        let before =
+            ResourceClaimFacts { allocation: None, reserved_for: vec![], ..(*after).clone() };
+        let mut assumed = bind(choice.clone());
+        assert!(assumed.foresaw_claim(&before, &after));
+        assert!(!bind(DeviceChoice { group: None, ..choice }).foresaw_claim(&before, &after));
+        let bound = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "ns", "uid": "p"},
+            "spec": {"schedulerName": "kube-batch", "nodeName": "n", "containers": [{"name": "c"}]},
+            "status": {"phase": "Pending"},
+        });
+        store.apply_pod(&serde_json::from_value(bound).expect("a pod")).expect("facts");
+        assumed.settle(&store);
+        assert!(assumed.is_empty(), "the facts show all of the binding");
     }
 
     #[test]
