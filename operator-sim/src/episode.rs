@@ -14,7 +14,6 @@ use crate::{
     changes, checks,
     network::Shared,
     replicas::{Offset, Process},
-    report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
         DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
@@ -34,7 +33,8 @@ pub(crate) struct Ended {
     /// The rule that was broken.
     pub(crate) broken: Option<String>,
     pub(crate) n_steps: u64,
-    pub(crate) counts: Counts,
+    pub(crate) n_bindings: u64,
+    pub(crate) n_evictions: u64,
     pub(crate) hash: u64,
     /// The last lines of the trace.
     pub(crate) lines: Vec<String>,
@@ -57,7 +57,8 @@ pub(crate) fn run(seed: u64, script: &Script, registry: &Registry) -> Ended {
     Ended {
         broken: world.broken().map(str::to_owned),
         n_steps: world.n_steps(),
-        counts: world.counts,
+        n_bindings: world.n_bindings,
+        n_evictions: world.n_evictions,
         hash: world.hash(),
         lines: world.lines().map(str::to_owned).collect(),
     }
@@ -212,7 +213,7 @@ impl Episode {
             world.server.put(NODES, &cluster(&name), changes::node(cpu));
             world.server.put(SLICES, &cluster(&name), changes::slice(&name));
         }
-        let class = json!({"metadata": {}, "spec": {"extendedResourceName": changes::RESOURCE}});
+        let class = json!({"metadata": {}, "spec": {}});
         world.server.put(DEVICE_CLASSES, &cluster("gpu"), class);
     }
 
