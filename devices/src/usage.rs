@@ -180,8 +180,8 @@ impl Usage {
         shares.and_then(|shares| shares.consumed.get(capacity)).copied().unwrap_or_default()
     }
 
-    /// Whether every counter of its pool has what a device consumes, and nothing less than nothing. `chosen` is what
-    /// devices consume of a counter that are chosen and not counted as in use.
+    /// Whether every counter of its pool has enough left for a device, and none is overdrawn. `chosen` is what the
+    /// devices chosen so far consume of a counter: they are not in use yet.
     pub(crate) fn has_counters(
         &self,
         inventory: &Inventory,
@@ -192,8 +192,8 @@ impl Usage {
             self.left(inventory, counter) - chosen(counter) >= device.consumed_of(counter)
         };
         let of_pool = || inventory.pool(device.pool).counters.iter().all(|counter| has(*counter));
-        // Devices are chosen only while no counter is overdrawn by them: the counters that this one does not consume
-        // have enough, unless they had too little from the start.
+        // No device is chosen that overdraws a counter. So a counter that this one does not consume is overdrawn only
+        // if it was before any device was chosen.
         let has_all = device.consumes.iter().all(|(counter, _)| has(*counter))
             && (self.n_overdrawn == 0 || of_pool());
         debug_assert_eq!(has_all, of_pool(), "{}", device.id);

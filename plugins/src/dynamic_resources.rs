@@ -49,7 +49,7 @@ use self::{
     class_devices::{
         ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, Tables, has_failed,
     },
-    in_use::{ChosenHere, ClaimIdx, ClaimsInUse},
+    in_use::{ClaimIdx, ClaimsInUse, NewAllocation},
 };
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
 
@@ -256,7 +256,7 @@ impl DynamicResources {
     }
 
     /// Whether a node can use devices that were chosen in this cycle for another node.
-    fn reaches(&self, chosen: &ChosenHere, node: NodeIdx) -> bool {
+    fn reaches(&self, chosen: &NewAllocation, node: NodeIdx) -> bool {
         let name = &self.nodes[chosen.node].name;
         self.tables.devices().reaches(&chosen.devices, name, &self.nodes[node])
     }
@@ -399,7 +399,7 @@ impl DynamicResources {
             let Some(row) = rows.get(at) else { continue };
             let Some(claim) = self.claim(class, at, node) else { continue };
             let held = self.tables.devices().held(claim, &devices);
-            self.claims.choose(*row, ChosenHere { devices, node, class, at }, held);
+            self.claims.choose(*row, NewAllocation { devices, node, class, at }, held);
         }
     }
 
@@ -417,8 +417,8 @@ impl DynamicResources {
     }
 
     /// The allocation of a claim, as it is written.
-    fn allocation(&self, chosen: &ChosenHere) -> Option<Allocation> {
-        let ChosenHere { devices, node, class, at } = chosen;
+    fn allocation(&self, chosen: &NewAllocation) -> Option<Allocation> {
+        let NewAllocation { devices, node, class, at } = chosen;
         let claim = self.claim(*class, *at, *node)?;
         Some(self.tables.devices().allocation(claim, devices, &self.nodes[*node].name))
     }

@@ -40,21 +40,21 @@ struct ClaimState {
     /// `None` if it does not exist.
     facts: Option<Arc<ResourceClaimFacts>>,
     /// What it is given in this cycle.
-    chosen: Option<ChosenHere>,
+    chosen: Option<NewAllocation>,
     /// The devices of its allocation, whichever it is.
     devices: Held,
     users: Users,
     holds: Holds,
 }
 
-/// The devices that a claim is given in this cycle.
+/// An allocation that is made in this cycle.
 #[derive(Clone, Debug)]
-pub(super) struct ChosenHere {
+pub(super) struct NewAllocation {
     pub(super) devices: Chosen,
     pub(super) node: NodeIdx,
-    /// The class of the first task that uses it.
+    /// The class of the task with which the claim was allocated.
     pub(super) class: ConstraintClassIdx,
-    /// The position among the claims of that class.
+    /// The position of the claim among those of that class.
     pub(super) at: usize,
 }
 
@@ -167,7 +167,7 @@ impl ClaimsInUse {
     }
 
     /// What a claim is given in this cycle.
-    pub(super) fn chosen(&self, row: ClaimIdx) -> Option<&ChosenHere> {
+    pub(super) fn chosen(&self, row: ClaimIdx) -> Option<&NewAllocation> {
         self.claims[row].chosen.as_ref()
     }
 
@@ -194,7 +194,7 @@ impl ClaimsInUse {
     }
 
     /// Gives a claim devices in this cycle. `held` are those that count as in use.
-    pub(super) fn choose(&mut self, row: ClaimIdx, chosen: ChosenHere, held: Held) {
+    pub(super) fn choose(&mut self, row: ClaimIdx, chosen: NewAllocation, held: Held) {
         let state = &mut self.claims[row];
         state.devices = held;
         state.chosen = Some(chosen);
