@@ -1,9 +1,8 @@
 //! All tests and benchmarks.
 
-use std::{ffi::OsStr, fs, process::Command};
+use std::{ffi::OsStr, process::Command};
 
 use anyhow::{Context, bail, ensure};
-use cargo_metadata::MetadataCommand;
 use kube_batch_tests::build;
 
 /// Runs unit, property, documentation, case and simulation tests, and simulates the operator.
@@ -15,8 +14,7 @@ pub(crate) fn run(seeds: u32) -> anyhow::Result<()> {
         &[("KUBE_BATCH_SEEDS", &seeds)],
     )?;
     cargo(&["test", "--workspace", "--doc"], &[])?;
-    simulate_operator(&["--steps".to_owned(), SIMULATED_STEPS.to_owned()])?;
-    test_out_of_tree_plugin()
+    simulate_operator(&["--steps".to_owned(), SIMULATED_STEPS.to_owned()])
 }
 
 /// Steps of the operator's simulation among the tests: a minute or two.
@@ -26,28 +24,6 @@ const SIMULATED_STEPS: &str = "1000000";
 pub(crate) fn simulate_operator(arguments: &[String]) -> anyhow::Result<()> {
     let mut args = vec!["run", "--quiet", "--package", "kube-batch-operator-sim", "--"];
     args.extend(arguments.iter().map(String::as_str));
-    cargo(&args, &[])
-}
-
-/// The profile of the workspace, so that its dependencies are not built once more.
-const DEV_PROFILE: [&str; 5] = [
-    "profile.dev.opt-level=1",
-    "profile.dev.debug='line-tables-only'",
-    "profile.dev.package.k8s-openapi.opt-level=0",
-    "profile.dev.package.k8s-openapi.debug=false",
-    "profile.dev.package.k8s-openapi.debug-assertions=false",
-];
-
-/// Tests the example of a plugin outside the workspace, with the dependencies of the workspace.
-fn test_out_of_tree_plugin() -> anyhow::Result<()> {
-    let directory = build::root().join("examples/out-of-tree-plugin");
-    fs::copy(build::root().join("Cargo.lock"), directory.join("Cargo.lock"))
-        .context("copy Cargo.lock")?;
-    let manifest = directory.join("Cargo.toml").display().to_string();
-    let metadata = MetadataCommand::new().current_dir(build::root()).no_deps().exec()?;
-    let target = metadata.target_directory.to_string();
-    let mut args = vec!["test", "--manifest-path", &manifest, "--target-dir", &target];
-    args.extend(DEV_PROFILE.iter().flat_map(|setting| ["--config", setting]));
     cargo(&args, &[])
 }
 
