@@ -3,8 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::{
+    devices::{device_claim, slice},
+    pods::{GROUP_ANNOTATION, RESOURCE, members},
     script::{Action, Hostility, TENANTS},
-    server::{CLAIMS, GROUPS, Key, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES},
+    server::{
+        CLAIMS, GROUPS, KUBERNETES_GROUPS, Key, Kind, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES,
+        is_deleted,
+    },
     world::{Chore, World},
 };
 
@@ -15,9 +20,13 @@ pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
         | Action::CreatePod { .. }
         | Action::CreatePodWithClaim { .. }
         | Action::CreatePodsWithDevice { .. }
+        | Action::CreateRequestingGang { .. }
+        | Action::CreateSharingGang { .. }
         | Action::RefillGang(_) => create(world, action, n_created),
         Action::AddNode { .. }
         | Action::DeleteNode(_)
+        | Action::DeleteSlice(_)
+        | Action::PublishSlice(_)
         | Action::Cordon(_)
         | Action::Uncordon(_)
         | Action::ResizeNode(..)
@@ -44,22 +53,34 @@ fn create(world: &mut World, action: Action, n_created: usize) {
             }
             let annotations = json!({"n": n.to_string(), "cpu": cpu.to_string()});
             let group = json!({"metadata": {"annotations": annotations}, "spec": spec});
-            world.server.put(GROUPS, &key(n_created, name.clone()), group);
-            for n in 0..n {
-                world.server.put(
-                    PODS,
-                    &key(n_created, format!("{name}-{n}")),
-                    pod(Some(&name), cpu),
-                );
-            }
+            create_gang(world, GROUPS, &key(n_created, name), group);
+        }
+        Action::CreateRequestingGang { n, cpu } => {
+            let annotations =
+                json!({"n": n.to_string(), "cpu": cpu.to_string(), "device": RESOURCE});
+            let group = json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"minMember": n, "queue": "default"},
+            });
+            create_gang(world, GROUPS, &key(n_created, format!("gang-{n_created}")), group);
+        }
+        Action::CreateSharingGang { n, cpu } => {
+            let name = format!("sharing-{n_created}");
+            world.server.put(RESOURCE_CLAIMS, &key(n_created, name.clone()), device_claim());
+            let annotations = json!({"n": n.to_string(), "cpu": cpu.to_string()});
+            let group = json!({"metadata": {"annotations": annotations}, "spec": {
+                "schedulingPolicy": {"gang": {"minCount": n}},
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
+            }});
+            create_gang(world, KUBERNETES_GROUPS, &key(n_created, name), group);
         }
         Action::CreatePod { cpu } => {
-            world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod(None, cpu));
+            world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod(cpu));
         }
         Action::CreatePodWithClaim { cpu } => {
             let name = format!("claim-{n_created}");
             world.server.put(CLAIMS, &key(n_created, name.clone()), claim());
-            let mut pod = pod(None, cpu);
+            let mut pod = pod(cpu);
             pod["spec"]["volumes"] =
                 json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
             world.server.put(PODS, &key(n_created, format!("pod-{n_created}")), pod);
@@ -68,18 +89,24 @@ fn create(world: &mut World, action: Action, n_created: usize) {
             let name = format!("device-{n_created}");
             world.server.put(RESOURCE_CLAIMS, &key(n_created, name.clone()), device_claim());
             for n in 0..n {
-                let mut pod = pod(None, cpu);
+                let mut pod = pod(cpu);
                 pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
                 world.server.put(PODS, &key(n_created, format!("pod-{n_created}-{n}")), pod);
             }
         }
         Action::RefillGang(n) => {
-            if let Some(group) = nth(world, GROUPS, n) {
-                refill(world, &group, n_created);
+            if let Some((kind, group)) = nth_group(world, n) {
+                refill(world, kind, &group, &format!("again-{n_created}-"));
             }
         }
         other => unreachable!("{other:?} creates nothing"),
     }
+}
+
+/// Creates a group and its pods.
+fn create_gang(world: &mut World, kind: Kind, key: &Key, group: Value) {
+    world.server.put(kind, key, group);
+    refill(world, kind, key, "");
 }
 
 fn claim() -> Value {
@@ -93,22 +120,6 @@ fn claim() -> Value {
     })
 }
 
-fn device_claim() -> Value {
-    let request = json!({"name": "gpu", "exactly": {
-        "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
-    }});
-    json!({"metadata": {}, "spec": {"devices": {"requests": [request]}}, "status": {}})
-}
-
-/// The devices of a node.
-pub(crate) fn slice(node: &str) -> Value {
-    json!({"metadata": {}, "spec": {
-        "driver": "gpu.example.com", "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
-    }})
-}
-
 /// Changes or deletes jobs, pods or queues.
 fn change_jobs(world: &mut World, action: Action) {
     match action {
@@ -118,11 +129,14 @@ fn change_jobs(world: &mut World, action: Action) {
             }
         }
         Action::DeleteGang(n) => {
-            if let Some(key) = nth(world, GROUPS, n) {
-                for pod in members(world, &key.1) {
-                    delete_pod(world, &pod);
-                }
-                world.server.remove(GROUPS, &key);
+            if let Some((kind, key)) = nth_group(world, n) {
+                delete_gang(world, kind, &key);
+            }
+        }
+        Action::DeleteDeviceClaim(n) => {
+            if let Some(key) = nth(world, RESOURCE_CLAIMS, n) {
+                world.server.delete_object(RESOURCE_CLAIMS, &key);
+                world.review_later(&key);
             }
         }
         Action::ChangeMinimum(n, min) => {
@@ -155,11 +169,30 @@ fn change_jobs(world: &mut World, action: Action) {
 
 fn change_nodes(world: &mut World, action: Action, n_created: usize) {
     match action {
-        Action::AddNode { cpu } => {
+        Action::AddNode { cpu, has_plugin } => {
             // Not the name of a node that exists: its pods would be on a smaller one.
             let key = (String::new(), format!("added-{n_created}"));
-            world.server.put(NODES, &key, node(cpu));
-            world.server.put(SLICES, &key, slice(&key.1));
+            let mut node = node(cpu);
+            if has_plugin {
+                node["status"]["allocatable"][RESOURCE] = json!("2");
+                node["status"]["capacity"][RESOURCE] = json!("2");
+            } else {
+                world.server.put(SLICES, &key, slice(&key.1));
+            }
+            world.server.put(NODES, &key, node);
+        }
+        Action::DeleteSlice(n) => {
+            if let Some(key) = nth(world, SLICES, n) {
+                world.server.remove(SLICES, &key);
+            }
+        }
+        Action::PublishSlice(n) => {
+            let has_plugin = |node: &Value| node["status"]["allocatable"][RESOURCE].is_string();
+            let key = nth(world, NODES, n)
+                .filter(|key| world.server.get(NODES, key).is_some_and(|node| !has_plugin(node)));
+            if let Some(key) = key {
+                world.server.put(SLICES, &key, slice(&key.1));
+            }
         }
         Action::DeleteNode(n) => {
             let n_nodes = world.server.all(NODES).count();
@@ -189,7 +222,7 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
         Action::ForeignPod(n, cpu) => {
             if let Some(node) = nth(world, NODES, n) {
                 world.disturb(&node.1);
-                let mut foreign = pod(None, cpu);
+                let mut foreign = pod(cpu);
                 foreign["spec"]["schedulerName"] = json!("default-scheduler");
                 foreign["spec"]["nodeName"] = json!(node.1);
                 foreign["status"]["phase"] = json!("Running");
@@ -202,7 +235,7 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
 
 fn hostile(world: &mut World, hostility: Hostility, n: usize) {
     let key = key(n, format!("hostile-{n}"));
-    let mut pod = pod(None, 1);
+    let mut pod = pod(1);
     match hostility {
         Hostility::ManyResources => {
             let requests = &mut pod["spec"]["containers"][0]["resources"]["requests"];
@@ -211,7 +244,7 @@ fn hostile(world: &mut World, hostility: Hostility, n: usize) {
             }
         }
         Hostility::BadAnnotation => {
-            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!("Not A Name");
+            pod["metadata"]["annotations"][GROUP_ANNOTATION] = json!("Not A Name");
         }
         Hostility::ForeignNomination(n) => {
             let Some(node) = nth(world, NODES, n) else { return };
@@ -224,24 +257,39 @@ fn hostile(world: &mut World, hostility: Hostility, n: usize) {
         Hostility::HugeMinimum => {
             let group = json!({"metadata": {}, "spec": {"minMember": i32::MAX, "queue": "one"}});
             world.server.put(GROUPS, &key, group);
-            pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!(key.1);
+            pod["metadata"]["annotations"][GROUP_ANNOTATION] = json!(key.1);
         }
     }
     world.server.put(PODS, &key, pod);
 }
 
 /// The key of an object of a kind, by any number.
-fn nth(world: &World, kind: crate::server::Kind, n: usize) -> Option<Key> {
+fn nth(world: &World, kind: Kind, n: usize) -> Option<Key> {
     let n_objects = world.server.all(kind).count();
     let n = n.checked_rem(n_objects)?;
     world.server.all(kind).nth(n).map(|(key, _)| key.clone())
 }
 
-/// Keys of the pods of a group.
-fn members(world: &World, group: &str) -> Vec<Key> {
-    let annotation =
-        |pod: &Value| pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == *group;
-    world.server.all(PODS).filter(|(_, pod)| annotation(pod)).map(|(key, _)| key.clone()).collect()
+/// A group of any kind, by any number.
+fn nth_group(world: &World, n: usize) -> Option<(Kind, Key)> {
+    let of_kind = |kind| world.server.all(kind).map(move |(key, _)| (kind, key.clone()));
+    let groups: Vec<(Kind, Key)> = of_kind(GROUPS).chain(of_kind(KUBERNETES_GROUPS)).collect();
+    groups.get(n.checked_rem(groups.len())?).cloned()
+}
+
+/// Deletes a group and its pods. Kubernetes keeps a PodGroup of its own until its pods are gone.
+fn delete_gang(world: &mut World, kind: Kind, key: &Key) {
+    for pod in members(&world.server, kind, key) {
+        delete_pod(world, &pod);
+    }
+    if kind == KUBERNETES_GROUPS {
+        world.server.change_object(kind, key, |group| {
+            group["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        });
+        world.later(1_000, 5_000, Chore::RemoveGroup(key.clone()));
+    } else {
+        world.server.remove(kind, key);
+    }
 }
 
 fn delete_pod(world: &mut World, key: &Key) {
@@ -251,19 +299,39 @@ fn delete_pod(world: &mut World, key: &Key) {
     world.stops(key, &uid);
 }
 
-/// Creates the pods that a gang lacks.
-fn refill(world: &mut World, group: &Key, n_created: usize) {
-    let Some(object) = world.server.get(GROUPS, group) else { return };
-    let annotation = |name: &str| -> u32 {
+/// Creates the pods that a gang lacks. `infix` is a part of their names.
+fn refill(world: &mut World, kind: Kind, group: &Key, infix: &str) {
+    let Some(object) = world.server.get(kind, group).cloned() else { return };
+    let number = |name: &str| -> u32 {
         let text = object["metadata"]["annotations"][name].as_str();
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     };
-    let (n, cpu) = (annotation("n") as usize, annotation("cpu"));
-    let n_known = members(world, &group.1).len();
-    for n in n_known..n {
-        let key = (group.0.clone(), format!("{}-again-{n_created}-{n}", group.1));
-        world.server.put(PODS, &key, pod(Some(&group.1), cpu));
+    if is_deleted(&object) {
+        return;
     }
+    let n_known = members(&world.server, kind, group).len();
+    for n in n_known..number("n") as usize {
+        let key = (group.0.clone(), format!("{}-{infix}{n}", group.1));
+        world.server.put(PODS, &key, member_of(kind, &object, number("cpu")));
+    }
+}
+
+/// A pod of a group.
+fn member_of(kind: Kind, group: &Value, cpu: u32) -> Value {
+    let name = &group["metadata"]["name"];
+    let mut pod = pod(cpu);
+    if kind == KUBERNETES_GROUPS {
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": name});
+        pod["spec"]["resourceClaims"] = group["spec"]["resourceClaims"].clone();
+    } else {
+        pod["metadata"]["annotations"][GROUP_ANNOTATION] = name.clone();
+    }
+    if let Some(resource) = group["metadata"]["annotations"]["device"].as_str() {
+        let resources = &mut pod["spec"]["containers"][0]["resources"];
+        resources["requests"][resource] = json!("1");
+        resources["limits"] = json!({resource: "1"});
+    }
+    pod
 }
 
 pub(crate) fn node(cpu: u32) -> Value {
@@ -277,7 +345,7 @@ pub(crate) fn node(cpu: u32) -> Value {
     })
 }
 
-fn pod(group: Option<&str>, cpu: u32) -> Value {
+fn pod(cpu: u32) -> Value {
     let mut pod = json!({
         "metadata": {"annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
@@ -288,9 +356,6 @@ fn pod(group: Option<&str>, cpu: u32) -> Value {
     });
     if cpu > 0 {
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu.to_string());
-    }
-    if let Some(group) = group {
-        pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = json!(group);
     }
     pod
 }

@@ -3,7 +3,12 @@
 use jiff::Timestamp;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube_batch::Registry;
-use kube_batch_api::{api_version::ApiVersion::V1Alpha2, crd::v1alpha2, decision::Decision};
+use kube_batch_api::{
+    api_version::ApiVersion::{self, V1Alpha2},
+    crd::v1alpha2,
+    decision::Decision,
+    dialect::RawObject,
+};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     snapshot::{SnapshotOptions, take_snapshot},
@@ -15,11 +20,13 @@ use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
+    devices::rules::{unused_claim, useless_claim},
     network::Shared,
+    pods::is_member,
     replicas::Process,
     server::{
-        DEVICE_CLASSES, GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES,
-        RESOURCE_CLAIMS, SLICES, Server,
+        DEVICE_CLASSES, GROUPS, KUBERNETES_GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES,
+        QUEUES, RESOURCE_CLAIMS, SLICES, Server,
     },
     world::World,
 };
@@ -38,7 +45,9 @@ pub(crate) fn at_the_end(
         .or_else(|| caches(&truth, processes))
         .or_else(|| decisions(&truth, registry))
         .or_else(|| half_started(&world))
-        .or_else(|| evicted_in_vain(&world));
+        .or_else(|| evicted_in_vain(&world))
+        .or_else(|| unused_claim(&world.server))
+        .or_else(|| useless_claim(&world.server));
     if let Some(problem) = problem {
         world.break_rule(problem);
     }
@@ -101,20 +110,26 @@ fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
     let text = include_str!("../../examples/scheduler.yaml");
     let conf = conf::parse(text, registry).expect("a configuration").conf;
     let cycle = conf.run_cycle(snapshot.cluster, Timestamp::MAX, Search::Index, &mut |_| {});
-    let is_write =
-        |decision: &&Decision| matches!(decision, Decision::Bind { .. } | Decision::Evict { .. });
+    let is_write = |decision: &&Decision| {
+        matches!(
+            decision,
+            Decision::Bind { .. } | Decision::Evict { .. } | Decision::Deallocate { .. }
+        )
+    };
     let decision = cycle.decisions.iter().find(is_write)?;
     Some(format!("in the end it could still be decided: {decision:?}"))
 }
 
 /// No gang runs in part, unless it lacks pods.
 fn half_started(world: &World) -> Option<String> {
-    world.server.all(GROUPS).find_map(|(key, group)| {
-        let min = group["spec"]["minMember"].as_u64().unwrap_or(0);
+    let of_kind = |kind| world.server.all(kind).map(move |(key, group)| (kind, key, group));
+    of_kind(GROUPS).chain(of_kind(KUBERNETES_GROUPS)).find_map(|(kind, key, group)| {
+        let min =
+            [&group["spec"]["minMember"], &group["spec"]["schedulingPolicy"]["gang"]["minCount"]];
+        let min = min.into_iter().find_map(Value::as_u64).unwrap_or(0);
         let members = || {
-            let annotation = "scheduling.k8s.io/group-name";
             let pods = world.server.all(PODS).map(|(_, pod)| &**pod);
-            pods.filter(move |pod| pod["metadata"]["annotations"][annotation] == *key.1)
+            pods.filter(move |pod| is_member(kind, &key.1, pod))
                 .filter(|pod| pod["status"]["phase"] != "Failed")
         };
         let has_node = |pod: &&Value| pod["spec"]["nodeName"].is_string();
@@ -131,11 +146,13 @@ fn evicted_in_vain(world: &World) -> Option<String> {
     world.evicted_for.iter().find_map(|(victim, by)| {
         let (namespace, name) = by.split_once('/')?;
         let key = (namespace.to_owned(), name.to_owned());
-        let is_placed = match world.server.get(GROUPS, &key) {
-            Some(_) => world.server.all(PODS).any(|(_, pod)| {
-                let annotation = "scheduling.k8s.io/group-name";
-                pod["metadata"]["annotations"][annotation] == *name && runs(pod)
-            }),
+        let kinds = [GROUPS, KUBERNETES_GROUPS];
+        let kind = kinds.into_iter().find(|kind| world.server.get(*kind, &key).is_some());
+        let is_placed = match kind {
+            Some(kind) => {
+                let mut pods = world.server.all(PODS);
+                pods.any(|(_, pod)| is_member(kind, name, pod) && runs(pod))
+            }
             None => world.server.get(PODS, &key).is_none_or(|pod| runs(pod)),
         };
         let (namespace, pod) = victim;
@@ -150,6 +167,9 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
         objects.map(|object| k8s_openapi::serde_json::from_value(object).expect("an object"))
     }
     let mut store = Store::new(registry.metadata_prefixes());
+    for version in [ApiVersion::Kubernetes, V1Alpha2] {
+        let _ = store.set_served(version, true);
+    }
     read(server, NODES).for_each(|node| drop(store.apply_node(&node)));
     read(server, PODS).for_each(|pod| drop(store.apply_pod(&pod)));
     read(server, NAMESPACES).for_each(|namespace| drop(store.apply_namespace(&namespace)));
@@ -160,6 +180,9 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
     for group in read::<v1alpha2::PodGroup>(server, GROUPS) {
         let (meta, status) = (&group.metadata, group.status.as_ref());
         drop(store.apply_group(V1Alpha2, meta, &group.spec, status));
+    }
+    for group in read::<RawObject>(server, KUBERNETES_GROUPS) {
+        drop(store.apply_group_object(ApiVersion::Kubernetes, &group));
     }
     for queue in read::<v1alpha2::Queue>(server, QUEUES) {
         let (meta, status) = (&queue.metadata, queue.status.as_ref());

@@ -12,8 +12,11 @@ use tokio::{
 
 use crate::{
     changes, checks,
+    devices::slice,
     network::Shared,
+    pods::RESOURCE,
     replicas::{Offset, Process},
+    report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
         DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
@@ -33,8 +36,7 @@ pub(crate) struct Ended {
     /// The rule that was broken.
     pub(crate) broken: Option<String>,
     pub(crate) n_steps: u64,
-    pub(crate) n_bindings: u64,
-    pub(crate) n_evictions: u64,
+    pub(crate) counts: Counts,
     pub(crate) hash: u64,
     /// The last lines of the trace.
     pub(crate) lines: Vec<String>,
@@ -57,8 +59,7 @@ pub(crate) fn run(seed: u64, script: &Script, registry: &Registry) -> Ended {
     Ended {
         broken: world.broken().map(str::to_owned),
         n_steps: world.n_steps(),
-        n_bindings: world.n_bindings,
-        n_evictions: world.n_evictions,
+        counts: world.counts,
         hash: world.hash(),
         lines: world.lines().map(str::to_owned).collect(),
     }
@@ -211,9 +212,9 @@ impl Episode {
             let cpu = world.rng.u32(2..9);
             let name = format!("node-{n}");
             world.server.put(NODES, &cluster(&name), changes::node(cpu));
-            world.server.put(SLICES, &cluster(&name), changes::slice(&name));
+            world.server.put(SLICES, &cluster(&name), slice(&name));
         }
-        let class = json!({"metadata": {}, "spec": {}});
+        let class = json!({"metadata": {}, "spec": {"extendedResourceName": RESOURCE}});
         world.server.put(DEVICE_CLASSES, &cluster("gpu"), class);
     }
 

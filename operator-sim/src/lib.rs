@@ -2,8 +2,10 @@
 
 mod changes;
 mod checks;
+mod devices;
 mod episode;
 mod network;
+mod pods;
 mod replicas;
 mod report;
 mod script;
@@ -15,7 +17,7 @@ mod world;
 use fastrand::Rng;
 use kube_batch::Registry;
 
-pub use self::report::{Failure, Summary};
+pub use self::report::{Counts, Failure, Summary};
 use self::{episode::Ended, script::Script};
 
 /// How many actions an episode has at most.
@@ -36,8 +38,7 @@ pub fn simulate(
         let ended = play(episode::seed_of(seed, summary.n_episodes))?;
         summary.n_episodes += 1;
         summary.n_steps += ended.n_steps;
-        summary.n_bindings += ended.n_bindings;
-        summary.n_evictions += ended.n_evictions;
+        summary.counts += ended.counts;
         progress(&summary);
     }
     Ok(summary)
@@ -50,8 +51,8 @@ pub fn simulate(
 /// If a rule is broken in it.
 pub fn simulate_episode(seed: u64) -> Result<Summary, Box<Failure>> {
     let ended = play(seed)?;
-    let Ended { n_steps, n_bindings, n_evictions, .. } = ended;
-    Ok(Summary { n_episodes: 1, n_steps, n_bindings, n_evictions })
+    let Ended { n_steps, counts, .. } = ended;
+    Ok(Summary { n_episodes: 1, n_steps, counts })
 }
 
 /// Runs the episode with this seed twice, and returns the first lines of the traces that differ.

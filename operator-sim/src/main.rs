@@ -36,11 +36,14 @@ fn main() -> ExitCode {
     match result {
         Ok(summary) => {
             println!(
-                "{} steps in {} episodes, {} bindings, {} evictions, {:.0} s: no rule was broken",
+                "{} steps in {} episodes, {} bindings, {} evictions, {} claims made, {} deallocated, \
+                 {:.0} s: no rule was broken",
                 summary.n_steps,
                 summary.n_episodes,
-                summary.n_bindings,
-                summary.n_evictions,
+                summary.counts.n_bindings,
+                summary.counts.n_evictions,
+                summary.counts.n_claims,
+                summary.counts.n_deallocations,
                 started.elapsed().as_secs_f64()
             );
             ExitCode::SUCCESS

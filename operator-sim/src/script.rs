@@ -30,6 +30,18 @@ pub(crate) enum Action {
         cpu: u32,
         n: usize,
     },
+    /// A user creates a gang whose pods each request a device as an extended resource.
+    CreateRequestingGang {
+        cpu: u32,
+        n: u32,
+    },
+    /// A user creates a claim for a device, and a PodGroup of Kubernetes whose pods share it.
+    CreateSharingGang {
+        cpu: u32,
+        n: u32,
+    },
+    /// A user deletes a claim for devices.
+    DeleteDeviceClaim(usize),
     /// A user deletes a pod. Which one is an index into all pods.
     DeletePod(usize),
     /// A user deletes a group and its pods.
@@ -42,10 +54,16 @@ pub(crate) enum Action {
     FinishPod(usize),
     /// A controller creates the pods that a gang lacks.
     RefillGang(usize),
+    /// A node is added. Its devices are published by a driver, or counted by a device plugin.
     AddNode {
         cpu: u32,
+        has_plugin: bool,
     },
     DeleteNode(usize),
+    /// A driver withdraws the devices of a node.
+    DeleteSlice(usize),
+    /// A driver publishes the devices of a node.
+    PublishSlice(usize),
     Cordon(usize),
     Uncordon(usize),
     /// A node gets another capacity.
@@ -124,13 +142,14 @@ pub(crate) fn draw(rng: &mut Rng, n: usize) -> Script {
 
 fn change(rng: &mut Rng) -> Action {
     let any = rng.usize(0..1_000);
-    match rng.u32(0..100) {
-        0..24 => {
+    match rng.u32(0..110) {
+        0..20 => {
             let n = rng.u32(1..7);
             let min = if rng.u32(0..4) == 0 { rng.u32(0..=n) } else { n };
             let (queue, cpu, priority) = (rng.usize(0..3), rng.u32(1..4), rng.usize(0..3));
             Action::CreateGang { queue, n, min, cpu, priority }
         }
+        20..24 => Action::CreateRequestingGang { cpu: rng.u32(0..3), n: rng.u32(1..4) },
         24..29 => Action::CreatePod { cpu: rng.u32(0..3) },
         29..31 => Action::CreatePodWithClaim { cpu: rng.u32(0..3) },
         31..35 => Action::CreatePodsWithDevice { cpu: rng.u32(0..3), n: rng.usize(1..4) },
@@ -140,12 +159,16 @@ fn change(rng: &mut Rng) -> Action {
         55..58 => Action::ChangeWeight(any, rng.u32(1..5)),
         58..70 => Action::FinishPod(any),
         70..77 => Action::RefillGang(any),
-        77..81 => Action::AddNode { cpu: rng.u32(2..9) },
+        77..81 => Action::AddNode { cpu: rng.u32(2..9), has_plugin: rng.u32(0..4) == 0 },
         81..84 => Action::DeleteNode(any),
         84..87 => Action::Cordon(any),
         87..91 => Action::Uncordon(any),
         91..93 => Action::ResizeNode(any, rng.u32(1..9)),
         93..96 => Action::ForeignPod(any, rng.u32(1..3)),
+        96..99 => Action::CreateSharingGang { cpu: rng.u32(0..3), n: rng.u32(1..4) },
+        99..102 => Action::DeleteSlice(any),
+        102..105 => Action::PublishSlice(any),
+        105 => Action::DeleteDeviceClaim(any),
         _ => Action::Hostile(match rng.u32(0..4) {
             0 => Hostility::ManyResources,
             1 => Hostility::BadAnnotation,

@@ -8,7 +8,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+mod claims;
+mod objects;
+
+pub(crate) use self::objects::is_deleted;
+use self::objects::{merge, merge_conditions, precondition};
 
 /// A kind of object that the server stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +50,7 @@ kinds! {
     DEVICE_TAINT_RULES = "/apis/resource.k8s.io/v1" "devicetaintrules" false;
     COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3" "compositepodgroups" true;
     GROUPS = "/apis/scheduling.sigs.dev/v1alpha2" "podgroups" true;
+    KUBERNETES_GROUPS = "/apis/scheduling.k8s.io/v1beta1" "podgroups" true;
     QUEUES = "/apis/scheduling.sigs.dev/v1alpha2" "queues" false;
     LEASES = "/apis/coordination.k8s.io/v1" "leases" true;
     EVENTS = "/apis/events.k8s.io/v1" "events" true;
@@ -167,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Stores an object as it is, new or changed.
+    /// Stores an object as it is, new or changed. A claim that is being deleted is removed with its last finalizer.
     pub(crate) fn put(&mut self, kind: Kind, key: &Key, mut object: Value) -> Arc<Value> {
         self.version += 1;
         let known = self.get(kind, key).cloned();
@@ -184,6 +191,10 @@ impl Server {
             }
         };
         meta.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+        if kind == RESOURCE_CLAIMS && is_deleted(&object) && !claims::is_protected(&object) {
+            self.remove(kind, key);
+            return Arc::new(object);
+        }
         let object = Arc::new(object);
         let table = self.tables.entry(kind).or_default();
         table.objects.insert(key.clone(), Arc::clone(&object));
@@ -273,7 +284,11 @@ impl Server {
         if self.get(path.kind, &key).is_some() {
             return failure(409, "it already exists");
         }
-        (201, (*self.put(path.kind, &key, object.clone())).clone())
+        let mut new = object.clone();
+        if path.kind == RESOURCE_CLAIMS {
+            new["status"] = json!({});
+        }
+        (201, (*self.put(path.kind, &key, new)).clone())
     }
 
     fn bind(&mut self, key: &Key, binding: &Value) -> Answer {
@@ -281,7 +296,7 @@ impl Server {
         if let Some(problem) = precondition(pod, &binding["metadata"]) {
             return failure(409, problem);
         }
-        if pod["metadata"]["deletionTimestamp"].is_string() {
+        if is_deleted(pod) {
             return failure(409, "pod is being deleted, cannot be assigned to a host");
         }
         if pod["spec"]["nodeName"].is_string() {
@@ -300,20 +315,16 @@ impl Server {
         if let Some(problem) = precondition(known, &object["metadata"]) {
             return failure(409, problem);
         }
-        let mut new = object.clone();
-        // Their status is a subresource: each request changes its own part.
-        if path.kind == RESOURCE_CLAIMS {
-            if path.subresource == "status" {
-                new = (**known).clone();
-                new["status"] = object["status"].clone();
-                if let Some(problem) = problem_of_claim(&known["status"], &new["status"]) {
-                    return failure(422, problem);
-                }
-            } else {
-                new["status"] = known["status"].clone();
-            }
+        let new = match path.kind {
+            RESOURCE_CLAIMS if path.subresource == "status" => claims::with_status(known, object),
+            RESOURCE_CLAIMS => claims::with_spec(known, object),
+            _ => Ok(object.clone()),
+        };
+        match new {
+            Ok(new) if new == **known => (200, new),
+            Ok(new) => (200, (*self.put(path.kind, &path.key(), new)).clone()),
+            Err(problem) => failure(422, problem),
         }
-        (200, (*self.put(path.kind, &path.key(), new)).clone())
     }
 
     fn patch(&mut self, path: &Path<'_>, patch: &Value) -> Answer {
@@ -323,8 +334,8 @@ impl Server {
         }
         let mut object = (**known).clone();
         let mut patch = patch.clone();
-        // Pods are patched strategically: conditions are merged by their type.
-        if path.kind == PODS
+        // Kubernetes' own kinds are patched strategically: conditions are merged by their type.
+        if matches!(path.kind, PODS | KUBERNETES_GROUPS)
             && let Some(conditions) =
                 patch["status"].as_object_mut().and_then(|s| s.remove("conditions"))
         {
@@ -334,7 +345,7 @@ impl Server {
             && let Some(users) =
                 patch["status"].as_object_mut().and_then(|s| s.remove("reservedFor"))
         {
-            delete_users(&mut object["status"]["reservedFor"], &users);
+            claims::delete_users(&mut object["status"]["reservedFor"], &users);
         }
         merge(&mut object, &patch);
         if object == **known {
@@ -352,89 +363,25 @@ impl Server {
         (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
     }
 
-    /// Deletes an object: a pod with a node only when its kubelet has stopped it.
+    /// Deletes an object: a pod with a node only when its kubelet has stopped it, and a claim for devices with its
+    /// last finalizer.
     pub(crate) fn delete_object(&mut self, kind: Kind, key: &Key) {
         let has_kubelet = |pod: &Value| {
             let phase = pod["status"]["phase"].as_str().unwrap_or_default();
             pod["spec"]["nodeName"].is_string() && !matches!(phase, "Succeeded" | "Failed")
         };
         let Some(object) = self.get(kind, key) else { return };
-        if kind != PODS || !has_kubelet(object) {
+        let stays = match kind {
+            PODS => has_kubelet(object),
+            RESOURCE_CLAIMS => claims::is_protected(object),
+            _ => false,
+        };
+        if !stays {
             self.remove(kind, key);
-        } else if !object["metadata"]["deletionTimestamp"].is_string() {
-            self.change_object(kind, key, |pod| {
-                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        } else if !is_deleted(object) {
+            self.change_object(kind, key, |object| {
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             });
-        }
-    }
-}
-
-/// What is wrong with the new status of a claim for devices.
-fn problem_of_claim(known: &Value, new: &Value) -> Option<&'static str> {
-    let has_users = new["reservedFor"].as_array().is_some_and(|users| !users.is_empty());
-    match (&known["allocation"], &new["allocation"]) {
-        (_, Value::Null) if has_users => Some("reservedFor without an allocation"),
-        (Value::Object(known), Value::Object(new)) if known != new => {
-            Some("the allocation is immutable")
-        }
-        _ => None,
-    }
-}
-
-/// Applies a strategic merge patch that deletes users of a claim by uid.
-fn delete_users(users: &mut Value, patch: &Value) {
-    let deleted: Vec<&Value> =
-        patch.as_array().into_iter().flatten().map(|user| &user["uid"]).collect();
-    if let Some(users) = users.as_array_mut() {
-        users.retain(|user| !deleted.contains(&&user["uid"]));
-    }
-}
-
-/// Why an object is not as the metadata of a request presupposes.
-fn precondition(known: &Value, wanted: &Value) -> Option<&'static str> {
-    for (field, problem) in [
-        ("uid", "the UID in the precondition does not match"),
-        ("resourceVersion", "the object has been modified"),
-    ] {
-        if wanted[field].is_string() && wanted[field] != known["metadata"][field] {
-            return Some(problem);
-        }
-    }
-    None
-}
-
-fn merge_conditions(status: &mut Value, conditions: &Value) {
-    if !status.is_object() {
-        *status = json!({});
-    }
-    let known = &mut status["conditions"];
-    if !known.is_array() {
-        *known = json!([]);
-    }
-    let known = known.as_array_mut().expect("an array");
-    for condition in conditions.as_array().into_iter().flatten() {
-        match known.iter_mut().find(|other| other["type"] == condition["type"]) {
-            Some(other) => merge(other, condition),
-            None => known.push(condition.clone()),
-        }
-    }
-}
-
-/// A merge patch (RFC 7386).
-fn merge(object: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = Value::Object(Map::new());
-    }
-    let known = object.as_object_mut().expect("an object");
-    for (field, value) in fields {
-        match value {
-            Value::Null => drop(known.remove(field)),
-            Value::Object(_) => merge(known.entry(field.clone()).or_insert(Value::Null), value),
-            _ => drop(known.insert(field.clone(), value.clone())),
         }
     }
 }
@@ -450,6 +397,7 @@ pub(crate) fn failure(code: u16, message: &str) -> Answer {
         404 => "NotFound",
         409 => "Conflict",
         410 => "Expired",
+        422 => "Invalid",
         429 => "TooManyRequests",
         _ => "InternalError",
     };

@@ -8,9 +8,16 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
+    devices::{
+        controllers::{attach_devices, review_claim, waits_for_driver},
+        rules::{problem_of_binding, problem_of_change},
+    },
+    pods::{RESOURCE, members, number, requested, used},
+    report::Counts,
     script::TENANTS,
     server::{
-        Answer, CLAIMS, Key, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS, Server, failure, not_found,
+        Answer, CLAIMS, KUBERNETES_GROUPS, Key, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS, Server,
+        failure, not_found,
     },
     traffic::{Admission, Faults, Sent},
 };
@@ -41,10 +48,14 @@ pub(crate) enum Chore {
     Stop(Key, Value),
     /// The garbage collector deletes the pods of a node that is deleted.
     Collect(String),
+    /// Kubernetes removes a PodGroup of its own that is being deleted, once its pods are gone.
+    RemoveGroup(Key),
     /// The volume controller binds a claim.
     BindClaim(Key),
     /// The claim controller looks for users of a claim for devices that are gone.
     ReviewClaim(Key),
+    /// The driver attaches the devices of a claim, or fails to.
+    AttachDevices(Key),
 }
 
 /// Everything but the processes themselves.
@@ -65,8 +76,7 @@ pub(crate) struct World {
     bound: BTreeMap<String, String>,
     /// When a process last wrote anything but its lease.
     pub(crate) last_write: Option<(Instant, String)>,
-    pub(crate) n_bindings: u64,
-    pub(crate) n_evictions: u64,
+    pub(crate) counts: Counts,
     /// By tenant.
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
@@ -95,8 +105,7 @@ impl World {
             disturbed: BTreeMap::new(),
             bound: BTreeMap::new(),
             last_write: None,
-            n_bindings: 0,
-            n_evictions: 0,
+            counts: Counts::default(),
             admission: Default::default(),
             calm_since: None,
             evicted_for: Vec::new(),
@@ -221,14 +230,19 @@ impl World {
     pub(crate) fn request(&mut self, sent: &Sent) -> Answer {
         let Some(path) = Path::parse(&sent.path) else { return not_found() };
         let key = path.key();
-        let before = (path.kind == PODS).then(|| self.server.get(PODS, &key).cloned()).flatten();
+        let before = matches!(path.kind, PODS | RESOURCE_CLAIMS)
+            .then(|| self.server.get(path.kind, &key).cloned())
+            .flatten();
         let answer = self.server.answer(&sent.method, &path, &sent.query, &sent.body);
         if sent.method == "GET" {
             return answer;
         }
         let who = self.processes[sent.process].identity.clone();
         if path.kind != LEASES {
-            self.log(&format!("{who} {} {} -> {}", sent.method, sent.path, answer.0));
+            // What an event says.
+            let note = sent.body["note"].as_str().map(|note| format!(": {note}"));
+            let note = note.unwrap_or_default();
+            self.log(&format!("{who} {} {} -> {}{note}", sent.method, sent.path, answer.0));
             self.last_write = Some((Instant::now(), format!("{} {}", sent.method, sent.path)));
         } else if answer.0 < 300 {
             let renewed = answer.1["spec"]["holderIdentity"].as_str().unwrap_or_default();
@@ -243,14 +257,14 @@ impl World {
             self.later(300, 6_000, Chore::BindClaim(key.clone()));
         }
         if path.kind == RESOURCE_CLAIMS && answer.0 < 300 {
-            self.check_devices();
-            self.review_later(&key);
+            let name = answer.1["metadata"]["name"].as_str().unwrap_or(&key.1);
+            self.claim_has_changed(&(key.0.clone(), name.to_owned()), before.as_deref());
         }
         if path.kind == PODS && answer.0 < 300 {
             match (sent.method.as_str(), path.subresource) {
                 ("POST", "binding") => self.check_binding(&key, &sent.body),
                 ("DELETE", _) => {
-                    self.n_evictions += 1;
+                    self.counts.n_evictions += 1;
                     if let Some(pod) = before {
                         self.note_eviction(&key, &pod);
                         self.stops(&key, &pod["metadata"]["uid"]);
@@ -260,6 +274,30 @@ impl World {
             }
         }
         answer
+    }
+
+    /// A process has changed a claim for devices, or created or deleted it.
+    fn claim_has_changed(&mut self, key: &Key, before: Option<&Value>) {
+        let has_devices = |claim: &Value| claim["status"]["allocation"].is_object();
+        let after = self.server.get(RESOURCE_CLAIMS, key);
+        let is_deallocated =
+            before.is_some_and(has_devices) && !after.is_some_and(|claim| has_devices(claim));
+        self.counts.n_claims += u64::from(before.is_none());
+        self.counts.n_deallocations += u64::from(is_deallocated);
+        if let Some(problem) = problem_of_change(&self.server, key, is_deallocated) {
+            self.break_rule(problem);
+        }
+        if waits_for_driver(&self.server, key) {
+            self.later(100, 8_000, Chore::AttachDevices(key.clone()));
+        }
+        self.review_later(key);
+    }
+
+    /// Lets the claim controller look at a claim later, and again while anyone uses it.
+    pub(crate) fn review_later(&mut self, key: &Key) {
+        if self.reviews.insert(key.clone()) {
+            self.later(1_000, 10_000, Chore::ReviewClaim(key.clone()));
+        }
     }
 
     /// Keeps for whom a pod was evicted, once no change and no fault can be in the way any more.
@@ -281,7 +319,7 @@ impl World {
     }
 
     fn check_binding(&mut self, key: &Key, binding: &Value) {
-        self.n_bindings += 1;
+        self.counts.n_bindings += 1;
         let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
         let uid = binding["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         if let Some(other) = self.bound.insert(uid, node.clone()) {
@@ -291,9 +329,11 @@ impl World {
         if let Some(object) = self.server.get(NODES, &(String::new(), node.clone()))
             && !disturbed
         {
-            for resource in ["cpu", "pods"] {
+            // Nodes that do not advertise devices have them in slices, if at all.
+            let advertised = object["status"]["allocatable"][RESOURCE].is_string();
+            for resource in ["cpu", "pods"].into_iter().chain(advertised.then_some(RESOURCE)) {
                 let allocatable = number(&object["status"]["allocatable"][resource]);
-                let used = self.used(&node, resource);
+                let used = used(&self.server, &node, resource);
                 // A pod that requests none of it may go to a node that others have made too small.
                 let requests = self.server.get(PODS, key).map_or(0, |pod| requested(pod, resource));
                 if used > allocatable && requests > 0 {
@@ -306,91 +346,10 @@ impl World {
         }
         let pod = self.server.get(PODS, key).expect("it was bound");
         let uid = pod["metadata"]["uid"].clone();
-        if let Some(claim) = self.missing_claim(key, pod) {
-            self.break_rule(format!("pod {}/{} is bound without {claim}", key.0, key.1));
+        if let Some(problem) = problem_of_binding(&self.server, key, pod) {
+            self.break_rule(format!("pod {}/{} is bound to {node}: {problem}", key.0, key.1));
         }
         self.later(200, 2_000, Chore::Start(key.clone(), uid));
-    }
-
-    /// The claim for devices of a pod that is not allocated, or not reserved for the pod.
-    fn missing_claim(&self, key: &Key, pod: &Value) -> Option<String> {
-        let entries = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
-        let mut names = entries.filter_map(|entry| entry["resourceClaimName"].as_str());
-        let is_user = |user: &Value| user["uid"] == pod["metadata"]["uid"];
-        let is_missing = |name: &&str| {
-            let claim = self.server.get(RESOURCE_CLAIMS, &(key.0.clone(), (*name).to_owned()));
-            !claim.is_some_and(|claim| {
-                let status = &claim["status"];
-                status["allocation"].is_object()
-                    && status["reservedFor"]
-                        .as_array()
-                        .is_some_and(|users| users.iter().any(is_user))
-            })
-        };
-        names.find(is_missing).map(str::to_owned)
-    }
-
-    /// No two claims have one device.
-    fn check_devices(&mut self) {
-        let mut holders: BTreeMap<String, &Key> = BTreeMap::new();
-        let mut shared = None;
-        for (key, claim) in self.server.all(RESOURCE_CLAIMS) {
-            let results = claim["status"]["allocation"]["devices"]["results"].as_array();
-            for result in results.into_iter().flatten() {
-                let device = format!("{}/{}", result["pool"], result["device"]);
-                if let Some(other) = holders.insert(device.clone(), key) {
-                    shared = Some(format!("{device} is given to {other:?} and to {key:?}"));
-                }
-            }
-        }
-        if let Some(what) = shared {
-            self.break_rule(what);
-        }
-    }
-
-    /// Removes users of a claim that are gone or done; with the last one its devices are free.
-    fn review_claim(&mut self, key: &Key) {
-        self.reviews.remove(key);
-        let Some(claim) = self.server.get(RESOURCE_CLAIMS, key) else { return };
-        let users = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
-        let uses = |user: &&Value| {
-            let name = user["name"].as_str().unwrap_or_default().to_owned();
-            self.server.get(PODS, &(key.0.clone(), name)).is_some_and(|pod| {
-                let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-                pod["metadata"]["uid"] == user["uid"] && !matches!(phase, "Succeeded" | "Failed")
-            })
-        };
-        let left: Vec<Value> = users.iter().filter(uses).cloned().collect();
-        if left.len() < users.len() {
-            self.log(&format!("claim {}/{} has {} users", key.0, key.1, left.len()));
-            self.server.change_object(RESOURCE_CLAIMS, key, |claim| {
-                if left.is_empty() {
-                    claim["status"] = json!({});
-                    claim["metadata"]["finalizers"] = json!([]);
-                } else {
-                    claim["status"]["reservedFor"] = json!(left);
-                }
-            });
-        }
-        if !left.is_empty() {
-            self.review_later(key);
-        }
-    }
-
-    fn review_later(&mut self, key: &Key) {
-        if self.reviews.insert(key.clone()) {
-            self.later(1_000, 10_000, Chore::ReviewClaim(key.clone()));
-        }
-    }
-
-    /// What pods use on a node.
-    fn used(&self, node: &str, resource: &str) -> u64 {
-        let is_there = |pod: &&Value| {
-            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-            pod["spec"]["nodeName"] == node && !matches!(phase, "Succeeded" | "Failed")
-        };
-        let pods = self.server.all(PODS).map(|(_, pod)| &**pod).filter(is_there);
-        pods.map(|pod| requested(pod, resource)).sum()
     }
 
     /// Others have changed what a node has, or what they use of it.
@@ -472,7 +431,29 @@ impl World {
                     self.server.remove(PODS, &key);
                 }
             }
-            Chore::ReviewClaim(key) => self.review_claim(&key),
+            Chore::RemoveGroup(key) => {
+                if members(&self.server, KUBERNETES_GROUPS, &key).is_empty() {
+                    self.server.remove(KUBERNETES_GROUPS, &key);
+                } else {
+                    self.later(1_000, 5_000, Chore::RemoveGroup(key));
+                }
+            }
+            Chore::ReviewClaim(key) => {
+                self.reviews.remove(&key);
+                let review = review_claim(&mut self.server, &key);
+                review.done.iter().for_each(|line| self.log(line));
+                if review.is_followed {
+                    self.review_later(&key);
+                }
+            }
+            Chore::AttachDevices(key) if waits_for_driver(&self.server, &key) => {
+                // It fails sometimes, but not in the calm time.
+                let fails = self.calm_since.is_none() && self.rng.u32(0..4) == 0;
+                let condition = if fails { "AttachFailed" } else { "Attached" };
+                self.log(&format!("devices of claim {}/{}: {condition}", key.0, key.1));
+                attach_devices(&mut self.server, &key, condition);
+            }
+            Chore::AttachDevices(_) => {}
             Chore::BindClaim(key) => {
                 self.log(&format!("claim {}/{} is bound", key.0, key.1));
                 self.server.change_object(CLAIMS, &key, |claim| {
@@ -483,18 +464,4 @@ impl World {
             }
         }
     }
-}
-
-/// What a pod requests, in whole units.
-pub(crate) fn requested(pod: &Value, resource: &str) -> u64 {
-    if resource == "pods" {
-        return 1;
-    }
-    let containers = pod["spec"]["containers"].as_array();
-    let amounts = containers.into_iter().flatten();
-    amounts.map(|container| number(&container["resources"]["requests"][resource])).sum()
-}
-
-fn number(amount: &Value) -> u64 {
-    amount.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
