@@ -130,6 +130,9 @@ impl DynamicResources {
         tables.shared.keep(&tables.selectors, &tables.wanted);
         let mut of_tasks = Vec::new();
         for (task, facts) in cluster.tasks.facts.iter() {
+            if cluster.status(task) == TaskStatus::Pending {
+                claims.waits(tables.inventory(), facts);
+            }
             let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
             if has_claims[class] {
                 let rows =

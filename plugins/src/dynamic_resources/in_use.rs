@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     column::{Column, NodeIdx},
-    facts::device::claim::{Allocation, ResourceClaimFacts},
+    devices::ExtendedClaim,
+    facts::{
+        device::claim::{Allocation, ResourceClaimFacts},
+        pod::TaskFacts,
+    },
     name::{Name, ObjectKey},
     status::{Placement, TaskStatus},
 };
@@ -44,6 +48,8 @@ struct ClaimState {
     /// The devices of its allocation, whichever it is.
     devices: Held,
     users: Users,
+    /// How many tasks without a place it is reserved for.
+    n_waiting: u32,
     holds: Holds,
 }
 
@@ -75,7 +81,7 @@ struct Holds {
 impl ClaimState {
     fn new(key: ObjectKey, facts: Option<Arc<ResourceClaimFacts>>) -> Self {
         let (devices, users, holds) = (Held::default(), Users::default(), Holds::default());
-        Self { key, facts, chosen: None, devices, users, holds }
+        Self { key, facts, chosen: None, devices, users, n_waiting: 0, holds }
     }
 
     /// What the API shows that it was given.
@@ -93,10 +99,11 @@ impl ClaimState {
         let Some(facts) = self.facts.as_ref().filter(|facts| facts.allocation.is_some()) else {
             return Holds { now: now > 0, future: future > 0 };
         };
-        // The claim controller deallocates it when its last user is gone. Users that are not pods stay,
-        // and a pod that is not there any more is gone.
+        // The claim controller deallocates it when its last user is gone. Users that are not pods stay, and so do
+        // pods that wait; a pod that is not there any more is gone.
         let had_users = !facts.reserved_for.is_empty() || now > 0;
-        let is_used_by_others = facts.reserved_for.iter().any(|consumer| !consumer.is_pod());
+        let is_used_by_others =
+            self.n_waiting > 0 || facts.reserved_for.iter().any(|consumer| !consumer.is_pod());
         let is_freed = facts.is_protected && had_users && future == 0 && !is_used_by_others;
         Holds { now: true, future: !is_freed }
     }
@@ -104,10 +111,9 @@ impl ClaimState {
 
 /// What a placement adds to the users of a claim.
 fn users_of(at: Placement) -> Users {
-    let is_on_node = at.node.is_some() && at.status.is_on_node();
-    let waits_for_node = at.node.is_some() && at.status == TaskStatus::Pipelined;
-    let stays = is_on_node && at.status != TaskStatus::Releasing;
-    Users { now: u32::from(is_on_node), future: u32::from(stays || waits_for_node) }
+    let has_node = at.node.is_some() && at.status.is_on_node();
+    let (waits, leaves) = (at.status == TaskStatus::Pipelined, at.status == TaskStatus::Releasing);
+    Users { now: u32::from(has_node && !waits), future: u32::from(has_node && !leaves) }
 }
 
 impl ClaimsInUse {
@@ -198,6 +204,21 @@ impl ClaimsInUse {
         let state = &mut self.claims[row];
         state.devices = held;
         state.chosen = Some(chosen);
+    }
+
+    /// Records that claims are reserved for a pod without a place.
+    pub(super) fn waits(&mut self, inventory: &Inventory, pod: &TaskFacts) {
+        let is_extended = !pod.template.extended.is_empty();
+        let extended = is_extended.then(|| ExtendedClaim::key(&pod.key, &pod.uid));
+        for key in pod.claim_keys().chain(extended) {
+            let Some(row) = self.rows.get(&key) else { continue };
+            let state = &mut self.claims[*row];
+            let mut users = state.facts.iter().flat_map(|facts| &facts.reserved_for);
+            if users.any(|consumer| consumer.uid == pod.uid) {
+                state.n_waiting += 1;
+                self.update(inventory, *row);
+            }
+        }
     }
 
     /// Follows the placement of a task that uses a claim.
