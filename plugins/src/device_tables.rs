@@ -14,17 +14,18 @@ use kube_batch_api::{
     devices::devices_of_class,
     facts::{
         device::{
+            claim::ResourceClaimFacts,
             class::{DeviceClassFacts, implicit_resource},
             request::Wanted,
         },
         node::NodeFacts,
     },
-    name::Name,
+    name::{Name, ObjectKey},
     resource::{MAX_AMOUNT, ResourceVector},
 };
 use kube_batch_devices::{
     devices_of_class::DevicesOfClass, extended::class_for, inventory::Inventory,
-    selectors::Selectors, wanted::AllWanted,
+    selectors::Selectors, usage::Held, wanted::AllWanted,
 };
 
 /// What searches for devices read.
@@ -36,7 +37,12 @@ pub(crate) struct DeviceTables {
     by_class: BTreeMap<Name, (DevicesOfClass, bool)>,
     /// What the requests of the last session wanted.
     kept: Mutex<(Selectors, AllWanted)>,
+    /// The devices that claims held when the last session opened.
+    held: Mutex<Vec<HeldBy>>,
 }
+
+/// A claim, and the devices of its allocation; none if it is not allocated.
+pub(crate) type HeldBy = (Arc<ResourceClaimFacts>, Arc<Held>);
 
 impl DeviceTables {
     /// The tables of a cluster.
@@ -74,7 +80,8 @@ impl DeviceTables {
             let has_shares = all.has_shares(&inventory);
             by_class.insert(class.name.clone(), (all, has_shares));
         }
-        Self { nodes: nodes.clone(), inventory, by_class, kept: Mutex::new((selectors, wanted)) }
+        let (kept, held) = (Mutex::new((selectors, wanted)), Mutex::default());
+        Self { nodes: nodes.clone(), inventory, by_class, kept, held }
     }
 
     /// What the last session knew of expressions and requests, to begin the next one with.
@@ -87,6 +94,31 @@ impl DeviceTables {
     /// Keeps what a session knows of expressions and requests.
     pub(crate) fn keep(&self, selectors: &Selectors, wanted: &AllWanted) {
         *self.lock() = (selectors.clone(), wanted.clone());
+    }
+
+    /// The devices that each claim holds. Only those of claims that are new or have changed since the last session are
+    /// looked up.
+    pub(crate) fn held(
+        &self,
+        claims: &BTreeMap<ObjectKey, Arc<ResourceClaimFacts>>,
+    ) -> Vec<HeldBy> {
+        let mut last = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = std::mem::take(&mut *last).into_iter().peekable();
+        let held = claims.values().map(|facts| {
+            let is_same = |(other, _): &HeldBy| Arc::ptr_eq(other, facts);
+            if let Some(same) = known.next_if(is_same) {
+                return same;
+            }
+            while known.next_if(|(other, _)| other.key < facts.key).is_some() {}
+            known.next_if(is_same).unwrap_or_else(|| {
+                let of = |allocation| Held::of(&self.inventory, allocation);
+                let devices = facts.allocation.as_ref().map_or_else(Held::default, of);
+                (Arc::clone(facts), Arc::new(devices))
+            })
+        });
+        let held: Vec<HeldBy> = held.collect();
+        last.clone_from(&held);
+        held
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (Selectors, AllWanted)> {

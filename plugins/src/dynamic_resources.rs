@@ -117,7 +117,8 @@ impl DynamicResources {
         let cluster = opening.cluster;
         let objects = &cluster.devices;
         let mut tables = Tables::of(cluster);
-        let mut claims = ClaimsInUse::new(tables.inventory(), objects.claims.values());
+        let held = tables.shared.held(&objects.claims);
+        let mut claims = ClaimsInUse::new(tables.inventory(), held);
         let mut classes = opening.by_class(ClassDevices::default());
         let mut has_claims = opening.by_class(false);
         for class in opening.classes().present().filter(|class| !opening.devices(*class).is_empty())

@@ -19,7 +19,7 @@ use kube_batch_devices::{
     usage::{Held, Usage},
 };
 
-use crate::constraint_classes::ConstraintClassIdx;
+use crate::{constraint_classes::ConstraintClassIdx, device_tables::HeldBy};
 
 kube_batch_api::row_type! {
     /// Row of a claim for devices.
@@ -46,7 +46,7 @@ struct ClaimState {
     /// What it is given in this cycle.
     chosen: Option<NewAllocation>,
     /// The devices of its allocation, whichever it is.
-    devices: Held,
+    devices: Arc<Held>,
     users: Users,
     /// How many tasks without a place it is reserved for.
     n_waiting: u32,
@@ -80,7 +80,7 @@ struct Holds {
 
 impl ClaimState {
     fn new(key: ObjectKey, facts: Option<Arc<ResourceClaimFacts>>) -> Self {
-        let (devices, users, holds) = (Held::default(), Users::default(), Holds::default());
+        let (devices, users, holds) = (Arc::default(), Users::default(), Holds::default());
         Self { key, facts, chosen: None, devices, users, n_waiting: 0, holds }
     }
 
@@ -118,20 +118,15 @@ fn users_of(at: Placement) -> Users {
 
 impl ClaimsInUse {
     /// The claims of the cluster.
-    pub(super) fn new<'a>(
-        inventory: &Inventory,
-        claims: impl Iterator<Item = &'a Arc<ResourceClaimFacts>>,
-    ) -> Self {
+    pub(super) fn new(inventory: &Inventory, claims: Vec<HeldBy>) -> Self {
         let none = Usage::none(inventory);
         let mut new =
             Self { claims: Column::new(), rows: BTreeMap::new(), now: none.clone(), future: none };
-        for facts in claims {
-            let mut state = ClaimState::new(facts.key.clone(), Some(Arc::clone(facts)));
-            if let Some(allocation) = &facts.allocation {
-                state.devices = Held::of(inventory, allocation);
-            }
+        for (facts, devices) in claims {
+            let key = facts.key.clone();
+            let state = ClaimState { devices, ..ClaimState::new(key.clone(), Some(facts)) };
             let row = new.claims.push(state);
-            new.rows.insert(facts.key.clone(), row);
+            new.rows.insert(key, row);
             new.update(inventory, row);
         }
         new
@@ -202,7 +197,7 @@ impl ClaimsInUse {
     /// Gives a claim devices in this cycle. `held` are those that count as in use.
     pub(super) fn choose(&mut self, row: ClaimIdx, chosen: NewAllocation, held: Held) {
         let state = &mut self.claims[row];
-        state.devices = held;
+        state.devices = Arc::new(held);
         state.chosen = Some(chosen);
     }
 
@@ -235,7 +230,7 @@ impl ClaimsInUse {
         self.update(inventory, row);
         let state = &mut self.claims[row];
         if state.users == Users::default() && state.chosen.take().is_some() {
-            state.devices = Held::default();
+            state.devices = Arc::default();
         }
     }
 
