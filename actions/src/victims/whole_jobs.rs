@@ -309,12 +309,18 @@ pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: Wanted) -> usize 
         |task: &TaskIdx| cluster.tasks.class[*task] == class && cluster.is_waiting(*task);
     let waiting: Vec<TaskIdx> =
         cluster.jobs.tasks[statement.job()].iter().filter(of_class).take(wanted.n_tasks).collect();
+    // Where tasks do not depend on each other, as many fit whichever node is taken first: then one search suffices.
+    let is_apart = !statement.session_mut().is_open_to_change(class);
     let mut n_placed = 0;
     for task in waiting {
         if statement.session().plugins().within_capability(task, &[]).is_err() {
             break;
         }
-        let Some(choice) = statement.best_node(class) else { break };
+        let choice = match is_apart {
+            true => statement.session_mut().best_node_in(class, Capacity::FutureIdle),
+            false => statement.best_node(class),
+        };
+        let Some(choice) = choice else { break };
         statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
         n_placed += 1;
     }

@@ -227,7 +227,10 @@ impl ClassIndex {
 
     /// Updates the nodes that have changed since the last search.
     pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
-        let touched = &inputs.touched[self.seen..];
+        // Each node once: moves that are taken back touch their nodes again.
+        let mut touched = inputs.touched[self.seen..].to_vec();
+        touched.sort_unstable();
+        touched.dedup();
         self.seen = inputs.touched.len();
         let can_move = self.nodes_can_move();
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
@@ -238,7 +241,7 @@ impl ClassIndex {
             }
             return;
         }
-        for node in touched {
+        for node in &touched {
             let place = match self.places.as_slice() {
                 [] => Some((0, node.at() as u32)),
                 places => places[node.at()],
