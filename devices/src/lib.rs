@@ -5,6 +5,7 @@
 pub mod capacity;
 pub mod claims;
 mod constraints;
+mod count;
 pub mod devices_of_class;
 pub mod extended;
 pub mod inventory;

@@ -230,6 +230,11 @@ fn play(seed: u64, counts: &mut Counts) {
             });
             assert_eq!(long, expected, "seed {seed}, quickly: {quickly:?}");
             *counts.entry(kind(&expected)).or_default() += 1;
+            let most = devices.max_times(node, &claims, &in_use);
+            let times = times(devices, node, &claims, usage.clone());
+            assert!(times <= most, "seed {seed}: {times} times, not {most}");
+            let is_exact = if times == most { "exact" } else { "estimate" };
+            *counts.entry(is_exact).or_default() += 1;
             if let Ok(chosen) = expected {
                 placed = Some(chosen);
             }
@@ -240,6 +245,19 @@ fn play(seed: u64, counts: &mut Counts) {
             usage.add(&inventory, &Held::of(&inventory, &allocation));
         }
     }
+}
+
+/// How many times a node has devices for the claims, one after the other.
+fn times(devices: Devices<'_>, node: NodeIdx, claims: &[(&str, &Claim)], mut usage: Usage) -> u64 {
+    // Devices that can be shared may suffice for any number of claims.
+    for times in 0..20 {
+        let Ok(chosen) = devices.choose(node, claims, &[&usage]) else { return times };
+        for (chosen, (_, claim)) in chosen.iter().zip(claims) {
+            let allocation = devices.allocation(claim, chosen, &Name::from("n0"));
+            usage.add(devices.inventory, &Held::of(devices.inventory, &allocation));
+        }
+    }
+    20
 }
 
 fn kind(answer: &Result<Vec<Chosen>, Refusal>) -> &'static str {
@@ -258,7 +276,7 @@ fn fast_paths_give_the_answers_of_the_search() {
     for seed in 0..20_000 {
         play(seed, &mut counts);
     }
-    for kind in ["quick", "long", "devices", "insufficient", "error"] {
+    for kind in ["quick", "long", "devices", "insufficient", "error", "exact"] {
         assert!(counts.get(kind).is_some_and(|n| *n > 500), "{kind} is rare: {counts:?}");
     }
 }

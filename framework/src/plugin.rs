@@ -648,6 +648,21 @@ pub trait Plugin: Send {
         Ok(())
     }
 
+    /// At most how many further tasks of the class may be placed on the node together, as far as the predicates of
+    /// [`Dependency::Node`] count them; [`u64::MAX`] if they do not. Called only if there are such predicates.
+    ///
+    /// The framework estimates with it how many tasks a topology domain holds. It may be too large, never too
+    /// small, and changes only when tasks on the node do.
+    fn max_on_node(
+        &self,
+        _cluster: &Cluster,
+        _class: ClassIdx,
+        _node: NodeIdx,
+        _capacity: Capacity,
+    ) -> u64 {
+        u64::MAX
+    }
+
     /// Removes the nodes that the predicates of [`Dependency::Class`] refuse to the class.
     ///
     /// [`Plugin::predicate`] is the definition. A plugin overrides this if it can answer for many nodes

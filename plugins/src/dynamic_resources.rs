@@ -242,6 +242,21 @@ impl DynamicResources {
         Ok(at.into_iter().zip(chosen).collect())
     }
 
+    /// At most how many tasks of a class a node has devices for.
+    pub(crate) fn max_on_node(
+        &self,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> u64 {
+        if self.classes[class].depends_on_other_nodes {
+            return u64::MAX;
+        }
+        self.unallocated(class, node).map_or(0, |Unallocated { claims, .. }| {
+            self.tables.devices().max_times(node, &claims, &self.in_use(capacity))
+        })
+    }
+
     /// Whether a node can use the devices of the claims that have some.
     pub(crate) fn can_use(
         &self,

@@ -248,6 +248,19 @@ impl Plugin for Predicates {
         node.union(domain).union(all).any(|at| self.filters[at].depends_on(class, other))
     }
 
+    fn max_on_node(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> u64 {
+        let class = cluster.classes.constraint_class[class];
+        let filters = self.applicable[class][Dependency::Node as usize];
+        let counts = filters.map(|at| self.filters[at].max_on_node(class, node, capacity));
+        counts.min().unwrap_or(u64::MAX)
+    }
+
     fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
         let class = cluster.classes.constraint_class[class];
         for at in self.applicable[class][Dependency::Class as usize] {

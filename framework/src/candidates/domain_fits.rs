@@ -84,8 +84,11 @@ impl DomainFits {
             Capacity::FutureIdle => inputs.cluster.nodes.times_future_idle(node, request),
         };
         let mut n_tasks = n_tasks.min(MAX_ON_NODE);
-        if n_tasks > 0 && !rules.pass(inputs, class, node, self.capacity, &[Dependency::Node]) {
-            n_tasks = 0;
+        if n_tasks > 0 {
+            n_tasks = match rules.pass(inputs, class, node, self.capacity, &[Dependency::Node]) {
+                true => n_tasks.min(rules.max_on_node(inputs, class, node, self.capacity)),
+                false => 0,
+            };
         }
         let before = std::mem::replace(&mut self.of_nodes[node], n_tasks);
         self.of_domains[domain] = self.of_domains[domain] - before + n_tasks;

@@ -218,6 +218,21 @@ impl ClassRules {
             })
     }
 
+    /// At most how many tasks of the class a node holds, as far as plugins count them.
+    pub(super) fn max_on_node(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> u64 {
+        let Inputs { cluster, policy, .. } = inputs;
+        let counting = self.predicates.iter().filter(|(_, own)| own.has(Dependency::Node));
+        let counts =
+            counting.map(|(at, _)| policy.plugin(*at).max_on_node(cluster, class, node, capacity));
+        counts.min().unwrap_or(u64::MAX)
+    }
+
     /// Whether variants of the class may share an index: no score depends on which selectors match them.
     pub(super) fn scores_are_of_nodes(&self) -> bool {
         let is_of_nodes = |term: &ScoreTerm| match term.dependency {

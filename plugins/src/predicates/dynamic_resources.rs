@@ -5,7 +5,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{JobIdx, TaskIdx},
+    column::{JobIdx, NodeIdx, TaskIdx},
     decision::DeviceChoice,
     name::ObjectKey,
     reason::{Cause, Inadmissible, Unfit},
@@ -66,6 +66,10 @@ impl Filter for DynamicResources {
         }
         self.choose(class, node, capacity).map_err(|refusal| unfit(&refusal))?;
         if self.can_use(class, node, capacity) { Ok(()) } else { Err(Unfit::ResourceClaim) }
+    }
+
+    fn max_on_node(&self, class: ConstraintClassIdx, node: NodeIdx, capacity: Capacity) -> u64 {
+        Self::max_on_node(self, class, node, capacity)
     }
 
     fn has_postponed(&self) -> bool {

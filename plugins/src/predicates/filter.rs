@@ -63,6 +63,11 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// See [`Plugin::max_on_node`](kube_batch_framework::plugin::Plugin::max_on_node).
+    fn max_on_node(&self, _class: ConstraintClassIdx, _node: NodeIdx, _capacity: Capacity) -> u64 {
+        u64::MAX
+    }
+
     /// Follows a placement.
     fn on_placement(&mut self, _placed: &Placed) {}
 
