@@ -147,6 +147,13 @@ pub enum ClaimDemand {
     Entry(Name, ClaimEntry),
 }
 
+impl ClaimDemand {
+    /// Whether the claim was made for the task and is not allocated.
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+}
+
 impl DeviceDemand {
     /// Whether it needs none.
     pub const fn is_empty(&self) -> bool {

@@ -62,8 +62,8 @@ pub trait Fact: PartialEq {
         self == other
     }
 
-    /// Whether the object takes and changes nothing that another job could use: a pod that waits, or a
-    /// PodGroup.
+    /// Whether the object takes and changes nothing that another job could use: a pod that waits, a claim that was
+    /// made for it, or a PodGroup.
     fn concerns_only_its_job(&self) -> bool {
         false
     }
@@ -78,7 +78,15 @@ impl Fact for ClaimFacts {}
 impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
 impl Fact for CsiDriverFacts {}
-impl Fact for ResourceClaimFacts {}
+
+impl Fact for ResourceClaimFacts {
+    /// A claim that was made for a pod, as long as it has no devices. Jobs whose pods name claims that were not made
+    /// for them are tried in every cycle.
+    fn concerns_only_its_job(&self) -> bool {
+        self.allocation.is_none() && self.controller.is_some()
+    }
+}
+
 impl Fact for SliceFacts {}
 impl Fact for DeviceClassFacts {}
 impl Fact for DeviceTaintRuleFacts {}

@@ -7,7 +7,8 @@ use std::{
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::JobIdx,
+    column::{JobIdx, TaskIdx},
+    devices::DeviceDemand,
     facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
     job_report::JobReport,
     name::{JobKey, Name},
@@ -54,6 +55,7 @@ pub(crate) struct Own {
 #[derive(Clone, Debug)]
 struct OwnTask {
     facts: Arc<TaskFacts>,
+    devices: Arc<DeviceDemand>,
     priority: i32,
     is_gated: bool,
 }
@@ -62,6 +64,7 @@ impl Own {
     pub(crate) fn of(cluster: &Cluster, job: JobIdx) -> Self {
         let task = |task| OwnTask {
             facts: Arc::clone(&cluster.tasks.facts[task]),
+            devices: Arc::clone(devices_of(cluster, task)),
             priority: cluster.tasks.priority[task],
             is_gated: cluster.tasks.gated[task],
         };
@@ -88,8 +91,18 @@ impl Own {
                 own.priority == cluster.tasks.priority[task]
                     && own.is_gated == cluster.tasks.gated[task]
                     && is_same_task(&own.facts, &cluster.tasks.facts[task])
+                    && is_same_demand(&own.devices, devices_of(cluster, task))
             })
     }
+}
+
+fn devices_of(cluster: &Cluster, task: TaskIdx) -> &Arc<DeviceDemand> {
+    &cluster.classes.devices[cluster.tasks.class[task]]
+}
+
+/// The same claims, whichever cycle made them ready.
+fn is_same_demand(one: &Arc<DeviceDemand>, other: &Arc<DeviceDemand>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }
 
 fn queue(cluster: &Cluster, job: JobIdx) -> Option<&Name> {

@@ -10,6 +10,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, JobIdx, Ordinal as _, QueueIdx},
+    devices::ClaimDemand,
     job_report::JobReport,
     name::JobKey,
     resource::ResourceVector,
@@ -181,7 +182,7 @@ impl Session {
             && self.cluster.jobs.incomplete_for[job].is_none()
             // It depends on the other groups too.
             && self.cluster.jobs.composites[job].is_none();
-        if !is_in_vain || self.is_any_class_open_to_change(job) {
+        if !is_in_vain || self.is_any_class_open_to_change(job) || self.names_any_claim(job) {
             return None;
         }
         let before = self.turn_log.tried[job].as_ref();
@@ -219,6 +220,17 @@ impl Session {
             }
         }
         (!tried.actions.is_empty()).then(|| Arc::new(tried))
+    }
+
+    /// Whether tasks of the job name claims for devices that were not made for them. Such a claim may be made for a
+    /// pod of another job, which is no change that others are told of.
+    fn names_any_claim(&self, job: JobIdx) -> bool {
+        let tasks = self.cluster.jobs.tasks[job].iter();
+        let mut demands = tasks.map(|task| {
+            let class = self.cluster.tasks.class[task];
+            &self.cluster.classes.devices[class]
+        });
+        demands.any(|demand| !demand.claims.iter().all(ClaimDemand::is_own))
     }
 
     /// Whether placements of others can help tasks of the job.
