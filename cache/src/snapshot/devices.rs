@@ -13,7 +13,8 @@ use kube_batch_api::{
     },
     facts::{
         device::{
-            claim::{ClaimEntry, ClaimSource, ResourceClaimFacts},
+            DeviceId,
+            claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
             class::{DeviceClassFacts, implicit_resource},
         },
         pod::TaskFacts,
@@ -24,7 +25,7 @@ use kube_batch_api::{
 };
 
 use crate::{
-    assumed::{Assumed, InFlight},
+    assumed::{AfterRejection, Assumed, InFlight},
     store::{Fact, Store, Table},
 };
 
@@ -45,14 +46,41 @@ pub(crate) fn devices_of(
     published: Arc<PublishedDevices>,
 ) -> DeviceObjects {
     let mut objects = DeviceObjects { claims: shared(&store.resource_claims), published };
+    let lost = lost_claims(store, assumed);
     for (pod, in_flight, _) in assumed.iter() {
         if let InFlight::Bind { devices, .. } = in_flight {
-            for choice in devices {
+            for choice in devices.iter().filter(|choice| !lost.contains(&choice.claim)) {
                 reserve(&mut objects, choice, &pod);
             }
         }
     }
     objects
+}
+
+/// The claims whose devices other claims have got: their bindings were rejected, and keep their places until their
+/// back-offs end, but not the devices.
+fn lost_claims<'a>(store: &Store, assumed: &'a Assumed) -> BTreeSet<&'a ObjectKey> {
+    let is_rejected = |uid: &Name| assumed.after_rejection(uid) == Some(AfterRejection::Waits);
+    let mut wanted: BTreeMap<&DeviceId, Vec<&ObjectKey>> = BTreeMap::new();
+    for (pod, in_flight, _) in assumed.iter() {
+        let InFlight::Bind { devices, .. } = in_flight else { continue };
+        for choice in devices.iter().filter(|_| is_rejected(&pod.uid)) {
+            for id in choice.allocation.iter().flat_map(Allocation::exclusive) {
+                wanted.entry(id).or_default().push(&choice.claim);
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut lost = BTreeSet::new();
+    for claim in store.resource_claims.values() {
+        for id in claim.allocation.iter().flat_map(Allocation::exclusive) {
+            let others = wanted.get(id).into_iter().flatten();
+            lost.extend(others.filter(|other| ***other != claim.key));
+        }
+    }
+    lost
 }
 
 /// The claim as it will be when its choice is written.
@@ -214,5 +242,57 @@ fn claim(store: &Store, facts: &TaskFacts, namespace: &Name, entry: &ClaimEntry)
             ClaimDemand::Own(Arc::clone(&claim.spec))
         }
         _ => other(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use k8s_openapi::api::resource::v1::ResourceClaim;
+    use kube_batch_api::decision::Decision;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rejected_binding_keeps_no_device_that_another_claim_has_got() {
+        let mut store = Store::default();
+        let result =
+            |device: &str| json!({"driver": "d", "pool": "p", "device": device, "request": "r"});
+        let results = |device: &str| json!({"devices": {"results": [result(device)]}});
+        let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu", "count": 1}});
+        for (name, status) in [
+            ("own", json!({})),
+            ("free", json!({})),
+            ("other", json!({"allocation": results("gpu-0")})),
+        ] {
+            let claim: ResourceClaim = serde_json::from_value(json!({
+                "metadata": {"name": name, "namespace": "ns", "uid": name},
+                "spec": {"devices": {"requests": [request]}},
+                "status": status,
+            }))
+            .expect("a claim");
+            store.apply_resource_claim(&claim).expect("facts");
+        }
+        let allocated = |name: &str, device: &str| {
+            let other = store.resource_claims.get(&ObjectKey::new("ns", "other"));
+            let mut allocation = other.expect("it exists").allocation.clone().expect("allocated");
+            allocation.results[0].id.device = device.into();
+            let (claim, allocation) = (ObjectKey::new("ns", name), Some(allocation));
+            DeviceChoice { claim, allocation, new: None, group: None }
+        };
+        let pod = PodRef { uid: "u".into(), key: ObjectKey::new("ns", "p") };
+        let devices = vec![allocated("own", "gpu-0"), allocated("free", "gpu-1")];
+        let bind = Decision::Bind { pod: pod.clone(), node: "n".into(), claims: vec![], devices };
+        let mut assumed = Assumed::default();
+        assumed.note(&bind, Timestamp::UNIX_EPOCH);
+        let is_allocated = |assumed: &Assumed| {
+            let objects = devices_of(&store, assumed, published_devices(&store));
+            ["own", "free"]
+                .map(|name| objects.claims[&ObjectKey::new("ns", name)].allocation.is_some())
+        };
+        assert_eq!(is_allocated(&assumed), [true, true], "it is being bound");
+        assumed.reject(&pod.uid, assumed.id(&pod.uid).expect("it is in flight"));
+        assert_eq!(is_allocated(&assumed), [false, true]);
     }
 }

@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_api::{
-    facts::device::{DeviceId, claim::ResourceClaimFacts},
+    facts::device::{
+        DeviceId,
+        claim::{Allocation, ResourceClaimFacts},
+    },
     name::ObjectKey,
 };
 use kube_batch_cache::store::Store;
@@ -90,6 +93,5 @@ fn holds(store: &Store, claim: &ObjectKey, id: &DeviceId) -> bool {
 
 /// The devices that a claim holds alone.
 fn devices_of(claim: &ResourceClaimFacts) -> BTreeSet<&DeviceId> {
-    let results = claim.allocation.iter().flat_map(|allocation| &allocation.results);
-    results.filter(|result| result.is_exclusive()).map(|result| &result.id).collect()
+    claim.allocation.iter().flat_map(Allocation::exclusive).collect()
 }

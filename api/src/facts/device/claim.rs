@@ -93,6 +93,14 @@ pub struct Allocation {
     pub timestamp: Option<Timestamp>,
 }
 
+impl Allocation {
+    /// The devices that are allocated exclusively.
+    pub fn exclusive(&self) -> impl Iterator<Item = &DeviceId> {
+        let exclusive = self.results.iter().filter(|result| result.is_exclusive());
+        exclusive.map(|result| &result.id)
+    }
+}
+
 /// Configuration of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AllocationConfig {

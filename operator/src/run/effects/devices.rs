@@ -221,10 +221,9 @@ impl Binding<'_> {
     /// does not check it.
     fn expect_free(&self, chosen: &Allocation) -> Result<(), WriteError> {
         let state = self.context.cache.lock();
-        let mut devices = chosen.results.iter().filter(|result| result.is_exclusive());
-        let taken = devices.find_map(|result| {
-            Some((&result.id, state.other_holder(self.claim, &result.id)?.clone()))
-        });
+        let taken = chosen
+            .exclusive()
+            .find_map(|id| Some((id, state.other_holder(self.claim, id)?.clone())));
         taken.map_or(Ok(()), |(id, other)| {
             Err(self.rejected(&format!("cannot get device {id}: claim {other} has got it")))
         })
