@@ -131,6 +131,8 @@ pub struct DeviceDemand {
     pub claims: Vec<ClaimDemand>,
     /// Its requests for extended resources, if a class of devices stands for one of them.
     pub extended: Vec<ExtendedRequests>,
+    /// Whether its status names a claim for them. It stays so, and the kubelet does not start the pod without the claim.
+    pub names_claim: bool,
     /// The claim for its extended resources that an earlier attempt left behind.
     pub leftover: Option<ObjectKey>,
     /// How many devices of each class count for it, in thousandths.

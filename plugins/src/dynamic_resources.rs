@@ -290,6 +290,14 @@ impl DynamicResources {
         !own.has_failed && allocated.all(|nodes| nodes.passes(node))
     }
 
+    /// Whether the tasks of a class would have no claim on a node, although their status names one.
+    // Parity: see docs/parity.md#x12.
+    pub(crate) fn lacks_named_claim(&self, class: ConstraintClassIdx, node: NodeIdx) -> bool {
+        let own = &self.classes[class];
+        let mut extended = own.extended.iter().filter(|_| own.names_claim);
+        extended.any(|extended| matches!(extended.on(node), ExtendedKind::Nothing))
+    }
+
     /// Whether expressions of claims are evaluated in the next cycle only.
     pub(crate) fn has_postponed(&self) -> bool {
         self.tables.wanted.has_postponed()

@@ -81,6 +81,9 @@ pub struct TaskFacts {
     /// Its claims for devices.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub device_claims: Box<[ClaimEntry]>,
+    /// The claim from which it gets extended resources: `status.extendedResourceClaimStatus.resourceClaimName`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended_claim: Option<Name>,
     /// Labels. Not serialized: a dump writes them once for all pods that share them.
     #[serde(skip)]
     pub labels: Interned<Labels>,
@@ -228,6 +231,9 @@ impl TaskFacts {
                     (text(&c.reason), text(&c.message))
                 }),
             device_claims: ClaimEntry::of(pod).into(),
+            extended_claim: status
+                .and_then(|status| status.extended_resource_claim_status.as_ref())
+                .map(|claim| claim.resource_claim_name.as_str().into()),
             labels: interner.labels.intern(labels),
             template: interner.templates.intern(template),
             uid,

@@ -191,6 +191,8 @@ pub(super) fn demand_of(
     let is_for_class = resources.any(|request| {
         store.device_classes.values().any(|class| class.stands_for(&request.resource))
     });
+    let names_claim = facts.node.is_none() && facts.extended_claim.is_some();
+    let is_for_class = is_for_class || names_claim;
     let demand = DeviceDemand {
         claims: facts
             .device_claims
@@ -198,6 +200,7 @@ pub(super) fn demand_of(
             .map(|entry| claim(store, facts, namespace, entry))
             .collect(),
         extended: if is_for_class { facts.template.extended.clone() } else { Vec::new() },
+        names_claim,
         leftover: is_for_class.then(|| leftover(store, facts)).flatten(),
         counted: counted_for(store, users, facts),
     };

@@ -324,7 +324,8 @@ impl Effects {
             (Step::Deallocate, DecisionWrite::Deallocate { pod, claim }) => {
                 devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
             }
-            (Step::Bind, DecisionWrite::Bind { pod, node, .. }) => {
+            (Step::Bind, DecisionWrite::Bind { pod, node, devices, .. }) => {
+                devices::map_extended_resources(context, pod, devices).await?;
                 pods::bind(context, pod, node).await.map(|()| Outcome::Done)
             }
             (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {

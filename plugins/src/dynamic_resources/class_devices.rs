@@ -87,6 +87,8 @@ pub(crate) struct ClassDevices {
     pub(super) claims: Vec<ClassClaim>,
     /// Its extended resources that classes of devices stand for.
     pub(super) extended: Option<ExtendedNeed>,
+    /// Whether its status names a claim for these.
+    pub(super) names_claim: bool,
     /// Whether a binding condition of an allocated claim has failed.
     pub(super) has_failed: bool,
     /// Whether claims or devices that other nodes can use too decide.
@@ -136,7 +138,11 @@ impl ClassDevices {
             let refusal = "cannot schedule extended resource claim".to_owned();
             return Self { leftover: Some(leftover.clone()), ..Self::refused(refusal) };
         }
-        let mut new = Self { namespace: facts.key.namespace.clone(), ..Self::default() };
+        let mut new = Self {
+            namespace: facts.key.namespace.clone(),
+            names_claim: demand.names_claim,
+            ..Self::default()
+        };
         for claim in resolved {
             let is_own =
                 demand.claims.iter().any(|own| *own == ClaimDemand::Own(Arc::clone(&claim.spec)))

@@ -26,6 +26,10 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
     Box::new(DynamicResources::new(opening))
 }
 
+/// Why a pod is refused whose status names a claim for an extended resource.
+const HAS_RESOURCE: &str =
+    "node(s) advertised the extended resource for which the pod names a claim";
+
 const fn unfit(refusal: &Refusal) -> Unfit {
     match refusal {
         Refusal::Insufficient => Unfit::Devices,
@@ -61,8 +65,11 @@ impl Filter for DynamicResources {
     fn check(&self, query: Query) -> Result<(), Unfit> {
         let Query { class, node, dependency, capacity } = query;
         if dependency == Dependency::Class {
-            let can_use = self.can_use_allocated(class, node);
-            return if can_use { Ok(()) } else { Err(Unfit::ResourceClaim) };
+            return match self.can_use_allocated(class, node) {
+                false => Err(Unfit::ResourceClaim),
+                true if self.lacks_named_claim(class, node) => Err(Unfit::Other(HAS_RESOURCE)),
+                true => Ok(()),
+            };
         }
         self.choose(class, node, capacity).map_err(|refusal| unfit(&refusal))?;
         if self.can_use(class, node, capacity) { Ok(()) } else { Err(Unfit::ResourceClaim) }

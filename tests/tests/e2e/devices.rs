@@ -173,12 +173,17 @@ impl Bed {
 
     /// Changes the status of a claim by a merge patch.
     fn patch_status(&self, claim: &str, status: &Value) {
+        self.patch_status_of(["resourceclaim", claim], status);
+    }
+
+    /// Changes the status of an object by a merge patch.
+    fn patch_status_of(&self, [kind, name]: [&str; 2], status: &Value) {
         let patch = json!({"status": status}).to_string();
         let namespace = format!("--namespace={NAMESPACE}");
         let patched = self.kubectl([
             "patch",
-            "resourceclaim",
-            claim,
+            kind,
+            name,
             &namespace,
             "--subresource=status",
             "--type=merge",

@@ -145,7 +145,7 @@ impl Binding<'_> {
         }
         let allocation = self.allocation_for(&claim, self.choice.allocation.as_ref())?;
         if self.is_user_of(&claim) && allocation.is_none() {
-            return self.map_extended_resources().await.map(|()| true);
+            return Ok(true);
         }
         if users(&claim).len() >= MAX_CONSUMERS {
             return Err(self.rejected(&format!("is used by {MAX_CONSUMERS} already")));
@@ -153,37 +153,7 @@ impl Binding<'_> {
         if allocation.is_some() {
             claim = self.protect(claim).await?;
         }
-        self.write_status(claim, allocation).await?;
-        self.map_extended_resources().await.map(|()| true)
-    }
-
-    /// Writes to the status of the pod which containers get the devices of a claim for extended resources: the
-    /// kubelet reads it there.
-    async fn map_extended_resources(&self) -> Result<(), WriteError> {
-        let Some(new) = &self.choice.new else { return Ok(()) };
-        let mappings = new.mappings.iter().map(|mapping| {
-            json!({
-                "containerName": &*mapping.container,
-                "resourceName": &*mapping.resource,
-                "requestName": &*mapping.request,
-            })
-        });
-        let status = json!({
-            "resourceClaimName": &*self.claim.name,
-            "requestMappings": mappings.collect::<Vec<_>>(),
-        });
-        let patch = Patch::Strategic(json!({
-            "metadata": {"uid": &*self.pod.uid},
-            "status": {"extendedResourceClaimStatus": status},
-        }));
-        let PodRef { key, .. } = self.pod;
-        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &key.namespace);
-        let params = patch_params();
-        let request = api.patch_status(&key.name, &params, &patch);
-        let written = self.context.call(Write::ResourceClaim, request).await;
-        let pod = written.map_err(|error| error.about(&format!("patch pod {key}")))?;
-        self.context.store(&pod);
-        Ok(())
+        self.write_status(claim, allocation).await.map(|()| true)
     }
 
     /// The allocation to write to a claim; `None` if it has the one that the decision is based on.
@@ -322,6 +292,44 @@ impl Binding<'_> {
         self.context.store(&written);
         Ok(())
     }
+}
+
+/// Writes to the status of a pod which containers get the devices of the claim for its extended resources: the
+/// kubelet reads it there. The last write before the binding, because the API server lets no one take it back.
+///
+/// # Errors
+///
+/// [`WriteError`].
+// Parity: differs, see docs/parity.md#x12.
+pub(super) async fn map_extended_resources(
+    context: &Context,
+    PodRef { key, uid }: &PodRef,
+    choices: &[DeviceChoice],
+) -> Result<(), WriteError> {
+    let made = choices.iter().find_map(|choice| Some((&choice.claim, choice.new.as_ref()?)));
+    let Some((claim, new)) = made else { return Ok(()) };
+    let mappings = new.mappings.iter().map(|mapping| {
+        json!({
+            "containerName": &*mapping.container,
+            "resourceName": &*mapping.resource,
+            "requestName": &*mapping.request,
+        })
+    });
+    let status = json!({
+        "resourceClaimName": &*claim.name,
+        "requestMappings": mappings.collect::<Vec<_>>(),
+    });
+    let patch = Patch::Strategic(json!({
+        "metadata": {"uid": &**uid},
+        "status": {"extendedResourceClaimStatus": status},
+    }));
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let params = patch_params();
+    let request = api.patch_status(&key.name, &params, &patch);
+    let written = context.call(Write::ResourceClaim, request).await;
+    let pod = written.map_err(|error| error.about(&format!("patch pod {key}")))?;
+    context.store(&pod);
+    Ok(())
 }
 
 /// Takes back what was written to a claim for a pod that is not bound after all.

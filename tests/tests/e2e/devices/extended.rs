@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{DRIVER, class, slice};
+use super::{DRIVER, class, slice, text};
 use crate::bed::{Bed, NAMESPACE, group, nodes, pods};
 
 const RESOURCE: &str = "example.com/gpu";
@@ -62,25 +62,38 @@ fn an_extended_resource_is_met_by_a_claim_that_the_scheduler_makes() {
 
 #[test]
 fn a_node_that_advertises_the_resource_counts_it_without_a_claim() {
-    let mut bed = Bed::new(&nodes(1, "8"));
+    let mut bed = Bed::new(&nodes(2, "8"));
     let mut class = class();
     class["spec"]["extendedResourceName"] = json!(RESOURCE);
     bed.apply(&class);
-    // The device plugin of the node has registered.
-    let status = json!({"status": {"allocatable": {RESOURCE: "1"}, "capacity": {RESOURCE: "1"}}})
-        .to_string();
-    bed.kubectl([
-        "patch",
-        "node",
-        "node-00000",
-        "--subresource=status",
-        "--type=merge",
-        "--patch",
-        &status,
-    ])
-    .expect("the node has the resource");
+    bed.apply(&slice("node-00001", 1));
+    // The device plugin of the other node has registered.
+    let resources = json!({RESOURCE: "2"});
+    bed.patch_status_of(
+        ["node", "node-00000"],
+        &json!({"allocatable": resources, "capacity": resources}),
+    );
+    // An earlier attempt to bind the first pod has failed, and its claim was deleted.
+    for gang in ["named", "plain"] {
+        bed.create_requesting_gang(gang, 1);
+    }
+    let container = bed.get("pods", "named-0")["spec"]["containers"][0]["name"].take();
+    let mapping = json!({"containerName": container, "resourceName": RESOURCE, "requestName": "r"});
+    let named = json!({"resourceClaimName": "gone", "requestMappings": [mapping]});
+    bed.patch_status_of(["pod", "named-0"], &json!({"extendedResourceClaimStatus": named}));
+    // The API server keeps what the kubelet would wait for on the node without a claim.
+    bed.patch_status_of(["pod", "named-0"], &json!({"extendedResourceClaimStatus": null}));
+    let name_in_status = |bed: &Bed| {
+        let status = bed.get("pods", "named-0")["status"]["extendedResourceClaimStatus"].take();
+        text(&status["resourceClaimName"])
+    };
+    assert_eq!(name_in_status(&bed), "gone");
     bed.start_scheduler(&[]);
-    bed.create_requesting_gang("plain", 1);
-    bed.wait_until_running("plain", 1);
-    assert!(bed.list("resourceclaims").is_empty());
+    for (gang, node) in [("plain", "node-00000"), ("named", "node-00001")] {
+        bed.wait_until_running(gang, 1);
+        assert_eq!(bed.get("pods", &format!("{gang}-0"))["spec"]["nodeName"], node);
+    }
+    let claims = bed.list("resourceclaims");
+    assert_eq!(claims.len(), 1, "{claims:?}");
+    assert_eq!(claims[0]["metadata"]["name"], name_in_status(&bed));
 }
