@@ -45,8 +45,21 @@ pub fn cargo() -> Command {
 ///
 /// If the build fails; Cargo has printed the reason.
 pub fn debug() -> io::Result<PathBuf> {
-    build(&["--quiet", "--workspace", "--bins", "--tests"])
+    build("kube-batch", &DEBUG)
 }
+
+/// Builds the simulation of the operator in the same way, and returns the path of its binary.
+///
+/// # Errors
+///
+/// If the build fails; Cargo has printed the reason.
+pub fn operator_sim() -> io::Result<PathBuf> {
+    build("kube-batch-operator-sim", &DEBUG)
+}
+
+/// What `cargo test --workspace` builds. For one package alone, Cargo may turn on other features of dependencies, and
+/// compile them again.
+const DEBUG: [&str; 4] = ["--quiet", "--workspace", "--bins", "--tests"];
 
 /// Builds the scheduler in release mode and returns the path of its binary. Progress is printed to
 /// standard error.
@@ -55,7 +68,7 @@ pub fn debug() -> io::Result<PathBuf> {
 ///
 /// If the build fails; Cargo has printed the reason.
 pub fn release() -> io::Result<PathBuf> {
-    build(&["--release", "--package", "kube-batch"])
+    build("kube-batch", &["--release", "--package", "kube-batch"])
 }
 
 /// The flags with which the compiler links the scheduler statically, as in the Containerfile.
@@ -75,7 +88,8 @@ pub fn static_release() -> io::Result<PathBuf> {
     let mut command = cargo();
     // With --target, the flags apply to the binary only: procedural macros cannot be linked statically.
     command.env("RUSTFLAGS", flags.trim_start());
-    build_with(command, &["--release", "--locked", "--package", "kube-batch", "--target", &host])
+    let selection = ["--release", "--locked", "--package", "kube-batch", "--target", &host];
+    build_with(command, "kube-batch", &selection)
 }
 
 /// The target that Cargo builds for on this machine, such as `x86_64-unknown-linux-gnu`.
@@ -90,11 +104,11 @@ pub fn host() -> io::Result<String> {
     host.map(str::to_owned).ok_or_else(|| io::Error::other("rustc did not report a host"))
 }
 
-fn build(selection: &[&str]) -> io::Result<PathBuf> {
-    build_with(cargo(), selection)
+fn build(binary: &str, selection: &[&str]) -> io::Result<PathBuf> {
+    build_with(cargo(), binary, selection)
 }
 
-fn build_with(mut cargo: Command, selection: &[&str]) -> io::Result<PathBuf> {
+fn build_with(mut cargo: Command, binary: &str, selection: &[&str]) -> io::Result<PathBuf> {
     let built = cargo
         .args(["build", "--message-format", "json-render-diagnostics"])
         .args(selection)
@@ -102,9 +116,8 @@ fn build_with(mut cargo: Command, selection: &[&str]) -> io::Result<PathBuf> {
         .output()?;
     let executable = built.stdout.split(|&byte| byte == b'\n').find_map(|line| {
         let message: Value = serde_json::from_slice(line).ok()?;
-        let is_scheduler =
-            message["target"]["name"] == "kube-batch" && message["profile"]["test"] == false;
-        is_scheduler.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+        let is_it = message["target"]["name"] == binary && message["profile"]["test"] == false;
+        is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
     let executable = executable.filter(|_| built.status.success());
     executable.ok_or_else(|| io::Error::other("cargo did not report a binary"))

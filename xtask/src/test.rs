@@ -22,9 +22,10 @@ const SIMULATED_STEPS: &str = "1000000";
 
 /// Simulates the operator.
 pub(crate) fn simulate_operator(arguments: &[String]) -> anyhow::Result<()> {
-    let mut args = vec!["run", "--quiet", "--package", "kube-batch-operator-sim", "--"];
-    args.extend(arguments.iter().map(String::as_str));
-    cargo(&args, &[])
+    let binary = build::operator_sim().context("build the simulation")?;
+    let status = Command::new(binary).args(arguments).status().context("run the simulation")?;
+    ensure!(status.success(), "the simulation of the operator failed");
+    Ok(())
 }
 
 /// Runs a benchmark.

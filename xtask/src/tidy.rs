@@ -144,8 +144,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
     bail!("{n} {noun}:\n  {}", violations.join("\n  "))
 }
 
+/// The crates of the project. Examples are crates as users write them.
 fn workspace(metadata: &Metadata) -> Vec<&Package> {
-    metadata.workspace_packages()
+    let is_example = |package: &&Package| {
+        let path = package.manifest_path.as_std_path();
+        path.starts_with(metadata.workspace_root.as_std_path().join("examples"))
+    };
+    let mut packages = metadata.workspace_packages();
+    packages.retain(|package| !is_example(package));
+    packages
 }
 
 fn edges(metadata: &Metadata) -> Vec<String> {
