@@ -3,10 +3,12 @@
 //! The checker shares neither snapshot nor ledgers with the scheduler: it reads the facts of the store,
 //! and does its own sums.
 //!
-//! Node selectors, node affinity, host ports, volumes and devices are not checked: no bench shape has any.
+//! Node selectors, node affinity, host ports and volumes are not checked: no bench shape has any. Of devices, it is
+//! not checked what selectors and constraints of claims say.
 
 mod budgets;
 mod capacity;
+mod devices;
 mod gangs;
 mod nodes;
 mod rules;
@@ -21,10 +23,12 @@ use kube_batch_scheduler::conf::Conf;
 use self::view::{View, decided_pods};
 
 /// What holds for the decisions of a cycle. Each law returns its violations in words.
-const LAWS: [fn(&View<'_>) -> Vec<String>; 12] = [
+const LAWS: [fn(&View<'_>) -> Vec<String>; 14] = [
     nodes::bound_pods_are_admitted,
     capacity::no_node_is_over_committed,
     capacity::no_victim_could_stay,
+    devices::devices_are_given_once,
+    devices::bound_pods_have_devices,
     gangs::gangs_start_whole,
     gangs::gangs_keep_their_minimum_or_leave_whole,
     gangs::composites_start_whole,

@@ -5,7 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_api::{
     api_version::ApiVersion,
     crd::PodGroupSpec,
-    decision::{Decision, EvictReason, PodRef},
+    decision::{Decision, DeviceChoice, EvictReason, PodRef},
+    facts::device::claim::DeviceResult,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
@@ -114,7 +115,7 @@ fn the_decisions_of_every_kind_of_shape_are_right() {
 
 #[test]
 fn the_decisions_in_random_clusters_are_right() {
-    let (mut n_decisions, mut n_of_composites) = (0, 0);
+    let (mut n_decisions, mut n_of_composites, mut n_devices) = (0, 0, 0);
     for seed in 0..3000 {
         let case = case(&RandomCluster::new(seed).case());
         let world = world_of(&case);
@@ -123,6 +124,11 @@ fn the_decisions_in_random_clusters_are_right() {
         let found = problems(&world.store, &case.conf, &cycle.decisions);
         assert_eq!(found, [""; 0], "seed {seed}");
         n_decisions += cycle.decisions.len();
+        let given = cycle.decisions.iter().map(|decision| match decision {
+            Decision::Bind { devices, .. } => devices.len(),
+            _ => 0,
+        });
+        n_devices += given.sum::<usize>();
         let is_of_composite = |decision: &&Decision| {
             let pod = world.store.pods.get(&decision.pod().key);
             let key = pod.map(|facts| facts.job_key(world.store.served()));
@@ -132,7 +138,8 @@ fn the_decisions_in_random_clusters_are_right() {
         n_of_composites += cycle.decisions.iter().filter(is_of_composite).count();
     }
     assert!(n_decisions > 6000, "only {n_decisions} decisions");
-    assert!(n_of_composites > 200, "only {n_of_composites} decisions about composite PodGroups");
+    assert!(n_devices > 200, "only {n_devices} claims are allocated");
+    assert!(n_of_composites > 150, "only {n_of_composites} decisions about composite PodGroups");
 }
 
 #[test]
@@ -457,6 +464,66 @@ fn bindings_to_nodes_without_the_label_of_an_affinity_are_found() {
         let found = problems(&world.store, &case.conf, &[bind]).join(", ");
         assert!(problem.map_or(found.is_empty(), |problem| found.contains(problem)), "{found:?}");
     }
+}
+
+/// A change of what bindings give claims, by the position of the pod in its gang.
+fn devices(change: impl Fn(usize, &mut Vec<DeviceChoice>)) -> impl FnMut(&mut Decision) {
+    move |decision| {
+        if let Decision::Bind { pod, devices, .. } = decision {
+            let (_, position) = pod.key.name.rsplit_once('-').expect("names end in a position");
+            change(position.parse().expect("a number"), devices);
+        }
+    }
+}
+
+fn results(devices: &mut [DeviceChoice]) -> &mut Vec<DeviceResult> {
+    &mut devices[0].allocation.as_mut().expect("it is allocated").results
+}
+
+#[test]
+fn devices_that_are_wrong_are_found() {
+    let fill = || Decided::new("DRA-MATCH-10-16-4");
+    let first = |n: usize| n == 0;
+    let taken = devices(|n, devices| {
+        if first(n) {
+            devices.clear();
+        }
+    });
+    fill().change(taken).expect("is not allocated");
+    let too_few = devices(|n, devices| {
+        if first(n) {
+            results(devices).pop();
+        }
+    });
+    fill().change(too_few).expect("has not the number of devices that it requests");
+    let unknown = devices(|n, devices| {
+        if first(n) {
+            results(devices)[0].id.device = "gpu-99".into();
+        }
+    });
+    fill().change(unknown).expect("has a device that the node does not have");
+    let same_for_all = devices(|_, devices| {
+        for (n, result) in results(devices).iter_mut().enumerate() {
+            result.id.pool = "node-00000".into();
+            result.id.device = format!("gpu-{n}").as_str().into();
+        }
+    });
+    fill().change(same_for_all).expect("is that of claim");
+    fill().change(bind_to(|_| Some("node-00009"))).expect("has devices of another node");
+    let mut preempt = Decided::new("DRA-PREEMPT-128");
+    let running = preempt.shape.store.resource_claims.values();
+    let key = running.filter(|claim| claim.allocation.is_some()).map(|claim| claim.key.clone());
+    let key = key.collect::<Vec<_>>().pop().expect("an allocated claim");
+    let claim = &preempt.shape.store.resource_claims.get(&key).expect("it exists");
+    let allocation = claim.allocation.clone();
+    let pod = preempt.shape.store.pods.values().find(|pod| pod.node.is_none()).expect("one waits");
+    preempt.decisions = vec![Decision::Bind {
+        pod: PodRef { uid: pod.uid.clone(), key: pod.key.clone() },
+        node: "node-00000".into(),
+        claims: Vec::new(),
+        devices: vec![DeviceChoice { claim: key, allocation, new: None, group: None }],
+    }];
+    preempt.expect("is allocated, and is allocated again");
 }
 
 /// A pod of two CPUs leaves that a budget protects, and beside it runs another one. Returns what is wrong.

@@ -70,12 +70,14 @@ fn changed_group(
 
 #[test]
 fn what_is_remembered_changes_no_decision_and_no_report() {
-    let (mut with, mut without) = (0, 0);
+    // Evaluations with a memory and without, in clusters without devices and with some.
+    let mut work = [(0, 0); 2];
     for seed in 0..N_CLUSTERS {
         let mut rng = Rng::new(seed);
         let random =
             if rng.percent(50) { RandomCluster::new(seed) } else { RandomCluster::contended(seed) };
         let case = read(&random.case());
+        let (with, without) = &mut work[usize::from(random.has_devices())];
         // Some objects come later.
         let late: Vec<bool> = case.objects.iter().map(|_| rng.percent(30)).collect();
         let unlimited = Memory::with_budget(u64::MAX);
@@ -113,11 +115,15 @@ fn what_is_remembered_changes_no_decision_and_no_report() {
             }
             let ((of_a, work_of_a), (of_b, work_of_b)) = (cycle(a), cycle(b));
             assert!(of_a == of_b, "seed {seed}, step {step}: {of_a:#?}\n{of_b:#?}");
-            with += work_of_a;
-            without += work_of_b;
+            *with += work_of_a;
+            *without += work_of_b;
         }
     }
-    assert!(with * 10 < without * 9, "little was remembered: {with} of {without} evaluations");
+    // Where pods need devices, most changes are of claims that have some, and may help others.
+    for ((with, without), most) in work.into_iter().zip([90, 97]) {
+        let message = format!("little was remembered: {with} of {without} evaluations");
+        assert!(with * 100 < without * most, "{message}");
+    }
 }
 
 /// A queue above its share, whose only gang runs its minimum, and a queue that waits for its share.

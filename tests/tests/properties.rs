@@ -134,9 +134,15 @@ fn a_dropped_statement_restores_the_session() {
             let (runs, waits) =
                 (cluster.status(task) == TaskStatus::Running, cluster.is_waiting(task));
             let placed = cluster.tasks.placement[task].node.is_some();
+            let class = cluster.tasks.class[task];
+            // Only devices are not given without a check.
+            let needs_devices = !cluster.classes.devices[class].is_empty();
+            let mut may_have = |capacity| {
+                waits && (!needs_devices || statement.session_mut().fits(class, node, capacity))
+            };
             let is_moved = match rng.below(6) {
-                0 if waits => statement.allocate(task, node).is_ok(),
-                1 if waits => statement.pipeline(task, node).is_ok(),
+                0 if may_have(Capacity::Idle) => statement.allocate(task, node).is_ok(),
+                1 if may_have(Capacity::FutureIdle) => statement.pipeline(task, node).is_ok(),
                 2 if runs && placed => statement.evict(task, EvictReason::Preempt).is_ok(),
                 3 => {
                     savepoint = statement.savepoint();
@@ -148,7 +154,6 @@ fn a_dropped_statement_restores_the_session() {
                 }
                 // Queries in between, so that caches are tested too.
                 5 => {
-                    let class = statement.session().cluster().tasks.class[task];
                     if waits {
                         statement.best_node(class);
                     }
@@ -185,7 +190,8 @@ fn decisions_stop_in_an_unchanged_cluster() {
             // Incomplete gangs become stale after five minutes.
             simulation.world.skip_idle_cycles(1000);
         }
-        assert!(quiet > 0, "seed {seed}: decisions do not stop");
+        let text = || RandomCluster::new(seed).case();
+        assert!(quiet > 0, "seed {seed}: decisions do not stop:\n{}", text());
         let n_events = simulation.world.record.events.len();
         let decisions = &simulation.cycle(&mut |_| {}).cycle.decisions;
         assert!(decisions.is_empty(), "seed {seed}: {decisions:?}");

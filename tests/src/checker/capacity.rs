@@ -19,10 +19,10 @@ pub(super) fn no_node_is_over_committed(view: &View<'_>) -> Vec<String> {
     for (name, node) in &view.nodes {
         let Node { present, bound, nominated, .. } = node;
         let now = present.iter().chain(bound).copied();
-        if let Some(excess) = excess(node, bound, now) {
+        if let Some(excess) = excess(view, node, bound, now) {
             problems.push(format!("node {name} is over-committed by bindings: {excess}"));
         }
-        if let Some(excess) = excess(node, nominated, later(node)) {
+        if let Some(excess) = excess(view, node, nominated, later(node)) {
             problems.push(format!("node {name} is over-committed by nominations: {excess}"));
         }
     }
@@ -95,7 +95,8 @@ fn could_stay(view: &View<'_>, unit: &[&Pod<'_>]) -> bool {
         let node = &view.nodes[name];
         // A victim may have to leave because of its ports, its volumes or its rules.
         let matter_alone = staying.iter().chain(&node.nominated).all(|pod| has_only_amounts(pod));
-        matter_alone && excess(node, &node.nominated, later(node).chain(staying)).is_none()
+        let all = later(node).chain(staying);
+        matter_alone && excess(view, node, &node.nominated, all).is_none()
     })
 }
 
@@ -106,7 +107,7 @@ fn has_only_amounts(pod: &Pod<'_>) -> bool {
         template.spread.is_empty(),
         template.host_ports.is_empty(),
         template.claims.is_empty(),
-        pod.facts.device_claims.is_empty(),
+        pod.facts.device_claims.is_empty() && template.extended.is_empty(),
         template.disks.is_empty(),
     ]
     .iter()
@@ -123,6 +124,7 @@ fn later<'n, 'p>(node: &'n Node<'p>) -> impl Iterator<Item = &'p Pod<'p>> + use<
 /// The first resource that `placed` pods request and of which `all` pods together request more than the
 /// node has. Of other resources, the node may have had too little before.
 fn excess<'p>(
+    view: &View<'_>,
     node: &Node<'_>,
     placed: &[&'p Pod<'p>],
     all: impl Iterator<Item = &'p Pod<'p>>,
@@ -135,7 +137,12 @@ fn excess<'p>(
     let has = |resource: &str| i128::from(node.facts.allocatable.get(resource));
     let too_much =
         |(resource, amount): &(&&str, &i128)| **amount > 0 && held[*resource] > has(resource);
-    let (resource, _) = requested.iter().find(too_much)?;
+    // A class of devices may stand for a resource that the node does not advertise.
+    let is_counted = |(resource, _): &(&&str, &i128)| {
+        let mut classes = view.store.device_classes.values();
+        has(resource) > 0 || !classes.any(|class| class.stands_for(resource))
+    };
+    let (resource, _) = requested.iter().filter(is_counted).find(too_much)?;
     Some(format!("{} {resource} of {}", held[resource], has(resource)))
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     api_version::{ApiVersion, Join},
-    decision::{Decision, EvictReason, PodRef},
+    decision::{Decision, DeviceChoice, EvictReason, PodRef},
     facts::{
         composite::CompositeFacts, group::GroupFacts, node::NodeFacts, pod::TaskFacts,
         policy::HIGHEST_USER_PRIORITY, topology::TopologyLevel,
@@ -20,6 +20,8 @@ use kube_batch_scheduler::conf::{Conf, PluginConf};
 pub(super) struct Pod<'a> {
     pub(super) facts: &'a TaskFacts,
     pub(super) fate: Fate<'a>,
+    /// What its binding writes to claims for devices.
+    pub(super) devices: &'a [DeviceChoice],
 }
 
 /// What the cycle decided about a pod.
@@ -113,7 +115,7 @@ pub(super) fn decided_pods<'a>(
     decisions: &'a [Decision],
     problems: &mut Vec<String>,
 ) -> Vec<Pod<'a>> {
-    let pod = |facts| Pod { facts, fate: Fate::Untouched };
+    let pod = |facts| Pod { facts, fate: Fate::Untouched, devices: &[] };
     let mut pods: Vec<Pod<'a>> = store.pods.values().map(|facts| pod(&**facts)).collect();
     for decision in decisions {
         let PodRef { uid, key } = decision.pod();
@@ -129,7 +131,12 @@ pub(super) fn decided_pods<'a>(
             continue;
         }
         match decide(store, pod, decision) {
-            Ok(fate) => pod.fate = fate,
+            Ok(fate) => {
+                pod.fate = fate;
+                if let Decision::Bind { devices, .. } = decision {
+                    pod.devices = devices;
+                }
+            }
             Err(problem) => problems.push(format!("pod {key} {problem}")),
         }
     }
