@@ -165,7 +165,7 @@ impl DeviceDemand {
 
 /// How many devices of each class a claim counts for, in thousandths: those that it was given, or as many as it
 /// requests. Of the alternatives of a request, the most of each class. Admin access counts for nothing.
-// Parity: see docs/parity.md#x8.
+// Parity: see docs/parity.md#v8.
 pub fn counted(claim: &ResourceClaimFacts) -> ResourceList {
     let by_class = match &claim.allocation {
         Some(allocation) => given(&claim.spec, allocation),

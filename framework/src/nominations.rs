@@ -129,7 +129,7 @@ pub(crate) fn settle(session: &mut Session) {
 }
 
 /// Decides which claims for devices are deallocated.
-// Parity: see docs/parity.md#x9.
+// Parity: see docs/parity.md#v9.
 fn deallocate(session: &mut Session) {
     let reason = Unfit::ResourceClaim.text(&session.cluster().dimensions);
     let refused = |job: JobIdx| {

@@ -291,7 +291,7 @@ impl DynamicResources {
     }
 
     /// Whether the tasks of a class would have no claim on a node, although their status names one.
-    // Parity: see docs/parity.md#x12.
+    // Parity: see docs/parity.md#v12.
     pub(crate) fn lacks_named_claim(&self, class: ConstraintClassIdx, node: NodeIdx) -> bool {
         let own = &self.classes[class];
         let mut extended = own.extended.iter().filter(|_| own.names_claim);
@@ -350,7 +350,7 @@ impl DynamicResources {
     }
 
     /// The claims to deallocate: a waiting task cannot use the devices, and no other pod uses the claim.
-    // Parity: see docs/parity.md#x9.
+    // Parity: see docs/parity.md#v9.
     pub(crate) fn claims_to_deallocate(
         &self,
         cluster: &Cluster,

@@ -242,11 +242,15 @@ fn sources() -> anyhow::Result<Vec<String>> {
     Ok(violations)
 }
 
-/// Checks that relative links in Markdown files exist, anchors included.
+/// Checks that relative links in Markdown files exist, anchors included, and that no two anchors have one id.
 fn links() -> anyhow::Result<Vec<String>> {
     let mut violations = Vec::new();
     for path in tracked()?.iter().filter(|path| path.extension().is_some_and(|e| e == "md")) {
         let text = fs::read_to_string(root().join(path))?;
+        let mut ids = BTreeSet::new();
+        for id in ids_of(&text).filter(|id| !ids.insert(*id)) {
+            violations.push(format!("{}: two anchors have the id {id}", path.display()));
+        }
         for target in link_targets(&text) {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
@@ -296,11 +300,15 @@ fn anchors(file: &Path) -> Option<BTreeSet<String>> {
                 heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
             anchors.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
         }
-        for part in line.split("id=\"").skip(1) {
-            anchors.extend(part.split('"').next().map(str::to_owned));
-        }
     }
+    anchors.extend(ids_of(&text).map(str::to_owned));
     Some(anchors)
+}
+
+/// The explicit ids of a Markdown file.
+fn ids_of(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split("<a id=\"").skip(1);
+    parts.filter_map(|part| part.split('"').next())
 }
 
 /// Checks that every row of docs/parity.md that a comment names exists.

@@ -215,7 +215,7 @@ fn leftover(store: &Store, facts: &TaskFacts) -> Option<ObjectKey> {
 }
 
 /// What the claims of a task count for. A claim that several pods name counts for each of them in equal parts.
-// Parity: see docs/parity.md#x8.
+// Parity: see docs/parity.md#v8.
 fn counted_for(store: &Store, users: &ClaimUsers, facts: &TaskFacts) -> ResourceList {
     let keys: BTreeSet<ObjectKey> = facts.claim_keys().collect();
     let mut sum = ResourceList::default();

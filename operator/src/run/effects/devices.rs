@@ -300,7 +300,7 @@ impl Binding<'_> {
 /// # Errors
 ///
 /// [`WriteError`].
-// Parity: differs, see docs/parity.md#x12.
+// Parity: differs, see docs/parity.md#v12.
 pub(super) async fn map_extended_resources(
     context: &Context,
     PodRef { key, uid }: &PodRef,
