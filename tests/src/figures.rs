@@ -17,6 +17,10 @@ pub struct Figures {
     pub snapshot_ms: f64,
     /// The fastest cycle, without its snapshot.
     pub cycle_min_ms: f64,
+    /// The first cycle of a shape with devices, which sorts the devices; the others find them sorted, as in a
+    /// scheduler that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<f64>,
     /// The median of the cycles.
     pub cycle_median_ms: f64,
     /// The fastest of the cycles after the first, with its snapshot.
@@ -39,6 +43,7 @@ impl Figures {
         Self {
             snapshot_ms: ms(self.snapshot_ms),
             cycle_min_ms: ms(self.cycle_min_ms),
+            first_ms: self.first_ms.map(ms),
             cycle_median_ms: ms(self.cycle_median_ms),
             next_ms: ms(self.next_ms),
             peak_mb: (self.peak_mb * 10.0).round() / 10.0,

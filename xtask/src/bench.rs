@@ -17,8 +17,8 @@ pub(crate) struct Args {
     /// Shapes to run, such as FILL-1000-10000-100 (default: all standard ones).
     shapes: Vec<String>,
     /// Print one JSON object for each shape, on a line of its own: shape, snapshot_ms, cycle_min_ms,
-    /// cycle_median_ms, next_ms (snapshot and cycle, after the decisions of the first are sent), binds,
-    /// evictions, nominations, peak_mb.
+    /// first_ms (the first cycle, if there are devices: it sorts them), cycle_median_ms, next_ms (snapshot
+    /// and cycle, after the decisions of the first are sent), binds, evictions, nominations, peak_mb.
     #[arg(long)]
     json: bool,
     /// Run the shapes of docs/performance.md, and write their figures there.

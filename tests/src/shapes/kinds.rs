@@ -95,7 +95,7 @@ pub fn parse(name: &str) -> Option<(&'static Kind, Vec<usize>)> {
 }
 
 /// The shapes that the benchmark runs if none is named.
-pub const STANDARD: [&str; 34] = [
+pub const STANDARD: [&str; 38] = [
     "FILL-1000-10000-100",
     "FILL-1000-10000-1",
     "FILL-5000-50000-100",
@@ -112,6 +112,9 @@ pub const STANDARD: [&str; 34] = [
     "SP-TAS-5000-9000-1000",
     "KAI-GANG-512",
     "KAI-TOPO-512",
+    "DRA-5000-10000-8",
+    "DRA-MATCH-5000-10000-8",
+    "DRA-MIG-5000-10000-8",
     "SAT-5000-10000-100",
     "SAT-5000-10000-1",
     "STEADY-5000",
@@ -121,6 +124,7 @@ pub const STANDARD: [&str; 34] = [
     "PREEMPT-5000-1000",
     "BUDGETPREEMPT-5000-100",
     "GANGPREEMPT-5000",
+    "DRA-PREEMPT-5000",
     "RECLAIM-5000-1",
     "KAIRECLAIM-1000",
     "KAIRECLAIM-10000",

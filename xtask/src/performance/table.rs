@@ -40,13 +40,14 @@ fn table(figures: &[Figures]) -> anyhow::Result<String> {
 }
 
 fn row(figures: &Figures, about: &str) -> String {
-    let Figures { shape, snapshot_ms, cycle_min_ms, next_ms, peak_mb, .. } = figures;
+    let Figures { shape, snapshot_ms, cycle_min_ms, first_ms, next_ms, peak_mb, .. } = figures;
+    let first = first_ms.map(|first| format!(", at first {}", ms(first))).unwrap_or_default();
     let [stock, without_listing, mb] = baseline(shape).map(cells).unwrap_or_default();
     let cells = [
         format!("`{shape}`"),
         about.to_owned(),
         ms(*snapshot_ms),
-        ms(*cycle_min_ms),
+        ms(*cycle_min_ms) + &first,
         ms(*next_ms),
         format!("{peak_mb:.0}"),
         stock,
@@ -95,6 +96,7 @@ mod tests {
             shape: shape.to_owned(),
             snapshot_ms: 4.21,
             cycle_min_ms: 57.4,
+            first_ms: None,
             cycle_median_ms: 60.0,
             next_ms: 0.31,
             binds: 1,
