@@ -17,6 +17,7 @@
 //! the predicates of [`Dependency::Domain`] are evaluated on the best nodes until one passes.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
@@ -227,10 +228,12 @@ impl ClassIndex {
 
     /// Updates the nodes that have changed since the last search.
     pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
+        let mut touched = Cow::Borrowed(&inputs.touched[self.seen..]);
         // Each node once: moves that are taken back touch their nodes again.
-        let mut touched = inputs.touched[self.seen..].to_vec();
-        touched.sort_unstable();
-        touched.dedup();
+        if touched.len() > 2 {
+            touched.to_mut().sort_unstable();
+            touched.to_mut().dedup();
+        }
         self.seen = inputs.touched.len();
         let can_move = self.nodes_can_move();
         let n_members: usize = self.groups.iter().map(|group| group.members.len()).sum();
@@ -241,7 +244,7 @@ impl ClassIndex {
             }
             return;
         }
-        for node in &touched {
+        for node in touched.iter() {
             let place = match self.places.as_slice() {
                 [] => Some((0, node.at() as u32)),
                 places => places[node.at()],
