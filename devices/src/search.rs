@@ -282,7 +282,7 @@ impl<'a> Search<'a> {
     }
 
     fn selector_error(&self, claim: &str, matching: &Matching, row: DeviceIdx) -> Refusal {
-        let Some(error) = matching.error(self.devices.selectors, row) else {
+        let Some(error) = matching.error(row) else {
             unreachable!("the selectors fail on the device");
         };
         let whose = match error.is_of_class {
@@ -291,7 +291,7 @@ impl<'a> Search<'a> {
         };
         let at = error.at;
         let id = &self.devices.inventory.devices()[row].id;
-        match error.problem {
+        match &error.problem {
             SelectorProblem::TooComplex => Refusal::TooComplex,
             SelectorProblem::Compile(text) => Refusal::Error(format!(
                 "{whose}: selector #{at}: CEL compile error: compilation failed: {text}"

@@ -35,6 +35,8 @@ pub struct Matching {
     matches: FixedBitSet,
     /// The devices on which a selector fails before another says no.
     fails: FixedBitSet,
+    /// Why, each with the first device on which they fail so: the error of a device is the last one up to it.
+    errors: Vec<(DeviceIdx, SelectorError)>,
     /// The devices of which every taint is tolerated.
     tolerated: FixedBitSet,
     /// Those that match, are tolerated, and are either free or not: a claim that wants a number of devices can take
@@ -109,7 +111,19 @@ impl Matching {
         let (mut matches, mut fails, mut tolerated) = (empty(), empty(), empty());
         let (mut plain, mut single, mut other) = (empty(), empty(), empty());
         let deciders = deciders(selectors, &wanted, &class);
-        for (row, device) in inventory.devices().iter() {
+        let mut errors: Vec<(DeviceIdx, SelectorError)> = Vec::new();
+        let postponed = deciders.iter().find(|own| matches!(own.verdicts, Verdicts::Postponed));
+        let is_final = postponed.is_none();
+        // No device is looked at before all expressions are evaluated.
+        if let Some(Decider { is_of_class, at, .. }) = postponed {
+            for bits in [&mut fails, &mut tolerated, &mut other] {
+                bits.insert_range(..);
+            }
+            let problem = SelectorProblem::TooComplex;
+            let error = SelectorError { is_of_class: *is_of_class, at: *at, problem };
+            errors.push((DeviceIdx::new(0), error));
+        }
+        for (row, device) in inventory.devices().iter().filter(|_| is_final) {
             let is_tolerated = tolerates(&wanted, device);
             tolerated.set(row.at(), is_tolerated);
             match decide(&deciders, row) {
@@ -123,14 +137,16 @@ impl Matching {
                     };
                     bits.set(row.at(), is_tolerated);
                 }
-                Err(_) => {
+                Err(error) => {
                     fails.insert(row.at());
                     other.insert(row.at());
+                    if errors.last().is_none_or(|(_, last)| *last != error) {
+                        errors.push((row, error));
+                    }
                 }
             }
         }
-        let is_final = !deciders.iter().any(|own| matches!(own.verdicts, Verdicts::Postponed));
-        Self { wanted, class, matches, fails, tolerated, plain, single, other, is_final }
+        Self { wanted, class, matches, fails, errors, tolerated, plain, single, other, is_final }
     }
 
     /// What decides whether the request can have a device.
@@ -155,8 +171,10 @@ impl Matching {
     }
 
     /// Why the selectors fail on a device; `None` if they do not.
-    pub fn error(&self, selectors: &Selectors, device: DeviceIdx) -> Option<SelectorError> {
-        decide(&deciders(selectors, &self.wanted, &self.class), device).err()
+    pub fn error(&self, device: DeviceIdx) -> Option<&SelectorError> {
+        let next = self.errors.partition_point(|(first, _)| *first <= device);
+        let (_, error) = self.errors.get(next.checked_sub(1)?)?;
+        self.fails.contains(device.at()).then_some(error)
     }
 
     /// Whether every taint of a device is tolerated.
