@@ -21,11 +21,14 @@ use crate::{
     wanted::Match,
 };
 
+/// To begin a search costs about as much as this many steps.
+const START: u32 = 8;
+
 /// The steps of a search that is not long.
 const SHORT: u32 = 100;
 
-/// The steps that the long searches of one owner may take together: about 30 ms. Guessed.
-const STEPS_OF_OWNER: u32 = 400_000;
+/// The steps that the long searches of one owner may take together: about 15 ms. Guessed.
+const STEPS_OF_OWNER: u32 = 200_000;
 
 /// The long searches of a session.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ pub struct LongSearches {
     answers: BTreeMap<Signature, Answer>,
     /// The steps that are left to an owner.
     left: BTreeMap<Name, u32>,
+    /// The steps of all of them, with one for each device that was compared with those of other nodes.
+    n_steps: u64,
 }
 
 /// All that an answer depends on besides which node it is about: what is searched for, and what the devices of the
@@ -47,7 +52,8 @@ struct Signature {
 type Answer = Result<Vec<Vec<ChosenDevice>>, Refusal>;
 
 impl Devices<'_> {
-    /// Chooses devices of a node for all claims, as [`Devices::choose`] does, if that does not take long.
+    /// Chooses devices of a node for all claims, as [`Devices::choose`] does, if that does not take long; and how many
+    /// steps it took, 0 if there was no search.
     ///
     /// # Errors
     ///
@@ -57,16 +63,21 @@ impl Devices<'_> {
         node: NodeIdx,
         claims: &[(&str, &Claim)],
         in_use: InUse<'_>,
-    ) -> Option<Result<Vec<Chosen>, Refusal>> {
+    ) -> (Option<Result<Vec<Chosen>, Refusal>>, u32) {
         if let Some(answer) = self.choose_plain(node, claims, in_use) {
-            return Some(answer);
+            return (Some(answer), 0);
         }
-        let (answer, _) = self.choose_within(node, claims, in_use, SHORT);
-        (answer != Err(Refusal::TooComplex)).then_some(answer)
+        let (answer, n_steps) = self.choose_within(node, claims, in_use, SHORT);
+        ((answer != Err(Refusal::TooComplex)).then_some(answer), START + n_steps)
     }
 }
 
 impl LongSearches {
+    /// How many steps they took so far.
+    pub const fn n_steps(&self) -> u64 {
+        self.n_steps
+    }
+
     /// Chooses devices of a node for all claims of an owner, as [`Devices::choose`] does. To be asked if
     /// [`Devices::choose_quickly`] has no answer.
     ///
@@ -82,12 +93,14 @@ impl LongSearches {
     ) -> Result<Vec<Chosen>, Refusal> {
         let rows: Vec<DeviceIdx> = rows_of(devices, node).collect();
         let signature = signature(devices, &rows, (node, claims), in_use);
+        self.n_steps += rows.len() as u64;
         if let Some(known) = signature.as_ref().and_then(|own| self.answers.get(own)) {
             return moved(known, |at| rows[at.at()]);
         }
         let left = self.left.entry(owner.clone()).or_insert(STEPS_OF_OWNER);
         let (answer, n_steps) = devices.choose_within(node, claims, in_use, MAX_STEPS.min(*left));
         *left = left.saturating_sub(n_steps);
+        self.n_steps += u64::from(START + n_steps);
         let is_final = *left > 0 || answer != Err(Refusal::TooComplex);
         if let Some(signature) = signature.filter(|_| is_final) {
             let position = |row| {

@@ -223,7 +223,7 @@ fn play(seed: u64, counts: &mut Counts) {
         for node in nodes.ids() {
             let in_use = [&usage];
             let expected = devices.choose(node, &claims, &in_use);
-            let quickly = devices.choose_quickly(node, &claims, &in_use);
+            let (quickly, _) = devices.choose_quickly(node, &claims, &in_use);
             *counts.entry(if quickly.is_some() { "quick" } else { "long" }).or_default() += 1;
             let long = quickly.clone().unwrap_or_else(|| {
                 long.choose(devices, &Name::from("ns"), (node, &claims), &in_use)
@@ -334,7 +334,7 @@ fn nodes_that_are_alike_are_searched_once() {
     let mut long = LongSearches::default();
     let owner = Name::from("ns");
     for node in nodes.ids() {
-        assert_eq!(devices.choose_quickly(node, &claims, &[&usage]), None);
+        assert_eq!(devices.choose_quickly(node, &claims, &[&usage]).0, None);
         let answer = long.choose(devices, &owner, (node, &claims), &[&usage]);
         // Were each node searched, the steps of the owner would end with one of the first.
         assert_eq!(answer, devices.choose(node, &claims, &[&usage]));

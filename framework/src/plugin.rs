@@ -593,6 +593,12 @@ pub trait Plugin: Send {
         false
     }
 
+    /// What the predicates of this plugin took since the session opened, beyond the usual time of about 30 ns for a
+    /// node: in evaluations that take as long. It counts for the bound on turns in vain.
+    fn work(&self) -> u64 {
+        0
+    }
+
     /// How many devices there are for each resource that classes of devices stand for, beside what nodes
     /// advertise; `None` if the plugin does not know. Called before any plugin is opened; the first that knows
     /// is believed.

@@ -168,6 +168,11 @@ impl Policy {
         self.all().any(Plugin::has_postponed)
     }
 
+    /// What predicates took beyond the usual time, in evaluations of a node.
+    pub(crate) fn work(&self) -> u64 {
+        self.all().map(Plugin::work).sum()
+    }
+
     /// How many devices there are, beside what nodes advertise.
     pub(crate) fn device_totals(&self, cluster: &Cluster) -> ResourceVector {
         let known = self.all().find_map(|plugin| plugin.device_totals(cluster));

@@ -496,9 +496,9 @@ impl Session {
         self.n_started.checked_sub(1).map_or("", |at| self.actions[at])
     }
 
-    /// How many evaluations of a node for a class there were so far.
+    /// How many evaluations of a node for a class there were so far, or would have taken as long.
     pub(crate) fn work(&self) -> u64 {
-        self.candidates.work()
+        self.candidates.work() + self.policy.work()
     }
 
     /// Whether the job had a turn.

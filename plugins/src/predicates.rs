@@ -198,6 +198,10 @@ impl Plugin for Predicates {
         claims.collect()
     }
 
+    fn work(&self) -> u64 {
+        self.filters.iter().map(|filter| filter.work()).sum()
+    }
+
     fn has_postponed(&self) -> bool {
         self.filters.iter().any(|filter| filter.has_postponed())
     }

@@ -79,6 +79,10 @@ impl Filter for DynamicResources {
         Self::max_on_node(self, class, node, capacity)
     }
 
+    fn work(&self) -> u64 {
+        Self::work(self)
+    }
+
     fn has_postponed(&self) -> bool {
         Self::has_postponed(self)
     }

@@ -90,6 +90,11 @@ pub(super) trait Filter: fmt::Debug + Send {
         false
     }
 
+    /// See [`Plugin::work`](kube_batch_framework::plugin::Plugin::work).
+    fn work(&self) -> u64 {
+        0
+    }
+
     /// The text of a reason that this filter gives, if it depends on more than the reason.
     fn reason_text(&self, _class: ConstraintClassIdx, _reason: Unfit) -> Option<String> {
         None
