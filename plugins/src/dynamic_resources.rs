@@ -264,10 +264,10 @@ impl DynamicResources {
         })
     }
 
-    /// What searches took so far: a step takes as long as three evaluations of a node by other rules.
+    /// What searches took so far: a step takes as long as four evaluations of a node by other rules.
     pub(crate) fn work(&self) -> u64 {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner).n_steps();
-        3 * (self.n_steps.load(Ordering::Relaxed) + long)
+        4 * (self.n_steps.load(Ordering::Relaxed) + long)
     }
 
     /// Whether a node can use the devices of the claims that have some.
