@@ -1,4 +1,4 @@
-//! For how many tasks the devices of a node suffice.
+//! How many tasks a node has devices for: an estimate for choosing topology domains.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,8 @@ use kube_batch_api::{column::NodeIdx, facts::device::request::AllocationMode};
 use crate::{
     claims::Claim,
     inventory::{PoolState, PoolView},
-    rows::{DeviceIdx, WantedIdx},
+    rows::WantedIdx,
     search::{Devices, InUse},
-    wanted::Test,
 };
 
 impl Devices<'_> {
@@ -39,22 +38,11 @@ impl Devices<'_> {
     /// How many devices of a node a request could have, each by itself; `None` if some can be shared.
     fn count_free(&self, node: NodeIdx, row: WantedIdx, in_use: InUse<'_>) -> Option<u64> {
         let matching = self.wanted.get(row);
-        let is_free = |device: DeviceIdx| in_use.iter().all(|usage| !usage.is_exclusive(device));
-        let has_counters = |row: DeviceIdx| {
-            let device = &self.inventory.devices()[row];
-            in_use.iter().all(|usage| usage.has_counters(self.inventory, device, |_| 0))
-        };
         let views = self.inventory.pools_of(node);
         let complete = views.filter(|view| view.state == PoolState::Complete);
         let mut n_free = 0;
         for device in complete.flat_map(PoolView::rows) {
-            let can_have = match matching.test(device) {
-                Test::Never => false,
-                Test::Free => is_free(device),
-                Test::Counters => is_free(device) && has_counters(device),
-                Test::Search => return None,
-            };
-            n_free += u64::from(can_have);
+            n_free += u64::from(self.can_have(matching, device, in_use)?);
         }
         Some(n_free)
     }

@@ -28,6 +28,26 @@ fn number(claim: &Claim, matching: &Matching) -> Option<usize> {
 }
 
 impl Devices<'_> {
+    /// Whether a request can have a device, and no other; `None` if only a search can tell.
+    pub(crate) fn can_have(
+        &self,
+        matching: &Matching,
+        device: DeviceIdx,
+        in_use: InUse<'_>,
+    ) -> Option<bool> {
+        let is_free = || in_use.iter().all(|usage| !usage.is_exclusive(device));
+        let has_counters = || {
+            let device = &self.inventory.devices()[device];
+            in_use.iter().all(|usage| usage.has_counters(self.inventory, device, |_| 0))
+        };
+        match matching.test(device) {
+            Test::Never => Some(false),
+            Test::Free => Some(is_free()),
+            Test::Counters => Some(is_free() && has_counters()),
+            Test::Search => None,
+        }
+    }
+
     /// Chooses the devices of a node for a single claim, if the claim is plain and so are the devices that match;
     /// otherwise `None`, and a search has to.
     pub(crate) fn choose_plain(
@@ -42,11 +62,6 @@ impl Devices<'_> {
         let matching = self.wanted.get(*row);
         let n_wanted = number(claim, matching)?;
         let (mut chosen, mut has_invalid_pools) = (Vec::with_capacity(n_wanted), false);
-        let is_free = |row: DeviceIdx| in_use.iter().all(|usage| !usage.is_exclusive(row));
-        let has_counters = |row: DeviceIdx| {
-            let device = &self.inventory.devices()[row];
-            in_use.iter().all(|usage| usage.has_counters(self.inventory, device, |_| 0))
-        };
         for view in self.inventory.pools_of(node) {
             has_invalid_pools |= view.state == PoolState::Invalid;
             if view.state != PoolState::Complete {
@@ -56,13 +71,11 @@ impl Devices<'_> {
                 if chosen.len() == n_wanted {
                     break;
                 }
-                let can_have = match matching.test(device) {
-                    Test::Never => false,
-                    Test::Free => is_free(device),
-                    Test::Counters if n_wanted == 1 => is_free(device) && has_counters(device),
-                    Test::Counters | Test::Search => return None,
-                };
-                if can_have {
+                // Several devices may need more of a counter than there is.
+                if n_wanted > 1 && matching.test(device) == Test::Counters {
+                    return None;
+                }
+                if self.can_have(matching, device, in_use)? {
                     chosen.push(ChosenDevice { device, request: 0, alternative: 0, share: None });
                 }
             }
