@@ -57,14 +57,16 @@ pub(crate) fn devices_of(
     objects
 }
 
-/// The claims whose devices other claims have got: their bindings were rejected, and keep their places until their
-/// back-offs end, but not the devices.
+/// The claims of rejected bindings whose devices were allocated to another claim meanwhile. The pods keep their places
+/// until their back-offs end, but cannot keep these devices.
 fn lost_claims<'a>(store: &Store, assumed: &'a Assumed) -> BTreeSet<&'a ObjectKey> {
-    let is_rejected = |uid: &Name| assumed.after_rejection(uid) == Some(AfterRejection::Waits);
     let mut wanted: BTreeMap<&DeviceId, Vec<&ObjectKey>> = BTreeMap::new();
-    for (pod, in_flight, _) in assumed.iter() {
-        let InFlight::Bind { devices, .. } = in_flight else { continue };
-        for choice in devices.iter().filter(|_| is_rejected(&pod.uid)) {
+    for (uid, _) in assumed.rejected() {
+        let waits = assumed.after_rejection(uid) == Some(AfterRejection::Waits);
+        let Some(InFlight::Bind { devices, .. }) = assumed.get(uid).filter(|_| waits) else {
+            continue;
+        };
+        for choice in devices {
             for id in choice.allocation.iter().flat_map(Allocation::exclusive) {
                 wanted.entry(id).or_default().push(&choice.claim);
             }
