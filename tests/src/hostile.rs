@@ -63,6 +63,8 @@ pub struct Kind {
     budget: fn(usize) -> Option<Value>,
     /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
+    /// How many slices a driver publishes besides those with the devices of claims.
+    n_slices: usize,
 }
 
 impl Kind {
@@ -76,6 +78,7 @@ impl Kind {
         group: |_, _| {},
         budget: |_| None,
         claim: None,
+        n_slices: 0,
     };
 
     /// The facts of everyone's objects and of those of the hostile namespace. All go through the
@@ -83,8 +86,11 @@ impl Kind {
     pub fn store(&self, size: Size, variant: Variant) -> Store {
         let mut store = Store::default();
         everyone(&mut store, size);
-        if self.claim.is_some() {
+        if self.claim.is_some() || self.n_slices > 0 {
             add_devices(&mut store, size);
+        }
+        if variant == Variant::Hostile {
+            add_slices(&mut store, size, self.n_slices / size.divisor);
         }
         let n_pods = (self.n_pods / size.divisor).max(1);
         let n_groups = n_pods.div_ceil(self.pods_per_group);
@@ -190,6 +196,19 @@ fn add_devices(store: &mut Store, size: Size) {
         let slice = json!({"metadata": {"name": node}, "spec": {
             "driver": "gpu.example.com", "nodeName": node, "devices": devices,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        }});
+        store.apply_resource_slice(&read(slice)).expect("the slice is valid");
+    }
+}
+
+/// Slices of another driver, each with eight devices of a node.
+fn add_slices(store: &mut Store, size: Size, n_slices: usize) {
+    for n in 0..n_slices {
+        let (name, node) = (format!("slice-{n:05}"), format!("node-{:05}", n % size.nodes));
+        let devices: Vec<Value> = (0..8).map(|at| json!({"name": format!("nic-{at}")})).collect();
+        let slice = json!({"metadata": {"name": name}, "spec": {
+            "driver": "nic.example.com", "nodeName": node, "devices": devices,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
         }});
         store.apply_resource_slice(&read(slice)).expect("the slice is valid");
     }

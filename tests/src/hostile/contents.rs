@@ -32,6 +32,12 @@ fn device_claims() -> Vec<Kind> {
             claim: Some(costly_selectors),
             ..Kind::NONE
         },
+        Kind {
+            name: "device-slices",
+            about: "a driver that publishes 10 000 slices with eight devices each",
+            n_slices: 10_000,
+            ..Kind::NONE
+        },
     ]
 }
 
