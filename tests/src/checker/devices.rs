@@ -116,7 +116,7 @@ fn problems_of_new(
         problems.push("has a device that the node does not have");
     }
     if !spec.requests.iter().all(|request| has_count(request, &allocation.results)) {
-        problems.push("has not the number of devices that it requests");
+        problems.push("has more or fewer devices than it requests");
     }
     problems
 }
