@@ -36,7 +36,7 @@ pub struct LongSearches {
     answers: BTreeMap<Signature, Answer>,
     /// The steps that are left to an owner.
     left: BTreeMap<Name, u32>,
-    /// The steps of all of them, with one for each device that was compared with those of other nodes.
+    /// The steps of all searches, and one for each device whose node was compared with others.
     n_steps: u64,
 }
 

@@ -37,10 +37,9 @@ fn most_of_one(inventory: &Inventory) -> u64 {
         + (COST_OF_DEVICE + COST_OF_START) * inventory.devices().len() as u64
 }
 
-/// What it costs to tell a device apart from others, and to note what an expression says of it: as much time as this
-/// many steps of an evaluation. Measured.
+/// The cost of finding the group of a device and of recording its verdict, in steps of an evaluation. Measured.
 const COST_OF_DEVICE: u64 = 4;
-/// What it costs to begin an evaluation.
+/// The cost of starting an evaluation, in the same unit.
 const COST_OF_START: u64 = 25;
 
 /// What Kubernetes adds to an error about a missing key.

@@ -35,7 +35,8 @@ pub struct Matching {
     matches: FixedBitSet,
     /// The devices on which a selector fails before another says no.
     fails: FixedBitSet,
-    /// Why, each with the first device on which they fail so: the error of a device is the last one up to it.
+    /// The errors of those devices. Each holds from its device up to the next entry: devices that fail in the same way
+    /// are mostly adjacent.
     errors: Vec<(DeviceIdx, SelectorError)>,
     /// The devices of which every taint is tolerated.
     tolerated: FixedBitSet,

@@ -2,9 +2,9 @@
 //! part of each cycle.
 //!
 //! - A job that found no place is not tried again while nothing has changed that could help it. Of other
-//!   jobs, only PodGroups, waiting pods and claims that were made for them may have changed, but not the minimum,
-//!   priority or queue of a job that runs. All queues hold and deserve the same, and this cycle has decided nothing yet. The
-//!   report of the job is that of its last try.
+//!   jobs, only PodGroups, waiting pods and claims that were made for such pods may have changed, but not the
+//!   minimum, priority or queue of a job that runs. All queues hold and deserve the same, and this cycle has
+//!   decided nothing yet. The report of the job is that of its last try.
 //! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
 //!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
@@ -95,7 +95,8 @@ impl Memory {
     }
 
     /// Says which state of the cluster the next snapshot shows: a number that is a new one whenever
-    /// anything but a waiting pod, a claim that was made for it, or a PodGroup has changed. Without it, every job is tried.
+    /// anything has changed but waiting pods, claims that were made for them, and PodGroups. Without it, every
+    /// job is tried.
     pub const fn set_generation(&mut self, generation: u64) {
         self.generation = if self.recalls { Some(generation) } else { None };
     }

@@ -593,8 +593,8 @@ pub trait Plugin: Send {
         false
     }
 
-    /// What the predicates of this plugin took since the session opened, beyond the usual time of about 30 ns for a
-    /// node: in evaluations that take as long. It counts for the bound on turns in vain.
+    /// How much longer than usual the predicates of this plugin took since the session opened, in evaluations of a
+    /// node, which usually take about 30 ns. It counts towards the bound on turns in vain.
     fn work(&self) -> u64 {
         0
     }

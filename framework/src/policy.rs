@@ -168,7 +168,7 @@ impl Policy {
         self.all().any(Plugin::has_postponed)
     }
 
-    /// What predicates took beyond the usual time, in evaluations of a node.
+    /// How much longer than usual predicates took, in evaluations of a node.
     pub(crate) fn work(&self) -> u64 {
         self.all().map(Plugin::work).sum()
     }

@@ -222,8 +222,8 @@ impl Session {
         (!tried.actions.is_empty()).then(|| Arc::new(tried))
     }
 
-    /// Whether tasks of the job name claims for devices that were not made for them. Such a claim may be made for a
-    /// pod of another job, which is no change that others are told of.
+    /// Whether tasks of the job name claims for devices that were not made for them. Such a claim may belong to a pod
+    /// of another job: then its creation does not change the generation, and this job would not be tried again.
     fn names_any_claim(&self, job: JobIdx) -> bool {
         let tasks = self.cluster.jobs.tasks[job].iter();
         let mut demands = tasks.map(|task| {

@@ -137,7 +137,7 @@ impl DynamicResources {
         let mut of_tasks = Vec::new();
         for (task, facts) in cluster.tasks.facts.iter() {
             if cluster.status(task) == TaskStatus::Pending {
-                claims.waits(tables.inventory(), facts);
+                claims.count_waiting(tables.inventory(), facts);
             }
             let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
             if has_claims[class] {
@@ -264,7 +264,7 @@ impl DynamicResources {
         })
     }
 
-    /// What searches took so far: a step takes as long as four evaluations of a node by other rules.
+    /// How long searches took so far, in evaluations of a node by other rules: a step takes as long as four.
     pub(crate) fn work(&self) -> u64 {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner).n_steps();
         4 * (self.n_steps.load(Ordering::Relaxed) + long)

@@ -229,7 +229,8 @@ impl ClassIndex {
     /// Updates the nodes that have changed since the last search.
     pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
         let mut touched = Cow::Borrowed(&inputs.touched[self.seen..]);
-        // Each node once: moves that are taken back touch their nodes again.
+        // Moves that are taken back touch their nodes again: each node is evaluated once. After one move, sorting
+        // would take longer than it saves.
         if touched.len() > 2 {
             touched.to_mut().sort_unstable();
             touched.to_mut().dedup();

@@ -201,8 +201,8 @@ impl ClaimsInUse {
         state.chosen = Some(chosen);
     }
 
-    /// Records that claims are reserved for a pod without a place.
-    pub(super) fn waits(&mut self, inventory: &Inventory, pod: &TaskFacts) {
+    /// Counts a pod without a place among the users of the claims that are reserved for it.
+    pub(super) fn count_waiting(&mut self, inventory: &Inventory, pod: &TaskFacts) {
         let is_extended = !pod.template.extended.is_empty();
         let extended = is_extended.then(|| ExtendedClaim::key(&pod.key, &pod.uid));
         for key in pod.claim_keys().chain(extended) {

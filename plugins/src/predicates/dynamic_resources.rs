@@ -26,9 +26,9 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
     Box::new(DynamicResources::new(opening))
 }
 
-/// Why a pod is refused whose status names a claim for an extended resource.
+/// Why a node is refused to a pod whose status names a claim for an extended resource.
 const HAS_RESOURCE: &str =
-    "node(s) advertised the extended resource for which the pod names a claim";
+    "node(s) advertised an extended resource that the pod must get from a claim";
 
 const fn unfit(refusal: &Refusal) -> Unfit {
     match refusal {
