@@ -11,6 +11,7 @@ use kube_batch_api::{
     column::{JobIdx, Ordinal, TaskIdx},
     decision::Decision,
     name::ObjectKey,
+    resource::ResourceVector,
     status::TaskStatus,
 };
 use kube_batch_framework::{
@@ -411,7 +412,7 @@ impl<'a> Checker<'a> {
             amounts.sort_unstable();
             amounts.iter().take(min as usize).sum::<i64>()
         };
-        let total = cluster.nodes.allocatable.total();
+        let total = self.total();
         let shares = self.cycle.queues[queue.at()].closing.as_ref()?;
         let mut capability = cluster.queues.capability[queue].iter();
         if cluster.dimensions.ids().any(|dim| smallest(dim) > total[dim]) {
@@ -423,6 +424,17 @@ impl<'a> Checker<'a> {
         } else {
             None
         }
+    }
+
+    /// What there is of each resource. Every device counts: the class of random clusters selects all.
+    fn total(&self) -> ResourceVector {
+        let mut total = self.snapshot.nodes.allocatable.total();
+        let slices = self.snapshot.devices.published.slices.values();
+        let n_devices: usize = slices.map(|slice| slice.devices.len()).sum();
+        for dim in self.snapshot.dimensions.of_devices() {
+            total[dim] += 1000 * n_devices as i64;
+        }
+        total
     }
 
     /// No queue exceeds its capability.
