@@ -24,6 +24,7 @@ use crate::{
     facts::{
         class::{PodMatcher, PodTemplate},
         composite::CompositeFacts,
+        device::DeviceId,
         group::{GroupFacts, RoleFacts},
         metadata::Metadata,
         node::NodeFacts,
@@ -349,6 +350,8 @@ pub struct Tasks {
     pub placement: Column<TaskIdx, Placement>,
     /// The node for which it was nominated in an earlier cycle, if it waits and the node exists.
     pub nominated: Column<TaskIdx, Option<NodeIdx>>,
+    /// The devices that were chosen for it then.
+    pub nominated_devices: Column<TaskIdx, Arc<[DeviceId]>>,
 }
 
 /// Columns by class.

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     devices::ExtendedClaim,
-    facts::device::claim::{Allocation, Consumer},
+    facts::device::{
+        DeviceId,
+        claim::{Allocation, Consumer},
+    },
     name::{JobKey, Name, ObjectKey},
 };
 
@@ -84,6 +87,8 @@ pub enum Decision {
         pod: PodRef,
         /// The node.
         node: Name,
+        /// The devices that were chosen for those of its claims that have none.
+        devices: Arc<[DeviceId]>,
     },
     /// Withdraw an earlier nomination.
     Withdraw {

@@ -6,13 +6,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
+    sync::Arc,
 };
 
 use jiff::Timestamp;
 use kube_batch_api::{
     decision::{ClaimChoice, Decision, DeviceChoice, PodRef},
     facts::{
-        device::claim::{Allocation, Consumer, ResourceClaimFacts},
+        device::{
+            DeviceId,
+            claim::{Allocation, Consumer, ResourceClaimFacts},
+        },
         pod::TaskFacts,
     },
     name::{Name, ObjectKey},
@@ -53,6 +57,9 @@ pub enum InFlight {
     Nominate {
         /// The node.
         node: Name,
+        /// The devices that are chosen for it, which no object shows.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        devices: Arc<[DeviceId]>,
     },
     /// The API server rejected its binding, and its back-off has ended: it waits, and its place is kept
     /// while its gang is incomplete.
@@ -143,8 +150,13 @@ impl Assumed {
                 (pod, InFlight::Bind { node, claims, devices })
             }
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
-            Decision::Nominate { pod, node } if self.can_be_nominated(pod) => {
-                (pod, InFlight::Nominate { node: node.clone() })
+            Decision::Nominate { pod, node, devices } if self.can_be_nominated(pod) => {
+                let (node, devices) = (node.clone(), Arc::clone(devices));
+                let in_flight = InFlight::Nominate { node, devices };
+                if self.get(&pod.uid) == Some(&in_flight) {
+                    return true;
+                }
+                (pod, in_flight)
             }
             Decision::Deallocate { pod, claim } if self.can_be_nominated(pod) => {
                 (pod, InFlight::Deallocate { claim: claim.clone() })
@@ -461,7 +473,9 @@ impl Entry {
                 let claim = store.resource_claims.get(claim);
                 !waits || claim.is_none_or(|claim| claim.allocation.is_none())
             }
-            InFlight::Nominate { node } => !waits || facts.nominated_node.as_ref() == Some(node),
+            InFlight::Nominate { node, devices } => {
+                !waits || devices.is_empty() && facts.nominated_node.as_ref() == Some(node)
+            }
             InFlight::Evict => !matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
         }
     }
@@ -556,7 +570,7 @@ mod tests {
     }
 
     fn nominate(node: &str) -> Decision {
-        Decision::Nominate { pod: pod(), node: node.into() }
+        Decision::Nominate { pod: pod(), node: node.into(), devices: [].into() }
     }
 
     #[test]
@@ -567,6 +581,28 @@ mod tests {
             assert_eq!(assumed.len(), 1);
         }
         assumed.settle(&store(Some("n")));
+        assert!(assumed.is_empty());
+    }
+
+    #[test]
+    fn a_nomination_with_devices_lasts_as_long_as_the_pod_waits() {
+        let device =
+            |name: &str| DeviceId { driver: "d".into(), pool: "n".into(), device: name.into() };
+        let nominate = |name: &str| Decision::Nominate {
+            pod: pod(),
+            node: "n".into(),
+            devices: [device(name)].into(),
+        };
+        let mut assumed = recorded(&[nominate("gpu-0"), nominate("gpu-1")]);
+        assumed.settle(&store(Some("n")));
+        let InFlight::Nominate { devices, .. } = assumed.get(&pod().uid).expect("in flight") else {
+            panic!("it is a nomination");
+        };
+        assert_eq!(**devices, [device("gpu-1")]);
+        let id = assumed.id(&pod().uid);
+        assert!(assumed.note(&nominate("gpu-1"), Timestamp::UNIX_EPOCH));
+        assert_eq!(assumed.id(&pod().uid), id, "nothing has changed");
+        assumed.settle(&Store::default());
         assert!(assumed.is_empty());
     }
 

@@ -7,7 +7,11 @@ use kube_batch_api::{
     api_version::ApiVersion,
     decision::{Decision, DeviceChoice, EvictReason, PodRef},
     devices::ExtendedClaim,
-    facts::{device::claim::Allocation, group::GroupFacts, metadata::MetadataPrefixes},
+    facts::{
+        device::{DeviceId, claim::Allocation},
+        group::GroupFacts,
+        metadata::MetadataPrefixes,
+    },
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -412,8 +416,14 @@ impl World {
                 queue: "q0".into(),
             }),
             Step::Nominate(pod, node) => {
+                let device = |n| DeviceId {
+                    driver: "d".into(),
+                    pool: node_name(node),
+                    device: format!("g{n}").into(),
+                };
+                let devices = (0..pod % 3).map(device).collect();
                 let node = node_name(node);
-                self.decide(pod, |pod| Decision::Nominate { pod, node });
+                self.decide(pod, |pod| Decision::Nominate { pod, node, devices });
             }
             Step::Withdraw(pod) => self.decide(pod, |pod| Decision::Withdraw { pod }),
             Step::Reject(pod) => self.answer(pod, |assumed, uid| {

@@ -104,7 +104,23 @@ impl Devices<'_> {
         self.choose_within(node, claims, in_use, MAX_STEPS).0
     }
 
-    /// The same within a number of steps, and how many it took.
+    /// The same for claims that may be given these devices only.
+    ///
+    /// # Errors
+    ///
+    /// Why these do not serve them.
+    pub fn choose_among(
+        &self,
+        among: &[DeviceIdx],
+        (node, claims): (NodeIdx, &[(&str, &Claim)]),
+        in_use: InUse<'_>,
+    ) -> Result<Vec<Chosen>, Refusal> {
+        let mut search = Search::new(*self, node, claims, in_use)?;
+        search.rows.retain(|row| among.contains(row));
+        Search { among: Some(among), ..search }.run().0
+    }
+
+    /// The same as `choose` within a number of steps, and how many it took.
     pub(crate) fn choose_within(
         &self,
         node: NodeIdx,
@@ -155,6 +171,8 @@ struct Search<'a> {
     in_use: InUse<'a>,
     /// The devices of the node, in order.
     rows: Vec<DeviceIdx>,
+    /// The only devices that may be chosen; `None` for all.
+    among: Option<&'a [DeviceIdx]>,
     has_invalid_pools: bool,
     /// The devices that each alternative with mode All takes, by claim, request and alternative.
     all: BTreeMap<(usize, usize, usize), Vec<DeviceIdx>>,
@@ -177,6 +195,7 @@ impl<'a> Search<'a> {
             claims,
             in_use,
             rows: Vec::new(),
+            among: None,
             has_invalid_pools: false,
             all: BTreeMap::new(),
             chosen: vec![Vec::new(); claims.len()],
@@ -406,7 +425,8 @@ impl<'a> Search<'a> {
     ) -> Result<(), Stop> {
         let (name, claim) = self.claims[place.claim];
         let device = &self.devices.inventory.devices()[row];
-        if !self.is_free(place.claim, matching, row) {
+        let is_allowed = self.among.is_none_or(|among| among.contains(&row));
+        if !is_allowed || !self.is_free(place.claim, matching, row) {
             return Err(Stop::DeadEnd);
         }
         if is_all == IsAll::No

@@ -88,7 +88,8 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     if session.plugins().within_capability(task, &[]).is_err() {
         return false;
     }
-    let placed = if session.fits(class, node, Capacity::Idle) {
+    let placed = if !session.plugins().must_wait(task) && session.fits(class, node, Capacity::Idle)
+    {
         statement.allocate(task, node)
     } else if session.fits(class, node, Capacity::FutureIdle) {
         failure.get_or_insert_with(|| Failure::Unfit(session.explain(class)));
@@ -112,7 +113,8 @@ pub(crate) fn settle(session: &mut Session) {
     let kept: Vec<TaskIdx> = session.kept.values().flatten().map(Move::task).collect();
     for task in kept {
         let (pod, node) = session.place_of(task);
-        session.decisions.push(Decision::Nominate { pod, node });
+        let devices = session.chosen_devices(task);
+        session.decisions.push(Decision::Nominate { pod, node, devices });
     }
     let cluster = session.cluster();
     let is_nominated = |task: &TaskIdx| {

@@ -718,6 +718,12 @@ pub trait Plugin: Send {
         Vec::new()
     }
 
+    /// Whether a nominated task is to wait on its node although others of its class could start there: what was chosen
+    /// for it there, such as devices, is not free yet, and is kept for it.
+    fn must_wait(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
+        false
+    }
+
     /// The text of a reason that a predicate of this plugin gave for the class, if it depends on more than the
     /// reason.
     fn reason_text(&self, _cluster: &Cluster, _class: ClassIdx, _reason: Unfit) -> Option<String> {

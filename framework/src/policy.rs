@@ -374,6 +374,12 @@ impl<'p> Plugins<'p> {
         answers.find(|choices| !choices.is_empty()).unwrap_or_default()
     }
 
+    /// Whether a plugin has the nominated task wait on its node.
+    pub(crate) fn must_wait(self, task: TaskIdx) -> bool {
+        let mut predicates = self.policy.enabled(ExtensionPoint::Predicate);
+        predicates.any(|plugin| plugin.must_wait(self.cluster, task))
+    }
+
     /// The text of a reason, to be preceded by a number of nodes.
     pub fn reason_text(self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
         let mut answers = self

@@ -14,6 +14,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
     composites::Composites,
     decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
+    facts::device::DeviceId,
     name::{Name, ObjectKey},
     reason::FitReport,
     resource::ResourceVector,
@@ -573,6 +574,13 @@ impl Session {
             return Vec::new();
         }
         self.plugins().device_choices(task)
+    }
+
+    /// The devices that were chosen for the claims of a task that has been placed.
+    pub(crate) fn chosen_devices(&self, task: TaskIdx) -> Arc<[DeviceId]> {
+        let choices = self.device_choices(task);
+        let allocations = choices.into_iter().filter_map(|choice| choice.allocation);
+        allocations.flat_map(|allocation| allocation.results).map(|result| result.id).collect()
     }
 
     /// Number of moves of jobs so far.

@@ -335,7 +335,11 @@ mod tests {
         let bind = InFlight::Bind { node: "n".into(), claims: vec![claim], devices: Vec::new() };
         assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
-        assumed.insert(pod("c"), InFlight::Nominate { node: "n".into() }, Timestamp::UNIX_EPOCH);
+        assumed.insert(
+            pod("c"),
+            InFlight::Nominate { node: "n".into(), devices: [].into() },
+            Timestamp::UNIX_EPOCH,
+        );
         assumed
     }
 

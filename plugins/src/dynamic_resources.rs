@@ -41,8 +41,10 @@ use kube_batch_api::{
 };
 use kube_batch_devices::{
     claims::Claim,
+    inventory::Inventory,
     long::LongSearches,
     result::score_of,
+    rows::DeviceIdx,
     search::{Chosen, Devices, InUse, Refusal},
     usage::Usage,
 };
@@ -82,6 +84,8 @@ struct TaskClaims {
     rows: Vec<ClaimIdx>,
     /// Those that its PodGroup has too, and how the PodGroup is recorded as their user.
     of_group: Option<(Vec<ClaimIdx>, Consumer)>,
+    /// The node for which it was nominated, and the devices that were chosen for it there.
+    nominated: Option<(NodeIdx, Vec<DeviceIdx>)>,
 }
 
 /// The claims of a class that are to be allocated on a node.
@@ -146,7 +150,8 @@ impl DynamicResources {
                 let group =
                     cluster.tasks.job[task].and_then(|job| cluster.jobs.group[job].as_ref());
                 let of_group = group.and_then(|group| claims_of_group(facts, group, &mut claims));
-                of_tasks.push((task, TaskClaims { class, rows, of_group }));
+                let nominated = nominated_devices(cluster, tables.inventory(), task);
+                of_tasks.push((task, TaskClaims { class, rows, of_group, nominated }));
             }
         }
         let of_tasks = of_tasks.into_iter().collect();
@@ -154,6 +159,19 @@ impl DynamicResources {
         let (long, n_steps, version) = (Mutex::default(), AtomicU64::new(0), 0);
         Self { classes, has_claims, tables, claims, nodes, of_tasks, long, n_steps, version }
     }
+}
+
+/// The node for which a task was nominated, and the devices that were chosen for it there, if they still exist.
+// Parity: see docs/parity.md#v13.
+fn nominated_devices(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    task: TaskIdx,
+) -> Option<(NodeIdx, Vec<DeviceIdx>)> {
+    let node = cluster.tasks.nominated[task]?;
+    let ids = &cluster.tasks.nominated_devices[task];
+    let devices: Vec<DeviceIdx> = ids.iter().flat_map(|id| inventory.rows_of(id)).collect();
+    (!devices.is_empty()).then_some((node, devices))
 }
 
 /// The claims that a pod shares with its PodGroup.
@@ -249,6 +267,31 @@ impl DynamicResources {
         Ok(at.into_iter().zip(chosen).collect())
     }
 
+    /// Chooses those devices for a task that were chosen when it was nominated for the node. `None` if they are not
+    /// free, or do not serve its claims any more.
+    fn choose_again(
+        &self,
+        task: TaskIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Option<Vec<(usize, Chosen)>> {
+        let TaskClaims { class, nominated, .. } = self.of_tasks.get(&task)?;
+        let (_, among) = nominated.as_ref().filter(|(own, _)| *own == node)?;
+        let chosen = self.choose_with(*class, node, capacity, |devices, claims, in_use| {
+            devices.choose_among(among, (node, claims), in_use)
+        });
+        chosen.ok()
+    }
+
+    /// Whether the devices that were chosen for a nominated task are free in future only.
+    pub(crate) fn must_wait(&self, task: TaskIdx) -> bool {
+        let nominated = self.of_tasks.get(&task).and_then(|claims| claims.nominated.as_ref());
+        nominated.is_some_and(|(node, _)| {
+            self.choose_again(task, *node, Capacity::Idle).is_none()
+                && self.choose_again(task, *node, Capacity::FutureIdle).is_some()
+        })
+    }
+
     /// At most how many tasks of a class a node has devices for.
     pub(crate) fn max_on_node(
         &self,
@@ -328,7 +371,7 @@ impl DynamicResources {
         if let (Some(capacity), Some(node)) = (capacity, placed.to.node)
             && placed.from.node.is_none()
         {
-            self.allocate(class, &rows, node, capacity);
+            self.allocate((placed.task, class), &rows, node, capacity);
         }
         for row in rows {
             self.claims.moved(self.tables.inventory(), row, (placed.from, placed.to));
@@ -338,7 +381,7 @@ impl DynamicResources {
 
     /// What is to be written to the claims of a task that has been placed.
     pub(crate) fn device_choices(&self, task: TaskIdx) -> Vec<DeviceChoice> {
-        let Some(TaskClaims { class, rows, of_group }) = self.of_tasks.get(&task) else {
+        let Some(TaskClaims { class, rows, of_group, .. }) = self.of_tasks.get(&task) else {
             return Vec::new();
         };
         let choices = rows.iter().filter_map(|row| {
@@ -421,14 +464,15 @@ impl DynamicResources {
     /// Allocates the claims of a task that has been placed on a node.
     fn allocate(
         &mut self,
-        class: ConstraintClassIdx,
+        (task, class): (TaskIdx, ConstraintClassIdx),
         rows: &[ClaimIdx],
         node: NodeIdx,
         capacity: Capacity,
     ) {
+        let again = self.choose_again(task, node, capacity).map(Ok);
         // The check of the node may have taken the last steps of the namespace: then the search is repeated without
         // that limit, so that no task is placed without its devices.
-        let chosen = self.choose(class, node, capacity).or_else(|_| {
+        let chosen = again.unwrap_or_else(|| self.choose(class, node, capacity)).or_else(|_| {
             self.choose_with(class, node, capacity, |devices, claims, in_use| {
                 devices.choose(node, claims, in_use)
             })

@@ -188,6 +188,10 @@ impl Plugin for Predicates {
         self.filters.iter().flat_map(|filter| filter.device_choices(task)).collect()
     }
 
+    fn must_wait(&self, _: &Cluster, task: TaskIdx) -> bool {
+        self.filters.iter().any(|filter| filter.must_wait(task))
+    }
+
     fn claims_to_deallocate(
         &self,
         cluster: &Cluster,

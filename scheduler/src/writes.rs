@@ -481,7 +481,7 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
     let mut pods: BTreeMap<&PodRef, (Nomination, Option<Waits>)> = BTreeMap::new();
     for decision in &cycle.decisions {
         let (pod, node) = match decision {
-            Decision::Nominate { pod, node } => (pod, Some(node)),
+            Decision::Nominate { pod, node, .. } => (pod, Some(node)),
             Decision::Withdraw { pod } => (pod, None),
             Decision::Bind { .. } | Decision::Evict { .. } | Decision::Deallocate { .. } => {
                 continue;

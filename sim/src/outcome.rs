@@ -266,7 +266,7 @@ impl CycleOutcome {
         for decision in &cycle.decisions {
             match decision {
                 Decision::Bind { pod, node, .. } => outcome.binds.push(placement(&pod.key, node)),
-                Decision::Nominate { pod, node } => {
+                Decision::Nominate { pod, node, .. } => {
                     outcome.pipelined.push(placement(&pod.key, node));
                 }
                 // Shown by the absent `nominatedNode` of the pod.

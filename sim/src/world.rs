@@ -140,7 +140,7 @@ pub struct World {
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
     incomplete: IncompleteJobs,
-    /// Nothing is in flight: what a cycle decides is done at once.
+    /// Nominations with devices. Nothing else is in flight: what a cycle decides is done at once.
     in_flight: Assumed,
     live: LiveSnapshot,
     /// When the next gang becomes stale.
@@ -306,7 +306,7 @@ impl World {
                     }
                 }
                 InFlight::Evict => facts.status = TaskStatus::Releasing,
-                InFlight::Nominate { node } => facts.nominated_node = Some(node.clone()),
+                InFlight::Nominate { node, .. } => facts.nominated_node = Some(node.clone()),
                 InFlight::Rejected { .. } | InFlight::Deallocate { .. } => {}
             });
         }
@@ -409,7 +409,18 @@ impl World {
         let statuses = status_writes(cycle, &self.store, &self.in_flight, &cycle_id, self.now);
         decisions.into_iter().for_each(|write| self.apply_decision(write));
         statuses.into_iter().for_each(|write| self.apply_status(write));
+        self.remember_nominations(&cycle.decisions);
         self.run_controllers();
+    }
+
+    /// Remembers the devices that were chosen for nominated pods: no object shows them.
+    fn remember_nominations(&mut self, decisions: &[Decision]) {
+        for decision in decisions {
+            if matches!(decision, Decision::Nominate { .. } | Decision::Withdraw { .. }) {
+                self.in_flight.note(decision, self.now);
+            }
+        }
+        self.in_flight.settle(&self.store);
     }
 
     /// Deletes terminating pods and starts bound pods that have waited long enough.
@@ -632,7 +643,7 @@ fn group_of(facts: &TaskFacts, served: ServedApis) -> ObjectKey {
 /// Pods that have a place they must wait for, and where.
 fn nominated(cycle: &Cycle) -> Vec<(ObjectKey, Name)> {
     let nominated = cycle.decisions.iter().filter_map(|decision| match decision {
-        Decision::Nominate { pod, node } => Some((pod.key.clone(), node.clone())),
+        Decision::Nominate { pod, node, .. } => Some((pod.key.clone(), node.clone())),
         Decision::Bind { .. }
         | Decision::Evict { .. }
         | Decision::Deallocate { .. }

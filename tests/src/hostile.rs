@@ -127,7 +127,7 @@ pub fn decisions_about_others(decisions: &[Decision]) -> Vec<String> {
     let about = |decision: &Decision| match decision {
         Decision::Bind { pod, node, .. } => (pod.key.clone(), format!("bind {} {node}", pod.key)),
         Decision::Evict { pod, .. } => (pod.key.clone(), format!("evict {}", pod.key)),
-        Decision::Nominate { pod, node } => {
+        Decision::Nominate { pod, node, .. } => {
             (pod.key.clone(), format!("nominate {} {node}", pod.key))
         }
         Decision::Withdraw { pod } => (pod.key.clone(), format!("withdraw {}", pod.key)),

@@ -193,7 +193,7 @@ fn too_many_bindings_to_a_node_are_found() {
 #[test]
 fn bindings_to_what_evicted_pods_still_hold_are_found() {
     let bind = |decision: &mut Decision| {
-        if let Decision::Nominate { pod, node } = decision {
+        if let Decision::Nominate { pod, node, .. } = decision {
             let (pod, node) = (pod.clone(), node.clone());
             *decision = Decision::Bind { pod, node, claims: Vec::new(), devices: Vec::new() };
         }
@@ -438,7 +438,8 @@ fn inside_a_job_only_a_higher_priority_preempts() {
             by: JobKey::annotated(ObjectKey::new("ns", "g")),
             queue: "default".into(),
         };
-        let nominate = Decision::Nominate { pod: pod(&world, "waits"), node: "n".into() };
+        let nominate =
+            Decision::Nominate { pod: pod(&world, "waits"), node: "n".into(), devices: [].into() };
         let found = problems(&world.store, &case.conf, &[evict, nominate]);
         assert_eq!(found.is_empty(), is_permitted, "{priority}: {found:?}");
     }
@@ -568,7 +569,7 @@ fn problems_of_a_victim_with_budget(mode: &str, disrupted: &str, cpus_of_other: 
         by: JobKey::Pod { pod: waits.key.clone(), uid: waits.uid.clone() },
         queue: "default".into(),
     };
-    let nominate = Decision::Nominate { pod: waits, node: "n".into() };
+    let nominate = Decision::Nominate { pod: waits, node: "n".into(), devices: [].into() };
     problems(&world.store, &case.conf, &[evict, nominate]).join(", ")
 }
 

@@ -89,7 +89,7 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
             })
             .collect();
         for decision in &before.decisions {
-            if let Decision::Nominate { pod, node } = decision
+            if let Decision::Nominate { pod, node, .. } = decision
                 && !kept.contains(&&pod.key)
             {
                 let (pod, at) = (&pod.key, at + 2);
@@ -236,7 +236,7 @@ impl<'a> Checker<'a> {
         for decision in &cycle.decisions {
             let (pod, node, status) = match decision {
                 Decision::Bind { pod, node, .. } => (pod, node, TaskStatus::Allocated),
-                Decision::Nominate { pod, node } => (pod, node, TaskStatus::Pipelined),
+                Decision::Nominate { pod, node, .. } => (pod, node, TaskStatus::Pipelined),
                 Decision::Evict { pod, node, .. } => (pod, node, TaskStatus::Releasing),
                 Decision::Withdraw { .. } | Decision::Deallocate { .. } => continue,
             };

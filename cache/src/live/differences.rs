@@ -64,6 +64,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("tasks.gated", tasks.gated == own.gated),
         ("tasks.placement", tasks.placement == own.placement),
         ("tasks.nominated", tasks.nominated == own.nominated),
+        ("tasks.nominated_devices", tasks.nominated_devices == own.nominated_devices),
         ("storage", *storage == from_scratch.storage),
         ("devices", *devices == from_scratch.devices),
         ("device_totals", *device_totals == from_scratch.device_totals),

@@ -7,7 +7,8 @@ use kube_batch_api::{
     cluster::{Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
-        composite::CompositeFacts, group::GroupFacts, pod::TaskFacts, topology::TopologyFacts,
+        composite::CompositeFacts, device::DeviceId, group::GroupFacts, pod::TaskFacts,
+        topology::TopologyFacts,
     },
     name::JobKey,
     reason::{JobProblem, JobWarning},
@@ -70,7 +71,8 @@ tail! {
     ours: bool,
     gated: bool,
     placement: Placement,
-    nominated: Option<NodeIdx>;
+    nominated: Option<NodeIdx>,
+    nominated_devices: Arc<[DeviceId]>;
 }
 
 tail! {

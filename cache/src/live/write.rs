@@ -231,7 +231,8 @@ impl<'a> Writer<'a> {
             matchers: &self.cluster.matchers,
         };
         let row = self.maker.row(&mut class_rows, facts, group);
-        let TaskRow { class, role, start, ours, gated, placement, nominated } = row;
+        let TaskRow { class, role, start, ours, gated, placement, nominated, nominated_devices } =
+            row;
         let tasks = &mut self.cluster.tasks;
         let before = std::mem::replace(&mut tasks.placement[task], placement);
         tasks.facts[task] = Arc::clone(facts);
@@ -242,6 +243,7 @@ impl<'a> Writer<'a> {
         tasks.ours[task] = ours;
         tasks.gated[task] = gated;
         tasks.nominated[task] = nominated;
+        tasks.nominated_devices[task] = nominated_devices;
         self.cluster.book(task);
         let (from, to) = (place(before), place(placement));
         if from != to {

@@ -7,6 +7,7 @@ use kube_batch_api::{
     cluster::{Classes, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
+        device::DeviceId,
         group::{GroupFacts, RoleFacts},
         metadata::Metadata,
         pod::TaskFacts,
@@ -58,6 +59,7 @@ pub(crate) struct TaskRow {
     pub(crate) gated: bool,
     pub(crate) placement: Placement,
     pub(crate) nominated: Option<NodeIdx>,
+    pub(crate) nominated_devices: Arc<[DeviceId]>,
 }
 
 impl RowMaker<'_> {
@@ -80,8 +82,12 @@ impl RowMaker<'_> {
             }
             Some(_) | None => (facts.status, facts.node.as_ref()),
         };
+        let mut nominated_devices = Arc::default();
         let nominated = match in_flight {
-            Some(InFlight::Nominate { node }) => Some(node),
+            Some(InFlight::Nominate { node, devices }) => {
+                nominated_devices = Arc::clone(devices);
+                Some(node)
+            }
             Some(
                 InFlight::Bind { .. }
                 | InFlight::Evict
@@ -99,6 +105,7 @@ impl RowMaker<'_> {
             gated: facts.gated && waits,
             placement: Placement { status, node: node.and_then(self.node_row) },
             nominated: nominated.filter(|_| waits).and_then(self.node_row),
+            nominated_devices,
         }
     }
 
@@ -111,7 +118,7 @@ impl RowMaker<'_> {
         job: Option<JobIdx>,
         group: &OfGroup<'_>,
     ) -> TaskIdx {
-        let TaskRow { class, role, start, ours, gated, placement, nominated } =
+        let TaskRow { class, role, start, ours, gated, placement, nominated, nominated_devices } =
             self.row(classes, facts, group);
         tasks.job.push(job);
         tasks.class.push(class);
@@ -122,6 +129,7 @@ impl RowMaker<'_> {
         tasks.gated.push(gated);
         tasks.placement.push(placement);
         tasks.nominated.push(nominated);
+        tasks.nominated_devices.push(nominated_devices);
         tasks.facts.push(Arc::clone(facts))
     }
 

@@ -183,7 +183,7 @@ mod tests {
                 by: job("g"),
                 queue: "q".into(),
             },
-            Decision::Nominate { pod: pod("b"), node: "n2".into() },
+            Decision::Nominate { pod: pod("b"), node: "n2".into(), devices: [].into() },
             Decision::Withdraw { pod: pod("gone") },
         ];
         let queue = Name::from("q");

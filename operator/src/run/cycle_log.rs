@@ -56,7 +56,7 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
                 pod = %pod.key, %node, job, queue, %reason, for_job = %by, %for_queue,
                 "evicting a pod"
             ),
-            Decision::Nominate { pod, node } => {
+            Decision::Nominate { pod, node, .. } => {
                 debug!(pod = %pod.key, %node, job, queue, "nominating a pod for a node");
             }
             Decision::Deallocate { pod, claim } => {

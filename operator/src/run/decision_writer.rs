@@ -155,7 +155,7 @@ mod tests {
             let pod = serde_json::from_value(pod).expect("a pod");
             cache.lock().store.apply_pod(&pod).expect("facts");
         };
-        let nominate = [Decision::Nominate { pod: pod("b"), node: "n".into() }];
+        let nominate = [Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() }];
         for (shown, n_in_flight) in [("n", 0), ("other", 1), ("n", 0)] {
             nominated(shown);
             writer.write(&nominate, vec![]).await;
@@ -179,7 +179,7 @@ mod tests {
         let writer = writer();
         let bind =
             Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![], devices: Vec::new() };
-        let nominate = Decision::Nominate { pod: pod("b"), node: "n".into() };
+        let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
         let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
         writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
         // The facts show no pod that could be nominated.

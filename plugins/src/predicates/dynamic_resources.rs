@@ -95,6 +95,10 @@ impl Filter for DynamicResources {
         Self::device_choices(self, task)
     }
 
+    fn must_wait(&self, task: TaskIdx) -> bool {
+        Self::must_wait(self, task)
+    }
+
     fn claims_to_deallocate(
         &self,
         cluster: &Cluster,

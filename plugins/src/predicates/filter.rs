@@ -76,6 +76,11 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// See [`Plugin::must_wait`](kube_batch_framework::plugin::Plugin::must_wait).
+    fn must_wait(&self, _task: TaskIdx) -> bool {
+        false
+    }
+
     /// See [`Plugin::claims_to_deallocate`](kube_batch_framework::plugin::Plugin::claims_to_deallocate).
     fn claims_to_deallocate(
         &self,

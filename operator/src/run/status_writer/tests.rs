@@ -314,7 +314,7 @@ async fn a_nomination_is_never_delayed() {
     let mut world = World::new();
     world.write(0, &world.waits("3 nodes are full")).await;
     let mut cycle = world.waits("4 nodes are full");
-    cycle.decisions = vec![Decision::Nominate { pod: pod(), node: "n".into() }];
+    cycle.decisions = vec![Decision::Nominate { pod: pod(), node: "n".into(), devices: [].into() }];
     assert_eq!(world.write(10, &cycle).await, ONE);
     let patch = &world.api.sent_to(&Method::PATCH, POD)[1].body;
     assert_eq!(patch["status"], json!({"nominatedNodeName": "n"}), "the text still waits");
