@@ -102,7 +102,7 @@ impl RandomCluster {
         with_other_api(seed, objects.iter_mut().chain(changes.iter_mut().flatten()).collect());
         with_composites(seed, &mut objects, &mut changes);
         with_devices(seed, &mut objects, &mut changes);
-        Self { seed, head, objects, changes, last_cycles: 20 }
+        Self { seed, head, objects, changes, last_cycles: 40 }
     }
 
     /// Whether nodes have devices, or could have.
