@@ -78,10 +78,9 @@ pub(crate) fn start_sooner_by_topology(
     let idle = budget.idle();
     let places = statement.take_back_kept();
     let levels = levels_of(statement);
-    let mut waiting: VecDeque<TaskIdx> =
-        nominated.into_iter().chain(tasks.iter().copied()).collect();
-    let starts =
-        !statement.job_ready() && Placing::new(&mut waiting, statement, budget).starts_now(&levels);
+    let mut waiting: VecDeque<TaskIdx> = nominated.iter().chain(tasks).copied().collect();
+    let starts = !statement.job_ready()
+        && Placing::new(&mut waiting, statement, budget).starts_now(&levels, &nominated);
     if !starts {
         budget.restore(idle);
         statement.put_back_kept(places);
@@ -238,7 +237,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Places the tasks if the job can start with that now; otherwise takes them back.
-    fn starts_now(mut self, levels: &[UsableLevel]) -> bool {
+    fn starts_now(mut self, levels: &[UsableLevel], nominated: &[TaskIdx]) -> bool {
         let job = self.statement.job();
         let before = self.statement.session_mut().take_failure(job);
         let is_required = levels.last().is_some_and(|level| level.is_required);
@@ -246,7 +245,9 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if !is_in_domain && !is_required {
             self.place_anywhere();
         }
-        let starts = self.statement.job_ready();
+        // Otherwise the victims of the others would have been evicted in vain.
+        let are_placed = nominated.iter().all(|task| !self.tasks.contains(task));
+        let starts = self.statement.job_ready() && are_placed;
         if !starts {
             self.take_back();
         }
