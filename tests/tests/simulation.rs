@@ -88,9 +88,13 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
                 | Decision::Deallocate { .. } => None,
             })
             .collect();
+        let evicted = after.decisions.iter().filter(|made| matches!(made, Decision::Evict { .. }));
+        let evicted: Vec<&str> = evicted.map(|made| group_of(&made.pod().key)).collect();
         for decision in &before.decisions {
             if let Decision::Nominate { pod, node, .. } = decision
                 && !kept.contains(&&pod.key)
+                // A gang that is evicted as a whole has no nominations left.
+                && !evicted.contains(&group_of(&pod.key))
             {
                 let (pod, at) = (&pod.key, at + 2);
                 return Some(format!("{pod} was nominated for {node}, but not in cycle {at}"));
@@ -99,6 +103,11 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
     }
     let last = cycles.last()?;
     (!last.decisions.is_empty()).then(|| format!("decisions do not stop: {:?}", last.decisions))
+}
+
+/// The name of the group of a pod of random clusters, with which the name of the pod begins.
+fn group_of(pod: &ObjectKey) -> &str {
+    pod.name.split('-').next().unwrap_or_default()
 }
 
 /// Number of decisions, to check that the clusters are not idle.
