@@ -26,9 +26,9 @@ fn total_cost_limit(inventory: &Inventory) -> u64 {
     500_000 + 25 * inventory.devices().len() as u64
 }
 
-/// What the new expressions of one namespace may cost in a cycle: two that are costly, or some dozens that are not.
+/// What the new expressions of one namespace may cost in a cycle: one that is costly, or some that are not.
 pub fn budget(inventory: &Inventory) -> u64 {
-    2 * most_of_one(inventory)
+    most_of_one(inventory) * 3 / 2
 }
 
 /// The most that one expression costs.
