@@ -69,7 +69,7 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
                 writeln!(out, "{at}: evict {} {node} {reason} {by}", pod.key)?;
             }
             Decision::Nominate { pod, node, .. } => {
-                writeln!(out, "{at}: nominate {} {node}", pod.key)?
+                writeln!(out, "{at}: nominate {} {node}", pod.key)?;
             }
             Decision::Withdraw { pod } => writeln!(out, "{at}: withdraw {}", pod.key)?,
             Decision::Deallocate { claim, .. } => writeln!(out, "{at}: deallocate {claim}")?,
