@@ -1,6 +1,6 @@
 //! Reprieves victims that turn out not to be needed, so that none of those that leave could stay.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use kube_batch_api::{
     column::{JobIdx, TaskIdx},
@@ -12,9 +12,12 @@ use kube_batch_framework::{
     statement::{Savepoint, Statement},
 };
 
-use super::{node_tasks::job_priority, whole_jobs::broken};
+use super::{
+    node_tasks::job_priority,
+    whole_jobs::{broken, left_with},
+};
 
-/// What leaves together: one task, or all tasks of a gang.
+/// What leaves together: one task, or all tasks of a gang, or of the gangs of a composite PodGroup.
 type Unit = Vec<TaskIdx>;
 
 /// Restores the victims evicted since `start` that are not needed for the tasks placed since then, the
@@ -58,7 +61,12 @@ pub(super) fn unneeded(
 fn units(statement: &Statement<'_>) -> Vec<Unit> {
     let cluster = statement.session().cluster();
     let gangs = broken(statement);
-    let gang_of = |task: TaskIdx| cluster.tasks.job[task].filter(|job| gangs.contains(job));
+    // The first of the jobs that leave together stands for all of them.
+    let first: BTreeMap<JobIdx, Option<JobIdx>> = gangs
+        .into_iter()
+        .map(|gang| (gang, left_with(statement, gang).into_iter().min()))
+        .collect();
+    let gang_of = |task: TaskIdx| *first.get(&cluster.tasks.job[task]?)?;
     let mut units: Vec<(Option<JobIdx>, Unit)> = Vec::new();
     for task in statement.evicted() {
         let gang = gang_of(task);

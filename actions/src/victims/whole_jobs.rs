@@ -66,7 +66,8 @@ impl Wanted {
     }
 }
 
-/// The gangs none of whose tasks is left after the evictions of a statement.
+/// The gangs none of whose tasks is left after the evictions of a statement; also those that are gangs only together
+/// with other groups of a composite PodGroup.
 pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
     let cluster = statement.session().cluster();
     let is_left = |task: TaskIdx| cluster.status(task).may_become(TaskStatus::Releasing);
@@ -76,8 +77,25 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
     jobs.dedup();
     // The job itself gets the places of its tasks.
     jobs.retain(|job| *job != statement.job());
-    jobs.retain(|job| cluster.is_gang(*job) && !cluster.jobs.tasks[*job].iter().any(is_left));
+    jobs.retain(|job| !cluster.jobs.tasks[*job].iter().any(is_left));
+    jobs.retain(|job| cluster.is_gang(*job) || left_with(statement, *job).len() > 1);
     jobs
+}
+
+/// The jobs that could leave only together with this one, before the evictions of a statement.
+pub(super) fn left_with(statement: &Statement<'_>, job: JobIdx) -> Vec<JobIdx> {
+    let session = statement.session();
+    let cluster = session.cluster();
+    let n_evicted = |job: JobIdx| {
+        let evicted = statement.evicted().filter(|task| cluster.tasks.job[*task] == Some(job));
+        evicted.count()
+    };
+    // Roles need no look: PodGroups of this API have none.
+    let was_ready = |job: JobIdx| {
+        let n_ready = cluster.jobs.counts[job].ready() as usize + n_evicted(job);
+        n_ready >= cluster.jobs.min_available[job] as usize
+    };
+    session.composites().leaves_with(job, &was_ready)
 }
 
 /// What may be evicted together.
