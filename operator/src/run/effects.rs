@@ -352,7 +352,7 @@ impl Effects {
         }
     }
 
-    /// Goes on with a decision after a step.
+    /// Continues a decision after a step.
     fn go_on(&self, mut job: Job, outcome: Outcome, is_latest: bool) {
         let pod = job.pod().clone();
         match outcome {
@@ -610,7 +610,7 @@ impl Effects {
         Some(format!("its claims were not bound within {} s", CLAIMS_TIMEOUT.as_secs()))
     }
 
-    /// Goes on with a binding one of whose claims has changed, if all are bound and their devices ready.
+    /// Continues a binding one of whose claims has changed, if all are bound and their devices ready.
     fn claim_has_changed(&self, uid: &Name) {
         if let Some(job) = self.with_queue(|queue| queue.unpark(uid)) {
             self.take_step(job);

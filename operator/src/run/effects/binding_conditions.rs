@@ -18,7 +18,7 @@ pub(super) enum Awaited {
     Nothing,
     /// Devices of this claim, until this time.
     Until(ObjectKey, Timestamp),
-    /// It waits in vain.
+    /// Something that will never happen, for this reason.
     Failed(String),
 }
 

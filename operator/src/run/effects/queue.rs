@@ -453,7 +453,7 @@ impl WriteQueue {
         }
     }
 
-    /// Goes on with a decision at its next step; returns whether it waits.
+    /// Continues a decision with its next step; returns whether it waits.
     pub(crate) fn go_on(&mut self, job: Job) -> bool {
         let uid = job.pod().uid.clone();
         let waits = matches!(job.step, Step::WaitForClaims | Step::WaitForDevices);
