@@ -350,8 +350,8 @@ pub struct Tasks {
     pub placement: Column<TaskIdx, Placement>,
     /// The node for which it was nominated in an earlier cycle, if it waits and the node exists.
     pub nominated: Column<TaskIdx, Option<NodeIdx>>,
-    /// The devices that were chosen for it then.
-    pub nominated_devices: Column<TaskIdx, Arc<[DeviceId]>>,
+    /// The devices that were chosen for it then; `None` for none.
+    pub nominated_devices: Column<TaskIdx, Option<Arc<[DeviceId]>>>,
 }
 
 /// Columns by class.

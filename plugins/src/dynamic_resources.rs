@@ -169,7 +169,7 @@ fn nominated_devices(
     task: TaskIdx,
 ) -> Option<(NodeIdx, Vec<DeviceIdx>)> {
     let node = cluster.tasks.nominated[task]?;
-    let ids = &cluster.tasks.nominated_devices[task];
+    let ids = cluster.tasks.nominated_devices[task].as_ref()?;
     let devices: Vec<DeviceIdx> = ids.iter().flat_map(|id| inventory.rows_of(id)).collect();
     (!devices.is_empty()).then_some((node, devices))
 }

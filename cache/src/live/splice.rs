@@ -72,7 +72,7 @@ tail! {
     gated: bool,
     placement: Placement,
     nominated: Option<NodeIdx>,
-    nominated_devices: Arc<[DeviceId]>;
+    nominated_devices: Option<Arc<[DeviceId]>>;
 }
 
 tail! {

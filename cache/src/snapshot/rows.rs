@@ -59,7 +59,7 @@ pub(crate) struct TaskRow {
     pub(crate) gated: bool,
     pub(crate) placement: Placement,
     pub(crate) nominated: Option<NodeIdx>,
-    pub(crate) nominated_devices: Arc<[DeviceId]>,
+    pub(crate) nominated_devices: Option<Arc<[DeviceId]>>,
 }
 
 impl RowMaker<'_> {
@@ -82,10 +82,10 @@ impl RowMaker<'_> {
             }
             Some(_) | None => (facts.status, facts.node.as_ref()),
         };
-        let mut nominated_devices = Arc::default();
+        let mut nominated_devices = None;
         let nominated = match in_flight {
             Some(InFlight::Nominate { node, devices }) => {
-                nominated_devices = Arc::clone(devices);
+                nominated_devices = (!devices.is_empty()).then(|| Arc::clone(devices));
                 Some(node)
             }
             Some(
