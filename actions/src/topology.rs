@@ -246,7 +246,8 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             self.place_anywhere();
         }
         // Otherwise the victims of the others would have been evicted in vain.
-        let are_placed = nominated.iter().all(|task| !self.tasks.contains(task));
+        let cluster = self.statement.session().cluster();
+        let are_placed = !nominated.iter().any(|task| cluster.is_waiting(*task));
         let starts = self.statement.job_ready() && are_placed;
         if !starts {
             self.take_back();
