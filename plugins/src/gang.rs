@@ -171,9 +171,10 @@ impl Plugin for Gang {
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         let leaves_whole = cluster.jobs.leaves_whole[proposal.job];
         // A job with a minimum of 0 or 1 loses single tasks, unless other jobs leave with it.
-        let mut jobs = proposal.victims.iter().map(|task| cluster.tasks.job[*task]);
+        let job_of = |task: &TaskIdx| cluster.tasks.job[*task];
+        let first = proposal.victims.first().and_then(job_of);
         let is_gang = cluster.jobs.min_available[proposal.job] > 1
-            || jobs.any(|job| job != Some(proposal.job));
+            || proposal.victims.iter().any(|task| job_of(task) != first);
         let may_leave = leaves_whole || self.evicts_whole && is_gang;
         if may_leave && self.stay_complete(cluster, proposal.job, &[], proposal.victims) {
             Vote::Permit

@@ -15,7 +15,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, TaskIdx},
     status::TaskStatus,
 };
 use kube_batch_framework::{
@@ -78,24 +78,48 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
     // The job itself gets the places of its tasks.
     jobs.retain(|job| *job != statement.job());
     jobs.retain(|job| !cluster.jobs.tasks[*job].iter().any(is_left));
-    jobs.retain(|job| cluster.is_gang(*job) || left_with(statement, *job).len() > 1);
+    let left = LeftTogether::new(statement);
+    jobs.retain(|job| cluster.is_gang(*job) || left.with(*job).len() > 1);
     jobs
 }
 
-/// The jobs that could leave only together with this one, before the evictions of a statement.
-pub(super) fn left_with(statement: &Statement<'_>, job: JobIdx) -> Vec<JobIdx> {
-    let session = statement.session();
-    let cluster = session.cluster();
-    let n_evicted = |job: JobIdx| {
-        let evicted = statement.evicted().filter(|task| cluster.tasks.job[*task] == Some(job));
-        evicted.count()
-    };
-    // Roles need no look: PodGroups of this API have none.
-    let was_ready = |job: JobIdx| {
-        let n_ready = cluster.jobs.counts[job].ready() as usize + n_evicted(job);
-        n_ready >= cluster.jobs.min_available[job] as usize
-    };
-    session.composites().leaves_with(job, &was_ready)
+/// Which jobs left together by the evictions of a statement, because of a composite PodGroup.
+pub(super) struct LeftTogether<'a> {
+    session: &'a Session,
+    /// How many tasks of each job were evicted; empty if no job is part of a composite PodGroup.
+    n_evicted: Column<JobIdx, u32>,
+}
+
+impl<'a> LeftTogether<'a> {
+    pub(super) fn new(statement: &'a Statement<'_>) -> Self {
+        let session = statement.session();
+        let jobs = &session.cluster().jobs;
+        let mut n_evicted = Column::new();
+        if jobs.composites.values().any(Option::is_some) {
+            n_evicted = Column::filled(0, jobs.key.len());
+            let evicted = statement.evicted();
+            for job in evicted.filter_map(|task| session.cluster().tasks.job[task]) {
+                n_evicted[job] += 1;
+            }
+        }
+        Self { session, n_evicted }
+    }
+
+    /// The jobs with evicted tasks that could leave only together with this one, before the evictions; at least it.
+    pub(super) fn with(&self, job: JobIdx) -> Vec<JobIdx> {
+        let cluster = self.session.cluster();
+        if cluster.jobs.composites[job].is_none() {
+            return vec![job];
+        }
+        // Roles need no look: PodGroups of this API have none.
+        let was_ready = |job: JobIdx| {
+            let n_ready = cluster.jobs.counts[job].ready() + self.n_evicted[job];
+            n_ready >= cluster.jobs.min_available[job]
+        };
+        let mut jobs = self.session.composites().leaves_with(job, &was_ready);
+        jobs.retain(|other| self.n_evicted[*other] > 0);
+        jobs
+    }
 }
 
 /// What may be evicted together.
