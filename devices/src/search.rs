@@ -104,20 +104,24 @@ impl Devices<'_> {
         self.choose_within(node, claims, in_use, MAX_STEPS).0
     }
 
-    /// The same for claims that may be given these devices only.
-    ///
-    /// # Errors
-    ///
-    /// Why these do not serve them.
+    /// The same for claims that may be given these devices only, and how many steps it took. If one of the devices is
+    /// allocated to another claim, there is no search.
     pub fn choose_among(
         &self,
         among: &[DeviceIdx],
         (node, claims): (NodeIdx, &[(&str, &Claim)]),
         in_use: InUse<'_>,
-    ) -> Result<Vec<Chosen>, Refusal> {
-        let mut search = Search::new(*self, node, claims, in_use)?;
-        search.rows.retain(|row| among.contains(row));
-        Search { among: Some(among), ..search }.run().0
+    ) -> (Result<Vec<Chosen>, Refusal>, u32) {
+        if among.iter().any(|row| in_use.iter().any(|usage| usage.is_exclusive(*row))) {
+            return (Err(Refusal::Insufficient), 0);
+        }
+        match Search::new(*self, node, claims, in_use) {
+            Ok(mut search) => {
+                search.rows.retain(|row| among.contains(row));
+                Search { among: Some(among), ..search }.run()
+            }
+            Err(refusal) => (Err(refusal), 0),
+        }
     }
 
     /// The same as `choose` within a number of steps, and how many it took.

@@ -278,7 +278,9 @@ impl DynamicResources {
         let TaskClaims { class, nominated, .. } = self.of_tasks.get(&task)?;
         let (_, among) = nominated.as_ref().filter(|(own, _)| *own == node)?;
         let chosen = self.choose_with(*class, node, capacity, |devices, claims, in_use| {
-            devices.choose_among(among, (node, claims), in_use)
+            let (chosen, n_steps) = devices.choose_among(among, (node, claims), in_use);
+            self.n_steps.fetch_add(n_steps.into(), Ordering::Relaxed);
+            chosen
         });
         chosen.ok()
     }
