@@ -473,9 +473,11 @@ impl Entry {
                 let claim = store.resource_claims.get(claim);
                 !waits || claim.is_none_or(|claim| claim.allocation.is_none())
             }
-            InFlight::Nominate { node, devices } => {
-                !waits || devices.is_empty() && facts.nominated_node.as_ref() == Some(node)
+            InFlight::Nominate { .. } if !waits => true,
+            InFlight::Nominate { node, devices } if devices.is_empty() => {
+                facts.nominated_node.as_ref() == Some(node)
             }
+            InFlight::Nominate { node, .. } => store.nodes.get(node).is_none(),
             InFlight::Evict => !matches!(facts.status, TaskStatus::Running | TaskStatus::Bound),
         }
     }
@@ -594,7 +596,10 @@ mod tests {
             devices: [device(name)].into(),
         };
         let mut assumed = recorded(&[nominate("gpu-0"), nominate("gpu-1")]);
-        assumed.settle(&store(Some("n")));
+        let mut store = store(Some("n"));
+        let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {}}});
+        store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        assumed.settle(&store);
         let InFlight::Nominate { devices, .. } = assumed.get(&pod().uid).expect("in flight") else {
             panic!("it is a nomination");
         };
@@ -602,8 +607,11 @@ mod tests {
         let id = assumed.id(&pod().uid);
         assert!(assumed.note(&nominate("gpu-1"), Timestamp::UNIX_EPOCH));
         assert_eq!(assumed.id(&pod().uid), id, "nothing has changed");
+        let mut without_node = assumed.clone();
+        without_node.settle(&self::store(Some("n")));
+        assert!(without_node.is_empty(), "the node is gone");
         assumed.settle(&Store::default());
-        assert!(assumed.is_empty());
+        assert!(assumed.is_empty(), "the pod is gone");
     }
 
     /// Adds a claim for devices to a store, allocated and reserved for a user.

@@ -297,7 +297,7 @@ impl Loader {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::decision::ClaimChoice;
+    use kube_batch_api::{decision::ClaimChoice, facts::device::DeviceId};
     use serde_json::json;
 
     use super::*;
@@ -335,11 +335,9 @@ mod tests {
         let bind = InFlight::Bind { node: "n".into(), claims: vec![claim], devices: Vec::new() };
         assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
-        assumed.insert(
-            pod("c"),
-            InFlight::Nominate { node: "n".into(), devices: [].into() },
-            Timestamp::UNIX_EPOCH,
-        );
+        let device = DeviceId { driver: "d".into(), pool: "n".into(), device: "gpu-0".into() };
+        let nominate = InFlight::Nominate { node: "n".into(), devices: [device].into() };
+        assumed.insert(pod("c"), nominate, Timestamp::UNIX_EPOCH);
         assumed
     }
 

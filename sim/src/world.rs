@@ -236,6 +236,8 @@ impl World {
     /// Deletes a pod at once.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
         self.store.pods.delete(key);
+        // Another pod of the same name may be created.
+        self.in_flight.settle(&self.store);
         self.waited.remove(key);
         self.timers.remove(key);
         self.bound.remove(key);
@@ -292,7 +294,10 @@ impl World {
         let Dump { taken, store, assumed } = dump;
         self.now = self.now.max(taken);
         self.store.absorb(store);
-        for (pod, in_flight, _) in assumed.iter() {
+        for (pod, in_flight, since) in assumed.iter() {
+            if matches!(in_flight, InFlight::Nominate { devices, .. } if !devices.is_empty()) {
+                self.in_flight.insert(pod.clone(), in_flight.clone(), since);
+            }
             if let InFlight::Bind { node, claims, devices } = in_flight {
                 self.bind_claims(claims, node);
                 self.reserve_devices(devices, &pod);
