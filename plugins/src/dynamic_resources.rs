@@ -275,10 +275,16 @@ impl DynamicResources {
         node: NodeIdx,
         capacity: Capacity,
     ) -> Option<Vec<(usize, Chosen)>> {
-        let TaskClaims { class, nominated, .. } = self.of_tasks.get(&task)?;
+        let TaskClaims { class, rows, nominated, .. } = self.of_tasks.get(&task)?;
         let (_, among) = nominated.as_ref().filter(|(own, _)| *own == node)?;
+        // A claim of several tasks has its devices since the first of them has its place.
+        let shared = rows.iter().filter_map(|row| self.claims.chosen(*row));
+        let shared: Vec<DeviceIdx> =
+            shared.flat_map(|chosen| chosen.devices.iter().map(|chosen| chosen.device)).collect();
+        let among: Vec<DeviceIdx> =
+            among.iter().copied().filter(|device| !shared.contains(device)).collect();
         let chosen = self.choose_with(*class, node, capacity, |devices, claims, in_use| {
-            let (chosen, n_steps) = devices.choose_among(among, (node, claims), in_use);
+            let (chosen, n_steps) = devices.choose_among(&among, (node, claims), in_use);
             self.n_steps.fetch_add(n_steps.into(), Ordering::Relaxed);
             chosen
         });
