@@ -235,9 +235,10 @@ impl World {
 
     /// Deletes a pod at once.
     pub fn remove_pod(&mut self, key: &ObjectKey) {
+        let uid = self.store.pods.get(key).map(|facts| facts.uid.clone());
         self.store.pods.delete(key);
-        // Another pod of the same name may be created.
-        self.in_flight.settle(&self.store);
+        // Now, because a pod that is created again with the same name has the same uid here.
+        uid.iter().for_each(|uid| _ = self.in_flight.settle_pod(uid, &self.store));
         self.waited.remove(key);
         self.timers.remove(key);
         self.bound.remove(key);
