@@ -14,7 +14,7 @@ use kube_batch_framework::{
 
 use super::{
     node_tasks::job_priority,
-    whole_jobs::{LeftTogether, broken},
+    whole_jobs::{EvictedTogether, broken},
 };
 
 /// What leaves together: one task, or all tasks of a gang, or of the gangs of a composite PodGroup.
@@ -61,10 +61,10 @@ pub(super) fn unneeded(
 fn units(statement: &Statement<'_>) -> Vec<Unit> {
     let cluster = statement.session().cluster();
     let gangs = broken(statement);
-    // The first of the jobs that leave together stands for all of them.
-    let left = LeftTogether::new(statement);
+    // Jobs that are evicted together share one key: the first of them.
+    let together = EvictedTogether::new(statement);
     let first: BTreeMap<JobIdx, Option<JobIdx>> =
-        gangs.into_iter().map(|gang| (gang, left.with(gang).into_iter().min())).collect();
+        gangs.into_iter().map(|gang| (gang, together.jobs_with(gang).into_iter().min())).collect();
     let gang_of = |task: TaskIdx| *first.get(&cluster.tasks.job[task]?)?;
     let mut units: Vec<(Option<JobIdx>, Unit)> = Vec::new();
     for task in statement.evicted() {

@@ -78,19 +78,19 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
     // The job itself gets the places of its tasks.
     jobs.retain(|job| *job != statement.job());
     jobs.retain(|job| !cluster.jobs.tasks[*job].iter().any(is_left));
-    let left = LeftTogether::new(statement);
-    jobs.retain(|job| cluster.is_gang(*job) || left.with(*job).len() > 1);
+    let together = EvictedTogether::new(statement);
+    jobs.retain(|job| cluster.is_gang(*job) || together.jobs_with(*job).len() > 1);
     jobs
 }
 
-/// Which jobs left together by the evictions of a statement, because of a composite PodGroup.
-pub(super) struct LeftTogether<'a> {
+/// Which jobs a statement evicts together, because their composite PodGroup would be incomplete without one of them.
+pub(super) struct EvictedTogether<'a> {
     session: &'a Session,
     /// How many tasks of each job were evicted; empty if no job is part of a composite PodGroup.
     n_evicted: Column<JobIdx, u32>,
 }
 
-impl<'a> LeftTogether<'a> {
+impl<'a> EvictedTogether<'a> {
     pub(super) fn new(statement: &'a Statement<'_>) -> Self {
         let session = statement.session();
         let jobs = &session.cluster().jobs;
@@ -105,13 +105,13 @@ impl<'a> LeftTogether<'a> {
         Self { session, n_evicted }
     }
 
-    /// The jobs with evicted tasks that could leave only together with this one, before the evictions; at least it.
-    pub(super) fn with(&self, job: JobIdx) -> Vec<JobIdx> {
+    /// The jobs with evicted tasks that could be evicted only together with this one; includes it.
+    pub(super) fn jobs_with(&self, job: JobIdx) -> Vec<JobIdx> {
         let cluster = self.session.cluster();
         if cluster.jobs.composites[job].is_none() {
             return vec![job];
         }
-        // Roles need no look: PodGroups of this API have none.
+        // Before the evictions. Roles are not considered: PodGroups of this API have none.
         let was_ready = |job: JobIdx| {
             let n_ready = cluster.jobs.counts[job].ready() + self.n_evicted[job];
             n_ready >= cluster.jobs.min_available[job]
