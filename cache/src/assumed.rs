@@ -57,7 +57,7 @@ pub enum InFlight {
     Nominate {
         /// The node.
         node: Name,
-        /// The devices that are chosen for it, which no object shows.
+        /// The devices chosen for it. No API object stores them.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         devices: Arc<[DeviceId]>,
     },

@@ -26,7 +26,7 @@ fn total_cost_limit(inventory: &Inventory) -> u64 {
     500_000 + 25 * inventory.devices().len() as u64
 }
 
-/// What the new expressions of one namespace may cost in a cycle: one that is costly, or some that are not.
+/// What the new expressions of one namespace may cost in a cycle: enough for a costly one, or for several cheap ones.
 pub fn budget(inventory: &Inventory) -> u64 {
     most_of_one(inventory) * 3 / 2
 }

@@ -718,8 +718,8 @@ pub trait Plugin: Send {
         Vec::new()
     }
 
-    /// Whether a nominated task is to wait on its node although others of its class could start there: what was chosen
-    /// for it there, such as devices, is not free yet, and is kept for it.
+    /// Whether a nominated task waits on its node even if its class fits there now, because what was chosen for it
+    /// there in an earlier cycle, such as devices, is not free yet.
     fn must_wait(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
         false
     }

@@ -222,7 +222,7 @@ impl<'s> Statement<'s> {
         let to = Placement { status: TaskStatus::Allocated, node: Some(choice.node) };
         self.session.place(task, to);
         if !is_allowed(self.session) {
-            // In two steps, so that plugins take back what they gave the task there.
+            // In two steps, so that plugins release what they chose for the task there, such as devices.
             self.session.place(task, self.moves[at].from);
             self.session.place(task, nominated);
             return false;

@@ -277,7 +277,7 @@ impl DynamicResources {
     ) -> Option<Vec<(usize, Chosen)>> {
         let TaskClaims { class, rows, nominated, .. } = self.of_tasks.get(&task)?;
         let (_, among) = nominated.as_ref().filter(|(own, _)| *own == node)?;
-        // A claim of several tasks has its devices since the first of them has its place.
+        // A claim that several tasks share has its devices once the first of them is placed.
         let shared = rows.iter().filter_map(|row| self.claims.chosen(*row));
         let shared: Vec<DeviceIdx> =
             shared.flat_map(|chosen| chosen.devices.iter().map(|chosen| chosen.device)).collect();

@@ -2,7 +2,7 @@
 //!
 //! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test simulation` runs 5000
 //! clusters, `KUBE_BATCH_SEED=7` only that one. A cluster that fails is made smaller as long as it
-//! still fails, and printed as a case that `kube-batch test` runs.
+//! still fails, and printed as a case that `kube-batch test` runs once it says what to expect.
 
 use std::{collections::BTreeMap, panic};
 
