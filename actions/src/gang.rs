@@ -130,17 +130,24 @@ fn place_task(
 ) -> Result<Capacity, Failure> {
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
-    session.plugins().within_capability(task, &[]).map_err(Failure::Capability)?;
-    let choice = match budget {
-        Budget::All if goal.accepts_future_idle() => session.best_node(class),
-        Budget::All | Budget::Lent(_) => session.best_node_in(class, Capacity::Idle),
+    let may_wait = matches!(budget, Budget::All) && goal.accepts_future_idle();
+    session.within_capability(task, &[], Capacity::FutureIdle).map_err(Failure::Capability)?;
+    let limit = session.within_capability(task, &[], Capacity::Idle).map_err(Failure::Capability);
+    let choice = match &limit {
+        Ok(()) if may_wait => session.best_node(class),
+        Ok(()) => session.best_node_in(class, Capacity::Idle),
+        Err(_) if may_wait => session.best_node_in(class, Capacity::FutureIdle),
+        Err(refused) => return Err(refused.clone()),
     };
     let Some(choice) = choice else {
         return Err(Failure::Unfit(session.explain(class)));
     };
     if choice.capacity == Capacity::FutureIdle {
         let job = statement.job();
-        statement.session_mut().record_failure(job, |s| Failure::Unfit(s.explain(class)));
+        statement.session_mut().record_failure(job, |session| match limit {
+            Ok(()) => Failure::Unfit(session.explain(class)),
+            Err(refused) => refused,
+        });
     }
     place_within(statement, task, choice, budget)?;
     Ok(choice.capacity)

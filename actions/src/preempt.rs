@@ -113,8 +113,7 @@ impl VictimPolicy for BetweenJobs<'_> {
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
-        cluster.queue_of(victim).is_some()
-            && cluster.queue_of(victim) == cluster.queue_of(task)
+        cluster.queue_of(victim) == cluster.queue_of(task)
             && cluster.tasks.job[victim] != cluster.tasks.job[task]
     }
 
@@ -124,11 +123,15 @@ impl VictimPolicy for BetweenJobs<'_> {
     }
 
     // Parity: see docs/parity.md#p10.
-    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool {
-        let own = cluster.tasks.job[task].expect("a task that preempts has a job");
-        cluster.jobs.queue[job].is_some()
-            && cluster.jobs.queue[job] == cluster.jobs.queue[own]
-            && cluster.jobs.priority[job] < cluster.jobs.priority[own]
+    fn considers_job(
+        &self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        job: JobIdx,
+        tasks: &[TaskIdx],
+    ) -> bool {
+        cluster.jobs.priority[job] < cluster.priority_as_preemptor(task)
+            && cluster.queue_of_most(tasks) == cluster.queue_of(task)
     }
 
     fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
@@ -147,6 +150,7 @@ impl VictimPolicy for InsideJob<'_> {
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.tasks.job[victim] == cluster.tasks.job[task]
+            && cluster.queue_of(victim) == cluster.queue_of(task)
             && cluster.tasks.priority[victim] < cluster.tasks.priority[task]
     }
 
@@ -156,7 +160,7 @@ impl VictimPolicy for InsideJob<'_> {
     }
 
     /// A job does not evict itself.
-    fn considers_job(&self, _: &Cluster, _: TaskIdx, _: JobIdx) -> bool {
+    fn considers_job(&self, _: &Cluster, _: TaskIdx, _: JobIdx, _: &[TaskIdx]) -> bool {
         false
     }
 

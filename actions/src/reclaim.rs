@@ -64,7 +64,9 @@ impl VictimPolicy for AcrossQueues {
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
-        cluster.queue_of(victim).is_some() && cluster.queue_of(victim) != cluster.queue_of(task)
+        // A job's own tasks are never its victims, though they may count for another queue.
+        cluster.tasks.job[victim] != cluster.tasks.job[task]
+            && cluster.queue_of(victim) != cluster.queue_of(task)
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
@@ -72,14 +74,21 @@ impl VictimPolicy for AcrossQueues {
         plugins.reclaimable(proposal) && !plugins.vetoes(proposal)
     }
 
-    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool {
-        cluster.jobs.queue[job].is_some() && cluster.jobs.queue[job] != cluster.queue_of(task)
+    fn considers_job(
+        &self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        job: JobIdx,
+        tasks: &[TaskIdx],
+    ) -> bool {
+        Some(job) != cluster.tasks.job[task]
+            && cluster.queue_of_most(tasks) != cluster.queue_of(task)
     }
 
     fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
         let plugins = session.plugins();
         // Without shares, two queues would evict each other's gangs in turn.
-        let queue = session.cluster().jobs.queue[proposal.job];
+        let queue = session.cluster().queue_of(proposal.preemptor);
         let has_shares = queue.is_some_and(|queue| plugins.queue_shares(queue).is_some());
         has_shares && plugins.job_reclaimable(proposal)
     }

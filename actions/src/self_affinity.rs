@@ -120,15 +120,14 @@ fn place_first(
 ) -> bool {
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
-    if session.plugins().within_capability(task, &[]).is_err() {
-        return false;
-    }
     let capacities: &[Capacity] = match budget {
         Budget::All => &[Capacity::Idle, Capacity::FutureIdle],
         Budget::Lent(_) => &[Capacity::Idle],
     };
-    let mut choices =
-        capacities.iter().map(|capacity| session.best_node_of(class, domain, *capacity));
+    let mut choices = capacities.iter().map(|capacity| {
+        session.within_capability(task, &[], *capacity).ok()?;
+        session.best_node_of(class, domain, *capacity)
+    });
     let Some(choice) = choices.find_map(|choice| choice) else { return false };
     place_within(statement, task, choice, budget).is_ok()
 }

@@ -203,6 +203,7 @@ pub struct LeftOut {
     ledgers: Vec<Ledger<NodeIdx>>,
     /// `None` if nothing was left out.
     jobs: Option<[Ledger<JobIdx>; 2]>,
+    queues: [Ledger<QueueIdx>; 2],
     requests: Column<ClassIdx, Request>,
     capability: Column<QueueIdx, Vec<(Dim, i64)>>,
 }
@@ -216,6 +217,11 @@ pub struct Queues {
     pub capability: Column<QueueIdx, Vec<(Dim, i64)>>,
     /// Jobs of each, ascending.
     pub jobs: Column<QueueIdx, Vec<JobIdx>>,
+    /// What the tasks that count for each hold, as shares count it.
+    pub held: Ledger<QueueIdx>,
+    /// What other tasks that count for each still use on nodes: those that are being terminated, and those that
+    /// their node does not report.
+    pub leaving: Ledger<QueueIdx>,
 }
 
 /// Columns by job.
@@ -233,6 +239,9 @@ pub struct Jobs {
     pub min_available: Column<JobIdx, u32>,
     /// Its priority among the jobs of its queue: higher first.
     pub priority: Column<JobIdx, i32>,
+    /// Whether that is the highest priority of its pods, because nothing names another one.
+    // Parity: see docs/parity.md#j4.
+    pub priority_of_pods: Column<JobIdx, bool>,
     /// Whether its tasks are victims only together.
     // Parity: see docs/parity.md#k1.
     pub leaves_whole: Column<JobIdx, bool>,
@@ -327,6 +336,19 @@ impl StatusCounts {
     }
 }
 
+/// The queue for which a task counts.
+// Parity: see docs/parity.md#d6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountsFor {
+    /// That of its job: it waits, or the queue from which it was bound is not known.
+    #[default]
+    QueueOfJob,
+    /// The queue from which it was bound.
+    Queue(QueueIdx),
+    /// None: the queue from which it was bound does not exist.
+    NoQueue,
+}
+
 /// Columns by task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tasks {
@@ -334,6 +356,8 @@ pub struct Tasks {
     pub facts: Column<TaskIdx, Arc<TaskFacts>>,
     /// Its job; `None` for pods that only occupy their node.
     pub job: Column<TaskIdx, Option<JobIdx>>,
+    /// The queue for which it counts.
+    pub counts_for: Column<TaskIdx, CountsFor>,
     /// Its class.
     pub class: Column<TaskIdx, ClassIdx>,
     /// Its priority among the tasks of its job: higher first.
@@ -474,6 +498,16 @@ impl Cluster {
         Some((&roles[role], &self.jobs.role_counts[job][role]))
     }
 
+    /// The priority with which a task evicts others: that of its job, but not more than its own where the job only has
+    /// the highest of its pods.
+    // Parity: see docs/parity.md#p2.
+    pub fn priority_as_preemptor(&self, task: TaskIdx) -> i32 {
+        let own = self.tasks.priority[task];
+        let Some(job) = self.tasks.job[task] else { return own };
+        let of_job = self.jobs.priority[job];
+        if self.jobs.priority_of_pods[job] { of_job.min(own) } else { of_job }
+    }
+
     /// Whether no task may be evicted for this one.
     pub fn never_preempts(&self, task: TaskIdx) -> bool {
         let of_group = self.tasks.job[task].and_then(|job| {
@@ -533,6 +567,14 @@ impl Cluster {
             }
         }
         let charge = at.status.charge();
+        if (at.status.is_held() || charge.used != 0)
+            && let Some(queue) = self.queue_of(task)
+        {
+            let Queues { held, leaving, .. } = &mut self.queues;
+            let ledger = if at.status.is_held() { held } else { leaving };
+            self.classes.request[class].charge(&mut ledger[queue], sign);
+        }
+        let request = &self.classes.request[class];
         let counts = &mut self.classes.counts[class];
         for (count, is_counted) in [
             (&mut counts.waiting, is_waiting),
@@ -570,9 +612,28 @@ impl Cluster {
         &self.classes.request[self.tasks.class[task]]
     }
 
-    /// The queue of a task's job.
+    /// The queue for which a task counts: that from which it was bound, or else that of its job. `None` if that does
+    /// not exist.
     pub fn queue_of(&self, task: TaskIdx) -> Option<QueueIdx> {
-        self.jobs.queue[self.tasks.job[task]?]
+        match self.tasks.counts_for[task] {
+            CountsFor::QueueOfJob => self.jobs.queue[self.tasks.job[task]?],
+            CountsFor::Queue(queue) => Some(queue),
+            CountsFor::NoQueue => None,
+        }
+    }
+
+    /// The queue for which most of these tasks count; of several, the first. `None` if most count for none.
+    pub fn queue_of_most(&self, tasks: &[TaskIdx]) -> Option<QueueIdx> {
+        let first = self.queue_of(*tasks.first()?);
+        if tasks.iter().all(|task| self.queue_of(*task) == first) {
+            return first;
+        }
+        let mut counts: BTreeMap<Option<QueueIdx>, usize> = BTreeMap::new();
+        for task in tasks {
+            *counts.entry(self.queue_of(*task)).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(queue, n)| (*n, std::cmp::Reverse(*queue)));
+        most.and_then(|(queue, _)| queue)
     }
 
     /// The status of a task.
@@ -668,6 +729,12 @@ impl Cluster {
                 dims.iter().for_each(|dim| ledger[job][*dim] = 0);
             }
         }
+        left_out.queues = [self.queues.held.clone(), self.queues.leaving.clone()];
+        for ledger in [&mut self.queues.held, &mut self.queues.leaving] {
+            for queue in ledger.ids().collect::<Vec<_>>() {
+                dims.iter().for_each(|dim| ledger[queue][*dim] = 0);
+            }
+        }
         for request in self.classes.request.values_mut() {
             *request = request.without(&dims, &ignores);
         }
@@ -679,9 +746,10 @@ impl Cluster {
 
     /// Counts resources again that were left out.
     pub fn put_back(&mut self, left_out: LeftOut) {
-        let LeftOut { ledgers, jobs, requests, capability } = left_out;
+        let LeftOut { ledgers, jobs, queues, requests, capability } = left_out;
         let Some([held, waiting]) = jobs else { return };
         (self.jobs.held, self.jobs.waiting) = (held, waiting);
+        [self.queues.held, self.queues.leaving] = queues;
         for (ledger, before) in self.nodes.ledgers().into_iter().zip(ledgers) {
             *ledger = before;
         }
@@ -780,6 +848,9 @@ impl Cluster {
         let (width, n_jobs) = (self.dimensions.len(), self.jobs.key.len());
         fresh.jobs.held = Ledger::zero(width, n_jobs);
         fresh.jobs.waiting = Ledger::zero(width, n_jobs);
+        let n_queues = self.queues.facts.len();
+        fresh.queues.held = Ledger::zero(width, n_queues);
+        fresh.queues.leaving = Ledger::zero(width, n_queues);
         fresh.classes.counts.fill(ClassCounts::default());
         for task in self.tasks.placement.ids() {
             fresh.book(task);
@@ -816,6 +887,14 @@ impl Cluster {
                 || self.jobs.waiting[job] != fresh.jobs.waiting[job]
             {
                 violations.push(Violation::CountsDrifted { job: self.jobs.key[job].clone() });
+            }
+        }
+        for queue in self.queues.facts.ids() {
+            if self.queues.held[queue] != fresh.queues.held[queue]
+                || self.queues.leaving[queue] != fresh.queues.leaving[queue]
+            {
+                let name = self.queues.facts[queue].name.clone();
+                violations.push(Violation::QueueDrifted { queue: name });
             }
         }
         if self.classes.counts != fresh.classes.counts {
@@ -860,6 +939,12 @@ pub enum Violation {
     CountsDrifted {
         /// The job.
         job: JobKey,
+    },
+    /// The sums of a queue differ from what the placements add up to.
+    #[error("what queue {queue} holds does not follow from the placements")]
+    QueueDrifted {
+        /// The queue.
+        queue: Name,
     },
     /// The counts of a class differ from what the placements add up to.
     #[error("task counts of a class do not follow from the placements")]

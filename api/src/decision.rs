@@ -62,6 +62,8 @@ pub enum Decision {
         pod: PodRef,
         /// The node.
         node: Name,
+        /// The queue of its job, for which it counts from now on.
+        queue: Name,
         /// The volumes chosen for its claims that were not bound yet.
         claims: Vec<ClaimChoice>,
         /// What is written to its claims for devices, in their order.

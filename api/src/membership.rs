@@ -14,6 +14,15 @@ pub const ROLE_ANNOTATION: &str = "volcano.sh/task-spec";
 /// PodGroup, and of namespaces.
 pub const QUEUE_LABEL: &str = "scheduling.sigs.dev/queue";
 
+/// The annotation of a bound pod that names the queue from which it was bound. The scheduler sends it with the
+/// binding, and the API server copies it to the pod.
+pub const BOUND_QUEUE_ANNOTATION: &str = "scheduling.sigs.dev/bound-queue";
+
+/// The queue from which a pod was bound, as its annotation says.
+pub(crate) fn bound_queue_of(meta: &ObjectMeta) -> Option<&String> {
+    meta.annotations.as_ref()?.get(BOUND_QUEUE_ANNOTATION)
+}
+
 /// The queue that a label, or else an annotation, names.
 pub(crate) fn queue_of(meta: &ObjectMeta) -> Option<&str> {
     let maps = [&meta.labels, &meta.annotations].into_iter().flatten();

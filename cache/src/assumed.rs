@@ -39,6 +39,9 @@ pub enum InFlight {
     Bind {
         /// The node.
         node: Name,
+        /// The queue of its job; `None` in dumps of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queue: Option<Name>,
         /// The volumes of its claims.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         claims: Vec<ClaimChoice>,
@@ -145,9 +148,9 @@ impl Assumed {
     /// never replaces another decision.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) -> bool {
         let (pod, in_flight) = match decision {
-            Decision::Bind { pod, node, claims, devices } => {
+            Decision::Bind { pod, node, queue, claims, devices } => {
                 let (node, claims, devices) = (node.clone(), claims.clone(), devices.clone());
-                (pod, InFlight::Bind { node, claims, devices })
+                (pod, InFlight::Bind { node, queue: Some(queue.clone()), claims, devices })
             }
             Decision::Evict { pod, .. } => (pod, InFlight::Evict),
             Decision::Nominate { pod, node, devices } if self.can_be_nominated(pod) => {
@@ -292,6 +295,20 @@ impl Assumed {
         is_in_flight
     }
 
+    /// The queue from which a pod was bound, if its binding to the node that it has is in flight.
+    pub fn bound_queue(&self, facts: &TaskFacts) -> Option<Name> {
+        match self.get(&facts.uid)? {
+            InFlight::Bind { node, queue, .. } if facts.node.as_ref() == Some(node) => {
+                queue.clone()
+            }
+            InFlight::Bind { .. }
+            | InFlight::Evict
+            | InFlight::Deallocate { .. }
+            | InFlight::Nominate { .. }
+            | InFlight::Rejected { .. } => None,
+        }
+    }
+
     /// The id of the decision in flight for a pod.
     pub fn id(&self, uid: &Name) -> Option<DecisionId> {
         self.by_uid.get(uid).map(|entry| entry.id)
@@ -355,9 +372,12 @@ impl Assumed {
     /// Whether a change of a pod's facts only confirms the decision about it: it is bound to the
     /// assumed node, and has that node's topology labels.
     pub fn foresaw(&self, before: &TaskFacts, after: &TaskFacts) -> bool {
-        let Some(InFlight::Bind { node, claims, .. }) = self.get(&after.uid) else { return false };
+        let Some(InFlight::Bind { node, queue, claims, .. }) = self.get(&after.uid) else {
+            return false;
+        };
         let bound = TaskFacts {
             node: Some(node.clone()),
+            bound_queue: queue.clone(),
             status: TaskStatus::Bound,
             labels: after.labels.clone(),
             ..before.clone()
@@ -462,7 +482,7 @@ impl Entry {
         let Some(facts) = known else { return !self.is_held };
         let waits = facts.node.is_none() && facts.status == TaskStatus::Pending;
         match &self.in_flight {
-            InFlight::Bind { node, claims, devices } => {
+            InFlight::Bind { node, claims, devices, .. } => {
                 let is_done = matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed);
                 !waits
                     && claims.iter().all(|choice| is_settled(store, choice, node))
@@ -533,6 +553,7 @@ mod tests {
     #[test]
     fn only_the_decided_binding_is_expected() {
         let assumed = recorded(&[Decision::Bind {
+            queue: "q".into(),
             pod: pod(),
             node: "n".into(),
             claims: vec![],
@@ -640,7 +661,13 @@ mod tests {
         };
         let bind = |choice: DeviceChoice| {
             let (claims, devices) = (vec![], vec![choice]);
-            recorded(&[Decision::Bind { pod: pod(), node: "n".into(), claims, devices }])
+            recorded(&[Decision::Bind {
+                queue: "q".into(),
+                pod: pod(),
+                node: "n".into(),
+                claims,
+                devices,
+            }])
         };
         let before =
             ResourceClaimFacts { allocation: None, reserved_for: vec![], ..(*after).clone() };
@@ -661,13 +688,18 @@ mod tests {
     #[test]
     fn a_binding_replaces_a_nomination() {
         let bind = Decision::Bind {
+            queue: "q".into(),
             pod: pod(),
             node: "n".into(),
             claims: Vec::new(),
             devices: Vec::new(),
         };
-        let bound =
-            Some(&InFlight::Bind { node: "n".into(), claims: Vec::new(), devices: Vec::new() });
+        let bound = Some(&InFlight::Bind {
+            queue: Some("q".into()),
+            node: "n".into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        });
         assert_eq!(recorded(&[nominate("n"), bind.clone()]).get(&pod().uid), bound);
         let withdraw = Decision::Withdraw { pod: pod() };
         assert_eq!(recorded(&[bind, nominate("m"), withdraw]).get(&pod().uid), bound);
@@ -687,6 +719,7 @@ mod tests {
     #[test]
     fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
         let bind = Decision::Bind {
+            queue: "q".into(),
             pod: pod(),
             node: "n".into(),
             claims: Vec::new(),

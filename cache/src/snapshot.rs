@@ -209,7 +209,10 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
 fn queues_of(queues: Vec<&Arc<QueueFacts>>, dimensions: &Dimensions) -> Queues {
     let mut facts: Vec<_> = queues.into_iter().map(Arc::clone).collect();
     facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
+    let nothing = Ledger::zero(dimensions.len(), facts.len());
     Queues {
+        held: nothing.clone(),
+        leaving: nothing,
         capability: facts.iter().map(|facts| limits_of(dimensions, facts)).collect(),
         jobs: Column::filled(Vec::new(), facts.len()),
         facts: facts.into_iter().collect(),

@@ -1,7 +1,9 @@
 //! The facts that the API server has reported, by kind, without any sums.
 //!
-//! Nothing here depends on the order of events. Sums are computed in the snapshot; a relist, a
-//! repeated or a reordered event cannot corrupt anything.
+//! Nothing here depends on the order of events, with one exception: the queue from which a pod was bound is
+//! what the first version with a node says, so that no later change of an annotation can move the pod to
+//! another queue. Sums are computed in the snapshot; a relist, a repeated or a reordered event cannot corrupt
+//! anything.
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
@@ -436,7 +438,26 @@ impl Store {
     ///
     /// [`FactError`] if the pod is invalid: it is not stored, and the others are not affected.
     pub fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
-        let facts = TaskFacts::from_pod(pod, &mut self.interner)?;
+        self.apply_pod_decided(pod, |_| None)
+    }
+
+    /// Stores a pod; `decided` is the queue from which it was bound, if that is known better than the pod says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::apply_pod`].
+    pub fn apply_pod_decided(
+        &mut self,
+        pod: &Pod,
+        decided: impl FnOnce(&TaskFacts) -> Option<Name>,
+    ) -> Result<Change, FactError> {
+        let mut facts = TaskFacts::from_pod(pod, &mut self.interner)?;
+        if let Some(queue) = decided(&facts) {
+            facts.bound_queue = Some(queue);
+        }
+        if let Some(earlier) = self.pods.get(&facts.key) {
+            facts.keep_bound_queue(earlier);
+        }
         Ok(self.pods.apply(facts.key.clone(), facts))
     }
 

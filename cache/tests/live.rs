@@ -1,6 +1,6 @@
 //! A snapshot that follows what changed is equal to one from scratch, whatever changed.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_api::{
@@ -12,6 +12,7 @@ use kube_batch_api::{
         group::GroupFacts,
         metadata::MetadataPrefixes,
     },
+    membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_cache::{
@@ -43,6 +44,10 @@ struct PodStep {
     nominated: Option<u8>,
     is_gated: bool,
     devices: Option<Devices>,
+    /// The queue that its annotation names, from which it was bound.
+    bound_queue: Option<u8>,
+    priority: i32,
+    is_deleted: bool,
 }
 
 /// What a pod needs of devices.
@@ -142,8 +147,20 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
         1 => Just(Devices::Extended),
     ];
     let devices = prop::option::weighted(0.4, devices);
-    (identity, of, at, phase, kind, prop::bool::weighted(0.1), devices).prop_map(
-        |(identity, (group, controller), (node, nominated), phase, kind, is_gated, devices)| {
+    // The last one never exists.
+    let more = (prop::option::weighted(0.3, 0..3_u8), 0..2_i32, prop::bool::weighted(0.1));
+    (identity, of, at, phase, kind, prop::bool::weighted(0.1), devices, more).prop_map(
+        |(
+            identity,
+            (group, controller),
+            (node, nominated),
+            phase,
+            kind,
+            is_gated,
+            devices,
+            more,
+        )| {
+            let (bound_queue, priority, is_deleted) = more;
             let (name, version, created, is_ours) = identity;
             let (cpu, label, anti) = kind;
             PodStep {
@@ -161,6 +178,9 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
                 nominated,
                 is_gated,
                 devices,
+                bound_queue,
+                priority,
+                is_deleted,
             }
         },
     )
@@ -296,15 +316,22 @@ fn manifest(pod: &PodStep) -> Value {
         requests["x.io/gpu"] = json!("1");
     }
     let group = pod.group.map(|group| format!("g{group}"));
+    let queue = pod.bound_queue.map(|queue| format!("q{queue}"));
+    let annotations = [("scheduling.k8s.io/group-name", group), (BOUND_QUEUE_ANNOTATION, queue)];
+    let annotations: BTreeMap<&str, String> =
+        annotations.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     json!({
         "metadata": {
             "name": key.name, "namespace": key.namespace,
             "uid": format!("{}-{}", pod.name, pod.version),
             "creationTimestamp": time(pod.created), "labels": {"l": pod.label.to_string()},
-            "annotations": group.map(|group| json!({"scheduling.k8s.io/group-name": group})),
+            "annotations": annotations,
+            "deletionTimestamp": pod.is_deleted.then(|| time(100)),
+            "deletionGracePeriodSeconds": pod.is_deleted.then_some(30),
             "ownerReferences": pod.controller.map(|uid| json!([controller(uid)])),
         },
         "spec": {
+            "priority": pod.priority,
             "schedulerName": if pod.is_ours { "kube-batch" } else { "other" },
             "containers": [{
                 "name": "c", "resources": {"requests": requests},
@@ -377,8 +404,9 @@ impl World {
                 self.store.queues.delete(&(format!("q{name}").into(), version));
             }
             Step::Bind(pod, node) => {
-                let node = node_name(node);
+                let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
                 self.decide(pod, |pod| Decision::Bind {
+                    queue,
                     pod,
                     node,
                     claims: vec![],
@@ -403,8 +431,14 @@ impl World {
                         group: None,
                     });
                 }
-                let node = node_name(node);
-                self.decide(pod, |pod| Decision::Bind { pod, node, claims: vec![], devices });
+                let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
+                self.decide(pod, |pod| Decision::Bind {
+                    queue,
+                    pod,
+                    node,
+                    claims: vec![],
+                    devices,
+                });
             }
             Step::Deallocate(pod) => self
                 .decide(pod, |pod| Decision::Deallocate { pod, claim: ObjectKey::new("ns", "d0") }),
@@ -639,6 +673,9 @@ fn what_happens_often_is_followed() {
         nominated: None,
         is_gated: false,
         devices: None,
+        bound_queue: None,
+        priority: 0,
+        is_deleted: false,
     };
     let group = |name| Step::Group {
         name,

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::JobIdx,
+    column::{Dim, JobIdx},
     resource::{ResourceList, ResourceVector},
 };
 
@@ -45,8 +45,7 @@ fn fits_in_queue(session: &Session, job: JobIdx, least: &ResourceList) -> bool {
     if limits.is_empty() {
         return true;
     }
-    let shares = session.plugins().queue_shares(queue);
-    let used = |dim| shares.as_ref().map_or(0, |shares| shares.allocated[dim]);
+    let used = |dim: Dim| cluster.queues.held[queue][dim];
     let fits = |(dim, limit): &(_, i64)| {
         used(*dim).saturating_add(least.get(cluster.dimensions.name(*dim))) <= *limit
     };

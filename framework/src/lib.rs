@@ -5,6 +5,7 @@
 mod admission;
 pub mod arguments;
 pub mod candidates;
+mod capability;
 mod composites;
 mod confinement;
 pub mod cycle;

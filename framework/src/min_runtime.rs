@@ -26,10 +26,11 @@ impl Session {
     /// When the first of the tasks that are protected now no longer is.
     pub(crate) fn next_end_of_protection(&self) -> Option<Timestamp> {
         let cluster = &self.cluster;
-        let min = |queue| cluster.queues.facts[queue].min_runtime;
-        let queues = cluster.queues.facts.ids().filter(|queue| !min(*queue).is_zero());
-        let jobs = queues.flat_map(|queue| &cluster.queues.jobs[queue]);
-        let tasks = jobs.flat_map(|job| cluster.jobs.tasks[*job].iter());
+        if cluster.queues.facts.values().all(|queue| queue.min_runtime.is_zero()) {
+            return None;
+        }
+        // A job may have tasks that were bound from another queue.
+        let tasks = cluster.jobs.tasks.values().flat_map(|tasks| tasks.iter());
         let ends = tasks
             .filter_map(|task| Some(end(started(cluster, task)?, min_runtime(cluster, task)?)));
         ends.filter(|end| *end > self.now).min()

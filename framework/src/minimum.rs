@@ -60,10 +60,12 @@ impl Minimum {
         sum
     }
 
-    /// What the tasks of the job that have a place request together.
+    /// What the tasks of the job that have a place request together, as far as they count for its queue.
     pub(crate) fn held(cluster: &Cluster, job: JobIdx, dim: Dim) -> i128 {
         let tasks = cluster.jobs.tasks[job].iter();
-        let held = tasks.filter(|task| cluster.status(*task).is_held());
+        let held = tasks.filter(|task| {
+            cluster.status(*task).is_held() && cluster.queue_of(*task) == cluster.jobs.queue[job]
+        });
         held.map(|task| i128::from(cluster.request(task).get(dim))).sum()
     }
 

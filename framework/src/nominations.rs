@@ -85,14 +85,20 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     let node = session.cluster().tasks.nominated[task].expect("the task is nominated");
-    if session.plugins().within_capability(task, &[]).is_err() {
+    if session.within_capability(task, &[], Capacity::FutureIdle).is_err() {
         return false;
     }
-    let placed = if !session.plugins().must_wait(task) && session.fits(class, node, Capacity::Idle)
+    let limit = session.within_capability(task, &[], Capacity::Idle);
+    let placed = if limit.is_ok()
+        && !session.plugins().must_wait(task)
+        && session.fits(class, node, Capacity::Idle)
     {
         statement.allocate(task, node)
     } else if session.fits(class, node, Capacity::FutureIdle) {
-        failure.get_or_insert_with(|| Failure::Unfit(session.explain(class)));
+        failure.get_or_insert_with(|| match limit {
+            Ok(()) => Failure::Unfit(session.explain(class)),
+            Err(dim) => Failure::Capability(dim),
+        });
         statement.pipeline(task, node)
     } else {
         return false;

@@ -461,7 +461,7 @@ pub struct QueueShares {
 /// let max_price = |limit| {
 ///     let plugin: Box<dyn Plugin> = Box::new(MaxPrice { limit });
 ///     let extension_points = ExtensionPoints::ALL;
-///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]] }
+///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]], ..Policy::default() }
 /// };
 /// let mut session = Session::open(cluster.clone(), jiff::Timestamp::MAX, max_price(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
@@ -597,13 +597,6 @@ pub trait Plugin: Send {
     /// node, which usually take about 30 ns. It counts towards the bound on turns in vain.
     fn work(&self) -> u64 {
         0
-    }
-
-    /// How many devices there are for each resource that classes of devices stand for, beside what nodes
-    /// advertise; `None` if the plugin does not know. Called before any plugin is opened; the first that knows
-    /// is believed.
-    fn device_totals(&self, _cluster: &Cluster) -> Option<ResourceVector> {
-        None
     }
 
     /// Whether tasks of the class can be placed at all, whatever the node, like the extension point
@@ -859,21 +852,6 @@ pub trait Plugin: Send {
     /// Whether the queue holds more than it deserves, in a resource that the job requests.
     fn exceeds_deserved(&self, _cluster: &Cluster, _queue: QueueIdx, _job: JobIdx) -> bool {
         false
-    }
-
-    /// Whether the task's queue stays within its capability if the task is placed and the tasks in
-    /// `evicted` are evicted.
-    ///
-    /// # Errors
-    ///
-    /// The dimension whose limit would be exceeded.
-    fn within_capability(
-        &self,
-        _cluster: &Cluster,
-        _task: TaskIdx,
-        _evicted: &[TaskIdx],
-    ) -> Result<(), Dim> {
-        Ok(())
     }
 
     /// The resources to keep idle for queues below their fair share while overused queues borrow;

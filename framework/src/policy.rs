@@ -114,11 +114,25 @@ pub(crate) struct Position {
     place: usize,
 }
 
+/// Counts the devices of each resource that classes of devices stand for, beside what nodes advertise.
+pub type DeviceTotals = fn(&Cluster) -> ResourceVector;
+
 /// The plugins of a cycle, in tiers. This type combines the answers of several plugins.
-#[derive(Default)]
 pub struct Policy {
     /// The most important tier first.
     pub tiers: Vec<Vec<ConfiguredPlugin>>,
+    /// How many devices there are. No plugin: limits and totals are the same in every configuration.
+    pub device_totals: DeviceTotals,
+}
+
+impl Default for Policy {
+    /// No plugins and no devices.
+    fn default() -> Self {
+        Self {
+            tiers: Vec::new(),
+            device_totals: |cluster| ResourceVector::zero(cluster.dimensions.len()),
+        }
+    }
 }
 
 impl Policy {
@@ -171,12 +185,6 @@ impl Policy {
     /// How much longer than usual predicates took, in evaluations of a node.
     pub(crate) fn work(&self) -> u64 {
         self.all().map(Plugin::work).sum()
-    }
-
-    /// How many devices there are, beside what nodes advertise.
-    pub(crate) fn device_totals(&self, cluster: &Cluster) -> ResourceVector {
-        let known = self.all().find_map(|plugin| plugin.device_totals(cluster));
-        known.unwrap_or_else(|| ResourceVector::zero(cluster.dimensions.len()))
     }
 
     /// The levels that a job asks for.
@@ -517,13 +525,6 @@ impl<'p> Plugins<'p> {
     /// One plugin suffices. Cannot be disabled.
     pub fn overused(self, queue: QueueIdx) -> bool {
         self.policy.all().any(|plugin| plugin.overused(self.cluster, queue))
-    }
-
-    /// Every plugin must agree. Cannot be disabled.
-    pub fn within_capability(self, task: TaskIdx, evicted: &[TaskIdx]) -> Result<(), Dim> {
-        self.policy
-            .all()
-            .try_for_each(|plugin| plugin.within_capability(self.cluster, task, evicted))
     }
 
     /// The largest answer in each dimension.

@@ -143,7 +143,7 @@ impl Session {
         memory: Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
-        cluster.device_totals = policy.device_totals(&cluster);
+        cluster.device_totals = (policy.device_totals)(&cluster);
         let left_out = cluster.leave_out(|resource| policy.ignores(resource));
         let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.

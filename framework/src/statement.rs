@@ -16,6 +16,7 @@
 use kube_batch_api::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason},
+    name::Name,
     status::{Placement, TaskStatus},
 };
 
@@ -209,10 +210,9 @@ impl<'s> Statement<'s> {
     ) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
-        let Some(at) = at.filter(|_| self.session.best_node_in(class, Capacity::Idle).is_some())
-        else {
-            return false;
-        };
+        let may_start = self.session.within_capability(task, &[], Capacity::Idle).is_ok()
+            && self.session.best_node_in(class, Capacity::Idle).is_some();
+        let Some(at) = at.filter(|_| may_start) else { return false };
         let nominated = self.session.place(task, self.moves[at].from);
         // The task itself may have been what satisfied a rule, such as affinity to its own labels.
         let Some(choice) = self.session.best_node_in(class, Capacity::Idle) else {
@@ -294,7 +294,8 @@ impl<'s> Statement<'s> {
                 Intent::Allocate if is_ready => {
                     let claims = self.session.claim_choices(made.task);
                     let devices = self.session.device_choices(made.task);
-                    Decision::Bind { pod, node, claims, devices }
+                    let queue = self.queue_name();
+                    Decision::Bind { pod, node, queue, claims, devices }
                 }
                 Intent::Allocate | Intent::Pipeline => {
                     kept.push(made);
@@ -305,14 +306,19 @@ impl<'s> Statement<'s> {
                     self.session.preemptors.insert(self.job);
                     let cluster = self.session.cluster();
                     let by = cluster.jobs.key[self.job].clone();
-                    let queue = cluster.jobs.queue[self.job].expect("a scheduled job has a queue");
-                    let queue = cluster.queues.facts[queue].name.clone();
+                    let queue = self.queue_name();
                     Decision::Evict { pod, node, reason, by, queue }
                 }
             };
             self.session.decisions.push(decision);
         }
         self.keep_moves(kept);
+    }
+
+    fn queue_name(&self) -> Name {
+        let cluster = self.session.cluster();
+        let queue = cluster.jobs.queue[self.job].expect("a scheduled job has a queue");
+        cluster.queues.facts[queue].name.clone()
     }
 
     /// The same for a statement that evicts all tasks of some gangs: their other tasks are not nominated

@@ -332,7 +332,12 @@ mod tests {
         let mut assumed = Assumed::default();
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
         let claim = ClaimChoice { claim: ObjectKey::new("ns", "c"), volume: Some("v".into()) };
-        let bind = InFlight::Bind { node: "n".into(), claims: vec![claim], devices: Vec::new() };
+        let bind = InFlight::Bind {
+            queue: Some("q".into()),
+            node: "n".into(),
+            claims: vec![claim],
+            devices: Vec::new(),
+        };
         assumed.insert(pod("a"), bind, Timestamp::UNIX_EPOCH);
         assumed.insert(pod("b"), InFlight::Evict, Timestamp::UNIX_EPOCH);
         let device = DeviceId { driver: "d".into(), pool: "n".into(), device: "gpu-0".into() };

@@ -149,7 +149,7 @@ impl DeviceTables {
 /// How many devices there are for each resource that classes stand for, beside what nodes advertise, in
 /// thousandths.
 // Parity: see docs/parity.md#v8.
-pub(crate) fn device_totals(cluster: &Cluster) -> ResourceVector {
+pub fn device_totals(cluster: &Cluster) -> ResourceVector {
     let mut totals = ResourceVector::zero(cluster.dimensions.len());
     let classes = &cluster.devices.published.classes;
     if classes.is_empty() {

@@ -25,8 +25,6 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 
-use crate::device_tables::device_totals;
-
 /// The plugin `drf`.
 #[derive(Debug, Default)]
 pub struct Drf {
@@ -79,10 +77,6 @@ impl Plugin for Drf {
         self.total = cluster.total();
         let held = &cluster.jobs.held;
         self.share = held.ids().map(|job| self.share_of(&held[job])).collect();
-    }
-
-    fn device_totals(&self, cluster: &Cluster) -> Option<ResourceVector> {
-        Some(device_totals(cluster))
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {

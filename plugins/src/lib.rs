@@ -24,3 +24,5 @@ pub mod predicates;
 pub mod priority;
 pub mod proportion;
 pub mod topology;
+
+pub use device_tables::device_totals;

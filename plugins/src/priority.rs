@@ -2,7 +2,8 @@
 //!
 //! Jobs are ordered by the value of their PriorityClass, tasks by the priority of their pod. A task
 //! may be evicted for a task of another job only if its own job has the lower priority, and for a
-//! task of the same job only if it has the lower priority itself. The plugin has no opinion on
+//! task of the same job only if it has the lower priority itself. Where a job has only the highest priority
+//! of its pods, a task of lower priority evicts with its own. The plugin has no opinion on
 //! reclaim, which is between queues.
 //!
 //! Upstream: `plugins/priority/priority.go`, which has no opinion on preemption.
@@ -60,7 +61,9 @@ impl Plugin for Priority {
             (Some(own), Some(other)) if own == other => {
                 tasks.priority[victim] < tasks.priority[preemptor]
             }
-            (Some(own), Some(other)) => jobs.priority[other] < jobs.priority[own],
+            (Some(_), Some(other)) => {
+                jobs.priority[other] < cluster.priority_as_preemptor(preemptor)
+            }
             (None, _) | (_, None) => false,
         };
         if lower { Vote::Permit } else { Vote::Reject }

@@ -32,8 +32,6 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 
-use crate::device_tables::device_totals;
-
 /// The plugin `proportion`.
 #[derive(Debug, Default)]
 pub struct Proportion {
@@ -45,25 +43,23 @@ pub struct Proportion {
     weights: i128,
     /// What each queue deserves; 0 for queues without jobs.
     deserved: Ledger<QueueIdx>,
-    /// What the tasks of each queue hold, pod slots included.
-    allocated: Ledger<QueueIdx>,
     /// What the waiting tasks of each queue request.
     pending: Ledger<QueueIdx>,
     /// What each queue held and requested when the cycle began.
     request: Ledger<QueueIdx>,
-    /// Computed from `allocated` and `deserved`.
+    /// Computed from what they hold and deserve.
     share: Column<QueueIdx, Share>,
 }
 
 impl Proportion {
-    fn share_of(&self, queue: QueueIdx) -> Share {
-        let parts = self.shared.iter().map(|dim| self.part(queue, *dim));
+    fn share_of(&self, cluster: &Cluster, queue: QueueIdx) -> Share {
+        let parts = self.shared.iter().map(|dim| self.part(cluster, queue, *dim));
         parts.max().unwrap_or(Share::ZERO)
     }
 
     /// The fraction of what a queue deserves of a resource that it holds.
-    fn part(&self, queue: QueueIdx, dim: Dim) -> Share {
-        Share::of(self.allocated[queue][dim], self.deserved[queue][dim])
+    fn part(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> Share {
+        Share::of(cluster.queues.held[queue][dim], self.deserved[queue][dim])
     }
 
     /// What a queue holds of a resource, without the tasks in `evicted`.
@@ -76,7 +72,7 @@ impl Proportion {
     ) -> i64 {
         let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
         let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
-        self.allocated[queue][dim] - lost
+        cluster.queues.held[queue][dim] - lost
     }
 
     /// Whether the task's request counts as demand of its queue.
@@ -204,16 +200,13 @@ impl Plugin for Proportion {
         let n_queues = cluster.queues.facts.len();
         self.shared = cluster.dimensions.shared().collect();
         self.deserved = Ledger::zero(width, n_queues);
-        self.allocated = Ledger::zero(width, n_queues);
         self.pending = Ledger::zero(width, n_queues);
         for (job, queue) in cluster.jobs.queue.iter() {
-            let Some(queue) = *queue else { continue };
-            add(&mut self.allocated[queue], &cluster.jobs.held[job]);
-            if cluster.is_schedulable(job) {
+            if let Some(queue) = queue.filter(|_| cluster.is_schedulable(job)) {
                 add(&mut self.pending[queue], &cluster.jobs.waiting[job]);
             }
         }
-        self.request = self.allocated.clone();
+        self.request = cluster.queues.held.clone();
         for queue in self.request.ids() {
             add(&mut self.request[queue], &self.pending[queue]);
         }
@@ -224,7 +217,7 @@ impl Plugin for Proportion {
         for dim in self.shared.clone() {
             self.divide(dim, total[dim], cluster);
         }
-        self.share = self.deserved.ids().map(|queue| self.share_of(queue)).collect();
+        self.share = self.deserved.ids().map(|queue| self.share_of(cluster, queue)).collect();
     }
 
     fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
@@ -235,15 +228,9 @@ impl Plugin for Proportion {
         if demand != 0 {
             request.charge(&mut self.pending[queue], demand);
         }
-        let held = change.held();
-        if held != 0 {
-            request.charge(&mut self.allocated[queue], held);
-            self.share[queue] = self.share_of(queue);
+        if change.held() != 0 {
+            self.share[queue] = self.share_of(cluster, queue);
         }
-    }
-
-    fn device_totals(&self, cluster: &Cluster) -> Option<ResourceVector> {
-        Some(device_totals(cluster))
     }
 
     fn queue_order(&self, _: &Cluster, l: QueueIdx, r: QueueIdx) -> Ordering {
@@ -260,7 +247,8 @@ impl Plugin for Proportion {
 
     fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         let Proposal { preemptor, victim, evicted } = *proposal;
-        let Some(queue) = cluster.queue_of(victim) else { return Vote::Reject };
+        // Without a queue, it deserves nothing.
+        let Some(queue) = cluster.queue_of(victim) else { return Vote::Permit };
         let wanted = cluster.request(preemptor);
         let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
             let left = self.held_without(cluster, queue, dim, evicted) - amount;
@@ -269,18 +257,20 @@ impl Plugin for Proportion {
         if keeps_its_part { Vote::Permit } else { Vote::Reject }
     }
 
-    fn spare(&self, _: &Cluster, queue: QueueIdx, dim: Dim) -> Option<i64> {
-        Some(self.allocated[queue][dim] - self.deserved[queue][dim])
+    fn spare(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> Option<i64> {
+        Some(cluster.queues.held[queue][dim] - self.deserved[queue][dim])
     }
 
     /// The last job that is evicted may leave its queue with less than it deserves.
     // Parity: new, see docs/parity.md#c7.
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
-        let Some(queue) = cluster.jobs.queue[proposal.job] else { return Vote::Reject };
+        let queue = cluster.queue_of_most(proposal.victims);
         let wanted = cluster.request(proposal.preemptor);
         let mut amounts = proposal.victims.iter().flat_map(|task| cluster.request(*task).shared());
         let holds_more = amounts.any(|(dim, _)| {
-            wanted.get(dim) > 0 && self.allocated[queue][dim] > self.deserved[queue][dim]
+            let exceeds =
+                |queue: QueueIdx| cluster.queues.held[queue][dim] > self.deserved[queue][dim];
+            wanted.get(dim) > 0 && queue.is_none_or(exceeds)
         });
         if holds_more { Vote::Permit } else { Vote::Reject }
     }
@@ -289,38 +279,22 @@ impl Plugin for Proportion {
         let mut requests =
             cluster.jobs.tasks[job].iter().flat_map(|task| cluster.request(task).shared());
         requests.any(|(dim, amount)| {
-            amount > 0 && self.allocated[queue][dim] > self.deserved[queue][dim]
+            amount > 0 && cluster.queues.held[queue][dim] > self.deserved[queue][dim]
         })
     }
 
-    fn overused(&self, _: &Cluster, queue: QueueIdx) -> bool {
+    fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
         let wanted = self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0);
         let mut wants_something = false;
         let mut deserves_something = false;
         for dim in wanted {
             wants_something = true;
             deserves_something |= self.deserved[queue][*dim] > 0;
-            if self.part(queue, *dim) >= Share::ONE {
+            if self.part(cluster, queue, *dim) >= Share::ONE {
                 return true;
             }
         }
         wants_something && !deserves_something
-    }
-
-    // Parity: new, see docs/parity.md#a7.
-    fn within_capability(
-        &self,
-        cluster: &Cluster,
-        task: TaskIdx,
-        evicted: &[TaskIdx],
-    ) -> Result<(), Dim> {
-        let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
-        let request = cluster.request(task);
-        let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
-            let amount = request.get(*dim);
-            amount > 0 && self.held_without(cluster, queue, *dim, evicted) + amount > *limit
-        });
-        exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
     }
 
     // Parity: new, see docs/parity.md#a9.
@@ -332,7 +306,7 @@ impl Plugin for Proportion {
         let mut reserved = ResourceVector::zero(cluster.dimensions.len());
         for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
             for dim in &self.shared {
-                let missing = self.deserved[queue][*dim] - self.allocated[queue][*dim];
+                let missing = self.deserved[queue][*dim] - cluster.queues.held[queue][*dim];
                 reserved[*dim] += missing.min(placeable[queue][*dim]).max(0);
             }
         }
@@ -373,7 +347,7 @@ impl Plugin for Proportion {
         Some(QueueShares {
             fair_share,
             deserved: vector(&self.deserved),
-            allocated: vector(&self.allocated),
+            allocated: vector(&cluster.queues.held),
             request: vector(&self.request),
             pending: vector(&self.pending),
             share: self.share[queue],

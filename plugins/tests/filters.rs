@@ -453,7 +453,7 @@ fn session(cluster: Cluster) -> Session {
     Session::open(
         cluster,
         Timestamp::MAX,
-        Policy { tiers: vec![configured.into()] },
+        Policy { tiers: vec![configured.into()], ..Policy::default() },
         Search::default(),
     )
 }

@@ -22,7 +22,9 @@ use kube_batch_framework::{
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
-use kube_batch_plugins::{drf, gang, nodeorder, predicates, priority, proportion, topology};
+use kube_batch_plugins::{
+    device_totals, drf, gang, nodeorder, predicates, priority, proportion, topology,
+};
 use kube_batch_yaml::{
     self as yaml, Cursor, Key, Limits, Located, MapReader, Problem, Problems, Value,
 };
@@ -110,7 +112,10 @@ impl Conf {
             plugin: (conf.spec.new)(&conf.arguments),
             extension_points: conf.extension_points,
         };
-        Policy { tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect() }
+        Policy {
+            tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect(),
+            device_totals,
+        }
     }
 
     /// The labels and annotations that the plugins of this configuration read.

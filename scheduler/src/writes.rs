@@ -34,6 +34,8 @@ pub enum DecisionWrite {
         pod: PodRef,
         /// The node.
         node: Name,
+        /// The queue for which it counts from now on: the binding annotates the pod with it.
+        queue: Name,
         /// What its claims get before it is bound.
         claims: Vec<ClaimChoice>,
         /// What its claims for devices get before it is bound.
@@ -221,7 +223,8 @@ impl fmt::Display for Regarding {
 pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
     let mut victims = victims_by_group(decisions, store);
     let writes = decisions.iter().filter_map(|decision| match decision {
-        Decision::Bind { pod, node, claims, devices } => Some(DecisionWrite::Bind {
+        Decision::Bind { pod, node, queue, claims, devices } => Some(DecisionWrite::Bind {
+            queue: queue.clone(),
             devices: devices.clone(),
             pod: pod.clone(),
             node: node.clone(),

@@ -234,6 +234,13 @@ impl World {
     pub fn set_phase(&mut self, key: &ObjectKey, phase: Phase) -> bool {
         let known = self.store.pods.get(key).is_some();
         self.change_pod(key, |facts| {
+            let was_releasing = facts.status == TaskStatus::Releasing || facts.ended_in_deletion;
+            let of_job = facts.controller.as_ref().is_some_and(|owner| &*owner.kind == "Job");
+            facts.ended_in_deletion = match phase {
+                Phase::Succeeded => was_releasing && !of_job,
+                Phase::Failed => was_releasing,
+                Phase::Pending | Phase::Running | Phase::Unknown => false,
+            };
             facts.status = match phase {
                 Phase::Pending if facts.node.is_some() => TaskStatus::Bound,
                 Phase::Pending => TaskStatus::Pending,

@@ -299,15 +299,16 @@ impl World {
             if matches!(in_flight, InFlight::Nominate { devices, .. } if !devices.is_empty()) {
                 self.in_flight.insert(pod.clone(), in_flight.clone(), since);
             }
-            if let InFlight::Bind { node, claims, devices } = in_flight {
+            if let InFlight::Bind { node, claims, devices, .. } = in_flight {
                 self.bind_claims(claims, node);
                 self.reserve_devices(devices, &pod);
             }
             self.change_pod(&pod.key, |facts| match in_flight {
                 _ if facts.uid != pod.uid => {}
-                InFlight::Bind { node, .. } => {
+                InFlight::Bind { node, queue, .. } => {
                     if facts.status == TaskStatus::Pending {
                         facts.node = Some(node.clone());
+                        facts.bound_queue.clone_from(queue);
                         facts.status = TaskStatus::Bound;
                     }
                 }
@@ -367,6 +368,7 @@ impl World {
     fn has_pods_in_transition(&self) -> bool {
         let Environment { kubelet, .. } = self.environment;
         self.store.pods.values().any(|facts| match facts.status {
+            _ if facts.ended_in_deletion => true,
             TaskStatus::Releasing => true,
             TaskStatus::Bound => kubelet,
             TaskStatus::Pending
@@ -436,17 +438,22 @@ impl World {
             .store
             .pods
             .values()
-            .filter(|facts| matches!(facts.status, TaskStatus::Releasing | TaskStatus::Bound))
+            .filter(|facts| {
+                matches!(facts.status, TaskStatus::Releasing | TaskStatus::Bound)
+                    || facts.ended_in_deletion
+            })
             .map(|facts| (facts.key.clone(), facts.status))
             .collect();
         for (key, status) in waiting {
             let waited = self.waited.entry(key.clone()).or_insert(0);
             *waited += 1;
             let waited = *waited;
-            if status == TaskStatus::Releasing && waited >= termination_cycles {
+            if status == TaskStatus::Bound {
+                if kubelet && waited >= start_cycles {
+                    self.start_pod(&key);
+                }
+            } else if waited >= termination_cycles {
                 self.remove_pod(&key);
-            } else if status == TaskStatus::Bound && kubelet && waited >= start_cycles {
-                self.start_pod(&key);
             }
         }
     }
@@ -498,13 +505,14 @@ impl World {
 
     fn apply_decision(&mut self, write: DecisionWrite) {
         match write {
-            DecisionWrite::Bind { pod, node, claims, devices, event } => {
+            DecisionWrite::Bind { pod, node, queue, claims, devices, event } => {
                 self.remember_group(&pod.key);
                 self.record_wait(&pod.key);
                 self.bind_claims(&claims, &node);
                 self.reserve_devices(&devices, &pod);
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
+                    facts.bound_queue = Some(queue);
                     facts.status = TaskStatus::Bound;
                     facts.nominated_node = None;
                     facts.unscheduled = None;

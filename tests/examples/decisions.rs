@@ -62,7 +62,7 @@ fn run_case(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
 fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
     for decision in &cycle.decisions {
         match decision {
-            Decision::Bind { pod, node, claims, devices: _ } => {
+            Decision::Bind { pod, node, claims, .. } => {
                 writeln!(out, "{at}: bind {} {node} {}", pod.key, claims.len())?;
             }
             Decision::Evict { pod, node, reason, by, .. } => {

@@ -164,6 +164,7 @@ fn decisions_about_pods_in_another_state_are_found() {
     let uid = Name::from("uid-run-00000-00000");
     let pod = PodRef { uid, key: running };
     preempt.decisions = vec![Decision::Bind {
+        queue: "q".into(),
         pod,
         node: "node-00001".into(),
         claims: Vec::new(),
@@ -195,7 +196,13 @@ fn bindings_to_what_evicted_pods_still_hold_are_found() {
     let bind = |decision: &mut Decision| {
         if let Decision::Nominate { pod, node, .. } = decision {
             let (pod, node) = (pod.clone(), node.clone());
-            *decision = Decision::Bind { pod, node, claims: Vec::new(), devices: Vec::new() };
+            *decision = Decision::Bind {
+                queue: "q".into(),
+                pod,
+                node,
+                claims: Vec::new(),
+                devices: Vec::new(),
+            };
         }
     };
     Decided::new("PREEMPT-10-10").change(bind).expect("is over-committed by bindings: 42000 cpu");
@@ -405,6 +412,7 @@ fn bindings_to_nodes_that_take_no_pods_are_found() {
         );
         let (world, case) = world(&[QUEUE, &node, pending]);
         let bind = Decision::Bind {
+            queue: "q".into(),
             pod: pod(&world, "p"),
             node: "n".into(),
             claims: Vec::new(),
@@ -457,6 +465,7 @@ fn bindings_to_nodes_without_the_label_of_an_affinity_are_found() {
     let (world, case) = world(&[QUEUE, &node("with", "zone: z"), &node("without", ""), pending]);
     for (node, problem) in [("with", None), ("without", Some("is bound to a node without zone"))] {
         let bind = Decision::Bind {
+            queue: "q".into(),
             pod: pod(&world, "p"),
             node: node.into(),
             claims: Vec::new(),
@@ -519,6 +528,7 @@ fn devices_that_are_wrong_are_found() {
     let allocation = claim.allocation.clone();
     let pod = preempt.shape.store.pods.values().find(|pod| pod.node.is_none()).expect("one waits");
     preempt.decisions = vec![Decision::Bind {
+        queue: "q".into(),
         pod: PodRef { uid: pod.uid.clone(), key: pod.key.clone() },
         node: "node-00000".into(),
         claims: Vec::new(),

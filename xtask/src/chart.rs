@@ -87,7 +87,7 @@ egress:
   {{- toYaml . | nindent {+2} }}
   {{- end }}";
 
-const TEMPLATES: [Template; 10] = [
+const TEMPLATES: [Template; 11] = [
     Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
     Template {
         manifest: "user-roles.yaml",
@@ -102,6 +102,15 @@ const TEMPLATES: [Template; 10] = [
         places: &[Place {
             at: "policyName:",
             template: "policyName: {{ include \"kube-batch.fullname\" . }}-podgroups",
+        }],
+    },
+    Template {
+        manifest: "components/admission/bound-queue.yaml",
+        template: "admission-bound-queue.yaml",
+        around: ["{{- if .Values.admission.enabled }}\n", "{{- end }}\n"],
+        places: &[Place {
+            at: "policyName:",
+            template: "policyName: {{ include \"kube-batch.fullname\" . }}-bound-queue",
         }],
     },
     Template {

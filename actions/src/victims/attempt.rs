@@ -216,7 +216,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn find_place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> bool {
         let class = self.statement.session().cluster().tasks.class[task];
         let within_capability =
-            self.statement.session().plugins().within_capability(task, &[]).is_ok();
+            self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok();
         if within_capability && let Some(choice) = self.statement.best_node(class) {
             if choice.capacity == Capacity::FutureIdle {
                 self.explain(class);
@@ -277,7 +277,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.explain(class);
         let wanted = self.wanted(limit, task, others);
         evict_jobs(self.policy, &mut self.statement, &mut self.search.node_tasks, wanted);
-        if self.statement.session().plugins().within_capability(task, &[]).is_err() {
+        if self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
             return false;
         }
         let Some(choice) = self.statement.best_node(class) else { return false };

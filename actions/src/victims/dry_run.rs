@@ -83,7 +83,10 @@ impl DryRun for ResourceDryRun<'_> {
 
     fn fits(&mut self) -> bool {
         self.session.cluster().request(self.task).fits_in(&self.future_idle)
-            && self.session.plugins().within_capability(self.task, &self.victims).is_ok()
+            && self
+                .session
+                .within_capability(self.task, &self.victims, Capacity::FutureIdle)
+                .is_ok()
     }
 
     fn evict(&mut self, at: usize, victim: TaskIdx) {
@@ -138,7 +141,7 @@ impl DryRun for SessionDryRun<'_, '_> {
     fn fits(&mut self) -> bool {
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[self.task];
-        session.plugins().within_capability(self.task, &[]).is_ok()
+        session.within_capability(self.task, &[], Capacity::FutureIdle).is_ok()
             && session.fits(class, self.node, Capacity::FutureIdle)
     }
 

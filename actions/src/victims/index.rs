@@ -18,7 +18,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use kube_batch_framework::{
-    plugin::VictimScope,
+    plugin::{Capacity, VictimScope},
     session::{LogPosition, Session},
     statement::Statement,
     topology::ScopeKey,
@@ -100,7 +100,7 @@ impl VictimIndexes {
             && !session.is_open_to_change(class)
             && session.scores_are_absolute(class)
             // Then it is also without victims of the queue.
-            && session.plugins().within_capability(task, &[]).is_ok();
+            && session.within_capability(task, &[], Capacity::FutureIdle).is_ok();
         if !is_indexed {
             return Err(NotIndexed);
         }

@@ -31,9 +31,11 @@ impl Limit {
     ) -> Vec<Self> {
         let cluster = session.cluster();
         let with_victims = |job: &JobIdx| {
-            let mut running = cluster.jobs.tasks[*job].iter();
-            let running = running.find(|task| cluster.tasks.placement[*task].node.is_some());
-            running.is_some_and(|victim| policy.considers(cluster, preemptor, victim))
+            let mut tasks = cluster.jobs.tasks[*job].iter();
+            tasks.any(|task| {
+                cluster.tasks.placement[task].node.is_some()
+                    && policy.considers(cluster, preemptor, task)
+            })
         };
         let jobs = cluster.jobs.key.ids().filter(with_victims);
         let priorities: BTreeSet<i32> = jobs.map(|job| cluster.jobs.priority[job]).collect();

@@ -329,17 +329,18 @@ fn evict_until_fit<P: VictimPolicy>(
 // Parity: see docs/parity.md#c5.
 fn first_by_queue_share(session: &Session, candidates: &[TaskIdx], evicted: &[TaskIdx]) -> usize {
     let cluster = session.cluster();
-    let mut highest: Option<(Share, Option<QueueIdx>)> = None;
+    let mut highest: Option<(Share, bool, Option<QueueIdx>)> = None;
     let mut first = 0;
     for (at, task) in candidates.iter().enumerate() {
         let queue = cluster.queue_of(*task);
-        if highest.is_some_and(|(_, highest)| highest == queue) {
+        if highest.is_some_and(|(_, _, highest)| highest == queue) {
             continue;
         }
-        let share =
-            queue.map_or(Share::ZERO, |queue| session.plugins().queue_share(queue, evicted));
-        if highest.is_none_or(|highest| (share, queue) > highest) {
-            highest = Some((share, queue));
+        // Those of a queue that does not exist hold something and deserve nothing.
+        let share = queue.map_or(Share::ONE, |queue| session.plugins().queue_share(queue, evicted));
+        let rank = (share, queue.is_none(), queue);
+        if highest.is_none_or(|highest| rank > highest) {
+            highest = Some(rank);
             first = at;
         }
     }

@@ -31,8 +31,14 @@ pub(crate) trait VictimPolicy {
     /// Whether the plugins permit the eviction.
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
 
-    /// Whether all tasks of a job may be evicted together, before plugins are called.
-    fn considers_job(&self, cluster: &Cluster, task: TaskIdx, job: JobIdx) -> bool;
+    /// Whether a job, of which these tasks are on nodes, may be evicted as a whole, before plugins are called.
+    fn considers_job(
+        &self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        job: JobIdx,
+        tasks: &[TaskIdx],
+    ) -> bool;
 
     /// Whether the plugins permit that.
     fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool;

@@ -8,6 +8,7 @@ use kube_batch_api::{
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{
+    plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
 };
@@ -95,7 +96,7 @@ fn evict<'a>(
 fn place(statement: &mut Statement<'_>, task: TaskIdx) -> bool {
     let session = statement.session();
     let class = session.cluster().tasks.class[task];
-    if session.plugins().within_capability(task, &[]).is_err() {
+    if session.within_capability(task, &[], Capacity::FutureIdle).is_err() {
         return false;
     }
     let Some(choice) = statement.best_node(class) else { return false };

@@ -199,14 +199,14 @@ pub(super) fn whole_job<P: VictimPolicy>(
 ) -> Option<Unit> {
     let cluster = session.cluster();
     let Wanted { preemptor, limit, .. } = wanted;
-    if !limit.admits_priority(cluster.jobs.priority[job])
-        || !policy.considers_job(cluster, preemptor.task, job)
-        // What was evicted for it would have been evicted in vain.
-        || session.is_preemptor(job)
-    {
+    // What was evicted for it would have been evicted in vain.
+    if !limit.admits_priority(cluster.jobs.priority[job]) || session.is_preemptor(job) {
         return None;
     }
     let tasks = tasks_to_evict(session, job)?;
+    if !policy.considers_job(cluster, preemptor.task, job, &tasks) {
+        return None;
+    }
     let may_leave =
         limit.admits_violations(session, &tasks) && session.have_run_enough(preemptor.task, &tasks);
     let unit = Unit { job, tasks, is_whole: true };
@@ -228,15 +228,15 @@ fn tasks_to_evict(session: &Session, job: JobIdx) -> Option<Vec<TaskIdx>> {
     (!tasks.is_empty()).then_some(tasks)
 }
 
-/// Adds the tasks of a job that are on nodes; `None` if some cannot leave now.
+/// Adds the tasks of a job that are on nodes, pods of other schedulers aside; `None` if some cannot leave now.
 fn collect_tasks(cluster: &Cluster, job: JobIdx, tasks: &mut Vec<TaskIdx>) -> Option<()> {
     for task in cluster.jobs.tasks[job].iter() {
         match cluster.status(task) {
+            // A pod of another scheduler, or on a node that is gone, must not protect the others.
             TaskStatus::Running | TaskStatus::Bound => {
-                if !cluster.tasks.ours[task] || cluster.tasks.placement[task].node.is_none() {
-                    return None;
+                if cluster.tasks.ours[task] && cluster.node_of(task).is_some() {
+                    tasks.push(task);
                 }
-                tasks.push(task);
             }
             // It is being bound, and would run alone.
             TaskStatus::Allocated | TaskStatus::Binding => return None,
@@ -355,7 +355,7 @@ pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: Wanted) -> usize 
     let is_apart = !statement.session_mut().is_open_to_change(class);
     let mut n_placed = 0;
     for task in waiting {
-        if statement.session().plugins().within_capability(task, &[]).is_err() {
+        if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
             break;
         }
         let choice = match is_apart {
@@ -481,8 +481,8 @@ fn fits_without<P: VictimPolicy>(
     node: NodeIdx,
 ) -> bool {
     let class = wanted.preemptor.class;
-    let plugins = statement.session().plugins();
-    if plugins.within_capability(wanted.preemptor.task, tasks).is_err() {
+    let (session, task) = (statement.session(), wanted.preemptor.task);
+    if session.within_capability(task, tasks, Capacity::FutureIdle).is_err() {
         return false;
     }
     if statement.session_mut().needs_only_resources(class, tasks) {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::Pod,
-    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     Controller, FactError,
     class::PodTemplate,
-    created,
+    controller, created,
     device::claim::ClaimEntry,
     gang_annotations::GangAnnotations,
     group_refs::{GroupRef, GroupRefs},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api_version::{Join, ServedApis},
     intern::{InternTable, Interned},
-    membership::ROLE_ANNOTATION,
+    membership::{ROLE_ANNOTATION, bound_queue_of},
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
@@ -65,11 +65,21 @@ pub struct TaskFacts {
     pub gated: bool,
     /// The status of the pod according to the API server.
     pub status: TaskStatus,
+    /// Whether it ended only after its deletion was accepted, and its controller does not count it: it counts for
+    /// nothing.
+    // Parity: see docs/parity.md#s3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_in_deletion: bool,
     /// When it started, if it runs: `status.startTime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// `spec.nodeName`.
     pub node: Option<Name>,
+    /// The queue from which kube-batch bound it, as it was when the pod was first seen on its node: see
+    /// [`TaskFacts::keep_bound_queue`].
+    // Parity: see docs/parity.md#d6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_queue: Option<Name>,
     /// `status.nominatedNodeName`, if this scheduler wrote it.
     pub nominated_node: Option<Name>,
     /// Whether another component wrote `status.nominatedNodeName`.
@@ -97,6 +107,14 @@ impl TaskFacts {
     pub fn claim_keys(&self) -> impl Iterator<Item = ObjectKey> {
         let names = self.device_claims.iter().filter_map(ClaimEntry::claim);
         names.map(|name| ObjectKey::new(self.key.namespace.clone(), name.clone()))
+    }
+
+    /// Keeps the queue that an earlier version of the pod has, if that had a node: a user may change the annotation
+    /// of a pod that is bound, but not the queue that it counts for.
+    pub fn keep_bound_queue(&mut self, earlier: &Self) {
+        if earlier.uid == self.uid && earlier.node.is_some() {
+            self.bound_queue.clone_from(&earlier.bound_queue);
+        }
     }
 
     /// The PodGroup that it belongs to, given which APIs are served.
@@ -218,7 +236,11 @@ impl TaskFacts {
                 .map(|time| time.0)
                 .filter(|_| observed == TaskStatus::Running),
             status: observed,
+            ended_in_deletion: ended_in_deletion(pod, observed),
             node: non_empty(spec.node_name.as_ref()),
+            // Before it is bound, anyone may write the annotation, and the binding replaces it.
+            bound_queue: non_empty(spec.node_name.as_ref())
+                .and_then(|_| non_empty(bound_queue_of(&pod.metadata))),
             nominated_node: nominated_node.filter(|_| !nominated_by_other),
             nominated_by_other,
             unscheduled: status
@@ -256,6 +278,35 @@ fn wrote_nomination(managed: Option<&[ManagedFieldsEntry]>) -> bool {
     };
     let mut own = managed.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
     own.any(has_field)
+}
+
+/// Whether a pod ended only after its deletion was accepted, as evicted pods do, whatever their exit code. The Job
+/// controller counts those that succeed all the same.
+fn ended_in_deletion(pod: &Pod, observed: TaskStatus) -> bool {
+    let meta = &pod.metadata;
+    let Some(deletion) = &meta.deletion_timestamp else { return false };
+    let counts_for_job =
+        |owner: &OwnerReference| owner.kind == "Job" && owner.api_version == "batch/v1";
+    match observed {
+        TaskStatus::Succeeded if controller(meta).is_some_and(counts_for_job) => return false,
+        TaskStatus::Succeeded | TaskStatus::Failed => {}
+        TaskStatus::Pending
+        | TaskStatus::Allocated
+        | TaskStatus::Pipelined
+        | TaskStatus::Binding
+        | TaskStatus::Bound
+        | TaskStatus::Running
+        | TaskStatus::Releasing
+        | TaskStatus::Unknown => return false,
+    }
+    // The API server gives no grace period to a pod that has ended already.
+    let grace_seconds = meta.deletion_grace_period_seconds.unwrap_or(0);
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let ends = statuses.filter_map(|container| {
+        let ended = container.state.as_ref()?.terminated.as_ref()?;
+        Some(ended.finished_at.as_ref()?.0)
+    });
+    grace_seconds > 0 || ends.max().is_some_and(|ended| ended > deletion.0)
 }
 
 /// The status of a pod according to the API server.
@@ -318,6 +369,64 @@ mod tests {
             assert_eq!(facts.nominated_node.as_deref(), is_own.then_some("n"), "{managed}");
             assert_eq!(facts.nominated_by_other, !is_own, "{managed}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_ends_while_it_is_deleted_counts_only_where_its_controller_counts_it() {
+        let read = |phase: &str, grace_seconds: i64, ended: &str, owner: Value| {
+            let pod = json!({
+                "metadata": {
+                    "name": "p", "uid": "u", "deletionTimestamp": "2025-01-01T00:01:00Z",
+                    "deletionGracePeriodSeconds": grace_seconds, "ownerReferences": [owner],
+                },
+                "spec": {"containers": [], "nodeName": "n"},
+                "status": {"phase": phase, "containerStatuses": [{
+                    "name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {"terminated": {"exitCode": 0, "finishedAt": ended}},
+                }]},
+            });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let facts = TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts");
+            facts.ended_in_deletion
+        };
+        let owner = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "name": "o", "uid": "o", "controller": true});
+        let (job, set) = (owner("batch/v1", "Job"), owner("apps/v1", "StatefulSet"));
+        let volcano = owner("batch.volcano.sh/v1alpha1", "Job");
+        let (before, after) = ("2025-01-01T00:00:20Z", "2025-01-01T00:00:40Z");
+        assert!(read("Succeeded", 30, after, set.clone()));
+        assert!(read("Succeeded", 30, after, volcano));
+        assert!(read("Failed", 30, after, job.clone()));
+        assert!(!read("Succeeded", 30, after, job));
+        assert!(!read("Succeeded", 0, before, set.clone()), "it had ended before");
+        assert!(read("Succeeded", 0, "2025-01-01T00:01:01Z", set.clone()), "without grace");
+        assert!(!read("Running", 30, after, set));
+    }
+
+    #[test]
+    fn the_queue_of_a_bound_pod_is_the_one_that_was_seen_first() {
+        let read = |uid: &str, node: Option<&str>, queue: Option<&str>| {
+            let annotations = queue.map(|queue| json!({"scheduling.sigs.dev/bound-queue": queue}));
+            let pod = json!({
+                "metadata": {"name": "p", "uid": uid, "annotations": annotations},
+                "spec": {"containers": [], "nodeName": node},
+            });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts")
+        };
+        let after = |earlier: TaskFacts, mut later: TaskFacts| {
+            later.keep_bound_queue(&earlier);
+            later.bound_queue.map(|queue| queue.to_string())
+        };
+        let waiting = read("u", None, Some("mine"));
+        assert_eq!(waiting.bound_queue, None, "it is not bound");
+        let bound = read("u", Some("n"), Some("a"));
+        assert_eq!(after(waiting, bound.clone()).as_deref(), Some("a"));
+        assert_eq!(after(bound.clone(), read("u", Some("n"), Some("b"))).as_deref(), Some("a"));
+        assert_eq!(after(bound.clone(), read("u", Some("n"), None)).as_deref(), Some("a"));
+        let other = read("v", Some("n"), Some("b"));
+        assert_eq!(after(bound, other).as_deref(), Some("b"), "another pod of that name");
+        let unknown = read("u", Some("n"), None);
+        assert_eq!(after(unknown, read("u", Some("n"), Some("b"))), None);
     }
 
     #[test]

@@ -57,6 +57,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("jobs", *jobs == from_scratch.jobs),
         ("tasks.facts", tasks.facts == own.facts),
         ("tasks.job", tasks.job == own.job),
+        ("tasks.counts_for", tasks.counts_for == own.counts_for),
         ("tasks.priority", tasks.priority == own.priority),
         ("tasks.role", tasks.role == own.role),
         ("tasks.start", tasks.start == own.start),

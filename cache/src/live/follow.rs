@@ -8,6 +8,7 @@ use std::{
 use kube_batch_api::{
     api_version::ServedApis,
     cluster::Cluster,
+    column::QueueIdx,
     facts::{device::claim::ResourceClaimFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
     reason::Ignored,
@@ -133,16 +134,16 @@ impl Kept {
         let nodes = std::mem::take(&mut cluster.nodes.facts);
         let node_row = |name: &Name| row_of_node(&nodes, name);
         let options = self.options.clone();
-        let maker = RowMaker { store, assumed, options: &options, node_row: &node_row };
+        let queues = cluster.queues.facts.iter();
+        let queue_rows: HashMap<Name, QueueIdx> =
+            queues.map(|(row, queue)| (queue.name.clone(), row)).collect();
+        let queue_row = |name: &Name| queue_rows.get(name).copied();
+        let (node_row, queue_row): (&dyn Fn(&Name) -> _, &dyn Fn(&Name) -> _) =
+            (&node_row, &queue_row);
+        let maker = RowMaker { store, assumed, options: &options, node_row, queue_row };
         if !dirty.is_empty() {
             let writer = Writer {
                 job_maker: JobMaker::new(store, &options),
-                queue_rows: cluster
-                    .queues
-                    .facts
-                    .iter()
-                    .map(|(row, q)| (q.name.clone(), row))
-                    .collect(),
                 cluster: &mut cluster,
                 reusable: &mut self.reusable,
                 jobs: &mut self.jobs,
@@ -219,7 +220,7 @@ impl Kept {
     /// The block that the task of a pod is in; `None` if the pod is not in the snapshot.
     fn block_of(&self, store: &Store, facts: &TaskFacts) -> Option<Block> {
         match membership(facts, store, &self.options) {
-            Membership::Absent => None,
+            Membership::Gone | Membership::Absent => None,
             Membership::NodeOnly => Some(None),
             Membership::Job(key) => Some(Some(key)),
         }
@@ -277,7 +278,7 @@ impl Kept {
         uids: &mut BTreeSet<Name>,
     ) {
         for (facts, is_new) in [(before, false), (after, true)] {
-            let Some(facts) = facts else { continue };
+            let Some(facts) = facts.filter(|facts| !facts.ended_in_deletion) else { continue };
             match self.block_of(store, facts) {
                 None => {
                     let group = named_group(facts, store);

@@ -4,7 +4,7 @@ use std::{iter::repeat_n, sync::Arc, time::Duration, vec::IntoIter};
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::{Jobs, StatusCounts, TaskRange, Tasks},
+    cluster::{CountsFor, Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
         composite::CompositeFacts, device::DeviceId, group::GroupFacts, pod::TaskFacts,
@@ -64,6 +64,7 @@ tail! {
     TaskTail of Tasks by TaskIdx:
     facts: Arc<TaskFacts>,
     job: Option<JobIdx>,
+    counts_for: CountsFor,
     class: ClassIdx,
     priority: i32,
     role: Option<u16>,
@@ -84,6 +85,7 @@ tail! {
     queue: Option<QueueIdx>,
     min_available: u32,
     priority: i32,
+    priority_of_pods: bool,
     leaves_whole: bool,
     topology: Option<Arc<TopologyFacts>>,
     composites: Option<Arc<[Arc<CompositeFacts>]>>,

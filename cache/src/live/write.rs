@@ -80,7 +80,6 @@ pub(super) struct Writer<'a> {
     pub(super) jobs: &'a mut JobIndex,
     pub(super) maker: &'a RowMaker<'a>,
     pub(super) job_maker: JobMaker<'a>,
-    pub(super) queue_rows: HashMap<Name, QueueIdx>,
 }
 
 /// A job with rows that are new or have to move, and its pods.
@@ -200,18 +199,28 @@ impl<'a> Writer<'a> {
     }
 
     fn write_job_row(&mut self, row: JobIdx, job: Job<'_>) {
-        let queue = self.queue_rows.get(&job.queue).copied();
-        let JobRow { queue, problem } = JobRow::of(&job, queue);
+        let JobRow { queue, problem } = JobRow::of(&job, (self.maker.queue_row)(&job.queue));
+        self.set_queue(row, queue);
         let jobs = &mut self.cluster.jobs;
         jobs.leaves_whole[row] = leaves_whole(&job);
         jobs.topology[row] = job.topology;
         jobs.composites[row] = job.composites;
         jobs.group[row] = job.group;
-        jobs.queue[row] = queue;
         jobs.min_available[row] = job.min_available;
-        jobs.priority[row] = job.priority;
+        (jobs.priority[row], jobs.priority_of_pods[row]) = job.priority.into();
         jobs.problem[row] = problem;
         jobs.warnings[row] = job.warnings;
+    }
+
+    /// Sets the queue of a job. Its tasks count for it, unless they were bound from another one.
+    fn set_queue(&mut self, row: JobIdx, queue: Option<QueueIdx>) {
+        if self.cluster.jobs.queue[row] == queue {
+            return;
+        }
+        let tasks = self.cluster.jobs.tasks[row];
+        tasks.iter().for_each(|task| self.cluster.unbook(task));
+        self.cluster.jobs.queue[row] = queue;
+        tasks.iter().for_each(|task| self.cluster.book(task));
     }
 
     /// Writes the tasks of a block that have changed and keep their rows.
@@ -231,11 +240,12 @@ impl<'a> Writer<'a> {
             matchers: &self.cluster.matchers,
         };
         let row = self.maker.row(&mut class_rows, facts, group);
-        let TaskRow { class, role, start, ours, gated, placement, nominated, nominated_devices } =
-            row;
+        let TaskRow { counts_for, class, role, start, ours, gated, .. } = row;
+        let TaskRow { placement, nominated, nominated_devices, .. } = row;
         let tasks = &mut self.cluster.tasks;
         let before = std::mem::replace(&mut tasks.placement[task], placement);
         tasks.facts[task] = Arc::clone(facts);
+        tasks.counts_for[task] = counts_for;
         tasks.class[task] = class;
         tasks.priority[task] = facts.priority;
         tasks.role[task] = role;
@@ -393,7 +403,7 @@ impl<'a> Writer<'a> {
         let tasks = self.push_tasks(&pods, Some(row), &OfGroup::new(group.as_ref()));
         let job =
             self.job_maker.job(&key, group.as_ref(), pods.iter().collect(), &self.reusable.hints);
-        let queue = self.queue_rows.get(&job.queue).copied();
+        let queue = (self.maker.queue_row)(&job.queue);
         push_job(&mut self.cluster.jobs, key, job, queue, tasks);
         tasks
     }

@@ -288,7 +288,13 @@ mod tests {
         };
         let pod = PodRef { uid: "u".into(), key: ObjectKey::new("ns", "p") };
         let devices = vec![allocated("own", "gpu-0"), allocated("free", "gpu-1")];
-        let bind = Decision::Bind { pod: pod.clone(), node: "n".into(), claims: vec![], devices };
+        let bind = Decision::Bind {
+            queue: "q".into(),
+            pod: pod.clone(),
+            node: "n".into(),
+            claims: vec![],
+            devices,
+        };
         let mut assumed = Assumed::default();
         assumed.note(&bind, Timestamp::UNIX_EPOCH);
         let is_allocated = |assumed: &Assumed| {

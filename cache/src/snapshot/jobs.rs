@@ -51,7 +51,7 @@ pub(crate) struct Job<'a> {
     pub(crate) min_available: u32,
     pub(crate) topology: Option<Arc<TopologyFacts>>,
     pub(crate) composites: Option<Above>,
-    pub(crate) priority: i32,
+    pub(crate) priority: JobPriority,
     pub(crate) problem: Option<JobProblem>,
     pub(crate) warnings: Vec<JobWarning>,
     pub(crate) tasks: Vec<&'a Arc<TaskFacts>>,
@@ -73,9 +73,30 @@ impl Members<'_> {
     }
 }
 
+/// The priority of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobPriority {
+    /// Its PodGroup or the configuration says so.
+    Given(i32),
+    /// The highest of its pods.
+    OfPods(i32),
+}
+
+/// The value, and whether it is the highest of its pods.
+impl From<JobPriority> for (i32, bool) {
+    fn from(priority: JobPriority) -> Self {
+        match priority {
+            JobPriority::Given(value) => (value, false),
+            JobPriority::OfPods(value) => (value, true),
+        }
+    }
+}
+
 /// Who schedules a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
+    /// It ended while it was being deleted: it is not in the snapshot, and no job misses it.
+    Gone,
     /// Another scheduler: the pod is pending and not in the snapshot.
     Absent,
     /// Another scheduler: the pod only occupies its node.
@@ -88,6 +109,9 @@ pub(crate) fn membership(
     store: &Store,
     options: &SnapshotOptions,
 ) -> Membership {
+    if facts.ended_in_deletion {
+        return Membership::Gone;
+    }
     let ours = options.scheduler_names.contains(&facts.scheduler);
     if !ours && facts.node.is_none() {
         return Membership::Absent;
@@ -117,6 +141,7 @@ pub(crate) fn sort_into_jobs<'a>(
     let mut hints = Hints::default();
     for facts in store.pods.values() {
         match membership(facts, store, options) {
+            Membership::Gone => {}
             Membership::Absent => hints.other_scheduler(named_group(facts, store), facts),
             Membership::NodeOnly => jobless.push(facts),
             Membership::Job(key) => {
@@ -210,7 +235,6 @@ impl<'a> JobMaker<'a> {
         tasks: Vec<&'t Arc<TaskFacts>>,
         budget: Option<&BudgetFacts>,
     ) -> Job<'t> {
-        let highest = tasks.iter().map(|facts| facts.priority).max().unwrap_or(0);
         let annotations = tasks.iter().filter_map(|facts| facts.annotations.as_deref());
         let annotated = CombinedAnnotations::of(annotations);
         let of_budget = budget.and_then(|budget| budget.min_available);
@@ -223,7 +247,7 @@ impl<'a> JobMaker<'a> {
             min_available: annotated.min_available.or(of_budget).unwrap_or(1),
             topology: annotated.topology.clone().map(Arc::new),
             composites: None,
-            priority: if self.options.priority_class { highest } else { 0 },
+            priority: self.priorities.of_pods(&tasks),
             problem: None,
             warnings: annotation_warnings(&tasks, annotated),
             tasks,
@@ -424,6 +448,19 @@ impl<'a> Priorities<'a> {
         Self { store, enabled: options.priority_class, default }
     }
 
+    /// The highest priority of the pods of a job that are neither gated nor finished.
+    fn of_pods(&self, tasks: &[&Arc<TaskFacts>]) -> JobPriority {
+        if !self.enabled {
+            return JobPriority::Given(0);
+        }
+        let is_over =
+            |facts: &TaskFacts| matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed);
+        let is_gated = |facts: &TaskFacts| facts.gated && facts.status == TaskStatus::Pending;
+        let active = tasks.iter().filter(|facts| !is_over(facts) && !is_gated(facts));
+        let highest = active.map(|facts| facts.priority).max();
+        JobPriority::OfPods(highest.unwrap_or(self.default))
+    }
+
     /// The priority of a job with this PodGroup, and what is wrong with the class that it names.
     // Parity: differs, see docs/parity.md#j12.
     fn of(
@@ -431,33 +468,31 @@ impl<'a> Priorities<'a> {
         group: Option<&GroupFacts>,
         root: Option<&Arc<CompositeFacts>>,
         tasks: &[&Arc<TaskFacts>],
-    ) -> (i32, Option<JobWarning>) {
+    ) -> (JobPriority, Option<JobWarning>) {
         if !self.enabled {
-            return (0, None);
+            return (JobPriority::Given(0), None);
         }
         if let Some(root) = root {
-            return (root.priority, None);
+            return (JobPriority::Given(root.priority), None);
         }
         if let Some(priority) = group.and_then(|group| group.priority) {
-            return (priority, None);
+            return (JobPriority::Given(priority), None);
         }
-        if group.is_some_and(|group| group.version.join() == Join::Label) {
-            // These PodGroups have no field for it.
-            let highest = tasks.iter().map(|facts| facts.priority).max();
-            return (highest.unwrap_or(self.default), None);
-        }
+        // PodGroups of scheduler-plugins have no field for it.
         let class = group.and_then(|group| group.priority_class.as_ref());
-        let Some(name) = class else { return (self.default, None) };
+        let Some(name) = class else { return (self.of_pods(tasks), None) };
         let (class, priority) = (name.clone(), self.default);
-        match self.store.priority_classes.get(name).map(|class| class.value) {
-            None => (priority, Some(JobWarning::PriorityClassNotFound { class, priority })),
-            Some(value)
-                if value > HIGHEST_USER_PRIORITY
-                    && tasks.iter().all(|facts| facts.priority < value) =>
-            {
-                (priority, Some(JobWarning::SystemPriorityClass { class, priority }))
-            }
-            Some(value) => (value, None),
-        }
+        let (priority, warning) =
+            match self.store.priority_classes.get(name).map(|class| class.value) {
+                None => (priority, Some(JobWarning::PriorityClassNotFound { class, priority })),
+                Some(value)
+                    if value > HIGHEST_USER_PRIORITY
+                        && tasks.iter().all(|facts| facts.priority < value) =>
+                {
+                    (priority, Some(JobWarning::SystemPriorityClass { class, priority }))
+                }
+                Some(value) => (value, None),
+            };
+        (JobPriority::Given(priority), warning)
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::{Classes, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
+    cluster::{Classes, CountsFor, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
         device::DeviceId,
@@ -48,10 +48,13 @@ pub(crate) struct RowMaker<'a> {
     pub(crate) options: &'a SnapshotOptions,
     /// The row of a node.
     pub(crate) node_row: &'a dyn Fn(&Name) -> Option<NodeIdx>,
+    /// The row of a queue.
+    pub(crate) queue_row: &'a dyn Fn(&Name) -> Option<QueueIdx>,
 }
 
 /// The columns of a task that come from its pod and the decision in flight about it.
 pub(crate) struct TaskRow {
+    pub(crate) counts_for: CountsFor,
     pub(crate) class: ClassIdx,
     pub(crate) role: Option<u16>,
     pub(crate) start: Timestamp,
@@ -71,8 +74,10 @@ impl RowMaker<'_> {
         group: &OfGroup<'_>,
     ) -> TaskRow {
         let in_flight = self.assumed.get(&facts.uid);
+        let mut bound_queue = facts.bound_queue.as_ref();
         let (status, node) = match in_flight {
-            Some(InFlight::Bind { node, .. }) if facts.status == TaskStatus::Pending => {
+            Some(InFlight::Bind { node, queue, .. }) if facts.status == TaskStatus::Pending => {
+                bound_queue = queue.as_ref();
                 (TaskStatus::Binding, Some(node))
             }
             Some(InFlight::Evict)
@@ -98,6 +103,9 @@ impl RowMaker<'_> {
         };
         let waits = status == TaskStatus::Pending;
         TaskRow {
+            counts_for: bound_queue.map_or(CountsFor::QueueOfJob, |name| {
+                (self.queue_row)(name).map_or(CountsFor::NoQueue, CountsFor::Queue)
+            }),
             class: classes.class_of(self.store, facts, &group.metadata),
             role: group.role(facts),
             start: facts.started.unwrap_or(facts.created),
@@ -118,9 +126,11 @@ impl RowMaker<'_> {
         job: Option<JobIdx>,
         group: &OfGroup<'_>,
     ) -> TaskIdx {
-        let TaskRow { class, role, start, ours, gated, placement, nominated, nominated_devices } =
-            self.row(classes, facts, group);
+        let row = self.row(classes, facts, group);
+        let TaskRow { counts_for, class, role, start, ours, gated, .. } = row;
+        let TaskRow { placement, nominated, nominated_devices, .. } = row;
         tasks.job.push(job);
+        tasks.counts_for.push(counts_for);
         tasks.class.push(class);
         tasks.priority.push(facts.priority);
         tasks.role.push(role);
@@ -155,11 +165,13 @@ pub(crate) struct JobRow {
 }
 
 impl JobRow {
+    /// A problem keeps the job from being scheduled. Its tasks that have a node count for its queue all the same.
+    // Parity: see docs/parity.md#d6.
     pub(crate) fn of(job: &Job<'_>, queue: Option<QueueIdx>) -> Self {
         let problem = job.problem.clone();
         let problem = problem
             .or_else(|| queue.is_none().then(|| JobProblem::QueueNotFound(job.queue.clone())));
-        Self { queue: queue.filter(|_| problem.is_none()), problem }
+        Self { queue, problem }
     }
 }
 
@@ -219,7 +231,9 @@ pub(crate) fn push_job(
     jobs.created.push(job.created);
     jobs.queue.push(queue);
     jobs.min_available.push(job.min_available);
-    jobs.priority.push(job.priority);
+    let (priority, is_of_pods) = job.priority.into();
+    jobs.priority.push(priority);
+    jobs.priority_of_pods.push(is_of_pods);
     jobs.tasks.push(tasks);
     jobs.problem.push(problem);
     jobs.warnings.push(job.warnings);
@@ -257,7 +271,9 @@ impl Rows {
         let node_rows: HashMap<&Name, NodeIdx> =
             nodes.facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
         let node_row = |name: &Name| node_rows.get(name).copied();
-        let maker = RowMaker { store, assumed, options, node_row: &node_row };
+        let queue_row = |name: &Name| queue_rows.get(name).copied();
+        let maker =
+            RowMaker { store, assumed, options, node_row: &node_row, queue_row: &queue_row };
         let (mut classifier, matchers) = Classifier::new(&members, dimensions);
         let claim_users = ClaimUsers::of(store);
         let mut classes = Classes::default();

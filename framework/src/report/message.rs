@@ -274,7 +274,7 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     let cluster = session.cluster();
     let mut limits = cluster.queues.capability[queue].iter();
     let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
-    let used = session.plugins().queue_shares(queue).map_or(0, |shares| shares.allocated[dim]);
+    let used = cluster.queues.held[queue][dim] + cluster.queues.leaving[queue][dim];
     let missing = (lacking(session, job) as usize).max(1);
     let waiting = session.waiting_tasks(job);
     let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();

@@ -177,8 +177,13 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn decisions_are_in_flight_before_they_are_sent() {
         let writer = writer();
-        let bind =
-            Decision::Bind { pod: pod("a"), node: "n".into(), claims: vec![], devices: Vec::new() };
+        let bind = Decision::Bind {
+            queue: "q".into(),
+            pod: pod("a"),
+            node: "n".into(),
+            claims: vec![],
+            devices: Vec::new(),
+        };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
         let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
         writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
@@ -202,7 +207,13 @@ mod tests {
         let writer = writer();
         let bind = |n: usize| {
             let pod = pod(&format!("p{n}"));
-            Decision::Bind { pod, node: "n".into(), claims: vec![], devices: Vec::new() }
+            Decision::Bind {
+                queue: "q".into(),
+                pod,
+                node: "n".into(),
+                claims: vec![],
+                devices: Vec::new(),
+            }
         };
         let decisions: Vec<Decision> = (0..3 * N_AT_ONCE).map(bind).collect();
         let terms = writer.effects.context.terms.clone();

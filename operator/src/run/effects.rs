@@ -324,9 +324,9 @@ impl Effects {
             (Step::Deallocate, DecisionWrite::Deallocate { pod, claim }) => {
                 devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
             }
-            (Step::Bind, DecisionWrite::Bind { pod, node, devices, .. }) => {
+            (Step::Bind, DecisionWrite::Bind { pod, node, queue, devices, .. }) => {
                 devices::map_extended_resources(context, pod, devices).await?;
-                pods::bind(context, pod, node).await.map(|()| Outcome::Done)
+                pods::bind(context, pod, node, queue).await.map(|()| Outcome::Done)
             }
             (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {
                 pods::mark_as_victim(context, pod, message).await?;

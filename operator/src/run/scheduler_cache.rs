@@ -343,7 +343,9 @@ impl CacheState {
     /// of a thousand bindings would start cycles that find nothing new.
     pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
         let before = self.store.pods.get(key).map(Arc::clone);
-        let mut change = self.store.apply_pod(pod)?;
+        let Self { store, assumed, .. } = self;
+        // The annotation of a pod may have been changed before the watch has shown its binding.
+        let mut change = store.apply_pod_decided(pod, |facts| assumed.bound_queue(facts))?;
         if let (Change::Facts, Some(before), Some(after)) =
             (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
@@ -541,7 +543,12 @@ mod tests {
     fn the_answer_about_a_pod_that_was_deleted_leaves_nothing_behind() {
         let cache = SchedulerCache::new(Store::default(), &[], Arc::new(Metrics::new()));
         let pod = PodRef { uid: "a".into(), key: ObjectKey::new("ns", "a") };
-        let bind = InFlight::Bind { node: "n".into(), claims: Vec::new(), devices: Vec::new() };
+        let bind = InFlight::Bind {
+            queue: Some("q".into()),
+            node: "n".into(),
+            claims: Vec::new(),
+            devices: Vec::new(),
+        };
         cache.lock().assumed.insert(pod.clone(), bind, Timestamp::UNIX_EPOCH);
         let id = cache.lock().assumed.id(&pod.uid).expect("a decision");
         // The watch has shown that the pod is deleted.

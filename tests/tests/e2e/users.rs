@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    bed::{Bed, NAMESPACE, group, nodes, pods, queue},
+    bed::{Bed, NAMESPACE, group, job, nodes, pods, queue},
     other_groups::{coscheduling_group, install_other_definitions},
 };
 
@@ -173,4 +173,102 @@ fn users_read_queues_by_the_role_that_an_administrator_binds() {
         is_forbidden(apply_as(&bed, user, &queue("own", 9)), "a new queue");
         is_forbidden(may(user, &["delete", QUEUES, "shared"]), "a deletion of a queue");
     }
+}
+
+/// A queue that may use this much CPU.
+fn limited_queue(name: &str, cpu: &str) -> Value {
+    let mut queue = queue(name, 1);
+    queue["spec"]["capability"] = json!({"cpu": cpu});
+    queue
+}
+
+fn group_in(name: &str, queue: &str) -> Value {
+    let mut group = group(name, 2);
+    group["spec"]["queue"] = json!(queue);
+    group
+}
+
+// Parity: see docs/parity.md#d6.
+#[test]
+fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes() {
+    const RECORD: &str = "scheduling.sigs.dev/bound-queue";
+    const GROUPS: &str = "podgroups.scheduling.sigs.dev";
+    let mut bed = Bed::new(&nodes(2, "4"));
+    bed.install_component("admission");
+    bed.apply(&limited_queue("a", "2"));
+    let first = bed.start_scheduler(&[]);
+    bind_in_namespace(&bed, "alice", "edit");
+    bed.apply(&group_in("g", "a"));
+    bed.apply(&job("g", 2, "1"));
+    bed.wait_until_running("g", 2);
+    let pods = bed.pods_in("g", "Running");
+    for pod in &pods {
+        assert_eq!(pod["metadata"]["annotations"][RECORD], "a", "{pod}");
+    }
+    let alice = |args: &[&str]| {
+        kubectl_as(&bed, "alice", &[args, &["--namespace", NAMESPACE]].concat()).map(drop)
+    };
+    // The API server takes a moment to enforce a new policy.
+    let mut placed = crate::bed::pods("placed", 1, "1").remove(0);
+    placed["spec"]["nodeName"] = pods[0]["spec"]["nodeName"].clone();
+    placed["metadata"]["annotations"] = json!({RECORD: "default"});
+    let name = placed["metadata"]["name"].as_str().expect("a name").to_owned();
+    bed.eventually("no user creates a pod with a node and a record", || {
+        match apply_as(&bed, "alice", &placed) {
+            Err(error) if error.contains("from which queue the pod was bound") => Ok(()),
+            other => {
+                let deleted = alice(&["delete", "pod", &name, "--force"]);
+                Err(format!("{other:?}, {deleted:?}"))
+            }
+        }
+    });
+    let name = pods[0]["metadata"]["name"].as_str().expect("a name");
+    for change in [format!("{RECORD}=default"), format!("{RECORD}-")] {
+        let changed = alice(&["annotate", "pod", name, "--overwrite", &change]);
+        assert!(changed.expect_err("forbidden").contains("cannot be changed"), "{change}");
+    }
+    alice(&["annotate", "pod", name, "example.com/note=x"]).expect("another annotation");
+    alice(&["delete", GROUPS, "g"]).expect("deleted");
+    bed.apply(&group_in("h", "a"));
+    bed.apply(&job("h", 2, "1"));
+    let waits = |bed: &Bed| {
+        bed.consistently("nothing else is bound from the queue", || match bed.n_bound("h") {
+            0 => Ok(()),
+            n_bound => Err(format!("{n_bound} are bound")),
+        });
+    };
+    waits(&bed);
+    // The next leader reads the record.
+    bed.take_scheduler(first).kill();
+    bed.start_scheduler(&[]);
+    waits(&bed);
+    bed.kubectl(["delete", "job", "g", "--namespace", NAMESPACE]).expect("deleted");
+    bed.wait_until_running("h", 2);
+}
+
+// Parity: see docs/parity.md#s3.
+#[test]
+fn the_job_controller_counts_a_pod_that_succeeds_while_it_is_deleted() {
+    let bed = Bed::new(&nodes(1, "1"));
+    let mut job = job("j", 1, "1");
+    // No simulated kubelet ends it.
+    job["spec"]["template"]["spec"]["nodeName"] = json!("nowhere");
+    bed.apply(&job);
+    bed.eventually("its pod exists", || match bed.list("pods").len() {
+        1 => Ok(()),
+        n_pods => Err(format!("{n_pods} pods")),
+    });
+    let pods = bed.list("pods");
+    let name = pods[0]["metadata"]["name"].as_str().expect("a name");
+    bed.kubectl(["delete", "pod", name, "--namespace", NAMESPACE, "--wait=false"])
+        .expect("deleted");
+    let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch =
+        ["patch", "pod", name, "--namespace", NAMESPACE, "--subresource=status", "--patch", &ended];
+    bed.kubectl(patch).expect("patched");
+    bed.eventually("the Job counts it", || {
+        let job = bed.get("job", "j");
+        let counts = &job["status"]["succeeded"];
+        if *counts == json!(1) { Ok(()) } else { Err(job["status"].to_string()) }
+    });
 }

@@ -5,7 +5,9 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use kube_batch_api::{decision::PodRef, facts::pod::FIELD_MANAGER, name::Name};
+use kube_batch_api::{
+    decision::PodRef, facts::pod::FIELD_MANAGER, membership::BOUND_QUEUE_ANNOTATION, name::Name,
+};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
@@ -27,8 +29,15 @@ fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
     Api::namespaced(context.client.clone(), &pod.key.namespace)
 }
 
-/// Binds a pod to a node.
-pub(super) async fn bind(context: &Context, pod: &PodRef, node: &Name) -> Result<(), WriteError> {
+/// Binds a pod to a node, for a queue. The API server copies the annotation of the binding to the pod, where it
+/// replaces what users have written.
+// Parity: see docs/parity.md#d6.
+pub(super) async fn bind(
+    context: &Context,
+    pod: &PodRef,
+    node: &Name,
+    queue: &Name,
+) -> Result<(), WriteError> {
     let pods = pods(context, pod);
     let binding = json!({
         "apiVersion": "v1",
@@ -37,6 +46,7 @@ pub(super) async fn bind(context: &Context, pod: &PodRef, node: &Name) -> Result
             "name": &*pod.key.name,
             "namespace": &*pod.key.namespace,
             "uid": &*pod.uid,
+            "annotations": {(BOUND_QUEUE_ANNOTATION): &**queue},
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
     });

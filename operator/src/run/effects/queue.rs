@@ -600,8 +600,13 @@ mod tests {
                 vec![ClaimChoice { claim: ObjectKey::new("ns", claim), volume: None }]
             });
             let claims = claims.unwrap_or_default();
-            let bind =
-                Decision::Bind { pod: pod(name), node: node.into(), claims, devices: Vec::new() };
+            let bind = Decision::Bind {
+                queue: "q".into(),
+                pod: pod(name),
+                node: node.into(),
+                claims,
+                devices: Vec::new(),
+            };
             self.assumed.note(&bind, Timestamp::UNIX_EPOCH);
             let id = self.assumed.id(&name.into()).expect("it was noted");
             let write = decision_writes(&[bind], &Store::default()).remove(0);

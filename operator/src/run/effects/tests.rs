@@ -160,7 +160,13 @@ fn pod_ref() -> PodRef {
 }
 
 fn bind_to(node: &str) -> Decision {
-    Decision::Bind { pod: pod_ref(), node: node.into(), claims: vec![], devices: Vec::new() }
+    Decision::Bind {
+        queue: "q".into(),
+        pod: pod_ref(),
+        node: node.into(),
+        claims: vec![],
+        devices: Vec::new(),
+    }
 }
 
 fn event() -> Event {
@@ -198,7 +204,13 @@ fn volume(claim_ref: &Value) -> Value {
 fn bind_with(volume: Option<&str>) -> Decision {
     let claim = ObjectKey::new("ns", "c");
     let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from) }];
-    Decision::Bind { pod: pod_ref(), node: "n".into(), claims, devices: Vec::new() }
+    Decision::Bind {
+        queue: "q".into(),
+        pod: pod_ref(),
+        node: "n".into(),
+        claims,
+        devices: Vec::new(),
+    }
 }
 
 /// The pod as bound, by an answer that is not read back: the watch shows its node.

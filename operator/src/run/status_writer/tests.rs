@@ -329,7 +329,13 @@ async fn a_nomination_is_never_delayed() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn nothing_is_written_of_a_pod_that_is_bound() {
     let mut world = World::new();
-    let bind = Decision::Bind { pod: pod(), node: "n".into(), claims: vec![], devices: Vec::new() };
+    let bind = Decision::Bind {
+        queue: "q".into(),
+        pod: pod(),
+        node: "n".into(),
+        claims: vec![],
+        devices: Vec::new(),
+    };
     world.cache.lock().assumed.note(&bind, Timestamp::now());
     assert_eq!(world.write(0, &world.waits("3 nodes are full")).await, QUIET);
 }
