@@ -103,6 +103,13 @@ fn inside_jobs(
     }
 }
 
+/// Whether the job of a victim has a lower priority than a task that preempts. Whatever the plugins say, this decides
+/// about victims of best-effort tasks, which change no share.
+fn has_lower_priority(cluster: &Cluster, victim: TaskIdx, task: TaskIdx) -> bool {
+    let of_victim = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.priority[job]);
+    of_victim < cluster.priority_as_preemptor(task)
+}
+
 impl VictimPolicy for BetweenJobs<'_> {
     const REASON: EvictReason = EvictReason::Preempt;
     const SAME_QUEUE: bool = true;
@@ -115,6 +122,8 @@ impl VictimPolicy for BetweenJobs<'_> {
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
         cluster.queue_of(victim) == cluster.queue_of(task)
             && cluster.tasks.job[victim] != cluster.tasks.job[task]
+            && (!cluster.request(task).is_best_effort()
+                || has_lower_priority(cluster, victim, task))
     }
 
     fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {

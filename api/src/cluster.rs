@@ -85,6 +85,8 @@ pub struct Nodes {
     pub pipelined: Ledger<NodeIdx>,
     /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
+    /// What tasks without a job use, which are pods of other schedulers, unless they are being terminated.
+    pub foreign: Ledger<NodeIdx>,
     /// The same for CPU (milli) and memory (bytes), as scores count them.
     pub scoring: Column<NodeIdx, [i64; 2]>,
     /// Tasks that were on each node when the cycle began, ascending.
@@ -92,9 +94,9 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    fn ledgers(&mut self) -> [&mut Ledger<NodeIdx>; 5] {
-        let Self { allocatable, idle, releasing, pipelined, used, .. } = self;
-        [allocatable, idle, releasing, pipelined, used]
+    fn ledgers(&mut self) -> [&mut Ledger<NodeIdx>; 6] {
+        let Self { allocatable, idle, releasing, pipelined, used, foreign, .. } = self;
+        [allocatable, idle, releasing, pipelined, used, foreign]
     }
 
     /// Whether a request fits into what is idle and not nominated.
@@ -364,7 +366,7 @@ pub struct Tasks {
     pub priority: Column<TaskIdx, i32>,
     /// Its role, by position among the roles of its PodGroup.
     pub role: Column<TaskIdx, Option<u16>>,
-    /// When it started, if its pod runs and says so; otherwise when its pod was created.
+    /// When it started, if its pod runs and says so; otherwise when it was bound, or else created.
     pub start: Column<TaskIdx, Timestamp>,
     /// Whether it is scheduled by kube-batch: only such tasks are placed or evicted.
     pub ours: Column<TaskIdx, bool>,
@@ -584,11 +586,13 @@ impl Cluster {
             *count = count.wrapping_add_signed(if is_counted { by } else { 0 });
         }
         let Some(node) = at.node else { return };
+        let is_foreign = self.tasks.job[task].is_none();
         for (ledger, times) in [
             (&mut self.nodes.idle, charge.idle),
             (&mut self.nodes.releasing, charge.releasing),
             (&mut self.nodes.pipelined, charge.pipelined),
             (&mut self.nodes.used, charge.used),
+            (&mut self.nodes.foreign, if is_foreign { charge.used - charge.releasing } else { 0 }),
         ] {
             if times != 0 {
                 request.charge(&mut ledger[node], sign * times);
@@ -764,6 +768,35 @@ impl Cluster {
         total
     }
 
+    /// What kube-batch can give to jobs: on each node what pods without a job leave, and of the devices those that such
+    /// pods do not have.
+    // Parity: see docs/parity.md#d2.
+    pub fn total_for_jobs(&self) -> ResourceVector {
+        self.sum_for_jobs(|_, left| left)
+    }
+
+    /// The sum over all nodes of what `of_node` makes of what pods without a job leave there; and the devices.
+    pub fn sum_for_jobs(
+        &self,
+        of_node: impl Fn(NodeIdx, ResourceVector) -> ResourceVector,
+    ) -> ResourceVector {
+        let mut total = self.device_totals.clone();
+        for node in self.nodes.facts.ids() {
+            let mut left = ResourceVector::zero(self.dimensions.len());
+            for dim in self.dimensions.ids() {
+                let (allocatable, foreign) =
+                    (self.nodes.allocatable[node][dim], self.nodes.foreign[node][dim]);
+                if self.counts(node, dim) {
+                    left[dim] = (allocatable - foreign).max(0);
+                } else {
+                    total[dim] = (total[dim] - foreign).max(0);
+                }
+            }
+            total.add(&of_node(node, left), 1);
+        }
+        total
+    }
+
     /// What is idle, or will be once the tasks that are being released are gone, summed over all nodes. What a
     /// node is over-committed by counts against the others.
     pub fn total_unused(&self) -> ResourceVector {
@@ -839,6 +872,7 @@ impl Cluster {
             fresh.nodes.releasing[row].fill(0);
             fresh.nodes.pipelined[row].fill(0);
             fresh.nodes.used[row].fill(0);
+            fresh.nodes.foreign[row].fill(0);
         }
         fresh.nodes.scoring.fill([0; 2]);
         fresh.jobs.counts.fill(StatusCounts::default());
@@ -862,6 +896,7 @@ impl Cluster {
                 ("releasing", &self.nodes.releasing, &fresh.nodes.releasing),
                 ("pipelined", &self.nodes.pipelined, &fresh.nodes.pipelined),
                 ("used", &self.nodes.used, &fresh.nodes.used),
+                ("foreign", &self.nodes.foreign, &fresh.nodes.foreign),
             ] {
                 if own[node] != derived[node] {
                     violations.push(Violation::LedgerDrifted {

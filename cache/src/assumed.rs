@@ -378,6 +378,7 @@ impl Assumed {
         let bound = TaskFacts {
             node: Some(node.clone()),
             bound_queue: queue.clone(),
+            bound_at: after.bound_at,
             status: TaskStatus::Bound,
             labels: after.labels.clone(),
             ..before.clone()

@@ -200,6 +200,7 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
         idle,
         releasing: zero.clone(),
         pipelined: zero.clone(),
+        foreign: zero.clone(),
         used: zero,
         scoring: Column::filled([0; 2], n_nodes),
         tasks: Column::filled(Vec::new(), n_nodes),

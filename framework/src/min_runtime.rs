@@ -12,7 +12,7 @@ use crate::session::Session;
 
 impl Session {
     /// Whether these tasks, which would be evicted together, have run for as long as their queue lets
-    /// them: the time counts from the start of the first of them.
+    /// them: the time counts from the start of the first of them, or from its binding if it does not run.
     pub fn have_run_enough(&self, preemptor: TaskIdx, victims: &[TaskIdx]) -> bool {
         let Some(min) = victims.first().and_then(|victim| min_runtime(&self.cluster, *victim))
         else {
@@ -50,7 +50,7 @@ fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
 }
 
 fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {
-    (cluster.status(task) == TaskStatus::Running).then(|| cluster.tasks.start[task])
+    cluster.status(task).may_become(TaskStatus::Releasing).then(|| cluster.tasks.start[task])
 }
 
 fn end(started: Timestamp, min: Duration) -> Timestamp {

@@ -2,7 +2,7 @@
 //!
 //! The share of a job is its largest part of any one resource of the cluster:
 //! `share(j) = max over r of allocated(j, r) / total(r)`, where total is the allocatable of all
-//! nodes, and the devices of each class. A resource of total 0 counts as 0 if none is held and as 1 otherwise. The job with the
+//! nodes, and the devices of each class, without what pods of other schedulers use. A resource of total 0 counts as 0 if none is held and as 1 otherwise. The job with the
 //! smaller share goes first. A task may preempt a victim if the share of its job afterwards does not
 //! exceed the share of the victim's job afterwards.
 //!
@@ -17,6 +17,7 @@ use kube_batch_api::{
     resource::{Request, ResourceVector, Share},
 };
 use kube_batch_framework::{
+    arguments::ArgumentSpec,
     plugin::{
         Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion,
         VictimScope, Vote,
@@ -30,7 +31,9 @@ use kube_batch_framework::{
 pub struct Drf {
     /// The resources that shares consider.
     shared: Vec<Dim>,
-    /// The allocatable resources of all nodes.
+    /// Whether what pods of other schedulers use is part of the total.
+    foreign_pods_count: bool,
+    /// What the jobs share.
     total: ResourceVector,
     /// Computed from what its tasks hold, and `total`.
     share: Column<JobIdx, Share>,
@@ -58,13 +61,20 @@ impl Drf {
     }
 }
 
+const FOREIGN_PODS: ArgumentSpec = ArgumentSpec::switch(
+    "drf.shareForeignPods",
+    "the share of a job is a part of all of the cluster, also of what pods of other schedulers use",
+);
+
 /// How a configuration names the plugin.
 pub const SPEC: PluginSpec = PluginSpec {
     name: "drf",
     about: "dominant resource fairness between the jobs of a queue",
-    arguments: &[],
+    arguments: &[FOREIGN_PODS],
     metadata_prefixes: &[],
-    new: |_| Box::<Drf>::default(),
+    new: |arguments| {
+        Box::new(Drf { foreign_pods_count: arguments.bool(&FOREIGN_PODS), ..Drf::default() })
+    },
 };
 
 impl Plugin for Drf {
@@ -74,7 +84,10 @@ impl Plugin for Drf {
 
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         self.shared = cluster.dimensions.shared().collect();
-        self.total = cluster.total();
+        self.total = match self.foreign_pods_count {
+            true => cluster.total(),
+            false => cluster.total_for_jobs(),
+        };
         let held = &cluster.jobs.held;
         self.share = held.ids().map(|job| self.share_of(&held[job])).collect();
     }

@@ -19,11 +19,12 @@ use std::cmp::Ordering;
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     resource::{Ledger, ResourceVector, Share},
     status::TaskStatus,
 };
 use kube_batch_framework::{
+    arguments::ArgumentSpec,
     plugin::{
         Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares,
         VictimQuestion, VictimScope, Vote,
@@ -37,6 +38,8 @@ use kube_batch_framework::{
 pub struct Proportion {
     /// The resources that shares consider.
     shared: Vec<Dim>,
+    /// Whether what pods of other schedulers use is part of what the queues share.
+    foreign_pods_count: bool,
     /// What the queues share.
     total: ResourceVector,
     /// The sum of the weights of all queues.
@@ -107,22 +110,30 @@ impl Proportion {
     }
 }
 
-/// What the queues share: the allocatable amounts of the nodes that take new pods, what pods use on the others,
-/// and devices.
+/// What the queues share: what the nodes that take new pods have, what pods use on the others, and devices; all
+/// without what pods of other schedulers use, unless they count.
 // Parity: see docs/parity.md#d2.
-fn shared_total(cluster: &Cluster) -> ResourceVector {
-    let mut total = cluster.device_totals.clone();
-    for (node, facts) in cluster.nodes.facts.iter() {
-        let allocatable = &cluster.nodes.allocatable[node];
-        total.add(allocatable, 1);
-        if !facts.is_usable() {
-            let idle = cluster.nodes.idle[node].iter().zip(allocatable);
+fn shared_total(cluster: &Cluster, foreign_pods_count: bool) -> ResourceVector {
+    let of_node = |node: NodeIdx, mut left: ResourceVector| {
+        if foreign_pods_count {
+            left = cluster.nodes.allocatable[node].iter().copied().collect();
+        }
+        if !cluster.nodes.facts[node].is_usable() {
+            let idle = cluster.nodes.idle[node].iter().zip(left.iter());
             let unused: Vec<i64> =
                 idle.map(|(idle, all)| (*idle).clamp(0, (*all).max(0))).collect();
-            total.add(&unused, -1);
+            left.add(&unused, -1);
         }
+        left
+    };
+    if foreign_pods_count {
+        let mut total = cluster.device_totals.clone();
+        for node in cluster.nodes.facts.ids() {
+            total.add(&of_node(node, ResourceVector::default()), 1);
+        }
+        return total;
     }
-    total
+    cluster.sum_for_jobs(of_node)
 }
 
 fn add(sums: &mut [i64], amounts: &[i64]) {
@@ -181,13 +192,21 @@ fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
     shares
 }
 
+const FOREIGN_PODS: ArgumentSpec = ArgumentSpec::switch(
+    "proportion.shareForeignPods",
+    "queues share all of the cluster, also what pods of other schedulers use",
+);
+
 /// How a configuration names the plugin.
 pub const SPEC: PluginSpec = PluginSpec {
     name: "proportion",
     about: "queues share the cluster by weight",
-    arguments: &[],
+    arguments: &[FOREIGN_PODS],
     metadata_prefixes: &[],
-    new: |_| Box::<Proportion>::default(),
+    new: |arguments| {
+        let foreign_pods_count = arguments.bool(&FOREIGN_PODS);
+        Box::new(Proportion { foreign_pods_count, ..Proportion::default() })
+    },
 };
 
 impl Plugin for Proportion {
@@ -210,7 +229,7 @@ impl Plugin for Proportion {
         for queue in self.request.ids() {
             add(&mut self.request[queue], &self.pending[queue]);
         }
-        self.total = shared_total(cluster);
+        self.total = shared_total(cluster, self.foreign_pods_count);
         let weights = cluster.queues.facts.values().map(|queue| i128::from(queue.weight));
         self.weights = weights.sum();
         let total = self.total.clone();

@@ -500,6 +500,7 @@ impl World {
         self.change_pod(key, |facts| {
             facts.status = TaskStatus::Running;
             facts.started = Some(now);
+            facts.bound_at = None;
         });
     }
 
@@ -510,8 +511,10 @@ impl World {
                 self.record_wait(&pod.key);
                 self.bind_claims(&claims, &node);
                 self.reserve_devices(&devices, &pod);
+                let now = self.now;
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
+                    facts.bound_at = Some(now);
                     facts.bound_queue = Some(queue);
                     facts.status = TaskStatus::Bound;
                     facts.nominated_node = None;

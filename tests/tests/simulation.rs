@@ -307,7 +307,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Tasks are evicted only for a job that is then placed, and gangs keep their minimum or leave as a
-    /// whole. A task that does not run is evicted only with its gang.
+    /// whole.
     fn evictions(&self) -> Option<String> {
         for decision in &self.cycle.decisions {
             let Decision::Evict { pod, by, .. } = decision else { continue };
@@ -324,9 +324,6 @@ impl<'a> Checker<'a> {
             let (ready, min) = self.readiness(victim);
             let left = |status| self.after.jobs.counts[victim].of(status);
             let is_whole = left(TaskStatus::Running) + left(TaskStatus::Bound) == 0;
-            if !is_whole && self.snapshot.status(self.tasks[&pod.key]) == TaskStatus::Bound {
-                return Some(format!("{} is evicted before it runs", pod.key));
-            }
             let leaves_whole = self.snapshot.jobs.leaves_whole[victim];
             if is_whole && (leaves_whole || self.evicts_whole_gangs()) {
                 continue;

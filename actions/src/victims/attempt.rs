@@ -229,10 +229,11 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             return false;
         }
         let cluster = self.statement.session().cluster();
-        // Do not evict for a task with `preemptionPolicy: Never`, nor for a best-effort task, even if
-        // it lacks only a pod slot.
+        // Do not evict for a task with `preemptionPolicy: Never`, nor reclaim for a best-effort task, which has no
+        // part in any share.
         // Parity: see docs/parity.md#p1.
-        if cluster.never_preempts(task) || cluster.request(task).is_best_effort() {
+        if cluster.never_preempts(task) || !P::SAME_QUEUE && cluster.request(task).is_best_effort()
+        {
             return false;
         }
         let preemptor = self.preemptor(task);

@@ -289,8 +289,8 @@ impl VictimIndex {
 fn own_nodes<P: VictimPolicy>(cluster: &Cluster, preemptor: TaskIdx) -> BTreeSet<NodeIdx> {
     let job = cluster.tasks.job[preemptor].filter(|_| P::SAME_QUEUE);
     let tasks = job.into_iter().flat_map(|job| cluster.jobs.tasks[job].iter());
-    let running = tasks.filter(|task| cluster.status(*task) == TaskStatus::Running);
-    running.filter_map(|task| cluster.tasks.placement[task].node).collect()
+    let victims = tasks.filter(|task| cluster.status(*task).may_become(TaskStatus::Releasing));
+    victims.filter_map(|task| cluster.tasks.placement[task].node).collect()
 }
 
 fn search_node<P: VictimPolicy>(

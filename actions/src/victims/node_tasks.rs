@@ -8,7 +8,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-/// The running tasks on each node, the first victim first. Sorted when first used.
+/// The bound and running tasks on each node, the first victim first. Sorted when first used.
 #[derive(Debug)]
 pub(crate) struct NodeTasks {
     sorted: Column<NodeIdx, Option<Vec<TaskIdx>>>,
@@ -22,12 +22,12 @@ impl NodeTasks {
     pub(super) fn on(&mut self, cluster: &Cluster, node: NodeIdx) -> &[TaskIdx] {
         self.sorted[node].get_or_insert_with(|| {
             let all = cluster.nodes.tasks[node].iter().copied();
-            let mut running: Vec<TaskIdx> = all
+            let mut victims: Vec<TaskIdx> = all
                 .filter(|task| cluster.tasks.ours[*task])
-                .filter(|task| cluster.status(*task) == TaskStatus::Running)
+                .filter(|task| cluster.status(*task).may_become(TaskStatus::Releasing))
                 .collect();
-            running.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
-            running
+            victims.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
+            victims
         })
     }
 }

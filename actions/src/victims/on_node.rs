@@ -203,7 +203,7 @@ fn is_candidate<P: VictimPolicy>(
 ) -> bool {
     let Preemptor { task, limit, .. } = preemptor;
     let cluster = session.cluster();
-    cluster.status(victim) == TaskStatus::Running
+    cluster.status(victim).may_become(TaskStatus::Releasing)
         && policy.considers(cluster, task, victim)
         && limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, victim)))
         && session.have_run_enough(task, &[victim])

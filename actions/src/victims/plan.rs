@@ -155,7 +155,7 @@ fn victim_jobs<P: VictimPolicy>(
     jobs.iter().any(|job| job.gang.is_some()).then_some(jobs)
 }
 
-/// The running tasks of a job that are candidates, in the order in which they leave.
+/// The bound and running tasks of a job that are candidates, in the order in which they leave.
 fn running_tasks<P: VictimPolicy>(
     policy: &P,
     session: &Session,
@@ -166,7 +166,9 @@ fn running_tasks<P: VictimPolicy>(
     let preemptor = wanted.preemptor.task;
     let tasks = cluster.jobs.tasks[job].iter();
     tasks
-        .filter(|task| cluster.status(*task) == TaskStatus::Running && cluster.tasks.ours[*task])
+        .filter(|task| {
+            cluster.status(*task).may_become(TaskStatus::Releasing) && cluster.tasks.ours[*task]
+        })
         .filter(|task| policy.considers(cluster, preemptor, *task))
         .filter(|task| session.have_run_enough(preemptor, &[*task]))
         .collect()

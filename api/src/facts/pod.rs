@@ -73,6 +73,9 @@ pub struct TaskFacts {
     /// When it started, if it runs: `status.startTime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
+    /// When it was bound, while it does not run: the time of its condition PodScheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_at: Option<Timestamp>,
     /// `spec.nodeName`.
     pub node: Option<Name>,
     /// The queue from which kube-batch bound it, as it was when the pod was first seen on its node: see
@@ -235,6 +238,7 @@ impl TaskFacts {
                 .and_then(|s| s.start_time.as_ref())
                 .map(|time| time.0)
                 .filter(|_| observed == TaskStatus::Running),
+            bound_at: bound_at(pod).filter(|_| observed == TaskStatus::Bound),
             status: observed,
             ended_in_deletion: ended_in_deletion(pod, observed),
             node: non_empty(spec.node_name.as_ref()),
@@ -278,6 +282,13 @@ fn wrote_nomination(managed: Option<&[ManagedFieldsEntry]>) -> bool {
     };
     let mut own = managed.iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
     own.any(has_field)
+}
+
+/// When a pod was bound: the API server sets the condition then.
+fn bound_at(pod: &Pod) -> Option<Timestamp> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.find(|c| c.type_ == "PodScheduled" && c.status == "True")?;
+    Some(scheduled.last_transition_time.as_ref()?.0)
 }
 
 /// Whether a pod ended only after its deletion was accepted, as evicted pods do, whatever their exit code. The Job

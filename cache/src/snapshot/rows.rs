@@ -108,7 +108,7 @@ impl RowMaker<'_> {
             }),
             class: classes.class_of(self.store, facts, &group.metadata),
             role: group.role(facts),
-            start: facts.started.unwrap_or(facts.created),
+            start: facts.started.or(facts.bound_at).unwrap_or(facts.created),
             ours: self.options.scheduler_names.contains(&facts.scheduler),
             gated: facts.gated && waits,
             placement: Placement { status, node: node.and_then(self.node_row) },
