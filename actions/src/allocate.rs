@@ -9,10 +9,10 @@
 //! and leaves idle what no queue's share covers.
 // Parity: differs, see docs/parity.md#a1 to docs/parity.md#a9.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use kube_batch_api::{
-    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx},
+    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
 use kube_batch_framework::{
@@ -27,7 +27,8 @@ use kube_batch_framework::{
 use crate::{
     budget::{Budget, Lending},
     composites::{JobTurns, Reached, Tried, place_groups},
-    gang::{Settled, record_fitting, settle},
+    gang::{Settled, reaches_minimum, record_fitting, settle},
+    nominated_places,
     topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::WaitingByJob,
 };
@@ -162,21 +163,58 @@ fn turn_of_job(
         tasks.into()
     });
     let idle_before = budget.idle();
+    let takes_places = matches!(budget, Budget::All) && nominated_places::has_some(session, job);
+    let untried = takes_places.then(|| tasks.clone());
     let mut statement = session.statement(job);
+    let start = statement.savepoint();
     start_sooner_by_topology(tasks, &mut statement, budget);
     place_tasks_by_topology(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
-    if settle(statement) == Settled::RolledBack {
+    let is_idle = statement.moves_since(start).is_empty();
+    let is_rolled_back = settle(statement) == Settled::RolledBack;
+    if is_rolled_back {
         budget.restore(idle_before);
         if matches!(session.failure(job), Some(Failure::Reserved(_))) {
             correct_refusal(session, job);
         }
+    }
+    if let Some(untried) = untried.filter(|_| is_rolled_back || is_idle) {
+        let mut place = |session: &mut Session, is_of_other_queue: bool| {
+            let mut left = untried.clone();
+            let is_placed = place_at_once(session, job, &mut left, is_of_other_queue);
+            if is_placed {
+                *tasks = left;
+            }
+            is_placed
+        };
+        nominated_places::take(session, job, &mut place);
     }
     if was_ready && !tasks.is_empty() {
         return NextTurn::Wanted;
     }
     waiting.remove(&job);
     NextTurn::None
+}
+
+/// Places tasks of a job, if that does not bring its queue above what it deserves where that matters. Returns whether
+/// some have a place.
+fn place_at_once(
+    session: &mut Session,
+    job: JobIdx,
+    tasks: &mut VecDeque<TaskIdx>,
+    within_deserved: bool,
+) -> bool {
+    let mut statement = session.statement(job);
+    let start = statement.savepoint();
+    place_tasks_by_topology(tasks, &mut statement, &mut Budget::All);
+    let session = statement.session();
+    let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
+    let is_too_much = within_deserved && session.cluster().jobs.queue[job].is_some_and(is_over);
+    if is_too_much || statement.moves_since(start).is_empty() || !reaches_minimum(&mut statement) {
+        return false;
+    }
+    settle(statement);
+    true
 }
 
 /// Corrects why a gang waits that was refused reserved resources, if it would not start with them

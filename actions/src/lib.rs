@@ -5,6 +5,7 @@ pub mod backfill;
 mod budget;
 mod composites;
 mod gang;
+mod nominated_places;
 pub mod preempt;
 pub mod reclaim;
 mod self_affinity;

@@ -68,6 +68,18 @@ pub struct Cluster {
     pub device_totals: ResourceVector,
     /// Disruption budgets that protect pods, by namespace and name.
     pub budgets: Vec<Arc<BudgetFacts>>,
+    /// The tasks on nodes that are being terminated, and for how long.
+    // Parity: new, see docs/parity.md#p13.
+    pub terminating: BTreeMap<TaskIdx, Terminating>,
+}
+
+/// How long a task has been terminating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminating {
+    /// What is left of its grace period.
+    pub left: Duration,
+    /// How long ago its grace period ended.
+    pub overdue: Duration,
 }
 
 /// Columns by node.
@@ -205,7 +217,7 @@ pub struct LeftOut {
     ledgers: Vec<Ledger<NodeIdx>>,
     /// `None` if nothing was left out.
     jobs: Option<[Ledger<JobIdx>; 2]>,
-    queues: [Ledger<QueueIdx>; 2],
+    queues: [Ledger<QueueIdx>; 3],
     requests: Column<ClassIdx, Request>,
     capability: Column<QueueIdx, Vec<(Dim, i64)>>,
 }
@@ -221,9 +233,19 @@ pub struct Queues {
     pub jobs: Column<QueueIdx, Vec<JobIdx>>,
     /// What the tasks that count for each hold, as shares count it.
     pub held: Ledger<QueueIdx>,
-    /// What other tasks that count for each still use on nodes: those that are being terminated, and those that
-    /// their node does not report.
+    /// What the tasks that count for each and are being terminated still use.
     pub leaving: Ledger<QueueIdx>,
+    /// What other tasks that count for each use on nodes: those that do not end, and those that their node does not
+    /// report.
+    pub stuck: Ledger<QueueIdx>,
+}
+
+impl Queues {
+    /// What the tasks that count for a queue use on nodes, those that are being terminated included, or are nominated
+    /// for.
+    pub fn used(&self, queue: QueueIdx, dim: Dim) -> i64 {
+        self.held[queue][dim] + self.leaving[queue][dim] + self.stuck[queue][dim]
+    }
 }
 
 /// Columns by job.
@@ -572,8 +594,12 @@ impl Cluster {
         if (at.status.is_held() || charge.used != 0)
             && let Some(queue) = self.queue_of(task)
         {
-            let Queues { held, leaving, .. } = &mut self.queues;
-            let ledger = if at.status.is_held() { held } else { leaving };
+            let Queues { held, leaving, stuck, .. } = &mut self.queues;
+            let ledger = match at.status {
+                status if status.is_held() => held,
+                TaskStatus::Releasing => leaving,
+                _ => stuck,
+            };
             self.classes.request[class].charge(&mut ledger[queue], sign);
         }
         let request = &self.classes.request[class];
@@ -733,8 +759,9 @@ impl Cluster {
                 dims.iter().for_each(|dim| ledger[job][*dim] = 0);
             }
         }
-        left_out.queues = [self.queues.held.clone(), self.queues.leaving.clone()];
-        for ledger in [&mut self.queues.held, &mut self.queues.leaving] {
+        let Queues { held, leaving, stuck, .. } = &mut self.queues;
+        left_out.queues = [held.clone(), leaving.clone(), stuck.clone()];
+        for ledger in [held, leaving, stuck] {
             for queue in ledger.ids().collect::<Vec<_>>() {
                 dims.iter().for_each(|dim| ledger[queue][*dim] = 0);
             }
@@ -753,7 +780,7 @@ impl Cluster {
         let LeftOut { ledgers, jobs, queues, requests, capability } = left_out;
         let Some([held, waiting]) = jobs else { return };
         (self.jobs.held, self.jobs.waiting) = (held, waiting);
-        [self.queues.held, self.queues.leaving] = queues;
+        [self.queues.held, self.queues.leaving, self.queues.stuck] = queues;
         for (ledger, before) in self.nodes.ledgers().into_iter().zip(ledgers) {
             *ledger = before;
         }
@@ -885,6 +912,7 @@ impl Cluster {
         let n_queues = self.queues.facts.len();
         fresh.queues.held = Ledger::zero(width, n_queues);
         fresh.queues.leaving = Ledger::zero(width, n_queues);
+        fresh.queues.stuck = Ledger::zero(width, n_queues);
         fresh.classes.counts.fill(ClassCounts::default());
         for task in self.tasks.placement.ids() {
             fresh.book(task);
@@ -925,9 +953,11 @@ impl Cluster {
             }
         }
         for queue in self.queues.facts.ids() {
-            if self.queues.held[queue] != fresh.queues.held[queue]
-                || self.queues.leaving[queue] != fresh.queues.leaving[queue]
-            {
+            let sums = |cluster: &'_ Self| {
+                let Queues { held, leaving, stuck, .. } = &cluster.queues;
+                [held[queue].to_vec(), leaving[queue].to_vec(), stuck[queue].to_vec()]
+            };
+            if sums(self) != sums(&fresh) {
                 let name = self.queues.facts[queue].name.clone();
                 violations.push(Violation::QueueDrifted { queue: name });
             }

@@ -23,6 +23,9 @@ pub enum TaskStatus {
     Running,
     /// Terminating, or evicted in this cycle; its resources become idle soon.
     Releasing,
+    /// Terminating for too long: its resources are not counted on. Exists only within a cycle.
+    // Parity: see docs/parity.md#p13.
+    Stuck,
     /// Finished successfully.
     Succeeded,
     /// Finished with an error.
@@ -32,7 +35,7 @@ pub enum TaskStatus {
 }
 
 /// Number of task states.
-pub const N_STATUSES: usize = 10;
+pub const N_STATUSES: usize = 11;
 
 /// What one task's request does to its node's ledgers: -1, 0 or +1 times the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,7 @@ impl TaskStatus {
         Self::Bound,
         Self::Running,
         Self::Releasing,
+        Self::Stuck,
         Self::Succeeded,
         Self::Failed,
         Self::Unknown,
@@ -68,9 +72,12 @@ impl TaskStatus {
         match self {
             Self::Releasing => Charge { idle: -1, releasing: 1, pipelined: 0, used: 1 },
             Self::Pipelined => Charge { idle: 0, releasing: 0, pipelined: 1, used: 1 },
-            Self::Allocated | Self::Binding | Self::Bound | Self::Running | Self::Unknown => {
-                Charge { idle: -1, releasing: 0, pipelined: 0, used: 1 }
-            }
+            Self::Allocated
+            | Self::Binding
+            | Self::Bound
+            | Self::Running
+            | Self::Stuck
+            | Self::Unknown => Charge { idle: -1, releasing: 0, pipelined: 0, used: 1 },
             Self::Pending | Self::Succeeded | Self::Failed => {
                 Charge { idle: 0, releasing: 0, pipelined: 0, used: 0 }
             }
@@ -88,6 +95,7 @@ impl TaskStatus {
             Self::Pipelined
             | Self::Binding
             | Self::Releasing
+            | Self::Stuck
             | Self::Succeeded
             | Self::Failed
             | Self::Unknown => false,
@@ -98,9 +106,12 @@ impl TaskStatus {
     pub const fn is_ready(self) -> bool {
         match self {
             Self::Allocated | Self::Binding | Self::Bound | Self::Running | Self::Succeeded => true,
-            Self::Pending | Self::Pipelined | Self::Releasing | Self::Failed | Self::Unknown => {
-                false
-            }
+            Self::Pending
+            | Self::Pipelined
+            | Self::Releasing
+            | Self::Stuck
+            | Self::Failed
+            | Self::Unknown => false,
         }
     }
 
@@ -114,9 +125,12 @@ impl TaskStatus {
     pub const fn is_held(self) -> bool {
         match self {
             Self::Allocated | Self::Pipelined | Self::Binding | Self::Bound | Self::Running => true,
-            Self::Pending | Self::Releasing | Self::Succeeded | Self::Failed | Self::Unknown => {
-                false
-            }
+            Self::Pending
+            | Self::Releasing
+            | Self::Stuck
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Unknown => false,
         }
     }
 
@@ -128,6 +142,7 @@ impl TaskStatus {
             | Self::Bound
             | Self::Running
             | Self::Releasing
+            | Self::Stuck
             | Self::Succeeded
             | Self::Failed
             | Self::Unknown => false,
@@ -150,6 +165,7 @@ impl fmt::Display for TaskStatus {
             Self::Bound => "Bound",
             Self::Running => "Running",
             Self::Releasing => "Releasing",
+            Self::Stuck => "Stuck",
             Self::Succeeded => "Succeeded",
             Self::Failed => "Failed",
             Self::Unknown => "Unknown",

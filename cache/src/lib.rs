@@ -2,9 +2,11 @@
 
 pub mod assumed;
 mod changes;
+pub mod durations;
 pub mod history;
-pub mod incomplete;
+mod incomplete;
 pub mod live;
 pub mod mirror;
 pub mod snapshot;
 pub mod store;
+mod terminating;

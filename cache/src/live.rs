@@ -61,8 +61,8 @@ impl LiveSnapshot {
         snapshot
     }
 
-    /// Keeps the cluster of the last snapshot for the next one. Only its nominations of rejected tasks, and
-    /// for how long jobs are incomplete, may have changed.
+    /// Keeps the cluster of the last snapshot for the next one. Only its nominations of rejected tasks,
+    /// and what is known of durations, may have changed.
     pub fn keep(&mut self, cluster: Cluster) {
         if let Some(kept) = &mut self.kept {
             kept.keep(cluster);

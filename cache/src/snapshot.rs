@@ -14,7 +14,10 @@ mod options;
 pub(crate) mod rows;
 pub(crate) mod storage;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube_batch_api::{
     api_version::{ApiVersion, Join},
@@ -98,6 +101,7 @@ pub(crate) fn fold(
         devices: Arc::new(devices_of(store, assumed, published_devices(store))),
         device_totals: ResourceVector::zero(n_dimensions),
         budgets: budgets_of(store),
+        terminating: BTreeMap::new(),
     };
     charge(&mut cluster);
     let ignored = duplicates(store);
@@ -213,7 +217,8 @@ fn queues_of(queues: Vec<&Arc<QueueFacts>>, dimensions: &Dimensions) -> Queues {
     let nothing = Ledger::zero(dimensions.len(), facts.len());
     Queues {
         held: nothing.clone(),
-        leaving: nothing,
+        leaving: nothing.clone(),
+        stuck: nothing,
         capability: facts.iter().map(|facts| limits_of(dimensions, facts)).collect(),
         jobs: Column::filled(Vec::new(), facts.len()),
         facts: facts.into_iter().collect(),

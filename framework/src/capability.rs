@@ -32,9 +32,7 @@ impl Session {
         let exceeded = cluster.queues.capability[queue].iter().find(|(dim, limit)| {
             let amount = request.get(*dim);
             let used = match capacity {
-                Capacity::Idle => {
-                    cluster.queues.held[queue][*dim] + cluster.queues.leaving[queue][*dim]
-                }
+                Capacity::Idle => cluster.queues.used(queue, *dim),
                 Capacity::FutureIdle => held_without(cluster, task, *dim, evicted),
             };
             amount > 0 && used + if is_counted { 0 } else { amount } > *limit
@@ -48,5 +46,5 @@ fn held_without(cluster: &Cluster, task: TaskIdx, dim: Dim, evicted: &[TaskIdx])
     let Some(queue) = cluster.queue_of(task) else { return 0 };
     let of_queue = evicted.iter().filter(|other| cluster.queue_of(**other) == Some(queue));
     let lost: i64 = of_queue.map(|other| cluster.request(*other).get(dim)).sum();
-    cluster.queues.held[queue][dim] - lost
+    cluster.queues.held[queue][dim] + cluster.queues.stuck[queue][dim] - lost
 }

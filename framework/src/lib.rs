@@ -27,6 +27,7 @@ pub mod session_cache;
 pub mod spec;
 mod stale_gangs;
 pub mod statement;
+mod stuck;
 pub mod topology;
 mod tournament;
 mod tried;

@@ -455,6 +455,7 @@ pub struct QueueShares {
 /// #     devices: Default::default(),
 /// #     device_totals: Default::default(),
 /// #     budgets: Default::default(),
+/// #     terminating: Default::default(),
 /// #     dimensions,
 /// # };
 /// # let class = ClassIdx::new(0);
@@ -560,6 +561,12 @@ pub trait Plugin: Send {
     /// it is, or if the plugin has no minimum.
     fn tasks_missing(&self, _cluster: &Cluster, _job: JobIdx) -> u32 {
         0
+    }
+
+    /// How long after the end of its grace period a task that is being terminated still counts as about to leave;
+    /// `None` if the plugin does not say.
+    fn termination_timeout(&self) -> Option<Duration> {
+        None
     }
 
     /// How long an incomplete job may still run: zero if its running tasks are to be evicted. `None` if

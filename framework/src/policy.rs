@@ -114,6 +114,10 @@ pub(crate) struct Position {
     place: usize,
 }
 
+/// How long a task that is being terminated counts as about to leave after the end of its grace period, where no
+/// plugin says. Guessed: a kubelet that is alive needs seconds.
+pub const TERMINATION_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// Counts the devices of each resource that classes of devices stand for, beside what nodes advertise.
 pub type DeviceTotals = fn(&Cluster) -> ResourceVector;
 
@@ -185,6 +189,11 @@ impl Policy {
     /// How much longer than usual predicates took, in evaluations of a node.
     pub(crate) fn work(&self) -> u64 {
         self.all().map(Plugin::work).sum()
+    }
+
+    /// How long a task that is being terminated counts as about to leave: the first answer, or the default.
+    pub(crate) fn termination_timeout(&self) -> Duration {
+        self.all().find_map(Plugin::termination_timeout).unwrap_or(TERMINATION_TIMEOUT)
     }
 
     /// The levels that a job asks for.

@@ -142,7 +142,8 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let next_due = if session.turn_log.is_cut() || session.has_postponed() {
         Some(Duration::ZERO)
     } else {
-        stale_gangs::next_due(session).into_iter().chain(session.next_release()).min()
+        let others = session.next_release().into_iter().chain(session.next_stuck());
+        stale_gangs::next_due(session).into_iter().chain(others).min()
     };
     let work = session.work();
     let decisions = std::mem::take(&mut session.decisions);
@@ -363,6 +364,7 @@ fn waiting_pods(session: &Session, job: JobIdx) -> Vec<PodRef> {
         | TaskStatus::Bound
         | TaskStatus::Running
         | TaskStatus::Releasing
+        | TaskStatus::Stuck
         | TaskStatus::Succeeded
         | TaskStatus::Failed
         | TaskStatus::Unknown => false,

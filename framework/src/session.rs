@@ -30,7 +30,7 @@ use crate::{
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
-    roles,
+    roles, stuck,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
     valid_composites::{mark_incomplete_composites, mark_scattered_composites},
 };
@@ -71,7 +71,7 @@ pub struct Session {
 }
 
 /// What the cluster was like before the session opened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Before {
     left_out: LeftOut,
     /// The jobs that the plugins found to be invalid.
@@ -155,7 +155,13 @@ impl Session {
                 invalid.push(job);
             }
         }
-        let is_moved = Column::filled(false, cluster.tasks.facts.len());
+        let mut before = Before::default();
+        before.is_moved = Column::filled(false, cluster.tasks.facts.len());
+        let timeout = policy.termination_timeout();
+        stuck::mark(&mut cluster, timeout, |task, placement| {
+            before.moved.push((task, placement));
+            before.is_moved[task] = true;
+        });
         let composites = Composites::of(&cluster);
         invalid.extend(mark_incomplete_composites(&mut cluster, &composites));
         reached(Milestone::Validated);
@@ -182,7 +188,7 @@ impl Session {
             actions: Vec::new(),
             n_started: 0,
             turn_log: TurnLog::new(memory, n_jobs),
-            before: Before { left_out, invalid, moved: Vec::new(), is_moved },
+            before: Before { left_out, invalid, ..before },
         }
     }
 
@@ -532,6 +538,11 @@ impl Session {
     /// Whether tasks were evicted for the job in this cycle.
     pub fn is_preemptor(&self, job: JobIdx) -> bool {
         self.preemptors.contains(&job)
+    }
+
+    /// The tasks of a job that have places by kept moves.
+    pub fn kept_tasks(&self, job: JobIdx) -> impl Iterator<Item = TaskIdx> {
+        self.kept.get(&job).into_iter().flatten().map(Move::task)
     }
 
     /// Jobs with kept moves.

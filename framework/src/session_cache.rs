@@ -71,6 +71,7 @@ mod tests {
             storage: Default::default(),
             devices: Default::default(),
             device_totals: Default::default(),
+            terminating: Default::default(),
             budgets: Default::default(),
         };
         let mut cache = SessionCache::new(&cluster);

@@ -279,7 +279,10 @@ fn in_flight(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Only tasks that wait are nominated.
     let may_be_moved = |status| {
-        matches!(status, TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Pending)
+        matches!(
+            status,
+            TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Stuck | TaskStatus::Pending
+        )
     };
     for task in cluster.tasks_in(may_be_moved) {
         let (placement, nominated) = (cluster.tasks.placement[task], cluster.tasks.nominated[task]);

@@ -273,7 +273,10 @@ impl Loader {
         let key = facts.key.clone();
         let missing = |what, position| format!("pod {key}: {what} {position} does not exist");
         match facts.status {
-            TaskStatus::Allocated | TaskStatus::Pipelined | TaskStatus::Binding => {
+            TaskStatus::Allocated
+            | TaskStatus::Pipelined
+            | TaskStatus::Binding
+            | TaskStatus::Stuck => {
                 return Err(format!(
                     "pod {key}: status {} exists only within a cycle",
                     facts.status

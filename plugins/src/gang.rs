@@ -24,6 +24,7 @@ use kube_batch_framework::{
     plugin::{
         Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote,
     },
+    policy::TERMINATION_TIMEOUT,
     session_cache::SessionCache,
     spec::PluginSpec,
 };
@@ -33,6 +34,8 @@ use kube_batch_framework::{
 pub struct Gang {
     /// How long a job may be incomplete; `None` for any time.
     staleness_grace_period: Option<Duration>,
+    /// How long a task that is being terminated counts as about to leave.
+    termination_timeout: Duration,
     evicts_whole: bool,
     /// Whether the tasks of some job are victims only together.
     has_whole_jobs: bool,
@@ -43,6 +46,7 @@ impl Default for Gang {
     fn default() -> Self {
         Self {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
+            termination_timeout: TERMINATION_TIMEOUT,
             evicts_whole: false,
             has_whole_jobs: false,
             composites: Arc::default(),
@@ -59,6 +63,12 @@ const GRACE_PERIOD: ArgumentSpec = ArgumentSpec {
     about: "how long a gang may run with fewer than its minimum before its pods are evicted; 0 for any time",
 };
 
+const TERMINATION: ArgumentSpec = ArgumentSpec {
+    key: "gang.terminationTimeout",
+    kind: ArgumentKind::Duration { default: TERMINATION_TIMEOUT },
+    about: "how long after its grace period a pod that is being terminated counts as about to leave; 0 for any time",
+};
+
 const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
     "gang.evictWholeGangs",
     "evict a gang that has no more than its minimum as a whole; otherwise it is never evicted",
@@ -68,7 +78,7 @@ const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD],
+    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, TERMINATION],
     metadata_prefixes: &[],
     new: |arguments| Box::new(Gang::new(arguments)),
 };
@@ -76,8 +86,10 @@ pub const SPEC: PluginSpec = PluginSpec {
 impl Gang {
     fn new(arguments: &Arguments) -> Self {
         let period = arguments.duration(&GRACE_PERIOD);
+        let timeout = arguments.duration(&TERMINATION);
         Self {
             staleness_grace_period: (!period.is_zero()).then_some(period),
+            termination_timeout: if timeout.is_zero() { Duration::MAX } else { timeout },
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
             has_whole_jobs: false,
             composites: Arc::default(),
@@ -144,6 +156,10 @@ impl Plugin for Gang {
         let of_roles: u32 =
             cluster.roles(job).map(|(role, counts)| missing(role.min, counts)).sum();
         of_job.max(of_roles)
+    }
+
+    fn termination_timeout(&self) -> Option<Duration> {
+        Some(self.termination_timeout)
     }
 
     fn stale_after(&self, cluster: &Cluster, job: JobIdx) -> Option<Duration> {

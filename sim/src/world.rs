@@ -24,7 +24,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
-    incomplete::IncompleteJobs,
+    durations::Durations,
     live::LiveSnapshot,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
@@ -44,6 +44,9 @@ use crate::{
     claim_templates::ClaimTemplates,
     controllers::{Controllers, PodTimer},
 };
+
+/// The grace period of simulated pods: the default of Kubernetes.
+const GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(30);
 
 /// How kubelets behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +142,7 @@ pub struct World {
     pub waits: Vec<SignedDuration>,
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
-    incomplete: IncompleteJobs,
+    durations: Durations,
     /// Nominations with devices. Nothing else is in flight: what a cycle decides is done at once.
     in_flight: Assumed,
     live: LiveSnapshot,
@@ -174,7 +177,7 @@ impl World {
             bound: BTreeMap::new(),
             waits: Vec::new(),
             group_of: BTreeMap::new(),
-            incomplete: IncompleteJobs::default(),
+            durations: Durations::default(),
             in_flight: Assumed::default(),
             live: LiveSnapshot::default(),
             next_due: None,
@@ -285,7 +288,11 @@ impl World {
         if self.environment.termination_cycles == 0 {
             self.remove_pod(key);
         } else {
-            self.change_pod(key, |facts| facts.status = TaskStatus::Releasing);
+            let end = self.now + GRACE_PERIOD;
+            self.change_pod(key, |facts| {
+                facts.status = TaskStatus::Releasing;
+                facts.terminates_at = Some(end);
+            });
         }
     }
 
@@ -378,6 +385,7 @@ impl World {
             | TaskStatus::Running
             | TaskStatus::Succeeded
             | TaskStatus::Failed
+            | TaskStatus::Stuck
             | TaskStatus::Unknown => false,
         })
     }
@@ -396,7 +404,7 @@ impl World {
             snapshot.differences(&self.snapshot()),
         );
         let now = self.now.duration_since(Timestamp::UNIX_EPOCH);
-        self.incomplete.observe(&mut snapshot, now.unsigned_abs());
+        self.durations.observe(&mut snapshot, now.unsigned_abs(), self.now);
         snapshot
     }
 

@@ -170,8 +170,8 @@ fn a_job_is_tried_again_when_another_is_protected_no_longer() {
     });
 }
 
-/// A job without a PodGroup that is protected by the priority of its gated pod, and one that waits for its
-/// node in a queue below its share.
+/// A job without a PodGroup that is protected by the priority of its pod that fits nowhere, and one that waits for
+/// its node in a queue below its share.
 const PROTECTED_BY_A_POD: &str = "name: protected-by-a-pod
 config:
   actions: allocate, preempt
@@ -199,7 +199,6 @@ objects:
   spec:
     schedulerName: kube-batch
     priority: 1000
-    schedulingGates: [{name: g}]
     containers: [{name: c, resources: {requests: {cpu: '9'}}}]
 - apiVersion: v1
   kind: Pod

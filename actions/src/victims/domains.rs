@@ -94,6 +94,6 @@ fn cost(
     let violates = session.plugins().violates_budget(victims);
     let n_violating = violates.into_iter().filter(|violates| *violates).count();
     let victims = Victims { tasks: victims.to_vec(), n_violating };
-    let cost = VictimCost::of(session.cluster(), preemptor, &victims);
+    let cost = VictimCost::of(session, preemptor, &victims);
     (n_violating, cost.highest_priority(), n_broken, cost)
 }

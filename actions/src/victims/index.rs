@@ -303,7 +303,7 @@ fn search_node<P: VictimPolicy>(
     let (victims, considered) =
         select_victims_on_node(policy, statement, node_tasks, preemptor, node);
     let found = victims.map(|victims| {
-        let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
+        let cost = VictimCost::of(statement.session(), preemptor, &victims);
         candidate(statement, preemptor, node, cost)
     });
     (found, considered)

@@ -32,6 +32,8 @@ pub(super) struct Preemptor {
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VictimCost {
+    /// Whether a task on the node does not end: then others there may not end either.
+    is_stuck: bool,
     n_violating: usize,
     highest_priority: i32,
     loss: Loss,
@@ -54,7 +56,8 @@ enum Loss {
 
 impl VictimCost {
     // Parity: see docs/parity.md#p5 and docs/parity.md#p10.
-    pub(super) fn of(cluster: &Cluster, preemptor: Preemptor, victims: &Victims) -> Self {
+    pub(super) fn of(session: &Session, preemptor: Preemptor, victims: &Victims) -> Self {
+        let cluster = session.cluster();
         let Victims { tasks, n_violating } = victims;
         let priority = |victim: &TaskIdx| job_priority(cluster, *victim);
         let highest_priority = tasks.iter().map(priority).max().unwrap_or(i32::MIN);
@@ -69,7 +72,9 @@ impl VictimCost {
             },
         };
         let start = Reverse(highest.map(|victim| cluster.tasks.start[*victim]).min());
-        Self { n_violating: *n_violating, highest_priority, loss, start }
+        let mut nodes = tasks.iter().filter_map(|task| cluster.tasks.placement[*task].node);
+        let is_stuck = nodes.any(|node| session.has_stuck_task(node));
+        Self { is_stuck, n_violating: *n_violating, highest_priority, loss, start }
     }
 }
 
@@ -109,7 +114,14 @@ pub(super) fn lower_bound<P: VictimPolicy>(
         Some(_) => Loss::Amount(amount),
         None => Loss::Victims { sum_of_priorities: positive(highest_priority), n_victims: 1 },
     };
-    Some(VictimCost { n_violating: 0, highest_priority, loss, start: Reverse(Some(start)) })
+    let is_stuck = session.has_stuck_task(node);
+    Some(VictimCost {
+        is_stuck,
+        n_violating: 0,
+        highest_priority,
+        loss,
+        start: Reverse(Some(start)),
+    })
 }
 
 /// A priority with 2^31 added.

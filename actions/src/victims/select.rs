@@ -58,7 +58,7 @@ fn best_node<P: VictimPolicy>(
     for node in statement.session().nodes_in_scope() {
         let (victims, _) = select_victims_on_node(policy, statement, node_tasks, preemptor, node);
         let Some(victims) = victims else { continue };
-        let cost = VictimCost::of(statement.session().cluster(), preemptor, &victims);
+        let cost = VictimCost::of(statement.session(), preemptor, &victims);
         match lowest.map_or(Ordering::Less, |lowest| cost.cmp(&lowest)) {
             Ordering::Less => {
                 lowest = Some(cost);

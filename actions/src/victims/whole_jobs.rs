@@ -243,6 +243,7 @@ fn collect_tasks(cluster: &Cluster, job: JobIdx, tasks: &mut Vec<TaskIdx>) -> Op
             TaskStatus::Pending
             | TaskStatus::Pipelined
             | TaskStatus::Releasing
+            | TaskStatus::Stuck
             | TaskStatus::Succeeded
             | TaskStatus::Failed
             | TaskStatus::Unknown => {}

@@ -73,6 +73,9 @@ pub struct TaskFacts {
     /// When it started, if it runs: `status.startTime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
+    /// When its grace period ends, if it is being terminated: `metadata.deletionTimestamp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminates_at: Option<Timestamp>,
     /// When it was bound, while it does not run: the time of its condition PodScheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_at: Option<Timestamp>,
@@ -238,6 +241,12 @@ impl TaskFacts {
                 .and_then(|s| s.start_time.as_ref())
                 .map(|time| time.0)
                 .filter(|_| observed == TaskStatus::Running),
+            terminates_at: pod
+                .metadata
+                .deletion_timestamp
+                .as_ref()
+                .map(|time| time.0)
+                .filter(|_| observed == TaskStatus::Releasing),
             bound_at: bound_at(pod).filter(|_| observed == TaskStatus::Bound),
             status: observed,
             ended_in_deletion: ended_in_deletion(pod, observed),
@@ -308,6 +317,7 @@ fn ended_in_deletion(pod: &Pod, observed: TaskStatus) -> bool {
         | TaskStatus::Bound
         | TaskStatus::Running
         | TaskStatus::Releasing
+        | TaskStatus::Stuck
         | TaskStatus::Unknown => return false,
     }
     // The API server gives no grace period to a pod that has ended already.

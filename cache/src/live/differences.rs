@@ -42,6 +42,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         devices,
         device_totals,
         budgets,
+        terminating,
     } = followed;
     let own = &from_scratch.tasks;
     let same = [
@@ -70,6 +71,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("devices", *devices == from_scratch.devices),
         ("device_totals", *device_totals == from_scratch.device_totals),
         ("budgets", *budgets == from_scratch.budgets),
+        ("terminating", *terminating == from_scratch.terminating),
         (
             "tasks.class",
             tasks.class.len() != own.class.len() || classes_agree(followed, from_scratch),

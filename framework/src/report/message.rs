@@ -223,7 +223,10 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
     let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
     let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
     match session.failure(job) {
-        Some(Failure::Unfit(report)) => report.to_string(),
+        Some(Failure::Unfit(report)) => match stuck_pod(session, job) {
+            Some(why) => format!("{report}; {why}"),
+            None => report.to_string(),
+        },
         Some(Failure::NoDomain(failure)) => no_domain(failure),
         Some(Failure::NotEnoughGroups(failure)) => not_enough_groups(failure),
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
@@ -238,6 +241,32 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
         }
         None => FitReport::new(cluster.nodes.facts.len()).to_string(),
     }
+}
+
+/// The first pod that does not end although a waiting task of the job would fit on its node without it.
+// Parity: see docs/parity.md#p13.
+fn stuck_pod(session: &Session, job: JobIdx) -> Option<String> {
+    let cluster = session.cluster();
+    let stuck = cluster.terminating.keys().copied();
+    let mut stuck = stuck.filter(|task| cluster.status(*task) == TaskStatus::Stuck).peekable();
+    stuck.peek()?;
+    let first = cluster.jobs.tasks[job].iter().find(|task| cluster.is_waiting(*task))?;
+    let request = cluster.request(first);
+    let pod = stuck.find(|task| {
+        let Some(node) = cluster.tasks.placement[*task].node else { return false };
+        let mut free = ResourceVector::zero(cluster.dimensions.len());
+        free.add(&cluster.nodes.idle[node], 1);
+        cluster.request(*task).charge(&mut free, 1);
+        !cluster.nodes.fits_idle(node, request) && request.fits_in(&free)
+    })?;
+    let facts = &cluster.tasks.facts[pod];
+    let node = cluster.node_of(pod)?;
+    let end = match (facts.terminates_at, cluster.terminating[&pod].left.is_zero()) {
+        (None, _) => String::new(),
+        (Some(end), false) => format!(" (its grace period ends at {end})"),
+        (Some(end), true) => format!(" (its grace period ended at {end})"),
+    };
+    Some(format!("pod {} on node {node} does not finish terminating{end}", facts.key))
 }
 
 /// Why the groups of a composite PodGroup wait.
@@ -274,7 +303,7 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     let cluster = session.cluster();
     let mut limits = cluster.queues.capability[queue].iter();
     let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
-    let used = cluster.queues.held[queue][dim] + cluster.queues.leaving[queue][dim];
+    let used = cluster.queues.used(queue, dim);
     let missing = (lacking(session, job) as usize).max(1);
     let waiting = session.waiting_tasks(job);
     let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();

@@ -126,6 +126,7 @@ fn lost_pods(world: &World) -> Option<String> {
         | TaskStatus::Allocated
         | TaskStatus::Pipelined
         | TaskStatus::Binding
+        | TaskStatus::Stuck
         | TaskStatus::Succeeded
         | TaskStatus::Failed => false,
     };

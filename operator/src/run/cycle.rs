@@ -14,7 +14,7 @@ use anyhow::bail;
 use futures::future::LocalBoxFuture;
 use kube_batch_api::{cluster::Cluster, decision::Decision, name::JobKey, reason::Ignored};
 use kube_batch_cache::{
-    incomplete::IncompleteJobs,
+    durations::Durations,
     mirror::Mirror,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
 };
@@ -96,8 +96,8 @@ pub(crate) struct Scheduler {
     pub(crate) term: Option<u64>,
     /// When the process started.
     pub(crate) started: Instant,
-    /// The incomplete gangs of this term.
-    pub(crate) incomplete: Arc<Mutex<IncompleteJobs>>,
+    /// How long states of this term last.
+    pub(crate) durations: Arc<Mutex<Durations>>,
     /// What cycles of this term and configuration remember.
     pub(crate) memory: Arc<Mutex<Memory>>,
 }
@@ -118,7 +118,7 @@ struct Inputs {
     metrics: Arc<Metrics>,
     options: SnapshotOptions,
     conf: Arc<Conf>,
-    incomplete: Arc<Mutex<IncompleteJobs>>,
+    durations: Arc<Mutex<Durations>>,
     memory: Arc<Mutex<Memory>>,
     /// The time since a fixed moment.
     now: Duration,
@@ -209,7 +209,7 @@ impl Scheduler {
             if self.term != term {
                 self.term = term;
                 self.cache.begin_term(number);
-                *lock(&self.incomplete) = IncompleteJobs::default();
+                *lock(&self.durations) = Durations::default();
                 *lock(&self.memory) = Memory::default();
                 self.statuses.reset();
             }
@@ -254,7 +254,7 @@ impl Scheduler {
             metrics: Arc::clone(&self.metrics),
             options: self.options.clone(),
             conf: Arc::clone(&self.conf.borrow()),
-            incomplete: Arc::clone(&self.incomplete),
+            durations: Arc::clone(&self.durations),
             memory: Arc::clone(&self.memory),
             now: self.started.elapsed(),
             clock: self.clock.clone(),
@@ -330,7 +330,7 @@ impl Inputs {
             self.is_as_from_scratch(&snapshot, &mirror),
             "the logged error says how it differs"
         );
-        lock(&self.incomplete).observe(&mut snapshot, self.now);
+        lock(&self.durations).observe(&mut snapshot, self.now, self.clock.now());
         lock(&self.memory).set_generation(snapshot.generation);
         let folded = started.elapsed();
         self.metrics.observe_sizes(&snapshot.cluster);

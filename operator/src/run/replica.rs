@@ -178,7 +178,7 @@ impl Replica {
             terms,
             term: None,
             started: Instant::now(),
-            incomplete: Arc::default(),
+            durations: Arc::default(),
             memory: Arc::default(),
             period: args.schedule_period,
             clock: self.environment.clock.clone(),

@@ -56,7 +56,10 @@ impl OwnedPod {
     /// Whether it is neither finished nor terminating.
     pub(crate) const fn is_active(&self) -> bool {
         match self.status {
-            TaskStatus::Succeeded | TaskStatus::Failed | TaskStatus::Releasing => false,
+            TaskStatus::Succeeded
+            | TaskStatus::Failed
+            | TaskStatus::Releasing
+            | TaskStatus::Stuck => false,
             TaskStatus::Pending
             | TaskStatus::Allocated
             | TaskStatus::Pipelined

@@ -48,7 +48,8 @@ fn problem_of(
                 .then(|| "no pod of its job that gets a place has a higher priority".to_owned())
         }
         EvictReason::Preempt if view.compares_priorities() => {
-            let (lower, higher) = (own.priority, taker.priority);
+            let most = if taker.priority_of_pods { highest } else { i32::MAX };
+            let (lower, higher) = (own.priority, taker.priority.min(most));
             (lower >= higher).then(|| format!("its priority is {lower}, and that of {by} {higher}"))
         }
         EvictReason::Preempt | EvictReason::Reclaim | EvictReason::StaleGang => None,

@@ -193,6 +193,8 @@ pub(super) struct Job<'p> {
     pub(super) min: usize,
     pub(super) queue: Name,
     pub(super) priority: i32,
+    /// Whether that is the highest priority of its pods.
+    pub(super) priority_of_pods: bool,
     /// The level of which all its pods must be in one domain.
     pub(super) required: Option<TopologyLevel>,
     /// The composite PodGroups above it, its parent first.
@@ -208,14 +210,22 @@ impl<'p> Job<'p> {
         };
         let queue = group.and_then(|group| group.queue.clone());
         let highest = pods.iter().map(|pod| pod.facts.priority).max().unwrap_or(0);
+        let is_active = |facts: &TaskFacts| {
+            !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed)
+                && !(facts.gated && facts.status == TaskStatus::Pending)
+        };
+        let active = pods.iter().filter(|pod| is_active(pod.facts));
+        let of_pods = active.map(|pod| pod.facts.priority).max();
+        let given = group
+            .filter(|group| group.priority.or(group.priority_class.as_ref().map(|_| 0)).is_some());
         Self {
             min: group.map_or(1, |group| group.min_available() as usize),
             queue: queue.unwrap_or_else(|| SnapshotOptions::default().default_queue),
-            priority: match key {
-                JobKey::Group(Join::Label, _) => highest,
-                JobKey::Group(..) => group_priority(store, group, highest),
-                JobKey::Shadow { .. } | JobKey::Pod { .. } => highest,
+            priority: match given {
+                Some(group) => group_priority(store, Some(group), highest),
+                None => of_pods.unwrap_or_else(|| group_priority(store, None, highest)),
             },
+            priority_of_pods: given.is_none(),
             required: group.and_then(|group| group.topology.as_ref()?.required.clone()),
             composites: group.map(|group| composites_above(store, group)).unwrap_or_default(),
             pods,

@@ -1,0 +1,152 @@
+//! Nominated places are not locks: a job that would get them from running pods gets them from nominated ones.
+//!
+//! Nothing is lost when a nomination is dropped, so the minimum of a gang does not protect it. In its own queue, the job
+//! that comes first by priority, then by age, takes the place. Of another queue, a job takes it if the nominations
+//! bring their queue above what it deserves, and the place does not bring the queue of the job above that. As few
+//! nominations are dropped as possible, those of low priority and young jobs first, and a job loses all of them or
+//! none. Jobs of composite PodGroups neither take places nor lose them.
+//!
+//! Upstream: none; a pipelined task is forgotten when the cycle ends.
+// Parity: differs, see docs/parity.md#p1-nominations.
+
+use std::cmp::Reverse;
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+    status::{Placement, TaskStatus},
+};
+use kube_batch_framework::{failure::Failure, plugin::Capacity, session::Session};
+
+/// A job and the places of its tasks.
+type Dropped = (JobIdx, Vec<(TaskIdx, Placement)>);
+
+/// Whether some other job has places that this one might take.
+pub(crate) fn has_some(session: &Session, job: JobIdx) -> bool {
+    session.cluster().jobs.composites[job].is_none()
+        && session.jobs_with_kept_moves().iter().any(|other| *other != job)
+}
+
+/// Drops nominations of other jobs until `place` finds a place for the job; it is told whether the job takes places of
+/// another queue. Returns whether there is one; otherwise everything is as before.
+pub(crate) fn take(
+    session: &mut Session,
+    job: JobIdx,
+    place: &mut dyn FnMut(&mut Session, bool) -> bool,
+) -> bool {
+    let Some(first) = session.waiting_tasks(job).first().copied() else { return false };
+    let mut dropped: Vec<Dropped> = Vec::new();
+    let mut is_of_other_queue = false;
+    for other in candidates(session, job, first) {
+        // What was dropped before may have brought its queue down to what it deserves.
+        if !may_take(session, job, first, other) {
+            continue;
+        }
+        let queues = &session.cluster().jobs.queue;
+        is_of_other_queue |= queues[other] != queues[job];
+        let mut statement = session.statement(other);
+        let places = statement.take_back_kept();
+        statement.keep();
+        dropped.push((other, places));
+        if place(session, is_of_other_queue) {
+            // The last one is needed: without its places the job found none.
+            dropped.pop();
+            while let Some(unneeded) = dropped.pop() {
+                give_back_if_free(session, unneeded);
+            }
+            return true;
+        }
+    }
+    for (other, places) in dropped.into_iter().rev() {
+        let mut statement = session.statement(other);
+        statement.put_back_kept(places);
+        statement.keep();
+    }
+    false
+}
+
+/// The jobs whose nominations the job may take and that could help it, in the order in which they are dropped.
+fn candidates(session: &mut Session, job: JobIdx, first: TaskIdx) -> Vec<JobIdx> {
+    let mut jobs = session.jobs_with_kept_moves();
+    jobs.retain(|other| may_take(session, job, first, *other));
+    let is_capped = matches!(session.failure(job), Some(Failure::Capability(_)));
+    let class = session.cluster().tasks.class[first];
+    if !is_capped && !session.is_open_to_change(class) {
+        jobs.retain(|other| makes_room(session, first, *other));
+    }
+    let priority = &session.cluster().jobs.priority;
+    jobs.sort_by_key(|other| (priority[*other], Reverse(*other)));
+    jobs
+}
+
+/// Whether the nominations of another job may be dropped for a task of this one.
+fn may_take(session: &Session, job: JobIdx, task: TaskIdx, other: JobIdx) -> bool {
+    let jobs = &session.cluster().jobs;
+    if other == job
+        || jobs.composites[other].is_some()
+        // What was evicted for it would have been evicted in vain.
+        || session.is_preemptor(other)
+        || !session.has_nominations(other)
+    {
+        return false;
+    }
+    if jobs.queue[other] == jobs.queue[job] {
+        return (Reverse(jobs.priority[job]), job) < (Reverse(jobs.priority[other]), other);
+    }
+    let Some(queue) = jobs.queue[other] else { return false };
+    let wanted = session.cluster().request(task);
+    let mut places = session.kept_tasks(other);
+    places.any(|nominated| {
+        session.cluster().request(nominated).shared().any(|(dim, amount)| {
+            let spare = session.plugins().spare(queue, dim);
+            amount > 0 && wanted.get(dim) > 0 && spare.is_some_and(|spare| spare > 0)
+        })
+    })
+}
+
+/// Whether the task would fit on a node of the other job's places, by what is free there without them.
+fn makes_room(session: &Session, task: TaskIdx, other: JobIdx) -> bool {
+    let cluster = session.cluster();
+    let mut places = session.kept_tasks(other);
+    places.any(|place| fits_without(cluster, session, task, place, other))
+}
+
+fn fits_without(
+    cluster: &Cluster,
+    session: &Session,
+    task: TaskIdx,
+    place: TaskIdx,
+    other: JobIdx,
+) -> bool {
+    let Some(node) = cluster.tasks.placement[place].node else { return false };
+    let here = |nominated: &TaskIdx| cluster.tasks.placement[*nominated].node == Some(node);
+    let nominated: Vec<TaskIdx> = session.kept_tasks(other).filter(here).collect();
+    let nodes = &cluster.nodes;
+    cluster.request(task).amounts().iter().all(|(dim, amount)| {
+        let free =
+            nodes.idle[node][*dim] + nodes.releasing[node][*dim] - nodes.pipelined[node][*dim];
+        let given: i64 = nominated.iter().map(|task| cluster.request(*task).get(*dim)).sum();
+        *amount <= free + given
+    })
+}
+
+/// Gives a job its places again if all of them are still free.
+fn give_back_if_free(session: &mut Session, (job, places): Dropped) {
+    let mut statement = session.statement(job);
+    for (task, at) in places {
+        let node = at.node.expect("a kept task has a node");
+        let waits = at.status == TaskStatus::Pipelined;
+        let capacity = if waits { Capacity::FutureIdle } else { Capacity::Idle };
+        let session = statement.session_mut();
+        let class = session.cluster().tasks.class[task];
+        let is_free = session.within_capability(task, &[], capacity).is_ok()
+            && session.fits(class, node, capacity);
+        if !is_free {
+            return;
+        }
+        let moved =
+            if waits { statement.pipeline(task, node) } else { statement.allocate(task, node) };
+        moved.expect("the task waits");
+    }
+    statement.keep();
+}

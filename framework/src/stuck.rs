@@ -1,0 +1,58 @@
+//! Tasks that do not end: their kubelet is gone, or a finalizer keeps them.
+//!
+//! A task that is being terminated counts as about to leave until some time after its grace period, unless that ends
+//! too late. From then on, its resources are not counted on: no task is nominated for them, and others are evicted if
+//! that helps.
+// Parity: new, see docs/parity.md#p13.
+
+use std::time::Duration;
+
+use kube_batch_api::{
+    cluster::{Cluster, Terminating},
+    column::{NodeIdx, TaskIdx},
+    status::{Placement, TaskStatus},
+};
+
+use crate::session::Session;
+
+/// Marks the tasks that do not end. `moved` gets the placement of each before.
+pub(crate) fn mark(
+    cluster: &mut Cluster,
+    timeout: Duration,
+    mut moved: impl FnMut(TaskIdx, Placement),
+) {
+    let is_stuck = |at: &Terminating| at.overdue >= timeout || at.left > timeout;
+    let terminating = cluster.terminating.iter().filter(|(_, at)| is_stuck(at));
+    let stuck: Vec<TaskIdx> = terminating.map(|(task, _)| *task).collect();
+    for task in stuck {
+        let node = cluster.tasks.placement[task].node;
+        moved(task, cluster.set_placement(task, Placement { status: TaskStatus::Stuck, node }));
+    }
+}
+
+impl Session {
+    /// After which time the next task will be known not to end, if tasks wait.
+    pub(crate) fn next_stuck(&self) -> Option<Duration> {
+        let cluster = &self.cluster;
+        let timeout = self.policy.termination_timeout();
+        let leaving = cluster.terminating.iter();
+        let leaving = leaving.filter(|(task, _)| cluster.status(**task) == TaskStatus::Releasing);
+        let next = leaving.map(|(_, Terminating { left, overdue })| {
+            left.saturating_add(timeout.saturating_sub(*overdue))
+        });
+        let next = next.filter(|after| *after < Duration::from_secs(u64::from(u32::MAX))).min()?;
+        let waits = cluster.jobs.key.ids().any(|job| self.has_waiting_tasks(job));
+        waits.then_some(next)
+    }
+
+    /// Whether a task on the node does not end.
+    pub fn has_stuck_task(&self, node: NodeIdx) -> bool {
+        !self.cluster.terminating.is_empty() && self.stuck_on(node).is_some()
+    }
+
+    /// The first task on the node that does not end.
+    pub(crate) fn stuck_on(&self, node: NodeIdx) -> Option<TaskIdx> {
+        let mut tasks = self.cluster.nodes.tasks[node].iter().copied();
+        tasks.find(|task| self.cluster.status(*task) == TaskStatus::Stuck)
+    }
+}
