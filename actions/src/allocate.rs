@@ -28,7 +28,7 @@ use crate::{
     budget::{Budget, Lending},
     composites::{JobTurns, Reached, Tried, place_groups},
     gang::{Settled, reaches_minimum, record_fitting, settle},
-    nominated_places,
+    nominated_places::{self, Terms},
     topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::WaitingByJob,
 };
@@ -60,23 +60,33 @@ impl Action for Allocate {
         let overused = turns.run_unless_overused(session, |session, job| {
             turn(session, job, &mut tried, &mut waiting, &mut Budget::All)
         });
-        if overused.is_empty() {
-            return;
+        if !overused.is_empty() {
+            lend(session, turns, overused, &mut tried, &mut waiting);
         }
-        for queue in overused {
-            turns.put_back_queue(session, queue);
-        }
-        let mut lending = Lending {
-            reservations: Reservations::of(session),
-            idle: session.cluster().total_idle(),
-        };
-        first_turns(session).run(session, |session, job| {
-            turn(session, job, &mut tried, &mut waiting, &mut Budget::Lent(&mut lending))
-        });
-        turns.run(session, |session, job| {
-            turn(session, job, &mut tried, &mut waiting, &mut Budget::Lent(&mut lending))
-        });
+        // Those that might have taken their places had their turns.
+        session.commit_ready_nominations();
     }
+}
+
+/// Gives turns to overused queues, on what may be lent.
+fn lend(
+    session: &mut Session,
+    mut turns: Turns,
+    overused: Vec<QueueIdx>,
+    tried: &mut Tried,
+    waiting: &mut WaitingByJob,
+) {
+    for queue in overused {
+        turns.put_back_queue(session, queue);
+    }
+    let mut lending =
+        Lending { reservations: Reservations::of(session), idle: session.cluster().total_idle() };
+    first_turns(session).run(session, |session, job| {
+        turn(session, job, tried, waiting, &mut Budget::Lent(&mut lending))
+    });
+    turns.run(session, |session, job| {
+        turn(session, job, tried, waiting, &mut Budget::Lent(&mut lending))
+    });
 }
 
 fn has_work(session: &Session, job: JobIdx) -> bool {
@@ -163,8 +173,7 @@ fn turn_of_job(
         tasks.into()
     });
     let idle_before = budget.idle();
-    let takes_places = matches!(budget, Budget::All) && nominated_places::has_some(session, job);
-    let untried = takes_places.then(|| tasks.clone());
+    let untried = nominated_places::has_some(session, job).then(|| tasks.clone());
     let mut statement = session.statement(job);
     let start = statement.savepoint();
     start_sooner_by_topology(tasks, &mut statement, budget);
@@ -179,15 +188,20 @@ fn turn_of_job(
         }
     }
     if let Some(untried) = untried.filter(|_| is_rolled_back || is_idle) {
-        let mut place = |session: &mut Session, is_of_other_queue: bool| {
+        let mut place = |session: &mut Session, terms: &Terms| {
             let mut left = untried.clone();
-            let is_placed = place_at_once(session, job, &mut left, is_of_other_queue);
+            let is_placed = place_at_once(session, job, &mut left, terms);
             if is_placed {
                 *tasks = left;
             }
             is_placed
         };
-        nominated_places::take(session, job, &mut place);
+        let is_lent = matches!(budget, Budget::Lent(_));
+        if nominated_places::take(session, job, is_lent, &mut place)
+            && let Budget::Lent(lending) = budget
+        {
+            lending.idle = session.cluster().total_idle();
+        }
     }
     if was_ready && !tasks.is_empty() {
         return NextTurn::Wanted;
@@ -196,21 +210,20 @@ fn turn_of_job(
     NextTurn::None
 }
 
-/// Places tasks of a job, if that does not bring its queue above what it deserves where that matters. Returns whether
-/// some have a place.
+/// Places tasks of a job on some terms. Returns whether some have a place.
 fn place_at_once(
     session: &mut Session,
     job: JobIdx,
     tasks: &mut VecDeque<TaskIdx>,
-    within_deserved: bool,
+    terms: &Terms,
 ) -> bool {
     let mut statement = session.statement(job);
     let start = statement.savepoint();
     place_tasks_by_topology(tasks, &mut statement, &mut Budget::All);
-    let session = statement.session();
-    let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
-    let is_too_much = within_deserved && session.cluster().jobs.queue[job].is_some_and(is_over);
-    if is_too_much || statement.moves_since(start).is_empty() || !reaches_minimum(&mut statement) {
+    if !terms.are_met(statement.session(), job)
+        || statement.moves_since(start).is_empty()
+        || !reaches_minimum(&mut statement)
+    {
         return false;
     }
     settle(statement);

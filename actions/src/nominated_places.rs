@@ -14,9 +14,36 @@ use std::cmp::Reverse;
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
+    resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{failure::Failure, plugin::Capacity, session::Session};
+
+/// Which nominations may be dropped, and on what terms the job gets a place then.
+#[derive(Clone, Debug)]
+pub(crate) enum Terms {
+    /// Those of its queue.
+    Any,
+    /// Also those of other queues: its queue then holds no more than it deserves of what the job requests.
+    WithinDeserved,
+    /// Those of its queue, which is overused: the queue holds no more than before.
+    NoMoreThan(ResourceVector),
+}
+
+impl Terms {
+    /// Whether they are met now that the job has places.
+    pub(crate) fn are_met(&self, session: &Session, job: JobIdx) -> bool {
+        let Some(queue) = session.cluster().jobs.queue[job] else { return false };
+        match self {
+            Self::Any => true,
+            Self::WithinDeserved => !session.plugins().exceeds_deserved(queue, job),
+            Self::NoMoreThan(before) => {
+                let held = session.cluster().queues.held[queue].iter();
+                held.zip(before.iter()).all(|(now, before)| now <= before)
+            }
+        }
+    }
+}
 
 /// A job and the places of its tasks.
 type Dropped = (JobIdx, Vec<(TaskIdx, Placement)>);
@@ -27,28 +54,36 @@ pub(crate) fn has_some(session: &Session, job: JobIdx) -> bool {
         && session.jobs_with_kept_moves().iter().any(|other| *other != job)
 }
 
-/// Drops nominations of other jobs until `place` finds a place for the job; it is told whether the job takes places of
-/// another queue. Returns whether there is one; otherwise everything is as before.
+/// Drops nominations of other jobs until `place` finds a place for the job on the terms that it gets. Returns whether
+/// it does; otherwise everything is as before.
 pub(crate) fn take(
     session: &mut Session,
     job: JobIdx,
-    place: &mut dyn FnMut(&mut Session, bool) -> bool,
+    is_lent: bool,
+    place: &mut dyn FnMut(&mut Session, &Terms) -> bool,
 ) -> bool {
     let Some(first) = session.waiting_tasks(job).first().copied() else { return false };
+    let Some(queue) = session.cluster().jobs.queue[job] else { return false };
     let mut dropped: Vec<Dropped> = Vec::new();
-    let mut is_of_other_queue = false;
+    let mut terms = Terms::Any;
+    if is_lent {
+        let held = session.cluster().queues.held[queue].iter().copied();
+        terms = Terms::NoMoreThan(held.collect());
+    }
     for other in candidates(session, job, first) {
+        let is_of_own_queue = session.cluster().jobs.queue[other] == Some(queue);
         // What was dropped before may have brought its queue down to what it deserves.
-        if !may_take(session, job, first, other) {
+        if is_lent && !is_of_own_queue || !may_take(session, job, first, other) {
             continue;
         }
-        let queues = &session.cluster().jobs.queue;
-        is_of_other_queue |= queues[other] != queues[job];
+        if !is_of_own_queue {
+            terms = Terms::WithinDeserved;
+        }
         let mut statement = session.statement(other);
         let places = statement.take_back_kept();
         statement.keep();
         dropped.push((other, places));
-        if place(session, is_of_other_queue) {
+        if place(session, &terms) {
             // The last one is needed: without its places the job found none.
             dropped.pop();
             while let Some(unneeded) = dropped.pop() {
@@ -86,7 +121,7 @@ fn may_take(session: &Session, job: JobIdx, task: TaskIdx, other: JobIdx) -> boo
         || jobs.composites[other].is_some()
         // What was evicted for it would have been evicted in vain.
         || session.is_preemptor(other)
-        || !session.has_nominations(other)
+        || !session.kept_tasks(other).any(|task| session.cluster().tasks.nominated[task].is_some())
     {
         return false;
     }

@@ -17,7 +17,7 @@ use crate::{
 
 /// The incomplete jobs of the snapshots so far.
 #[derive(Clone, Debug, Default)]
-pub struct IncompleteJobs(BTreeMap<JobKey, Since>);
+pub(crate) struct IncompleteJobs(BTreeMap<JobKey, Since>);
 
 /// Since when a job is incomplete, without progress.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl IncompleteJobs {
     ///
     /// The time of a job starts again whenever more of its tasks run than ever since it is incomplete:
     /// it makes progress.
-    pub fn observe(&mut self, snapshot: &mut Snapshot, now: Duration) {
+    pub(crate) fn observe(&mut self, snapshot: &mut Snapshot, now: Duration) {
         let rejected = rejected_by_job(snapshot);
         let before = std::mem::take(&mut self.0);
         let cluster = &mut snapshot.cluster;

@@ -16,12 +16,12 @@ use kube_batch_api::{
 
 /// The terminating pods of the snapshots so far, by uid, and when the grace period of each ends.
 #[derive(Clone, Debug, Default)]
-pub struct TerminatingPods(BTreeMap<Name, Duration>);
+pub(crate) struct TerminatingPods(BTreeMap<Name, Duration>);
 
 impl TerminatingPods {
     /// Compares a snapshot with those before it, and completes it: how long each terminating task still has, and how
     /// long it is overdue. `now` is the time since a fixed moment, and `date` what clocks show.
-    pub fn observe(&mut self, cluster: &mut Cluster, now: Duration, date: Timestamp) {
+    pub(crate) fn observe(&mut self, cluster: &mut Cluster, now: Duration, date: Timestamp) {
         let before = std::mem::take(&mut self.0);
         cluster.terminating.clear();
         let nodes: Vec<NodeIdx> = cluster.nodes.facts.ids().collect();

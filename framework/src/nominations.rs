@@ -25,18 +25,32 @@ use crate::{
 };
 
 /// Places nominated tasks on their nodes again, job by job in job order. A job that is ready with
-/// them is bound, and a job that will be ready keeps its places. The moves of any other job are
-/// rolled back, as if it had not been nominated.
+/// them is bound, or keeps its places for now if others wait that might take them, and a job that will be ready
+/// keeps its places. The moves of any other job are rolled back, as if it had not been nominated.
 pub(crate) fn renew(session: &mut Session) {
     let nominated = jobs_with_nominations(session);
     if nominated.is_empty() {
         return;
     }
+    let is_other = |job: &JobIdx| nominated.binary_search(job).is_err();
+    let mut jobs = session.cluster().jobs.key.ids();
+    let others_wait = jobs.any(|job| is_other(&job) && session.has_waiting_tasks(job));
     let mut turns = Turns::new(session, |job| nominated.binary_search(&job).is_ok());
     turns.run(session, |session, job| {
-        renew_job(session, job);
+        renew_job(session, job, others_wait || nominated.len() > 1);
         NextTurn::None
     });
+}
+
+impl Session {
+    /// Binds the tasks of jobs that are ready with places that they had before this action.
+    pub fn commit_ready_nominations(&mut self) {
+        for job in self.jobs_with_kept_moves() {
+            if self.cluster.jobs.composites[job].is_none() && self.plugins().job_ready(job) {
+                self.statement(job).commit();
+            }
+        }
+    }
 }
 
 /// Jobs that are scheduled in this cycle and have nominated tasks, ascending.
@@ -52,7 +66,8 @@ fn jobs_with_nominations(session: &Session) -> Vec<JobIdx> {
     jobs
 }
 
-fn renew_job(session: &mut Session, job: JobIdx) {
+fn renew_job(session: &mut Session, job: JobIdx, may_be_taken: bool) {
+    let may_be_taken = may_be_taken && session.cluster().jobs.composites[job].is_none();
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().tasks.nominated[*task].is_some());
     let mut statement = session.statement(job);
@@ -66,9 +81,9 @@ fn renew_job(session: &mut Session, job: JobIdx) {
         }
     }
     let (is_ready, is_pipelined) = (statement.job_ready(), statement.job_pipelined());
-    if is_ready {
+    if is_ready && !may_be_taken {
         statement.commit();
-    } else if is_pipelined {
+    } else if is_ready || is_pipelined {
         statement.keep();
     } else {
         return;
@@ -111,6 +126,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
 /// nominations of all other waiting tasks.
 // Parity: see docs/parity.md#a4.
 pub(crate) fn settle(session: &mut Session) {
+    session.commit_ready_nominations();
     for job in session.jobs_with_kept_moves() {
         if !session.plugins().job_pipelined(job) {
             session.statement(job).release();

@@ -300,6 +300,7 @@ fn phase_of(status: TaskStatus) -> Option<&'static str> {
         | TaskStatus::Pipelined
         | TaskStatus::Binding
         | TaskStatus::Bound
-        | TaskStatus::Releasing => None,
+        | TaskStatus::Releasing
+        | TaskStatus::Stuck => None,
     }
 }

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    cluster::Cluster,
     column::{ClassIdx, Dim, NodeIdx, QueueIdx, TaskIdx},
     resource::Share,
     status::TaskStatus,

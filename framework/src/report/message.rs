@@ -254,8 +254,7 @@ fn stuck_pod(session: &Session, job: JobIdx) -> Option<String> {
     let request = cluster.request(first);
     let pod = stuck.find(|task| {
         let Some(node) = cluster.tasks.placement[*task].node else { return false };
-        let mut free = ResourceVector::zero(cluster.dimensions.len());
-        free.add(&cluster.nodes.idle[node], 1);
+        let mut free = cluster.nodes.idle[node].to_vec();
         cluster.request(*task).charge(&mut free, 1);
         !cluster.nodes.fits_idle(node, request) && request.fits_in(&free)
     })?;
