@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::Output,
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,7 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::wait_for,
 };
+use rustix::process::{Pid, test_kill_process};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -62,7 +63,8 @@ fn dropped_cluster_leaves_no_processes_and_files() {
 }
 
 fn is_alive(id: u32) -> bool {
-    Command::new("kill").args(["-0", &id.to_string()]).output().expect("kill runs").status.success()
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw).expect("the id of a process");
+    test_kill_process(id).is_ok()
 }
 
 fn job_completes(plane: &ControlPlane) -> Result<()> {
