@@ -18,6 +18,8 @@ mod tools;
 mod up;
 mod values;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 use kube_batch_tests::shapes::kinds::description;
 
@@ -49,12 +51,8 @@ enum Command {
     Dist(dist::Args),
     /// Build the static binary, and run it in a cluster as the image runs it.
     StaticBinary,
-    /// Run all tests.
-    Test {
-        /// Number of random clusters in the simulation tests.
-        #[arg(long, default_value_t = 2000)]
-        seeds: u32,
-    },
+    /// Run all tests, and list those that fail at the end.
+    Test(test::Args),
     /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions.
     #[command(after_help = description())]
     Bench(bench::Args),
@@ -88,7 +86,7 @@ enum Command {
     Up(up::Args),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     match Args::parse().command {
         Command::Codegen { check: true } => codegen::check(),
         Command::Codegen { check: false } => codegen::write(),
@@ -97,7 +95,7 @@ fn main() -> anyhow::Result<()> {
         Command::Sbom => dist::sbom().map(|path| println!("{}", path.display())),
         Command::Dist(args) => dist::run(&args),
         Command::StaticBinary => static_binary::run(),
-        Command::Test { seeds } => test::run(seeds),
+        Command::Test(args) => return test::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Hostile { kinds } => test::bench("hostile", &kinds),
@@ -105,5 +103,6 @@ fn main() -> anyhow::Result<()> {
         Command::SimulateOperator { args } => test::simulate_operator(&args),
         Command::Envtest => envtest::run(),
         Command::Up(args) => up::run(&args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
