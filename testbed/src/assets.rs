@@ -156,8 +156,8 @@ impl Assets {
     /// [`Error::AssetsMissing`] if that directory lacks one of `needed`, [`Error::GoMissing`] if there
     /// is no Go to build with, [`Error::Build`] if it could not build.
     pub fn provide(needed: &[Binary]) -> Result<Self> {
-        match env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty()) {
-            Some(directory) => Self::named(directory.into(), needed),
+        match named_directory() {
+            Some(directory) => Self::named(directory, needed),
             None => Self::built(&cache_directory()?, &SERVERS),
         }
     }
@@ -169,12 +169,17 @@ impl Assets {
     ///
     /// [`Error::GoMissing`] if there is no Go to build with, [`Error::Build`] if it could not build.
     pub fn helm() -> Result<PathBuf> {
-        let named =
-            env::var_os("KUBEBUILDER_ASSETS").map(|directory| Path::new(&directory).join("helm"));
-        if let Some(path) = named.filter(|path| path.is_file()) {
+        if let Some(path) = named_helm() {
             return Ok(path);
         }
         Ok(Self::built(&cache_directory()?, &TOOLS)?.path(Binary::Helm))
+    }
+
+    /// Whether [`Assets::provide`] and [`Assets::helm`] have nothing to build, so that they need no Go.
+    pub fn are_built() -> bool {
+        let is_in_cache = |set| cache_directory().is_ok_and(|cache| cache.join(key(set)).is_dir());
+        (named_directory().is_some() || is_in_cache(&SERVERS))
+            && (named_helm().is_some() || is_in_cache(&TOOLS))
     }
 
     /// The directory of the binaries.
@@ -216,6 +221,17 @@ impl Assets {
         }
         Ok(Self { directory })
     }
+}
+
+/// The directory in `KUBEBUILDER_ASSETS`.
+fn named_directory() -> Option<PathBuf> {
+    let directory = env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty());
+    directory.map(PathBuf::from)
+}
+
+/// Helm in that directory.
+fn named_helm() -> Option<PathBuf> {
+    named_directory().map(|directory| directory.join("helm")).filter(|path| path.is_file())
 }
 
 /// Builds everything in `partial` and moves it to `directory` when it is complete.

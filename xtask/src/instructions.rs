@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, bail, ensure};
 use kube_batch_tests::{build::root, shapes::shape};
+use xtask_launcher::{Completeness, Task, provide};
 
 /// The committed counts, by shape.
 const COUNTS: &str = "tests/figures/instructions.json";
@@ -53,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}", shape.first_cycle().decisions.len());
         return Ok(());
     }
+    provide(Task::Instructions, Completeness::Required).map_err(anyhow::Error::msg)?;
     let counts: Counts = SHAPES
         .iter()
         .map(|shape| Ok((shape.to_string(), count(shape)?)))
@@ -74,7 +76,7 @@ fn count(shape: &str) -> anyhow::Result<u64> {
         .arg(program()?)
         .args(["instructions", "--run", shape])
         .output()
-        .context("run valgrind: apt-get install valgrind")?;
+        .context("run valgrind")?;
     let log = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "valgrind failed on {shape}:\n{log}");
     let collected = log.lines().find_map(|line| line.split_once("Collected :"));

@@ -51,13 +51,14 @@ enum Command {
     Dist(dist::Args),
     /// Build the static binary, and run it in a cluster as the image runs it.
     StaticBinary,
-    /// Run all tests, and list those that fail at the end.
+    /// Run all tests, and list those that fail at the end. As root on Debian, install the programs
+    /// that they need first; elsewhere, leave out tests whose programs are missing.
     Test(test::Args),
     /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions.
     #[command(after_help = description())]
     Bench(bench::Args),
     /// Count the instructions of small cycles, and compare them with the committed counts; needs
-    /// valgrind.
+    /// valgrind, and installs it as root on Debian.
     Instructions(instructions::Args),
     /// Measure what hostile objects of one namespace cost everyone else in time and memory.
     Hostile {

@@ -19,7 +19,7 @@ use kube_batch_tests::build::root;
 use crate::{chart, codegen, monitoring};
 
 /// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 17] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-api", &[]),
     ("kube-batch-cache", &["kube-batch-api"]),
@@ -90,8 +90,10 @@ const EDGES: [(&str, &[&str]); 16] = [
             "kube-batch-sim",
             "kube-batch-testbed",
             "kube-batch-tests",
+            "xtask-launcher",
         ],
     ),
+    ("xtask-launcher", &[]),
     (
         "kube-batch-tests",
         &[

@@ -13,19 +13,24 @@ const N_NAMES: usize = 4;
 pub(super) struct Summary {
     pub(super) n_passed: u32,
     pub(super) failures: Vec<Failure>,
+    /// What was left out, and why.
+    pub(super) left_out: Vec<String>,
 }
 
 impl Summary {
-    /// What failed, in few lines.
+    /// What failed and what was left out, in few lines.
     pub(super) fn lines(&self) -> Vec<String> {
         let n = self.n_passed;
-        if self.failures.is_empty() {
-            return vec![format!("all {n} tests passed")];
-        }
-        let mut lines = vec![format!("FAILED; {n} tests passed")];
-        let room = N_LINES - lines.len();
+        let head = match (self.failures.is_empty(), self.left_out.is_empty()) {
+            (true, true) => format!("all {n} tests passed"),
+            (true, false) => format!("{n} tests passed, none failed"),
+            (false, _) => format!("FAILED; {n} tests passed"),
+        };
+        let mut lines = vec![head];
+        let room = N_LINES - lines.len() - self.left_out.len();
         let failures: Vec<String> = self.failures.iter().map(describe).collect();
         lines.extend(shortened(&failures, room).map(|failure| format!("  {failure}")));
+        lines.extend(self.left_out.iter().map(|reason| format!("left out: {reason}")));
         lines
     }
 }
@@ -63,34 +68,39 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_named() {
+    fn what_failed_and_what_was_left_out_is_named() {
         let failures = vec![
             failure("cargo test -p a --lib", 2, None),
             failure("cargo test -p b --test c", 7, None),
             failure("cargo test -p d --lib", 1, Some("signal: 6")),
             failure("cargo test -p e --lib", 0, None),
         ];
+        let left_out = vec!["t9: zsh is missing".to_owned()];
         let expected = [
             "FAILED; 5 tests passed",
             "  cargo test -p a --lib: t0, t1",
             "  cargo test -p b --test c: t0, t1, t2, … and 4 more",
             "  cargo test -p d --lib: t0; signal: 6",
             "  cargo test -p e --lib",
+            "left out: t9: zsh is missing",
         ];
-        assert_eq!(Summary { n_passed: 5, failures }.lines(), expected);
+        assert_eq!(Summary { n_passed: 5, failures, left_out }.lines(), expected);
     }
 
     #[test]
     fn there_are_at_most_ten_lines() {
         let failures = (0..20).map(|_| failure("x", 1, None)).collect();
-        let lines = Summary { n_passed: 0, failures }.lines();
+        let left_out = vec![String::new(); 4];
+        let lines = Summary { n_passed: 0, failures, left_out }.lines();
         assert_eq!(lines.len(), N_LINES);
-        assert_eq!(lines[9], "  … and 12 more");
+        assert_eq!(lines[5], "  … and 16 more");
     }
 
     #[test]
-    fn a_run_without_failures_is_one_line() {
-        let summary = Summary { n_passed: 5, ..Summary::default() };
-        assert_eq!(summary.lines(), ["all 5 tests passed"]);
+    fn a_run_without_failures_says_whether_it_was_complete() {
+        let complete = Summary { n_passed: 5, ..Summary::default() };
+        assert_eq!(complete.lines(), ["all 5 tests passed"]);
+        let partial = Summary { left_out: vec!["t: zsh is missing".to_owned()], ..complete };
+        assert_eq!(partial.lines(), ["5 tests passed, none failed", "left out: t: zsh is missing"]);
     }
 }

@@ -1,0 +1,82 @@
+//! Starts a development command: `cargo xtask --help`.
+//!
+//! It has no dependencies, so that missing programs are installed or reported before minutes of
+//! compilation, and for tests it compiles the workspace only once.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use xtask_launcher::{Completeness, SELECTION, Task, provide, root};
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    match start(&arguments) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Provides what a command needs, and replaces this process by the command. Returns only if that fails.
+fn start(arguments: &[OsString]) -> Result<ExitCode, String> {
+    let has = |flags: &[&str]| arguments.iter().any(|argument| flags.iter().any(|f| argument == f));
+    let name = arguments.first().and_then(|name| name.to_str()).unwrap_or_default();
+    let task = Task::named(name).filter(|_| !has(&["--help", "-h"]));
+    if let Some(task) = task {
+        let is_complete = has(&["--complete"]);
+        let completeness =
+            if is_complete { Completeness::Required } else { Completeness::Optional };
+        provide(task, completeness)?;
+    }
+    match task {
+        Some(Task::Test) => {
+            let status = cargo().arg("build").args(SELECTION).status();
+            let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
+            if !status.success() {
+                // Cargo has printed the reason.
+                return Ok(ExitCode::FAILURE);
+            }
+            replace(Command::new(sibling("xtask")?).args(arguments))
+        }
+        Some(Task::Instructions) | None => {
+            replace(cargo().args(["run", "--package", "xtask", "--"]).args(arguments))
+        }
+    }
+}
+
+/// Replaces this process, so that signals reach the command.
+fn replace(command: &mut Command) -> Result<ExitCode, String> {
+    let error = command.exec();
+    Err(format!("cannot run {}: {error}", command.get_program().display()))
+}
+
+/// The path of another binary of the workspace, which Cargo puts into the directory of this one.
+fn sibling(name: &str) -> Result<PathBuf, String> {
+    let this = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    Ok(this.with_file_name(name))
+}
+
+/// A command that runs Cargo in the root of the repository.
+fn cargo() -> Command {
+    let cargo = env::var_os("CARGO");
+    let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new("cargo")));
+    command.current_dir(root());
+    // Remove the variables that Cargo sets for this process: with them build scripts would run
+    // again, and all dependents would be rebuilt.
+    for (variable, _) in env::vars_os() {
+        let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"]
+            .iter()
+            .any(|prefix| variable.to_str().is_some_and(|variable| variable.starts_with(prefix)));
+        if is_of_package {
+            command.env_remove(variable);
+        }
+    }
+    command
+}
