@@ -595,10 +595,12 @@ impl Cluster {
             && let Some(queue) = self.queue_of(task)
         {
             let Queues { held, leaving, stuck, .. } = &mut self.queues;
-            let ledger = match at.status {
-                status if status.is_held() => held,
-                TaskStatus::Releasing => leaving,
-                _ => stuck,
+            let ledger = if at.status.is_held() {
+                held
+            } else if at.status == TaskStatus::Releasing {
+                leaving
+            } else {
+                stuck
             };
             self.classes.request[class].charge(&mut ledger[queue], sign);
         }

@@ -40,6 +40,8 @@ pub struct Proportion {
     shared: Vec<Dim>,
     /// Whether what pods of other schedulers use is part of what the queues share.
     foreign_pods_count: bool,
+    /// Whether a pod is never reclaimed that is larger than what its queue holds above what it deserves.
+    protects_large_pods: bool,
     /// What the queues share.
     total: ResourceVector,
     /// The sum of the weights of all queues.
@@ -76,6 +78,22 @@ impl Proportion {
         let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
         let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
         cluster.queues.held[queue][dim] - lost
+    }
+
+    /// What the queue of a task, with that task, can gain of each resource that the task requests: what its waiting
+    /// tasks request, up to what it deserves. `None` if it would then hold more than it deserves, or if large pods are
+    /// protected.
+    fn gains_within_deserved(&self, cluster: &Cluster, task: TaskIdx) -> Option<ResourceVector> {
+        let queue = cluster.queue_of(task).filter(|_| !self.protects_large_pods)?;
+        let mut gains = ResourceVector::zero(cluster.dimensions.len());
+        for (dim, amount) in cluster.request(task).shared() {
+            let missing = self.deserved[queue][dim] - cluster.queues.held[queue][dim];
+            if amount > missing {
+                return None;
+            }
+            gains[dim] = missing.min(self.pending[queue][dim]);
+        }
+        Some(gains)
     }
 
     /// Whether the task's request counts as demand of its queue.
@@ -192,6 +210,11 @@ fn fair_shares(mut claims: Vec<Claim>, total: i64) -> Vec<(QueueIdx, i64)> {
     shares
 }
 
+const LARGE_PODS: ArgumentSpec = ArgumentSpec::switch(
+    "proportion.protectLargePods",
+    "a pod larger than what its queue holds above what it deserves is not reclaimed",
+);
+
 const FOREIGN_PODS: ArgumentSpec = ArgumentSpec::switch(
     "proportion.shareForeignPods",
     "queues share all of the cluster, also what pods of other schedulers use",
@@ -201,11 +224,14 @@ const FOREIGN_PODS: ArgumentSpec = ArgumentSpec::switch(
 pub const SPEC: PluginSpec = PluginSpec {
     name: "proportion",
     about: "queues share the cluster by weight",
-    arguments: &[FOREIGN_PODS],
+    arguments: &[LARGE_PODS, FOREIGN_PODS],
     metadata_prefixes: &[],
     new: |arguments| {
-        let foreign_pods_count = arguments.bool(&FOREIGN_PODS);
-        Box::new(Proportion { foreign_pods_count, ..Proportion::default() })
+        Box::new(Proportion {
+            foreign_pods_count: arguments.bool(&FOREIGN_PODS),
+            protects_large_pods: arguments.bool(&LARGE_PODS),
+            ..Proportion::default()
+        })
     },
 };
 
@@ -269,11 +295,25 @@ impl Plugin for Proportion {
         // Without a queue, it deserves nothing.
         let Some(queue) = cluster.queue_of(victim) else { return Vote::Permit };
         let wanted = cluster.request(preemptor);
-        let keeps_its_part = cluster.request(victim).shared().any(|(dim, amount)| {
-            let left = self.held_without(cluster, queue, dim, evicted) - amount;
-            wanted.get(dim) > 0 && left >= self.deserved[queue][dim]
+        let permits = |rule: &dyn Fn(Dim, i64, i64) -> bool| {
+            cluster.request(victim).shared().any(|(dim, amount)| {
+                let held = self.held_without(cluster, queue, dim, evicted);
+                wanted.get(dim) > 0 && rule(dim, held, self.deserved[queue][dim]) && amount > 0
+            })
+        };
+        let request = cluster.request(victim);
+        let keeps_its_part = permits(&|dim, held, deserved| held - request.get(dim) >= deserved);
+        if keeps_its_part {
+            return Vote::Permit;
+        }
+        // Parity: new, see docs/parity.md#c8.
+        let Some(gains) = self.gains_within_deserved(cluster, preemptor) else {
+            return Vote::Reject;
+        };
+        let is_owed = permits(&|dim, held, deserved| {
+            held > deserved && deserved - (held - request.get(dim)) <= gains[dim]
         });
-        if keeps_its_part { Vote::Permit } else { Vote::Reject }
+        if is_owed { Vote::Permit } else { Vote::Reject }
     }
 
     fn spare(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> Option<i64> {
@@ -374,8 +414,24 @@ impl Plugin for Proportion {
         })
     }
 
-    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
+    fn victim_scope(
+        &self,
+        cluster: &Cluster,
+        victim: TaskIdx,
+        question: VictimQuestion,
+    ) -> VictimScope {
+        // Whether the queue of a large pod may fall short depends on what the reclaimer's queue gains.
+        let is_larger = |queue: QueueIdx| {
+            let spare = |dim: Dim| cluster.queues.held[queue][dim] - self.deserved[queue][dim];
+            let mut amounts = cluster.request(victim).shared();
+            amounts.any(|(dim, amount)| (1..amount).contains(&spare(dim)))
+        };
         match question {
+            VictimQuestion::Reclaimable
+                if !self.protects_large_pods && cluster.queue_of(victim).is_some_and(is_larger) =>
+            {
+                VictimScope::ANYTHING
+            }
             VictimQuestion::Reclaimable => VictimScope::QUEUE,
             VictimQuestion::Preemptable | VictimQuestion::Veto => VictimScope::NONE,
         }

@@ -139,8 +139,7 @@ impl Kept {
         let queue_rows: HashMap<Name, QueueIdx> =
             queues.map(|(row, queue)| (queue.name.clone(), row)).collect();
         let queue_row = |name: &Name| queue_rows.get(name).copied();
-        let (node_row, queue_row): (&dyn Fn(&Name) -> _, &dyn Fn(&Name) -> _) =
-            (&node_row, &queue_row);
+        let (node_row, queue_row) = (&node_row, &queue_row);
         let maker = RowMaker { store, assumed, options: &options, node_row, queue_row };
         if !dirty.is_empty() {
             let writer = Writer {
