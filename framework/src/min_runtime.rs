@@ -23,6 +23,11 @@ impl Session {
             || started.is_some_and(|started| end(started, min) <= self.now)
     }
 
+    /// Whether a task that starts now could be evicted at once, as far as its queue lets tasks run.
+    pub(crate) fn may_be_evicted_at_once(&self, preemptor: TaskIdx, victim: TaskIdx) -> bool {
+        min_runtime(&self.cluster, victim).is_none() || is_of_system_class(&self.cluster, preemptor)
+    }
+
     /// When the first of the tasks that are protected now no longer is.
     pub(crate) fn next_end_of_protection(&self) -> Option<Timestamp> {
         let cluster = &self.cluster;

@@ -84,9 +84,12 @@ impl Reservations {
     /// action `reclaim`, which runs in every cycle, could evict it for the task that waits.
     pub fn can_be_reclaimed(&self, session: &Session, victim: TaskIdx, dim: Dim) -> bool {
         let Some(preemptor) = self.holders[dim.at()] else { return false };
+        let proposal = Proposal { preemptor, victim, evicted: &[] };
         session.has_action("reclaim")
             && !session.cluster().never_preempts(preemptor)
-            && session.plugins().reclaimable(&Proposal { preemptor, victim, evicted: &[] })
+            && session.may_be_evicted_at_once(preemptor, victim)
+            && session.plugins().reclaimable(&proposal)
+            && !session.plugins().vetoes(&proposal)
     }
 }
 

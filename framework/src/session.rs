@@ -155,8 +155,8 @@ impl Session {
                 invalid.push(job);
             }
         }
-        let mut before = Before::default();
-        before.is_moved = Column::filled(false, cluster.tasks.facts.len());
+        let is_moved = Column::filled(false, cluster.tasks.facts.len());
+        let mut before = Before { is_moved, ..Before::default() };
         let timeout = policy.termination_timeout();
         stuck::mark(&mut cluster, timeout, |task, placement| {
             before.moved.push((task, placement));
