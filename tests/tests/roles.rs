@@ -41,7 +41,8 @@ impl Setting {
     fn running(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut new = Self::new(&mut rng);
-        let needed = (0..2).flat_map(|role| vec![role; new.min_of_roles[role]]);
+        let min_of_roles = new.checked_roles();
+        let needed = (0..2).flat_map(|role| vec![role; min_of_roles[role]]);
         new.running = needed.collect();
         while new.running.len() < new.min_member || rng.percent(60) && new.running.len() < 9 {
             new.running.push(rng.below(3) as usize);
@@ -51,9 +52,14 @@ impl Setting {
     }
 
     fn new(rng: &mut Rng) -> Self {
+        let min_of_roles = [rng.below(3) as usize, rng.below(3) as usize];
+        // Roles count only if the job has their minimums too.
+        let of_roles: usize = min_of_roles.iter().sum();
+        let min_member =
+            if rng.percent(70) { of_roles + rng.below(3) as usize } else { rng.below(6) as usize };
         Self {
-            min_member: rng.below(6) as usize,
-            min_of_roles: [rng.below(3) as usize, rng.below(3) as usize],
+            min_member,
+            min_of_roles,
             running: Vec::new(),
             waiting: Vec::new(),
             n_free: 0,
@@ -61,14 +67,17 @@ impl Setting {
         }
     }
 
-    fn min(&self) -> usize {
-        self.min_member.max(self.min_of_roles.iter().sum())
+    /// The minimum of each role that is checked.
+    fn checked_roles(&self) -> [usize; 2] {
+        let sum: usize = self.min_of_roles.iter().sum();
+        if self.min_member < sum { [0, 0] } else { self.min_of_roles }
     }
 
     /// Whether a job with pods of these roles is ready.
     fn is_ready(&self, roles: &[usize]) -> bool {
         let n_of = |role: usize| roles.iter().filter(|own| **own == role).count();
-        roles.len() >= self.min() && (0..2).all(|role| n_of(role) >= self.min_of_roles[role])
+        let min_of_roles = self.checked_roles();
+        roles.len() >= self.min_member && (0..2).all(|role| n_of(role) >= min_of_roles[role])
     }
 
     /// Whether some set of at most `n_free` waiting pods makes the job ready.
@@ -194,7 +203,7 @@ fn evictions_leave_the_job_and_each_role_their_minimum() {
     for seed in 0..N_CLUSTERS {
         let setting = Setting::running(seed);
         // A minimum of 0 or 1 protects nothing.
-        if setting.min() < 2 {
+        if setting.min_member < 2 {
             continue;
         }
         let (_, evicted) = setting.run();

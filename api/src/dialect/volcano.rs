@@ -107,10 +107,12 @@ impl Dialect for Volcano {
         let spec: Spec = object.spec("PodGroup")?;
         let mut facts = GroupFacts::new(ApiVersion::Volcano, &object.metadata, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
-        for (role, min) in spec.min_task_member.unwrap_or_default() {
+        let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {
             let min = min_member(&facts.key, min)?;
-            facts.roles.push(RoleFacts { name: Name::from(role), min });
-        }
+            Ok(RoleFacts { name: Name::from(role), min })
+        });
+        let roles = roles.collect::<Result<Vec<RoleFacts>, FactError>>()?;
+        facts.set_roles(roles);
         facts.queue = non_empty(spec.queue);
         facts.priority_class = non_empty(spec.priority_class_name);
         facts.set_min_resources(spec.min_resources.as_ref())?;

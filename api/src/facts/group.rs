@@ -55,7 +55,7 @@ pub struct GroupFacts {
     /// Whether its pods are victims only together.
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaves_whole: bool,
-    /// The minimum of each role.
+    /// The minimum of each role; their sum is at most `min_member`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFacts>,
     /// The topology it asks for.
@@ -135,10 +135,13 @@ impl GroupFacts {
         })
     }
 
-    /// Number of its tasks that start together: its minimum, or the sum of those of its roles if larger.
-    pub fn min_available(&self) -> u32 {
-        let of_roles = self.roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
-        self.min_member.max(of_roles)
+    /// Sets the roles of its pods. They have no minimums of their own if its minimum, which is set before, is
+    /// less than their sum: controllers write the number of all pods of a role there, also for a job that
+    /// starts with fewer, and for one whose roles start one after another.
+    // Parity: see docs/parity.md#k6.
+    pub(crate) fn set_roles(&mut self, roles: Vec<RoleFacts>) {
+        let sum = roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
+        self.roles = if self.min_member < sum { Vec::new() } else { roles };
     }
 
     /// The fields besides minimum, queue, priority, topology and metadata that decide whether it can be placed.

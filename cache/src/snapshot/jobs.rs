@@ -291,7 +291,7 @@ impl<'a> JobMaker<'a> {
             group: group.cloned(),
             created: group.map_or(oldest, |group| group.created),
             queue: queue.unwrap_or_else(|| self.default_queue(&key.namespace)),
-            min_available: group.map_or(0, |group| group.min_available()),
+            min_available: group.map_or(0, |group| group.min_member),
             topology: group.and_then(|group| group.topology.clone()),
             priority,
             problem: match group {

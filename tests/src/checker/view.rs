@@ -219,7 +219,7 @@ impl<'p> Job<'p> {
         let given = group
             .filter(|group| group.priority.or(group.priority_class.as_ref().map(|_| 0)).is_some());
         Self {
-            min: group.map_or(1, |group| group.min_available() as usize),
+            min: group.map_or(1, |group| group.min_member as usize),
             queue: queue.unwrap_or_else(|| SnapshotOptions::default().default_queue),
             priority: match given {
                 Some(group) => group_priority(store, Some(group), highest),
