@@ -96,6 +96,25 @@ pub fn is_extended_resource(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
+/// Whether nodes can have a resource of this name. Other names are those that quotas count: objects, as in
+/// `count/pods` and `services`, and sums over pods, as in `requests.cpu` and `limits.nvidia.com/gpu`.
+///
+/// Source: the names that the quota evaluators of Kubernetes 1.37 compute, in `pkg/quota/v1/evaluator/core`.
+pub fn is_node_resource(name: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["count/", "requests.", "limits."];
+    const OF_CLASSES: [&str; 2] =
+        [".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/"];
+    match name {
+        CPU | MEMORY | PODS | "ephemeral-storage" => true,
+        _ if name.starts_with("hugepages-") || name.starts_with("attachable-volumes-") => true,
+        _ => {
+            let is_of_quota = PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+                || OF_CLASSES.iter().any(|part| name.contains(part));
+            name.contains('/') && !is_of_quota
+        }
+    }
+}
+
 /// Why a resource list cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
@@ -147,6 +166,31 @@ impl ResourceList {
             })
         };
         list.0.iter().find_map(too_large).map_or(Ok(list), Err)
+    }
+
+    /// Reads a map in which an amount may mean "no limit": one that is larger than [`MAX_AMOUNT`] is cut there,
+    /// which is more than any cluster has.
+    ///
+    /// # Errors
+    ///
+    /// [`AmountError`] for the first amount that does not parse or is negative: refuse the object and name
+    /// the field.
+    pub fn of_limits(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+        let mut list = Self::of_pod(map)?;
+        list.0.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_AMOUNT));
+        Ok(list)
+    }
+
+    /// Reads a map in which an amount may be of any size and other names may stand than those of node
+    /// resources, which are left out; a larger amount than [`MAX_AMOUNT`] is cut there.
+    ///
+    /// # Errors
+    ///
+    /// [`AmountError`] for the first amount that does not parse or is negative: refuse the object and name
+    /// the field.
+    pub fn of_node_resources(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+        let counted = map.iter().filter(|(name, _)| is_node_resource(name));
+        Self::of_limits(&counted.map(|(name, amount)| (name.clone(), amount.clone())).collect())
     }
 
     /// Reads the map of a pod, in which an amount may be of any size: an amount that does not fit into
@@ -664,6 +708,53 @@ mod tests {
         assert!(fits(&[("cpu", "1"), ("memory", "1Gi"), ("x/y", "0")]));
         assert!(!fits(&[("cpu", "1001m")]));
         assert!(!fits(&[("x/y", "1m")]));
+    }
+
+    #[test]
+    fn quotas_count_what_is_no_resource_of_nodes() {
+        for name in [
+            "cpu",
+            "memory",
+            "pods",
+            "ephemeral-storage",
+            "hugepages-2Mi",
+            "nvidia.com/gpu",
+            "kubernetes.io/batch-cpu",
+            "deviceclass.resource.kubernetes.io/gpu",
+        ] {
+            assert!(is_node_resource(name), "{name}");
+        }
+        for name in [
+            "count/pods",
+            "count/jobs.batch",
+            "requests.cpu",
+            "requests.nvidia.com/gpu",
+            "requests.storage",
+            "requests.ephemeral-storage",
+            "requests.hugepages-2Mi",
+            "limits.memory",
+            "limits.nvidia.com/gpu",
+            "services",
+            "services.loadbalancers",
+            "persistentvolumeclaims",
+            "gold.storageclass.storage.k8s.io/requests.storage",
+            "gpu.deviceclass.resource.k8s.io/devices",
+        ] {
+            assert!(!is_node_resource(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_cut_at_the_largest_amount() {
+        let of = |text: &str| {
+            let map = BTreeMap::from([("memory".to_owned(), ApiQuantity(text.to_owned()))]);
+            ResourceList::of_limits(&map).map(|list| list.get("memory"))
+        };
+        assert_eq!(of("1Ti"), Ok(1 << 40));
+        for text in ["1Pi", "1125899906842625", "9007199254740992", "9999Ti", "1e30", "9999999Ei"] {
+            assert_eq!(of(text), Ok(MAX_AMOUNT), "{text}");
+        }
+        assert!(of("-1").is_err() && of("1 Ti").is_err());
     }
 
     #[test]

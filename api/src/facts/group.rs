@@ -150,7 +150,8 @@ impl GroupFacts {
         (*never_preempts, *leaves_whole, roles)
     }
 
-    /// Sets what its pods request at least.
+    /// Sets what its pods request at least. Names that no node can have do not count: the controller of Volcano
+    /// writes what a quota would count, such as `count/pods` and `requests.cpu`, beside the resources.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl GroupFacts {
         amounts: Option<&BTreeMap<String, Quantity>>,
     ) -> Result<(), FactError> {
         let Some(amounts) = amounts else { return Ok(()) };
-        self.min_resources = ResourceList::from_map(amounts).map_err(|error| {
+        self.min_resources = ResourceList::of_node_resources(amounts).map_err(|error| {
             FactError::amount(format!("PodGroup {}", self.key), "spec.minResources", &error)
         })?;
         Ok(())
