@@ -63,7 +63,7 @@ impl QueueFacts {
         let weight = u32::try_from(spec.weight).map_err(|_| {
             FactError::new(object(), "spec.weight", format!("{} is negative", spec.weight))
         })?;
-        let capability = ResourceList::from_map(&spec.capability)
+        let capability = ResourceList::of_limits(&spec.capability)
             .map_err(|error| FactError::amount(object(), "spec.capability", &error))?;
         let min_runtime = spec.min_runtime.as_deref().map_or(Ok(Duration::ZERO), duration::parse);
         let min_runtime =
