@@ -16,6 +16,7 @@ pub mod limits;
 pub mod metadata;
 pub mod node;
 pub mod pod;
+pub mod pod_hints;
 pub mod policy;
 pub mod queue;
 pub mod request;

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     api_version::ApiVersion,
     column::Dim,
+    facts::pod_hints::MetadataPlace,
     name::{Name, ObjectKey},
     resource::Dimensions,
 };
@@ -410,6 +411,27 @@ pub enum JobWarning {
         /// The first of them by namespace and name.
         first: ObjectKey,
     },
+    /// Pods name its PodGroup where that has no effect.
+    MisplacedGroup {
+        /// Number of such pods.
+        n_pods: u32,
+        /// The first of them by namespace and name.
+        first: ObjectKey,
+        /// Where the first names it.
+        place: MetadataPlace,
+        /// The key of that label or annotation.
+        key: Name,
+    },
+    /// A pod of a gang that lacks pods has an annotation because of which the others are created only once it has
+    /// a node.
+    ExclusiveTopology {
+        /// The pod.
+        pod: ObjectKey,
+        /// The annotation.
+        annotation: Name,
+        /// What has the same purpose and works for a gang.
+        instead: &'static str,
+    },
 }
 
 impl JobWarning {
@@ -422,6 +444,8 @@ impl JobWarning {
             Self::UnreadableAnnotation { .. } => "UnreadableAnnotation",
             Self::DifferentAnnotations { .. } => "DifferentAnnotations",
             Self::NotAnnotated { .. } => "PodsNotAnnotated",
+            Self::MisplacedGroup { .. } => "GroupNameMisplaced",
+            Self::ExclusiveTopology { .. } => "ExclusiveTopology",
         }
     }
 
@@ -432,7 +456,9 @@ impl JobWarning {
             Self::OtherScheduler { .. }
             | Self::UnreadableAnnotation { .. }
             | Self::DifferentAnnotations { .. }
-            | Self::NotAnnotated { .. } => true,
+            | Self::NotAnnotated { .. }
+            | Self::MisplacedGroup { .. }
+            | Self::ExclusiveTopology { .. } => true,
         }
     }
 }
@@ -471,6 +497,23 @@ impl fmt::Display for JobWarning {
                 f,
                 "{n_pods} of the pods of its controllers do not name this PodGroup in an annotation, \
                  among them {first}"
+            ),
+            Self::MisplacedGroup { n_pods: 1, first, place, key } => write!(
+                f,
+                "pod {first} names this PodGroup in the {place} {key}, which has to be {}",
+                place.other().with_article()
+            ),
+            Self::MisplacedGroup { n_pods, first, place, key } => write!(
+                f,
+                "{n_pods} pods, among them {first}, name this PodGroup in the {place} {key}, which has to be \
+                 {}",
+                place.other().with_article()
+            ),
+            Self::ExclusiveTopology { pod, annotation, instead } => write!(
+                f,
+                "pod {pod} has the annotation {annotation}, with which the other pods are created only once \
+                 it has a node, and it gets none before all pods of the gang exist: remove the annotation, and \
+                 place the gang by topology, with {instead}"
             ),
         }
     }

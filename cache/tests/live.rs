@@ -316,15 +316,25 @@ fn manifest(pod: &PodStep) -> Value {
         requests["x.io/gpu"] = json!("1");
     }
     let group = pod.group.map(|group| format!("g{group}"));
+    let mut labels = json!({"l": pod.label.to_string()});
+    if group.is_none() && pod.created % 2 == 0 {
+        // In a label it has no effect.
+        labels["scheduling.volcano.sh/group-name"] = json!(format!("g{}", pod.label));
+    }
     let queue = pod.bound_queue.map(|queue| format!("q{queue}"));
-    let annotations = [("scheduling.k8s.io/group-name", group), (BOUND_QUEUE_ANNOTATION, queue)];
+    let exclusive = (pod.created % 3 == 0).then(|| "rack".to_owned());
+    let annotations = [
+        ("scheduling.k8s.io/group-name", group),
+        (BOUND_QUEUE_ANNOTATION, queue),
+        ("leaderworkerset.sigs.k8s.io/exclusive-topology", exclusive),
+    ];
     let annotations: BTreeMap<&str, String> =
         annotations.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     json!({
         "metadata": {
             "name": key.name, "namespace": key.namespace,
             "uid": format!("{}-{}", pod.name, pod.version),
-            "creationTimestamp": time(pod.created), "labels": {"l": pod.label.to_string()},
+            "creationTimestamp": time(pod.created), "labels": labels,
             "annotations": annotations,
             "deletionTimestamp": pod.is_deleted.then(|| time(100)),
             "deletionGracePeriodSeconds": pod.is_deleted.then_some(30),

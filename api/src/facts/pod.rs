@@ -19,6 +19,7 @@ use super::{
     limits::MAX_LABELS,
     metadata::MetadataPrefixes,
     object_key,
+    pod_hints::PodHints,
 };
 use crate::{
     api_version::{Join, ServedApis},
@@ -49,6 +50,9 @@ pub struct TaskFacts {
     /// Its annotations that count if it is in no PodGroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Arc<GangAnnotations>>,
+    /// What in it tells why a gang lacks pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hints: Option<Arc<PodHints>>,
     /// Its role in its job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Name>,
@@ -228,6 +232,7 @@ impl TaskFacts {
             created: created(&pod.metadata),
             scheduler: non_empty(spec.scheduler_name.as_ref())
                 .unwrap_or_else(|| Name::from("default-scheduler")),
+            hints: PodHints::of(&pod.metadata, !groups.is_empty()).map(Arc::new),
             groups,
             annotations: GangAnnotations::of(&pod.metadata).map(Arc::new),
             role: non_empty(role_of(&pod.metadata)),

@@ -26,7 +26,7 @@ use crate::{
         RejectedTask, Reusable, Snapshot, SnapshotOptions,
         devices::{devices_of, is_active, published_devices},
         duplicates, fold,
-        hints::{NamedGroup, named_group},
+        hints::{NamedGroup, misplaced_group, named_group},
         jobs::{JobMaker, Membership, membership},
         rows::{OfGroup, RowMaker},
         storage::storage_of,
@@ -301,6 +301,11 @@ impl Kept {
                         self.reusable.hints.forget_not_annotated(facts);
                     }
                     uids.extend(facts.controller.as_ref().map(|controller| controller.uid.clone()));
+                    let key = misplaced_group(facts);
+                    let key = key.map(|((join, group), _)| JobKey::Group(join, group));
+                    if let Some(key) = key.filter(|key| self.jobs.row(key).is_some()) {
+                        dirty.entry(Some(key)).or_default();
+                    }
                 }
                 Some(_) => {}
             }

@@ -9,7 +9,7 @@ use std::{
 
 use kube_batch_api::{
     api_version::Join,
-    facts::pod::TaskFacts,
+    facts::{pod::TaskFacts, pod_hints::MisplacedGroup},
     name::{Name, ObjectKey},
     reason::JobWarning,
 };
@@ -23,6 +23,8 @@ pub(crate) struct Hints {
     other_scheduler: HashMap<NamedGroup, BTreeMap<ObjectKey, Name>>,
     /// Pods without a PodGroup, by the uid of their controller.
     not_annotated: HashMap<Name, BTreeSet<ObjectKey>>,
+    /// Pods of ours without a PodGroup, by the one that they name in the wrong place.
+    misplaced: HashMap<NamedGroup, BTreeMap<ObjectKey, MisplacedGroup>>,
 }
 
 impl Hints {
@@ -40,6 +42,10 @@ impl Hints {
             let pods = self.not_annotated.entry(controller.uid.clone()).or_default();
             pods.insert(facts.key.clone());
         }
+        if let Some((group, misplaced)) = misplaced_group(facts) {
+            let pods = self.misplaced.entry(group).or_default();
+            pods.insert(facts.key.clone(), misplaced.clone());
+        }
     }
 
     /// Forgets a pod of another scheduler that named a PodGroup.
@@ -50,14 +56,20 @@ impl Hints {
         });
     }
 
-    /// Forgets a pod of ours that was not in a gang, and returns the uid of its controller.
-    pub(crate) fn forget_not_annotated(&mut self, facts: &TaskFacts) -> Option<Name> {
-        let uid = &facts.controller.as_ref()?.uid;
-        remove(&mut self.not_annotated, uid, |pods| {
-            pods.remove(&facts.key);
-            pods.is_empty()
-        });
-        Some(uid.clone())
+    /// Forgets a pod of ours that was not in a gang.
+    pub(crate) fn forget_not_annotated(&mut self, facts: &TaskFacts) {
+        if let Some(controller) = &facts.controller {
+            remove(&mut self.not_annotated, &controller.uid, |pods| {
+                pods.remove(&facts.key);
+                pods.is_empty()
+            });
+        }
+        if let Some((group, _)) = misplaced_group(facts) {
+            remove(&mut self.misplaced, &group, |pods| {
+                pods.remove(&facts.key);
+                pods.is_empty()
+            });
+        }
     }
 
     /// What was recorded about the job of a PodGroup with these tasks.
@@ -71,7 +83,14 @@ impl Hints {
             let n_pods = u32::try_from(pods.len()).unwrap_or(u32::MAX);
             Some(JobWarning::OtherScheduler { n_pods, scheduler: scheduler.clone() })
         });
-        other.into_iter().chain(self.not_annotated_beside(tasks))
+        let misplaced = self.misplaced.get(group).and_then(|pods| {
+            let (first, MisplacedGroup { place, key, .. }) = pods.first_key_value()?;
+            let n_pods = u32::try_from(pods.len()).unwrap_or(u32::MAX);
+            let (first, key) = (first.clone(), key.clone());
+            Some(JobWarning::MisplacedGroup { n_pods, first, place: *place, key })
+        });
+        let found = other.into_iter().chain(misplaced);
+        found.chain(self.not_annotated_beside(tasks))
     }
 
     fn not_annotated_beside(&self, tasks: &[&Arc<TaskFacts>]) -> Option<JobWarning> {
@@ -93,6 +112,13 @@ pub(crate) type NamedGroup = (Join, ObjectKey);
 /// The PodGroup that a pod names.
 pub(crate) fn named_group(facts: &TaskFacts, store: &Store) -> Option<NamedGroup> {
     facts.group(store.served())
+}
+
+/// The PodGroup that a pod names in the wrong place.
+pub(crate) fn misplaced_group(facts: &TaskFacts) -> Option<(NamedGroup, &MisplacedGroup)> {
+    let misplaced = facts.hints.as_ref()?.misplaced_group.as_ref()?;
+    let key = ObjectKey::new(facts.key.namespace.clone(), misplaced.name.clone());
+    Some(((misplaced.join, key), misplaced))
 }
 
 /// The uids of the controllers of some tasks, each once.

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_api::{
-    api_version::Join,
+    api_version::{ApiVersion, Join},
     facts::{
         class::PodTemplate,
         composite::CompositeFacts,
@@ -240,16 +240,19 @@ impl<'a> JobMaker<'a> {
         let of_budget = budget.and_then(|budget| budget.min_available);
         let of_budget = of_budget.map(|min| min.of(tasks.len()));
         let queue = annotated.queue.clone();
+        let min_available = annotated.min_available.or(of_budget).unwrap_or(1);
+        let mut warnings = annotation_warnings(&tasks, &annotated);
+        warnings.extend(exclusive_topology(min_available, None, &tasks));
         Job {
             group: None,
             created: tasks.first().map_or(Timestamp::UNIX_EPOCH, |facts| facts.created),
             queue: queue.unwrap_or_else(|| self.default_queue(namespace)),
-            min_available: annotated.min_available.or(of_budget).unwrap_or(1),
-            topology: annotated.topology.clone().map(Arc::new),
+            min_available,
+            topology: annotated.topology.map(Arc::new),
             composites: None,
             priority: self.priorities.of_pods(&tasks),
             problem: None,
-            warnings: annotation_warnings(&tasks, annotated),
+            warnings,
             tasks,
         }
     }
@@ -276,6 +279,8 @@ impl<'a> JobMaker<'a> {
         let queue = of_root.or(own_queue);
         let (priority, warning) = self.priorities.of(group.map(|group| &**group), root, &tasks);
         warnings.extend(warning);
+        let min_available = group.map_or(0, |group| group.min_member);
+        warnings.extend(exclusive_topology(min_available, group, &tasks));
         warnings.sort_unstable();
         let counts_of_root = root.map(|root| (root.priority, root.never_preempts));
         let contradiction = |group: &GroupFacts| {
@@ -291,7 +296,7 @@ impl<'a> JobMaker<'a> {
             group: group.cloned(),
             created: group.map_or(oldest, |group| group.created),
             queue: queue.unwrap_or_else(|| self.default_queue(&key.namespace)),
-            min_available: group.map_or(0, |group| group.min_member),
+            min_available,
             topology: group.and_then(|group| group.topology.clone()),
             priority,
             problem: match group {
@@ -408,16 +413,48 @@ fn contradiction(
 /// What is wrong with the annotations of the pods of a job.
 fn annotation_warnings(
     tasks: &[&Arc<TaskFacts>],
-    CombinedAnnotations { different, .. }: CombinedAnnotations,
+    CombinedAnnotations { different, .. }: &CombinedAnnotations,
 ) -> Vec<JobWarning> {
     let unreadable = tasks.iter().find_map(|facts| {
         let value = facts.annotations.as_ref()?.unreadable.clone()?;
         let (pod, key) = (facts.key.clone(), MIN_AVAILABLE);
         Some(JobWarning::UnreadableAnnotation { pod, key, value })
     });
-    let different = different.into_iter();
+    let different = different.iter().cloned();
     let different = different.map(|(key, counts)| JobWarning::DifferentAnnotations { key, counts });
     unreadable.into_iter().chain(different).collect()
+}
+
+/// A pod of a gang that lacks pods, because its annotation keeps them from being created before it has a node.
+// Parity: see docs/parity.md#e7.
+fn exclusive_topology(
+    min_available: u32,
+    group: Option<&Arc<GroupFacts>>,
+    tasks: &[&Arc<TaskFacts>],
+) -> Option<JobWarning> {
+    let may_count = |facts: &&&Arc<TaskFacts>| {
+        !facts.gated && !matches!(facts.status, TaskStatus::Releasing | TaskStatus::Failed)
+    };
+    if tasks.iter().filter(may_count).count() >= min_available as usize {
+        return None;
+    }
+    let mut waiting = tasks.iter().filter(|facts| facts.node.is_none());
+    let (pod, annotation) = waiting.find_map(|facts| {
+        let annotation = facts.hints.as_ref()?.exclusive_topology.clone()?;
+        Some((facts.key.clone(), annotation))
+    })?;
+    let instead = match group.map(|group| group.version) {
+        None => "their annotation scheduling.sigs.dev/topology-required",
+        Some(ApiVersion::V1Alpha1 | ApiVersion::V1Alpha2) => {
+            "the annotation scheduling.sigs.dev/topology-required of its PodGroup"
+        }
+        Some(ApiVersion::Kubernetes) => "schedulingConstraints.topology of its PodGroup",
+        Some(ApiVersion::Volcano) => "networkTopology of its PodGroup",
+        Some(ApiVersion::Coscheduling) => {
+            "required pod affinity to each other, as its PodGroup has no field for that"
+        }
+    };
+    Some(JobWarning::ExclusiveTopology { pod, annotation, instead })
 }
 
 /// PodDisruptionBudgets by the uid of their controller; the oldest wins.
