@@ -299,6 +299,11 @@ impl fmt::Display for FitReport {
 pub enum JobProblem {
     /// Its pods name a PodGroup that does not exist.
     NoPodGroup(ObjectKey),
+    /// Its pods wait until a controller has put them in a PodGroup.
+    NotInGroup {
+        /// The scheduler that they name.
+        scheduler: Name,
+    },
     /// It names a queue that does not exist.
     QueueNotFound(Name),
     /// It has fewer tasks than its minimum.
@@ -333,11 +338,13 @@ impl JobProblem {
     pub const INCONSISTENT: &str = "SchedulerError";
     /// The reason code of [`JobProblem::NotEnoughTasks`].
     pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
+    /// The reason code of [`JobProblem::NoPodGroup`] and [`JobProblem::NotInGroup`].
+    pub const NO_POD_GROUP: &str = "PodGroupNotFound";
 
     /// The reason code.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::NoPodGroup(_) => "PodGroupNotFound",
+            Self::NoPodGroup(_) | Self::NotInGroup { .. } => Self::NO_POD_GROUP,
             Self::QueueNotFound(_) => "QueueNotFound",
             Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
                 Self::NOT_ENOUGH_TASKS
@@ -352,6 +359,11 @@ impl fmt::Display for JobProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPodGroup(key) => write!(f, "PodGroup {key} does not exist"),
+            Self::NotInGroup { scheduler } => write!(
+                f,
+                "waits until a controller creates a PodGroup and names it in the pod, as gang.waitForPodGroup \
+                 requires of pods with schedulerName \"{scheduler}\""
+            ),
             Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
             Self::NotEnoughTasks { valid, min } => {
                 write!(f, "only {valid} of the required {min} pods exist")

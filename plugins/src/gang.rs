@@ -17,10 +17,12 @@ use kube_batch_api::{
     column::{ClassIdx, JobIdx, TaskIdx},
     composites::{Child, Composites},
     facts::group::RoleFacts,
+    name::{JobKey, Name},
     reason::JobProblem,
+    status::TaskStatus,
 };
 use kube_batch_framework::{
-    arguments::{ArgumentKind, ArgumentSpec, Arguments},
+    arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
         Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote,
     },
@@ -37,6 +39,8 @@ pub struct Gang {
     /// How long a task that is being terminated counts as about to leave.
     termination_timeout: Duration,
     evicts_whole: bool,
+    /// The scheduler names whose pods wait until they are in a PodGroup.
+    wait_for_group: Vec<Name>,
     /// Whether the tasks of some job are victims only together.
     has_whole_jobs: bool,
     composites: Arc<Composites>,
@@ -48,6 +52,7 @@ impl Default for Gang {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
             termination_timeout: TERMINATION_TIMEOUT,
             evicts_whole: false,
+            wait_for_group: Vec::new(),
             has_whole_jobs: false,
             composites: Arc::default(),
         }
@@ -74,11 +79,17 @@ const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
     "evict a gang that has no more than its minimum as a whole; otherwise it is never evicted",
 );
 
+const WAIT_FOR_GROUP: ArgumentSpec = ArgumentSpec {
+    key: "gang.waitForPodGroup",
+    kind: ArgumentKind::List { default: &[], items: ListItems::Texts },
+    about: "scheduler names whose pods wait until they are in a PodGroup, which a controller creates for them",
+};
+
 /// How a configuration names the plugin.
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, TERMINATION],
+    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, TERMINATION, WAIT_FOR_GROUP],
     metadata_prefixes: &[],
     new: |arguments| Box::new(Gang::new(arguments)),
 };
@@ -91,6 +102,7 @@ impl Gang {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             termination_timeout: if timeout.is_zero() { Duration::MAX } else { timeout },
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+            wait_for_group: arguments.list(&WAIT_FOR_GROUP).into_iter().map(Name::from).collect(),
             has_whole_jobs: false,
             composites: Arc::default(),
         }
@@ -122,6 +134,9 @@ impl Plugin for Gang {
     }
 
     fn job_valid(&self, cluster: &Cluster, job: JobIdx) -> Result<(), JobProblem> {
+        if let Some(scheduler) = self.waits_for_group(cluster, job) {
+            return Err(JobProblem::NotInGroup { scheduler });
+        }
         let valid = cluster.jobs.counts[job].valid();
         let min = cluster.jobs.min_available[job];
         if valid < min {
@@ -227,6 +242,24 @@ impl Plugin for Gang {
 }
 
 impl Gang {
+    /// The scheduler name because of which a job without a PodGroup waits for one.
+    // Parity: see docs/parity.md#k9.
+    fn waits_for_group(&self, cluster: &Cluster, job: JobIdx) -> Option<Name> {
+        let is_alone = match &cluster.jobs.key[job] {
+            JobKey::Group(..) => false,
+            JobKey::Shadow { .. } | JobKey::Pod { .. } => true,
+        };
+        if self.wait_for_group.is_empty() || !is_alone {
+            return None;
+        }
+        let mut tasks = cluster.jobs.tasks[job].iter();
+        let waiting = tasks.find(|task| {
+            let scheduler = &cluster.tasks.facts[*task].scheduler;
+            cluster.status(*task) == TaskStatus::Pending && self.wait_for_group.contains(scheduler)
+        });
+        waiting.map(|task| cluster.tasks.facts[task].scheduler.clone())
+    }
+
     /// Whether the victim may be evicted, with those that are evicted already.
     fn can_lose(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         let Some(job) = cluster.tasks.job[proposal.victim] else { return Vote::Reject };

@@ -498,7 +498,8 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
         }
     }
     for report in &cycle.jobs {
-        let forms = LazyCell::new(|| lacks_claims(report, store, assumed));
+        let forms =
+            LazyCell::new(|| lacks_pods_or_group(report) || lacks_claims(report, store, assumed));
         for pod in &report.unplaced {
             let news = waiting(store, assumed, pod).and_then(|facts| {
                 news_of_pod(facts, pod, report.unplaced_reason, &report.unplaced_because)
@@ -540,6 +541,12 @@ pub fn news_of_pod(
         message: because.to_owned(),
     });
     Some(Waits { reason: because_of, message: because.to_owned(), urgency, event })
+}
+
+/// Whether a controller may be about to create what a job lacks: its PodGroup, or more pods.
+fn lacks_pods_or_group(report: &JobReport) -> bool {
+    let reason = report.unschedulable.as_ref().map(|(reason, _)| *reason);
+    matches!(reason, Some(JobProblem::NO_POD_GROUP | JobProblem::NOT_ENOUGH_TASKS))
 }
 
 /// Whether a claim for devices is still to be made for a pod of a job. The others wait for it too.

@@ -211,6 +211,7 @@ pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -
             message
         }
         JobProblem::NoPodGroup(_)
+        | JobProblem::NotInGroup { .. }
         | JobProblem::QueueNotFound(_)
         | JobProblem::Inconsistent(_)
         | JobProblem::Other { .. } => problem.to_string(),

@@ -303,11 +303,16 @@ static TABLE: &[Row] = &[
         Plugin,
         "gang",
         "gang",
-        &[of("gang", "gang.stalenessGracePeriod", "0s")],
+        &[
+            of("gang", "gang.stalenessGracePeriod", "0s"),
+            of("gang", "gang.waitForPodGroup", "volcano"),
+        ],
         Some(same(
             "gang.stalenessGracePeriod: 0s keeps the other pods of a gang that has lost \
              some, as in Volcano; without it they are evicted after 5 minutes, because they \
-             hold resources that the gang cannot use",
+             hold resources that the gang cannot use; gang.waitForPodGroup: volcano lets pods with \
+             schedulerName volcano wait until Volcano's controllers have put them in a PodGroup, and \
+             needs these controllers",
         )),
     ),
     named(
