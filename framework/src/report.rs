@@ -330,12 +330,16 @@ struct Unplaced {
 
 fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
     let cluster = session.cluster();
-    // Without a PodGroup, the reason can only be reported on the pods. A missing queue is a mistake that
-    // users look for on their pods too.
+    // Without a PodGroup, or with one that has no conditions, the reason can only be reported on the pods. A
+    // missing queue is a mistake that users look for on their pods too.
+    let has_conditions = cluster.jobs.group[job]
+        .as_ref()
+        .is_some_and(|group| group.version.dialect().has_conditions());
     let on_pods = |problem: &&JobProblem| {
-        cluster.jobs.group[job].is_none()
+        !has_conditions
             || matches!(problem, JobProblem::QueueNotFound(_) | JobProblem::Inconsistent(_))
     };
+    let has_group = cluster.jobs.group[job].is_some();
     let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
     let is_reported = problem.is_some() || session.was_tried(job);
     let pods = if is_reported { waiting_pods(session, job) } else { Vec::new() };
@@ -346,6 +350,10 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
     };
     let reason = match problem {
         Some(JobProblem::Inconsistent(_)) => JobProblem::INCONSISTENT,
+        // Autoscalers read the other reason, and a new node would not help.
+        Some(problem) if problem.reason() == JobProblem::NOT_ENOUGH_TASKS && has_group => {
+            JobProblem::NOT_ENOUGH_TASKS
+        }
         _ => UNSCHEDULABLE,
     };
     Unplaced { pods, because, reason }

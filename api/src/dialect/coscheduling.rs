@@ -100,6 +100,10 @@ impl Dialect for Coscheduling {
         without(json!(status), &["ready", "conditions"])
     }
 
+    fn has_conditions(&self) -> bool {
+        false
+    }
+
     fn reports(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
         // The status has no field for the message.
         matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")

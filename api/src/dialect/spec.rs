@@ -62,6 +62,11 @@ pub trait Dialect: Sync {
         at: Transition<'_>,
     ) -> PodGroupStatus;
 
+    /// Whether the status of a PodGroup has conditions that say why it waits.
+    fn has_conditions(&self) -> bool {
+        true
+    }
+
     /// Whether a stored status already reports this message in a condition of this type, numbers aside.
     fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
         let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);
