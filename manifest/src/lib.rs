@@ -12,6 +12,7 @@ pub mod reader;
 pub mod rejection;
 pub mod render;
 pub mod source;
+pub mod unsimulated;
 
 mod context;
 mod item;

@@ -22,6 +22,7 @@ use kube_batch_manifest::{
     reader::{Reader, Sink, Summary},
     rejection::{rejections, wants_admin_access},
     source::collect_sources,
+    unsimulated::unsimulated_annotations,
 };
 use kube_batch_sim::world::World;
 
@@ -173,9 +174,10 @@ struct WorldSink<'w> {
 impl Sink for WorldSink<'_> {
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         self.record_names(&object, place);
-        let rejection = rejection(&object).map(|error| place.diagnose(&error));
+        let warnings = rejection(&object).into_iter().chain(without_effect(&object));
+        let warnings: Vec<Diagnostic> = warnings.map(|error| place.diagnose(&error)).collect();
         self.world.apply(object)?;
-        if let Some(problem) = rejection {
+        for problem in warnings {
             self.shown.take(Diagnostic { severity: Severity::Warning, ..problem });
         }
         Ok(())
@@ -296,6 +298,17 @@ fn rejection(object: &Object) -> Option<FactError> {
     let message =
         format!("{}; an API server would reject this {}{more}", first.message, object.kind());
     Some(FactError::new(named(object), first.path, message))
+}
+
+/// The annotations of an object that have an effect in a cluster and none here. Those of an object that another one
+/// controls are reported of that, if it is in the input.
+fn without_effect(object: &Object) -> Vec<FactError> {
+    let owners = object.meta().owner_references.iter().flatten();
+    if owners.into_iter().any(|owner| owner.controller == Some(true)) {
+        return Vec::new();
+    }
+    let found = unsimulated_annotations(object).into_iter();
+    found.map(|problem| FactError::new(named(object), problem.path, problem.message)).collect()
 }
 
 /// Kind, namespace and name.
