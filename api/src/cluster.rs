@@ -269,6 +269,9 @@ pub struct Jobs {
     /// Whether its tasks are victims only together.
     // Parity: see docs/parity.md#k1.
     pub leaves_whole: Column<JobIdx, bool>,
+    /// Whether its PodGroup says what its pods request at least.
+    // Parity: see docs/parity.md#k2.
+    pub has_min_resources: Column<JobIdx, bool>,
     /// The topology it asks for.
     // Parity: see docs/parity.md#t1.
     pub topology: Column<JobIdx, Option<Arc<TopologyFacts>>>,

@@ -68,8 +68,8 @@ pub struct JobReport {
     pub n_remaining: u32,
     /// Whether its minimum, and at least one task, have a place.
     pub has_started: bool,
-    /// Whether pods may be created for it: what it requests at least fits into its queue's limits, and into
-    /// what is idle or being released.
+    /// Whether pods may be created for it: it has some, or its queue serves it and has room for what it requests at
+    /// least.
     pub is_admitted: bool,
     /// Tasks that count towards the minimum: those that have a node, and those that succeeded.
     pub ready: u32,

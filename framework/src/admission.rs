@@ -1,53 +1,204 @@
-//! Whether the pods of a job may be created. Controllers of Volcano wait for that.
+//! Whether the pods of a PodGroup may be created. Controllers of Volcano wait for that.
 // Parity: new, see docs/parity.md#k2.
 
-use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Dim, JobIdx},
-    resource::{ResourceList, ResourceVector},
+    column::{Dim, JobIdx, QueueIdx},
+    name::Name,
+    resource::{ResourceVector, Unit},
 };
 
 use crate::session::Session;
 
-/// The capacity for jobs without pods. It is computed at most once in a cycle, for all such jobs.
+/// The PodGroups without pods whose controllers wait until these may be created.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// What is idle or being released on all nodes.
-    available: OnceCell<ResourceVector>,
+    /// Those that are admitted in this cycle and keep what they request.
+    admitted: BTreeSet<JobIdx>,
+    refused: BTreeMap<JobIdx, Refusal>,
+}
+
+/// Why the pods of a PodGroup may not be created.
+#[derive(Clone, Debug)]
+enum Refusal {
+    /// Its queue does not serve it.
+    NoQueue,
+    /// Its `minResources` do not fit into the capability of the queue.
+    Capability { queue: QueueIdx, lack: Lack },
+    /// They do not fit into what is idle or being released.
+    Idle(Lack),
+}
+
+/// A resource that is lacking.
+#[derive(Clone, Debug)]
+struct Lack {
+    resource: Name,
+    requested: i64,
+    /// The capability, or what is idle or being released.
+    limit: i64,
+    /// What is used of the capability.
+    used: i64,
+    /// What is kept for other PodGroups.
+    kept: i64,
 }
 
 impl Admission {
-    /// Whether what the pods of a job request at least fits into the limits of its queue, and into what is
-    /// idle or being released. Nothing is reserved for it. A job that has pods is admitted already.
-    pub(crate) fn admits(&self, session: &Session, job: JobIdx) -> bool {
+    /// Decides about all PodGroups without pods after the moves of a session, in the order of jobs. What one
+    /// requests is kept for it, so that the next has to fit beside it.
+    pub(crate) fn of(session: &Session) -> Self {
         let cluster = session.cluster();
-        if !cluster.jobs.tasks[job].is_empty() {
-            return true;
+        let mut admission = Self::default();
+        let mut jobs: Vec<(QueueIdx, JobIdx)> = Vec::new();
+        let no_pods = cluster.jobs.tasks.iter().filter(|(_, tasks)| tasks.is_empty());
+        for job in no_pods.map(|(job, _)| job).filter(|job| waits_for_admission(cluster, *job)) {
+            match cluster.jobs.queue[job] {
+                None => drop(admission.refused.insert(job, Refusal::NoQueue)),
+                Some(_) if !cluster.jobs.has_min_resources[job] => {}
+                Some(_) if session.headroom.is_admitted(job) => {}
+                Some(queue) => jobs.push((queue, job)),
+            }
         }
-        let Some(group) = &cluster.jobs.group[job] else { return true };
-        self.fits_in_cluster(cluster, &group.min_resources)
-            && fits_in_queue(session, job, &group.min_resources)
+        jobs.sort_by(|(_, l), (_, r)| session.plugins().job_order(*l, *r));
+        let mut kept = Kept::default();
+        for (queue, job) in jobs {
+            match kept.try_admit(session, queue, job) {
+                Err(refusal) => drop(admission.refused.insert(job, refusal)),
+                Ok(()) => drop(admission.admitted.insert(job)),
+            }
+        }
+        admission
     }
 
-    fn fits_in_cluster(&self, cluster: &Cluster, least: &ResourceList) -> bool {
-        let available = self.available.get_or_init(|| cluster.total_unused());
-        let available = |name| cluster.dimensions.get(name).map_or(0, |dim| available[dim]);
-        least.iter().all(|(name, amount)| amount <= available(name).max(0))
+    /// Whether pods of a job may be created. A job that has pods is admitted already.
+    pub(crate) fn admits(&self, job: JobIdx) -> bool {
+        !self.refused.contains_key(&job)
+    }
+
+    /// Whether pods of a job may be created since this cycle, and what they request is kept for them.
+    pub(crate) fn admits_newly(&self, job: JobIdx) -> bool {
+        self.admitted.contains(&job)
+    }
+
+    /// Reason and message of a PodGroup whose pods may not be created.
+    pub(crate) fn lacking(&self, cluster: &Cluster, job: JobIdx) -> Option<(&'static str, String)> {
+        let (reason, lack, why) = match self.refused.get(&job)? {
+            // The job has a problem that says more.
+            Refusal::NoQueue => return None,
+            Refusal::Capability { queue, lack } => {
+                let name = &cluster.queues.facts[*queue].name;
+                let Lack { resource, limit, .. } = lack;
+                let mut why =
+                    format!("queue \"{name}\" is limited to {}", display(resource, *limit));
+                if lack.requested <= lack.limit {
+                    why += &format!(", uses {}", display(resource, lack.used));
+                    why += &kept_for_others(resource, lack.kept);
+                }
+                ("QueueCapability", lack, why)
+            }
+            Refusal::Idle(lack) => {
+                let Lack { resource, limit, kept, .. } = lack;
+                let mut why = format!("{} are idle or being released", display(resource, *limit));
+                if *kept > 0 {
+                    let kept = display(resource, *kept);
+                    why += &format!(", of which {kept} are kept for other PodGroups");
+                }
+                ("NotEnoughResources", lack, why)
+            }
+        };
+        let requested = display(&lack.resource, lack.requested);
+        let message = format!(
+            "its pods may not be created yet: its minResources are {requested} {}, and {why}",
+            lack.resource
+        );
+        Some((reason, message))
     }
 }
 
-fn fits_in_queue(session: &Session, job: JobIdx, least: &ResourceList) -> bool {
-    let cluster = session.cluster();
-    let Some(queue) = cluster.jobs.queue[job] else { return false };
-    let limits = &cluster.queues.capability[queue];
-    if limits.is_empty() {
-        return true;
+/// Whether the controller of a job's PodGroup creates pods only once it is admitted.
+fn waits_for_admission(cluster: &Cluster, job: JobIdx) -> bool {
+    let group = cluster.jobs.group[job].as_ref();
+    group.is_some_and(|group| group.version.dialect().waits_for_admission())
+}
+
+/// What is kept for other PodGroups, for the end of a message; empty if it is nothing.
+pub(crate) fn kept_for_others(resource: &str, kept: i64) -> String {
+    if kept <= 0 {
+        return String::new();
     }
-    let used = |dim: Dim| cluster.queues.held[queue][dim];
-    let fits = |(dim, limit): &(_, i64)| {
-        used(*dim).saturating_add(least.get(cluster.dimensions.name(*dim))) <= *limit
-    };
-    limits.iter().all(fits)
+    format!(", keeps {} for the minResources of other PodGroups", display(resource, kept))
+}
+
+fn display(resource: &str, amount: i64) -> String {
+    Unit::of(resource).display(amount)
+}
+
+/// What is kept for the groups that are admitted in this cycle.
+#[derive(Default)]
+struct Kept {
+    queues: BTreeMap<QueueIdx, ResourceVector>,
+    /// What is idle or being released.
+    available: Option<ResourceVector>,
+}
+
+impl Kept {
+    fn try_admit(
+        &mut self,
+        session: &Session,
+        queue: QueueIdx,
+        job: JobIdx,
+    ) -> Result<(), Refusal> {
+        let cluster = session.cluster();
+        if session.policy.enqueues_strictly() {
+            self.fits_idle(session, job).map_err(Refusal::Idle)?;
+        }
+        let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");
+        let min = cluster.dimensions.vector(&group.min_resources);
+        let none = || ResourceVector::zero(cluster.dimensions.len());
+        let kept = self.queues.entry(queue).or_insert_with(none);
+        for (dim, limit) in cluster.queues.capability[queue].iter().filter(|(dim, _)| min[*dim] > 0)
+        {
+            Lack {
+                resource: cluster.dimensions.name(*dim).clone(),
+                requested: min[*dim],
+                limit: *limit,
+                used: cluster.queues.held[queue][*dim] + cluster.queues.leaving[queue][*dim],
+                kept: session.headroom.of_queue(queue, *dim) + kept[*dim],
+            }
+            .unless_it_fits()
+            .map_err(|lack| Refusal::Capability { queue, lack })?;
+        }
+        // The headroom of a group to which no pod came has ended: others may have it until one does.
+        if !session.headroom.has_lapsed(job) {
+            kept.add(&min, 1);
+        }
+        Ok(())
+    }
+
+    fn fits_idle(&mut self, session: &Session, job: JobIdx) -> Result<(), Lack> {
+        let cluster = session.cluster();
+        let available = self.available.get_or_insert_with(|| cluster.total_unused());
+        let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");
+        for (resource, requested) in group.min_resources.iter().filter(|(_, amount)| *amount > 0) {
+            let dim = cluster.dimensions.get(resource);
+            let newly: i64 = dim.map_or(0, |dim| self.queues.values().map(|kept| kept[dim]).sum());
+            Lack {
+                resource: resource.clone(),
+                requested,
+                limit: dim.map_or(0, |dim: Dim| available[dim].max(0)),
+                used: 0,
+                kept: dim.map_or(0, |dim| session.headroom.total(dim)) + newly,
+            }
+            .unless_it_fits()?;
+        }
+        Ok(())
+    }
+}
+
+impl Lack {
+    fn unless_it_fits(self) -> Result<(), Self> {
+        let sum = self.used.saturating_add(self.kept).saturating_add(self.requested);
+        if sum > self.limit { Err(self) } else { Ok(()) }
+    }
 }

@@ -10,6 +10,7 @@ mod composites;
 mod confinement;
 pub mod cycle;
 pub mod failure;
+mod headroom;
 pub mod memory;
 pub mod milestone;
 mod min_runtime;

@@ -10,7 +10,8 @@
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
 //!   one: that is a round.
 //!
-//! It also remembers which gangs were evicted as a whole, until they run again or are gone.
+//! It also remembers which gangs were evicted as a whole, until they run again or are gone, and how far PodGroups
+//! with `minResources` have come.
 //!
 //! Work is counted in evaluations of a node for a class of tasks, and not in time, so that the same
 //! snapshots lead to the same decisions.
@@ -28,7 +29,7 @@ use kube_batch_api::{
     name::{JobKey, Name},
 };
 
-use crate::{plugin::QueueShares, tried::Tried};
+use crate::{headroom::HeadroomMemory, plugin::QueueShares, tried::Tried};
 
 /// The default of [`Memory::with_budget`]: about 0.1 s.
 pub const DEFAULT_BUDGET: u64 = 1_000_000;
@@ -45,6 +46,8 @@ pub struct Memory {
     pub(crate) hopeless: Option<Hopeless>,
     /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
     pub(crate) evicted: BTreeMap<JobKey, (EvictReason, String)>,
+    /// The PodGroups that have headroom in their queue, or may get it or had it.
+    pub(crate) headroom: HeadroomMemory,
 }
 
 impl Default for Memory {
@@ -86,6 +89,7 @@ impl Memory {
             rounds: BTreeMap::new(),
             hopeless: None,
             evicted: BTreeMap::new(),
+            headroom: HeadroomMemory::new(),
         }
     }
 

@@ -896,6 +896,12 @@ pub trait Plugin: Send {
         None
     }
 
+    /// Whether a PodGroup without pods is admitted only while its `minResources` fit also into what is idle or being
+    /// released, as by the action `enqueue` of Volcano.
+    fn enqueues_strictly(&self) -> bool {
+        false
+    }
+
     /// Whether a job that is not ready is reported as unschedulable.
     fn reports_unready_jobs(&self) -> bool {
         false

@@ -252,6 +252,10 @@ impl Policy {
         self.all().any(Plugin::evicts_whole_jobs)
     }
 
+    pub(crate) fn enqueues_strictly(&self) -> bool {
+        self.all().any(Plugin::enqueues_strictly)
+    }
+
     pub(crate) fn reports_unready_jobs(&self) -> bool {
         self.all().any(Plugin::reports_unready_jobs)
     }

@@ -14,9 +14,9 @@ use kube_batch_api::{
     crd::{PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     decision::{Decision, EvictReason, PodRef},
     dialect::Transition,
-    facts::queue::QueueFacts,
+    facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
-    reason::JobProblem,
+    reason::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
 };
@@ -96,7 +96,7 @@ impl Opening {
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
     message::mark_never_fitting(session);
     let cluster = session.cluster();
-    let admission = Admission::default();
+    let admission = Admission::of(session);
     let jobs: Vec<Arc<JobReport>> = cluster
         .jobs
         .key
@@ -115,6 +115,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         .collect();
     let mut memory = session.close_turn_log(&jobs);
     let cluster = session.cluster();
+    memory.headroom = session.headroom.remember(cluster, session.now, &admission);
     if !session.evicted_gangs.is_empty() || !memory.evicted.is_empty() {
         let evicted = jobs.iter().filter_map(|job| Some((job.key.clone(), job.evicted.clone()?)));
         memory.evicted = evicted.collect();
@@ -143,7 +144,9 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         Some(Duration::ZERO)
     } else {
         let others = session.next_release().into_iter().chain(session.next_stuck());
-        stale_gangs::next_due(session).into_iter().chain(others).min()
+        let others = others.chain(session.headroom.next_end(session.now));
+        let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
+        stale_gangs::next_due(session).into_iter().chain(others).chain(announced).min()
     };
     let work = session.work();
     let decisions = std::mem::take(&mut session.decisions);
@@ -216,7 +219,7 @@ fn known_report<'s>(
         && report.tried == session.was_tried(job)
         && report.evicted.is_none()
         && report.warnings == cluster.jobs.warnings[job]
-        && report.is_admitted == admission.admits(session, job)
+        && report.is_admitted == admission.admits(job)
         && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
         && is_same_object(failure, session.shared_failure(job))
         && report.n_fitting == n_fitting_of(session, job)
@@ -249,7 +252,19 @@ fn job_report(
     let n_tasks = cluster.jobs.tasks[job].len() as u32;
     let (succeeded, failed) = (counts.of(TaskStatus::Succeeded), counts.of(TaskStatus::Failed));
     let finished = n_tasks > 0 && succeeded + failed == n_tasks;
-    let unschedulable = if finished { None } else { message::unschedulable(session, job) };
+    let is_admitted = admission.admits(job);
+    let group = cluster.jobs.group[job].as_ref();
+    let warnings = &cluster.jobs.warnings[job];
+    let is_news = || {
+        group.is_some_and(|group| is_news(group, n_tasks, is_admitted))
+            && !warnings.iter().any(JobWarning::explains_missing_pods)
+    };
+    let unschedulable = if finished || is_news() {
+        None
+    } else {
+        let not_admitted = admission.lacking(cluster, job);
+        not_admitted.or_else(|| message::unschedulable(session, job))
+    };
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
     let phase = if finished {
@@ -275,7 +290,7 @@ fn job_report(
         n_fitting,
         n_remaining: n_waiting.saturating_sub(n_fitting - ready + 1),
         has_started: ready >= min_available.max(1),
-        is_admitted: admission.admits(session, job),
+        is_admitted,
         ready,
         running,
         succeeded,
@@ -293,6 +308,21 @@ fn job_report(
         share,
         waited_since: if had_started { None } else { waited_since(cluster, job) },
     }
+}
+
+/// After so much time it is reported that a PodGroup which was admitted lacks its pods.
+const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
+
+/// Whether it is news that pods of a PodGroup may be created: its controller does not know yet, so that there are
+/// none is no problem.
+fn is_news(group: &GroupFacts, n_tasks: u32, is_admitted: bool) -> bool {
+    let waits = group.version.dialect().waits_for_admission();
+    n_tasks == 0 && is_admitted && waits && !group.is_inqueue()
+}
+
+fn is_announced(report: &JobReport) -> bool {
+    let group = report.group.as_ref();
+    group.is_some_and(|group| is_news(group, report.n_tasks, report.is_admitted))
 }
 
 /// The pod on which the mistakes of a job without a PodGroup are reported.

@@ -25,6 +25,7 @@ use crate::{
     candidates::{Candidates, Choice, Inputs, Room, Search},
     confinement::Confinement,
     failure::Failure,
+    headroom::Headroom,
     memory::{Memory, TurnLog},
     milestone::Milestone,
     moves::Move,
@@ -43,6 +44,8 @@ pub struct Session {
     pub(crate) policy: Policy,
     /// The time of the cycle.
     pub(crate) now: Timestamp,
+    /// What is kept of the capability of queues.
+    pub(crate) headroom: Headroom,
     candidates: Candidates,
     pub(crate) confinement: Confinement,
     log: Log,
@@ -168,9 +171,12 @@ impl Session {
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         invalid.extend(mark_scattered_composites(&mut cluster, &composites, &policy));
         let n_jobs = cluster.jobs.key.len();
+        let everywhere = policy.enqueues_strictly();
+        let headroom = Headroom::of(&cluster, &memory.headroom, now, everywhere);
         Self {
             composites,
             now,
+            headroom,
             candidates: Candidates::new(search, &cluster),
             confinement: Confinement::default(),
             cluster,
@@ -616,6 +622,9 @@ impl Session {
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.
     pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
         let from = self.cluster.set_placement(task, to);
+        if let Some(job) = self.cluster.tasks.job[task] {
+            self.headroom.follow(&self.cluster, job);
+        }
         if !std::mem::replace(&mut self.before.is_moved[task], true) {
             self.before.moved.push((task, from));
         }

@@ -152,7 +152,8 @@ impl Session {
         }
         let evicted = turn_log.memory.evicted.clone();
         let Memory { budget, recalls, .. } = turn_log.memory;
-        Memory { budget, recalls, generation: None, rounds, hopeless, evicted }
+        let headroom = turn_log.memory.headroom.clone();
+        Memory { budget, recalls, generation: None, rounds, hopeless, evicted, headroom }
     }
 
     /// The jobs that would find no place in the same state.

@@ -39,6 +39,7 @@ pub struct Gang {
     /// How long a task that is being terminated counts as about to leave.
     termination_timeout: Duration,
     evicts_whole: bool,
+    enqueues_strictly: bool,
     /// The scheduler names whose pods wait until they are in a PodGroup.
     wait_for_group: Vec<Name>,
     /// Whether the tasks of some job are victims only together.
@@ -52,6 +53,7 @@ impl Default for Gang {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
             termination_timeout: TERMINATION_TIMEOUT,
             evicts_whole: false,
+            enqueues_strictly: false,
             wait_for_group: Vec::new(),
             has_whole_jobs: false,
             composites: Arc::default(),
@@ -79,6 +81,11 @@ const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
     "evict a gang that has no more than its minimum as a whole; otherwise it is never evicted",
 );
 
+const STRICT_ENQUEUE: ArgumentSpec = ArgumentSpec::switch(
+    "gang.strictEnqueue",
+    "admit a PodGroup without pods only while its minResources fit also into what is idle or being released",
+);
+
 const WAIT_FOR_GROUP: ArgumentSpec = ArgumentSpec {
     key: "gang.waitForPodGroup",
     kind: ArgumentKind::List { default: &[], items: ListItems::Texts },
@@ -89,7 +96,7 @@ const WAIT_FOR_GROUP: ArgumentSpec = ArgumentSpec {
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, TERMINATION, WAIT_FOR_GROUP],
+    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, STRICT_ENQUEUE, TERMINATION, WAIT_FOR_GROUP],
     metadata_prefixes: &[],
     new: |arguments| Box::new(Gang::new(arguments)),
 };
@@ -102,6 +109,7 @@ impl Gang {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             termination_timeout: if timeout.is_zero() { Duration::MAX } else { timeout },
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+            enqueues_strictly: arguments.bool(&STRICT_ENQUEUE),
             wait_for_group: arguments.list(&WAIT_FOR_GROUP).into_iter().map(Name::from).collect(),
             has_whole_jobs: false,
             composites: Arc::default(),
@@ -220,6 +228,11 @@ impl Plugin for Gang {
 
     fn reports_unready_jobs(&self) -> bool {
         true
+    }
+
+    // Parity: see docs/parity.md#k2.
+    fn enqueues_strictly(&self) -> bool {
+        self.enqueues_strictly
     }
 
     fn victim_scope(

@@ -67,6 +67,11 @@ pub trait Dialect: Sync {
         true
     }
 
+    /// Whether controllers create the pods of a PodGroup only once its phase says that it is admitted.
+    fn waits_for_admission(&self) -> bool {
+        false
+    }
+
     /// Whether a stored status already reports this message in a condition of this type, numbers aside.
     fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
         let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);

@@ -41,7 +41,7 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 };
 
 /// The phase of a group whose pods may be created.
-const INQUEUE: &str = "Inqueue";
+pub(crate) const INQUEUE: &str = "Inqueue";
 /// The condition of a group that has started.
 const SCHEDULED: &str = "Scheduled";
 
@@ -158,6 +158,10 @@ impl Dialect for Volcano {
         let scheduled = report.has_started.then_some(("Scheduled", "the gang has started"));
         set_condition(&mut next.conditions, SCHEDULED, scheduled, at);
         next
+    }
+
+    fn waits_for_admission(&self) -> bool {
+        true
     }
 
     fn status_value(&self, status: &PodGroupStatus) -> Value {

@@ -87,6 +87,7 @@ tail! {
     priority: i32,
     priority_of_pods: bool,
     leaves_whole: bool,
+    has_min_resources: bool,
     topology: Option<Arc<TopologyFacts>>,
     composites: Option<Arc<[Arc<CompositeFacts>]>>,
     tasks: TaskRange,

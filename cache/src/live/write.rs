@@ -24,7 +24,9 @@ use crate::snapshot::{
     classes::ClassRows,
     hints::controllers,
     jobs::{Job, JobMaker, rank},
-    rows::{JobRow, OfGroup, RowMaker, TaskRow, leaves_whole, list_jobs, push_job},
+    rows::{
+        JobRow, OfGroup, RowMaker, TaskRow, has_min_resources, leaves_whole, list_jobs, push_job,
+    },
 };
 
 /// The rows of jobs, and what they have to do with pods of others.
@@ -203,6 +205,7 @@ impl<'a> Writer<'a> {
         self.set_queue(row, queue);
         let jobs = &mut self.cluster.jobs;
         jobs.leaves_whole[row] = leaves_whole(&job);
+        jobs.has_min_resources[row] = has_min_resources(&job);
         jobs.topology[row] = job.topology;
         jobs.composites[row] = job.composites;
         jobs.group[row] = job.group;

@@ -214,6 +214,11 @@ pub(crate) fn leaves_whole(job: &Job<'_>) -> bool {
     job.group.as_ref().is_some_and(|group| group.leaves_whole) || above.any(|one| one.leaves_whole)
 }
 
+/// Whether the PodGroup of a job says what its pods request at least.
+pub(crate) fn has_min_resources(job: &Job<'_>) -> bool {
+    job.group.as_ref().is_some_and(|group| !group.min_resources.is_empty())
+}
+
 /// Adds a job with these tasks.
 pub(crate) fn push_job(
     jobs: &mut Jobs,
@@ -225,6 +230,7 @@ pub(crate) fn push_job(
     let JobRow { queue, problem } = JobRow::of(&job, queue);
     let n_roles = job.group.as_ref().map_or(0, |group| group.roles.len());
     jobs.leaves_whole.push(leaves_whole(&job));
+    jobs.has_min_resources.push(has_min_resources(&job));
     jobs.topology.push(job.topology);
     jobs.composites.push(job.composites);
     jobs.group.push(job.group);

@@ -11,6 +11,7 @@ use kube_batch_api::{
 };
 
 use crate::{
+    admission::kept_for_others,
     candidates::Room,
     failure::{BestDomain, Excess, Failure, NeverFits, NoDomain, NotEnoughGroups},
     minimum::Minimum,
@@ -309,12 +310,18 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();
     let resource = cluster.dimensions.name(dim);
     let display = |amount: i64| Unit::of(resource).display(amount);
+    let kept = session.headroom.of_queue(queue, dim) - session.headroom.of_job(job, dim);
+    let kept = kept_for_others(resource, kept);
+    // What the job holds is in what the queue uses.
+    let minimum =
+        session.headroom.min_of(job).map_or(0, |min| min[dim] - cluster.jobs.held[job][dim]);
+    let its = if minimum > needs { " (its minResources)" } else { "" };
     format!(
-        "queue \"{}\" is limited to {} {resource}, uses {}, and this job needs {}",
+        "queue \"{}\" is limited to {} {resource}, uses {}{kept}, and this job needs {}{its}",
         name_of(cluster, queue),
         display(limit),
         display(used),
-        display(needs),
+        display(needs.max(minimum)),
     )
 }
 
