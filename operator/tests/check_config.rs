@@ -76,7 +76,7 @@ fn the_configuration_of_volcanos_chart_is_converted_as_the_manual_shows() {
     let starts = [
         "note: standard input:1:10: action enqueue is left out: kube-batch sets PodGroups to Inqueue",
         "note: standard input:5:11: plugin gang: gang.stalenessGracePeriod: 0s keeps",
-        "warning: standard input:9:11: plugin overcommit is left out: there is no action enqueue",
+        "warning: standard input:9:11: plugin overcommit is left out: gang.strictEnqueue counts",
         "warning: standard input:13:11: plugin capacity becomes proportion: a queue deserves",
         "note: standard input:14:11: plugin nodeorder: the weights that Volcano sets by default",
     ];

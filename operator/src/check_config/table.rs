@@ -43,6 +43,8 @@ pub(super) enum Mapping {
     Named { here: &'static str, with: &'static [Setting], remark: Option<Remark> },
     /// Its value is that of an argument of a plugin.
     Argument { plugin: &'static str, key: &'static str },
+    /// It is left out, and these settings do the same.
+    Replaced { with: &'static [Setting], why: &'static str },
     /// It is left out, and decisions are the same.
     NotNeeded { why: &'static str },
     /// It is left out, and decisions may differ.
@@ -124,6 +126,15 @@ const fn argument(
     Row { kind, name, mapping: Mapping::Argument { plugin, key } }
 }
 
+const fn replaced(
+    kind: NameKind,
+    name: &'static str,
+    with: &'static [Setting],
+    why: &'static str,
+) -> Row {
+    Row { kind, name, mapping: Mapping::Replaced { with, why } }
+}
+
 const fn not_needed(kind: NameKind, name: &'static str, why: &'static str) -> Row {
     Row { kind, name, mapping: Mapping::NotNeeded { why } }
 }
@@ -192,11 +203,13 @@ static TABLE: &[Row] = &[
     // Keys of the file.
     not_needed(Key, "metrics", "it is for the plugins usage and rescheduling"),
     // Actions and their arguments.
-    not_needed(
+    replaced(
         Action,
         "enqueue",
-        "kube-batch sets PodGroups to Inqueue itself, while their minResources fit; several may be \
-         admitted for the same resources",
+        &[of("gang", "gang.strictEnqueue", "true")],
+        "kube-batch sets PodGroups to Inqueue itself, and with gang.strictEnqueue: true only while their \
+         minResources fit into what is idle or being released, as the action does; without it the capability \
+         of the queue decides alone, so that their pods can preempt, reclaim and make autoscalers add nodes",
     ),
     not_needed(
         Action,
@@ -288,16 +301,8 @@ static TABLE: &[Row] = &[
         "maxCandidateNodes*",
         "all nodes are compared when victims are chosen",
     ),
-    not_needed(
-        ActionArgument,
-        "overcommit-factor",
-        "there is no action enqueue that it could limit",
-    ),
-    not_needed(
-        ActionArgument,
-        "enqueue-action-idleres-mul",
-        "there is no action enqueue that it could limit",
-    ),
+    not_needed(ActionArgument, "overcommit-factor", "gang.strictEnqueue has no factor"),
+    not_needed(ActionArgument, "enqueue-action-idleres-mul", "gang.strictEnqueue has no factor"),
     // Plugins.
     named(
         Plugin,
@@ -349,7 +354,7 @@ static TABLE: &[Row] = &[
     lost(
         Plugin,
         "overcommit",
-        "there is no action enqueue that it could limit",
+        "gang.strictEnqueue counts what is idle or being released, without a factor",
         "limit a queue with its capability, and the pods of a namespace with a ResourceQuota",
     ),
     lost(
@@ -543,7 +548,9 @@ mod tests {
     /// The settings that a row can make.
     fn settings(mapping: Mapping) -> Vec<(&'static str, &'static str)> {
         match mapping {
-            Mapping::Named { with, .. } => with.iter().map(|set| (set.plugin, set.key)).collect(),
+            Mapping::Named { with, .. } | Mapping::Replaced { with, .. } => {
+                with.iter().map(|set| (set.plugin, set.key)).collect()
+            }
             Mapping::Argument { plugin, key } => vec![(plugin, key)],
             Mapping::NotNeeded { .. }
             | Mapping::Lost { .. }

@@ -285,6 +285,10 @@ impl Converter<'_> {
     fn leave_out(&mut self, subject: &Subject<'_>, cursor: &Cursor<'_>) {
         let row = table::row(subject.kind, subject.name);
         let (effect, reason) = match row.map(|row| row.mapping) {
+            Some(Mapping::Replaced { with, why }) => {
+                self.settings.extend(with.iter().map(Setting::parsed));
+                (Effect::Same, why.to_owned())
+            }
             Some(Mapping::NotNeeded { why }) => (Effect::Same, why.to_owned()),
             Some(Mapping::Lost { why, instead }) => (Effect::Differs, format!("{why}; {instead}")),
             Some(Mapping::AlwaysTrue { instead }) if is_bool(cursor, false) => {
