@@ -324,6 +324,8 @@ pub enum JobProblem {
     },
     /// Its pods and its PodGroup contradict one another. The message is that of kube-scheduler.
     Inconsistent(Name),
+    /// Its running pods are not in one domain of the level that it requires. The message is that of kube-scheduler.
+    Scattered(Name),
     /// A reason of a plugin outside this project.
     Other {
         /// The reason of the condition: one word in CamelCase.
@@ -334,7 +336,7 @@ pub enum JobProblem {
 }
 
 impl JobProblem {
-    /// The reason code of [`JobProblem::Inconsistent`]; kube-scheduler's.
+    /// The reason code of [`JobProblem::Inconsistent`] and [`JobProblem::Scattered`]; kube-scheduler's.
     pub const INCONSISTENT: &str = "SchedulerError";
     /// The reason code of [`JobProblem::NotEnoughTasks`].
     pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
@@ -349,7 +351,7 @@ impl JobProblem {
             Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
                 Self::NOT_ENOUGH_TASKS
             }
-            Self::Inconsistent(_) => Self::INCONSISTENT,
+            Self::Inconsistent(_) | Self::Scattered(_) => Self::INCONSISTENT,
             Self::Other { reason, .. } => reason,
         }
     }
@@ -371,7 +373,9 @@ impl fmt::Display for JobProblem {
             Self::NotEnoughTasksOfRole { role, valid, min } => {
                 write!(f, "only {valid} of the required {min} pods of the role {role} exist")
             }
-            Self::Inconsistent(message) | Self::Other { message, .. } => f.write_str(message),
+            Self::Inconsistent(message)
+            | Self::Scattered(message)
+            | Self::Other { message, .. } => f.write_str(message),
         }
     }
 }

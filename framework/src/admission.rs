@@ -27,6 +27,8 @@ enum Refusal {
     NoQueue,
     /// Its `minResources` do not fit into the capability of the queue.
     Capability { queue: QueueIdx, lack: Lack },
+    /// They exceed what the whole cluster has, of a resource that the queue does not limit.
+    Cluster(Lack),
     /// They do not fit into what is idle or being released.
     Idle(Lack),
 }
@@ -97,6 +99,10 @@ impl Admission {
                 }
                 ("QueueCapability", lack, why)
             }
+            Refusal::Cluster(lack) => {
+                let has = display(&lack.resource, lack.limit);
+                ("NeverFits", lack, format!("the whole cluster has {has}"))
+            }
             Refusal::Idle(lack) => {
                 let Lack { resource, limit, kept, .. } = lack;
                 let mut why = format!("{} are idle or being released", display(resource, *limit));
@@ -150,6 +156,7 @@ impl Kept {
         job: JobIdx,
     ) -> Result<(), Refusal> {
         let cluster = session.cluster();
+        fits_cluster(cluster, queue, job).map_err(Refusal::Cluster)?;
         if session.policy.enqueues_strictly() {
             self.fits_idle(session, job).map_err(Refusal::Idle)?;
         }
@@ -163,7 +170,7 @@ impl Kept {
                 resource: cluster.dimensions.name(*dim).clone(),
                 requested: min[*dim],
                 limit: *limit,
-                used: cluster.queues.held[queue][*dim] + cluster.queues.leaving[queue][*dim],
+                used: cluster.queues.used(queue, *dim),
                 kept: session.headroom.of_queue(queue, *dim) + kept[*dim],
             }
             .unless_it_fits()
@@ -194,6 +201,22 @@ impl Kept {
         }
         Ok(())
     }
+}
+
+/// Whether the whole cluster has what a job requests at least. A capability stands for what the cluster may grow to.
+fn fits_cluster(cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> Result<(), Lack> {
+    let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");
+    let total = cluster.total();
+    for (resource, requested) in group.min_resources.iter() {
+        let dim = cluster.dimensions.get(resource);
+        let mut capability = cluster.queues.capability[queue].iter();
+        if capability.any(|(limited, _)| Some(*limited) == dim) {
+            continue;
+        }
+        let limit = dim.map_or(0, |dim: Dim| total[dim]);
+        Lack { resource: resource.clone(), requested, limit, used: 0, kept: 0 }.unless_it_fits()?;
+    }
+    Ok(())
 }
 
 impl Lack {

@@ -367,7 +367,12 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
         .is_some_and(|group| group.version.dialect().has_conditions());
     let on_pods = |problem: &&JobProblem| {
         !has_conditions
-            || matches!(problem, JobProblem::QueueNotFound(_) | JobProblem::Inconsistent(_))
+            || matches!(
+                problem,
+                JobProblem::QueueNotFound(_)
+                    | JobProblem::Inconsistent(_)
+                    | JobProblem::Scattered(_)
+            )
     };
     let has_group = cluster.jobs.group[job].is_some();
     let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
@@ -379,7 +384,7 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
         None => message::of_failure(session, job),
     };
     let reason = match problem {
-        Some(JobProblem::Inconsistent(_)) => JobProblem::INCONSISTENT,
+        Some(JobProblem::Inconsistent(_) | JobProblem::Scattered(_)) => JobProblem::INCONSISTENT,
         // Autoscalers read the other reason, and a new node would not help.
         Some(problem) if problem.reason() == JobProblem::NOT_ENOUGH_TASKS && has_group => {
             JobProblem::NOT_ENOUGH_TASKS

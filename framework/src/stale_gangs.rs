@@ -18,10 +18,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::{
-    session::Session,
-    topology::{Home, JobTopology},
-};
+use crate::session::Session;
 
 /// What is lost with a gang, and its running tasks. Compared by priority, then share, then number of
 /// tasks; of equal ones the youngest is least.
@@ -51,16 +48,7 @@ pub(crate) fn next_due(session: &Session) -> Option<Duration> {
 fn is_incomplete(session: &Session, job: JobIdx) -> bool {
     let cluster = session.cluster();
     cluster.jobs.incomplete_for[job].is_some()
-        && (cluster.is_schedulable(job) || is_scattered(session, job))
-}
-
-/// Whether the running tasks of a gang are in several domains of the level of which it requires one: a label of a node
-/// has changed. Then it cannot be completed.
-fn is_scattered(session: &Session, job: JobIdx) -> bool {
-    let problem = session.cluster().jobs.problem[job].as_ref();
-    let required = session.plugins().topology(job).and_then(JobTopology::required_level);
-    matches!(problem, Some(JobProblem::Inconsistent(_)))
-        && required.is_some_and(|level| level.home() == Home::Scattered)
+        && matches!(cluster.jobs.problem[job], None | Some(JobProblem::Scattered(_)))
 }
 
 /// Whether the running tasks of a gang are to be evicted: not if this cycle has found places for the rest of it.

@@ -104,7 +104,7 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
             let message = format!(
                 "cannot determine domain for already scheduled pods: node {node} has no label {key}"
             );
-            return Some(JobProblem::Inconsistent(Name::from(message)));
+            return Some(JobProblem::Scattered(Name::from(message)));
         }
         domains.insert(required.keys().iter().map(|key| labels.get(key)).collect());
     }
@@ -124,7 +124,7 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
         "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {}",
         names.join(", ")
     );
-    Some(JobProblem::Inconsistent(Name::from(message)))
+    Some(JobProblem::Scattered(Name::from(message)))
 }
 
 impl Plugin for Topology {

@@ -215,6 +215,7 @@ pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -
         | JobProblem::NotInGroup { .. }
         | JobProblem::QueueNotFound(_)
         | JobProblem::Inconsistent(_)
+        | JobProblem::Scattered(_)
         | JobProblem::Other { .. } => problem.to_string(),
     }
 }
