@@ -317,12 +317,12 @@ fn manifest(pod: &PodStep) -> Value {
     }
     let group = pod.group.map(|group| format!("g{group}"));
     let mut labels = json!({"l": pod.label.to_string()});
-    if group.is_none() && pod.created % 2 == 0 {
+    if group.is_none() && pod.created.is_multiple_of(2) {
         // In a label it has no effect.
         labels["scheduling.volcano.sh/group-name"] = json!(format!("g{}", pod.label));
     }
     let queue = pod.bound_queue.map(|queue| format!("q{queue}"));
-    let exclusive = (pod.created % 3 == 0).then(|| "rack".to_owned());
+    let exclusive = pod.created.is_multiple_of(3).then(|| "rack".to_owned());
     let annotations = [
         ("scheduling.k8s.io/group-name", group),
         (BOUND_QUEUE_ANNOTATION, queue),
