@@ -243,7 +243,11 @@ impl Headroom {
                 Stage::Open if admission.admits_newly(*job) => Stage::Admitted(now),
                 // It is admitted again once there is room.
                 Stage::Lapsed if !admission.admits(*job) => Stage::Open,
-                stage => stage,
+                stage @ (Stage::Open
+                | Stage::Admitted(_)
+                | Stage::Lapsed
+                | Stage::Started(_)
+                | Stage::Done) => stage,
             };
             let uid = cluster.jobs.group[*job].as_ref()?.uid.clone();
             Some((cluster.jobs.key[*job].clone(), Remembered { uid, stage }))
