@@ -17,7 +17,6 @@ mod spec;
 mod status;
 mod volcano;
 
-pub(crate) use self::volcano::INQUEUE;
 pub use self::{
     object::{GroupOf, QueueOf, RawObject},
     spec::{Dialect, DialectSpec, Patch},

@@ -20,8 +20,6 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-use crate::admission::Admission;
-
 /// For how long a group has headroom without a new pod. Guessed: a driver needs minutes to create executors.
 const WITHOUT_NEW_POD: SignedDuration = SignedDuration::from_mins(10);
 
@@ -223,12 +221,13 @@ impl Headroom {
         Duration::try_from(end.duration_since(now)).ok()
     }
 
-    /// What to remember.
+    /// What to remember. A cycle admits some groups without pods, and refuses others.
     pub(crate) fn remember(
         &self,
         cluster: &Cluster,
         now: Timestamp,
-        admission: &Admission,
+        admits_newly: impl Fn(JobIdx) -> bool,
+        admits: impl Fn(JobIdx) -> bool,
     ) -> HeadroomMemory {
         let remembered = self.groups.iter().filter_map(|(job, group)| {
             let stage = match group.stage {
@@ -240,9 +239,9 @@ impl Headroom {
                 Stage::Open | Stage::Admitted(_) if n_placed(cluster, *job) > 0 => {
                     Stage::Started(now)
                 }
-                Stage::Open if admission.admits_newly(*job) => Stage::Admitted(now),
+                Stage::Open if admits_newly(*job) => Stage::Admitted(now),
                 // It is admitted again once there is room.
-                Stage::Lapsed if !admission.admits(*job) => Stage::Open,
+                Stage::Lapsed if !admits(*job) => Stage::Open,
                 stage @ (Stage::Open
                 | Stage::Admitted(_)
                 | Stage::Lapsed
@@ -321,7 +320,9 @@ impl<'a> News<'a> {
             None if self.n_held > 0 => started(self.started.or(self.created).unwrap_or(self.now)),
             Some(Stage::Admitted(since)) if !self.has_ended(since) => Stage::Admitted(since),
             Some(Stage::Admitted(_) | Stage::Lapsed) if !has_pods => Stage::Lapsed,
-            None if !has_pods && group.is_inqueue() => Stage::Admitted(self.now),
+            None if !has_pods && group.version.dialect().is_admitted(&group.status) => {
+                Stage::Admitted(self.now)
+            }
             _ => Stage::Open,
         }
     }

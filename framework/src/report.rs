@@ -115,7 +115,12 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         .collect();
     let mut memory = session.close_turn_log(&jobs);
     let cluster = session.cluster();
-    memory.headroom = session.headroom.remember(cluster, session.now, &admission);
+    memory.headroom = session.headroom.remember(
+        cluster,
+        session.now,
+        |job| admission.admits_newly(job),
+        |job| admission.admits(job),
+    );
     if !session.evicted_gangs.is_empty() || !memory.evicted.is_empty() {
         let evicted = jobs.iter().filter_map(|job| Some((job.key.clone(), job.evicted.clone()?)));
         memory.evicted = evicted.collect();
@@ -317,7 +322,8 @@ const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 /// none is no problem.
 fn is_news(group: &GroupFacts, n_tasks: u32, is_admitted: bool) -> bool {
     let waits = group.version.dialect().waits_for_admission();
-    n_tasks == 0 && is_admitted && waits && !group.is_inqueue()
+    let is_known = group.version.dialect().is_admitted(&group.status);
+    n_tasks == 0 && is_admitted && waits && !is_known
 }
 
 fn is_announced(report: &JobReport) -> bool {

@@ -72,6 +72,11 @@ pub trait Dialect: Sync {
         false
     }
 
+    /// Whether the status of a PodGroup says that its pods may be created, where controllers wait for that.
+    fn is_admitted(&self, _status: &PodGroupStatus) -> bool {
+        false
+    }
+
     /// Whether a stored status already reports this message in a condition of this type, numbers aside.
     fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
         let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);

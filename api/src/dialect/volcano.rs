@@ -41,7 +41,7 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 };
 
 /// The phase of a group whose pods may be created.
-pub(crate) const INQUEUE: &str = "Inqueue";
+const INQUEUE: &str = "Inqueue";
 /// The condition of a group that has started.
 const SCHEDULED: &str = "Scheduled";
 
@@ -162,6 +162,10 @@ impl Dialect for Volcano {
 
     fn waits_for_admission(&self) -> bool {
         true
+    }
+
+    fn is_admitted(&self, status: &PodGroupStatus) -> bool {
+        status.phase == INQUEUE
     }
 
     fn status_value(&self, status: &PodGroupStatus) -> Value {

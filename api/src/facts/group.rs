@@ -16,7 +16,6 @@ use super::{
 use crate::{
     api_version::ApiVersion,
     crd::{PodGroupSpec, PodGroupStatus},
-    dialect::INQUEUE,
     name::{Name, ObjectKey},
     resource::ResourceList,
 };
@@ -143,11 +142,6 @@ impl GroupFacts {
     pub(crate) fn set_roles(&mut self, roles: Vec<RoleFacts>) {
         let sum = roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
         self.roles = if self.min_member < sum { Vec::new() } else { roles };
-    }
-
-    /// Whether its status says that its pods may be created.
-    pub fn is_inqueue(&self) -> bool {
-        self.version.dialect().waits_for_admission() && self.status.phase == INQUEUE
     }
 
     /// The fields besides minimum, queue, priority, topology and metadata that decide whether it can be placed.
