@@ -23,7 +23,7 @@ use kube_batch_api::{
 
 use crate::{
     admission::Admission, memory::Memory, moves::Move, plugin::QueueShares, session::Session,
-    stale_gangs, tried::Tried,
+    stale_gangs, stuck, tried::Tried,
 };
 
 mod message;
@@ -148,7 +148,10 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let next_due = if session.turn_log.is_cut() || session.has_postponed() {
         Some(Duration::ZERO)
     } else {
-        let others = session.next_release().into_iter().chain(session.next_stuck());
+        let next_stuck = stuck::next(cluster, session.policy.termination_timeout());
+        let waits = || cluster.jobs.key.ids().any(|job| session.has_waiting_tasks(job));
+        let next_stuck = next_stuck.filter(|_| waits());
+        let others = session.next_release().into_iter().chain(next_stuck);
         let others = others.chain(session.headroom.next_end(session.now));
         let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         stale_gangs::next_due(session).into_iter().chain(others).chain(announced).min()

@@ -240,6 +240,11 @@ impl Session {
             && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
     }
 
+    /// Whether a task on the node does not end.
+    pub fn has_stuck_task(&self, node: NodeIdx) -> bool {
+        stuck::is_on(&self.cluster, node)
+    }
+
     /// Whether evicting these tasks changes for the class only what is free: it changes no answer of a
     /// rule.
     pub fn needs_only_resources(&mut self, class: ClassIdx, victims: &[TaskIdx]) -> bool {

@@ -13,8 +13,6 @@ use kube_batch_api::{
     status::{Placement, TaskStatus},
 };
 
-use crate::session::Session;
-
 /// Marks the tasks that do not end. `moved` gets the placement of each before.
 pub(crate) fn mark(
     cluster: &mut Cluster,
@@ -30,29 +28,18 @@ pub(crate) fn mark(
     }
 }
 
-impl Session {
-    /// After which time the next task will be known not to end, if tasks wait.
-    pub(crate) fn next_stuck(&self) -> Option<Duration> {
-        let cluster = &self.cluster;
-        let timeout = self.policy.termination_timeout();
-        let leaving = cluster.terminating.iter();
-        let leaving = leaving.filter(|(task, _)| cluster.status(**task) == TaskStatus::Releasing);
-        let next = leaving.map(|(_, Terminating { left, overdue })| {
-            left.saturating_add(timeout.saturating_sub(*overdue))
-        });
-        let next = next.filter(|after| *after < Duration::from_secs(u64::from(u32::MAX))).min()?;
-        let waits = cluster.jobs.key.ids().any(|job| self.has_waiting_tasks(job));
-        waits.then_some(next)
-    }
+/// After which time the next task will be known not to end.
+pub(crate) fn next(cluster: &Cluster, timeout: Duration) -> Option<Duration> {
+    let leaving = cluster.terminating.iter();
+    let leaving = leaving.filter(|(task, _)| cluster.status(**task) == TaskStatus::Releasing);
+    let next = leaving.map(|(_, Terminating { left, overdue })| {
+        left.saturating_add(timeout.saturating_sub(*overdue))
+    });
+    next.filter(|after| *after < Duration::from_secs(u64::from(u32::MAX))).min()
+}
 
-    /// Whether a task on the node does not end.
-    pub fn has_stuck_task(&self, node: NodeIdx) -> bool {
-        !self.cluster.terminating.is_empty() && self.stuck_on(node).is_some()
-    }
-
-    /// The first task on the node that does not end.
-    pub(crate) fn stuck_on(&self, node: NodeIdx) -> Option<TaskIdx> {
-        let mut tasks = self.cluster.nodes.tasks[node].iter().copied();
-        tasks.find(|task| self.cluster.status(*task) == TaskStatus::Stuck)
-    }
+/// Whether a task on the node does not end.
+pub(crate) fn is_on(cluster: &Cluster, node: NodeIdx) -> bool {
+    let mut tasks = cluster.nodes.tasks[node].iter();
+    !cluster.terminating.is_empty() && tasks.any(|task| cluster.status(*task) == TaskStatus::Stuck)
 }

@@ -210,9 +210,9 @@ impl<'p> Job<'p> {
         };
         let queue = group.and_then(|group| group.queue.clone());
         let highest = pods.iter().map(|pod| pod.facts.priority).max().unwrap_or(0);
-        let is_active = |facts: &TaskFacts| {
-            !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed)
-                && !(facts.gated && facts.status == TaskStatus::Pending)
+        let is_active = |facts: &TaskFacts| match facts.status {
+            TaskStatus::Pending => !facts.gated,
+            status => !matches!(status, TaskStatus::Succeeded | TaskStatus::Failed),
         };
         let active = pods.iter().filter(|pod| is_active(pod.facts));
         let of_pods = active.map(|pod| pod.facts.priority).max();
