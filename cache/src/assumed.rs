@@ -563,6 +563,7 @@ mod tests {
         let before = Arc::clone(store(None).pods.get(&pod().key).expect("the pod"));
         let bound = TaskFacts {
             node: Some("n".into()),
+            bound_queue: Some("q".into()),
             status: TaskStatus::Bound,
             unscheduled: Some(("a".into(), "b".into())),
             ..(*before).clone()
@@ -578,6 +579,7 @@ mod tests {
             TaskFacts { status: TaskStatus::Running, ..bound.clone() },
             TaskFacts { priority: 1, ..bound.clone() },
             TaskFacts { uid: "q".into(), ..bound.clone() },
+            TaskFacts { bound_queue: Some("r".into()), ..bound.clone() },
             labelled("app"),
         ] {
             assert!(!assumed.foresaw(&before, &other), "{other:?}");

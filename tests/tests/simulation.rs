@@ -10,7 +10,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, Ordinal, TaskIdx},
     decision::Decision,
-    name::ObjectKey,
+    name::{Name, ObjectKey},
     resource::ResourceVector,
     status::TaskStatus,
 };
@@ -74,7 +74,7 @@ fn evictions_lead_to_bindings() {
     assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 4, "{totals:?}");
 }
 
-/// The first nomination that was dropped, or the decisions that go on although nothing changes.
+/// The first nomination that was dropped for no other, or the decisions that go on although nothing changes.
 fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
     for (at, pair) in cycles.windows(2).enumerate() {
         let [before, after] = pair else { continue };
@@ -95,6 +95,7 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
                 && !kept.contains(&&pod.key)
                 // A gang that is evicted as a whole has no nominations left.
                 && !evicted.contains(&group_of(&pod.key))
+                && !is_place_taken(before, after, group_of(&pod.key))
             {
                 let (pod, at) = (&pod.key, at + 2);
                 return Some(format!("{pod} was nominated for {node}, but not in cycle {at}"));
@@ -103,6 +104,27 @@ fn useless_eviction(cycles: &[Cycle]) -> Option<String> {
     }
     let last = cycles.last()?;
     (!last.decisions.is_empty()).then(|| format!("decisions do not stop: {:?}", last.decisions))
+}
+
+/// Whether a pod of another group is new on one of the nodes for which pods of a group were nominated: a nomination is no
+/// lock, but it is dropped only for a place.
+fn is_place_taken(before: &Cycle, after: &Cycle, group: &str) -> bool {
+    let nominated = |made: &Decision| match made {
+        Decision::Nominate { pod, node, .. } => Some((pod.key.clone(), node.clone())),
+        Decision::Bind { .. }
+        | Decision::Evict { .. }
+        | Decision::Withdraw { .. }
+        | Decision::Deallocate { .. } => None,
+    };
+    let before: Vec<_> = before.decisions.iter().filter_map(nominated).collect();
+    let is_lost = |node: &Name| before.iter().any(|(pod, at)| group_of(pod) == group && at == node);
+    after.decisions.iter().any(|made| match made {
+        Decision::Nominate { pod, node, .. } | Decision::Bind { pod, node, .. } => {
+            let is_new = !before.iter().any(|(known, at)| *known == pod.key && at == node);
+            is_new && group_of(&pod.key) != group && is_lost(node)
+        }
+        Decision::Evict { .. } | Decision::Withdraw { .. } | Decision::Deallocate { .. } => false,
+    })
 }
 
 /// The name of the group of a pod of random clusters, with which the name of the pod begins.
@@ -351,7 +373,10 @@ impl<'a> Checker<'a> {
             let min = self.snapshot.jobs.min_available[job];
             // Single tasks of these cannot be reclaimed, or not all of them.
             let jobs = &self.snapshot.jobs;
-            let keeps = min > 1 && jobs.counts[job].ready() < min
+            let queue = self.snapshot.jobs.queue[job];
+            let keeps = queue
+                .is_some_and(|at| !self.snapshot.queues.facts[at].min_runtime.is_zero())
+                || min > 1 && jobs.counts[job].ready() < min
                 || jobs.leaves_whole[job]
                 || jobs.composites[job].is_some();
             if self.has_action("reclaim")

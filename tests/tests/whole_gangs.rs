@@ -139,7 +139,7 @@ impl SmallCluster {
         for at in 0..self.n_wanted {
             objects.push(pod(&format!("high-{at}"), "high", self.cpu_wanted, "", ""));
         }
-        let head = "name: small\nconfig: {actions: 'reclaim, allocate, preempt', tiers: [{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: 'true'}}, {name: pdb}]}, {plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]}]}\nobjects:\n";
+        let head = "name: small\nconfig: {actions: 'reclaim, allocate, preempt', tiers: [{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: 'true'}}, {name: pdb}]}, {plugins: [{name: predicates}, {name: proportion, arguments: {proportion.protectLargePods: 'true'}}, {name: nodeorder}]}]}\nobjects:\n";
         let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
         format!("{head}{objects}steps:\n- cycles: 1\n")
     }
