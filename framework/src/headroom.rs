@@ -2,7 +2,7 @@
 //!
 //! The `minResources` of a PodGroup are what its pods request together, also those that a controller creates only
 //! once others run, such as the executors of a Spark driver. What such a group does not hold of them yet is its
-//! *headroom*: it counts against the capability of its queue, so that nobody else takes it meanwhile.
+//! *headroom*: it counts against the capability of its queue, so that no other group takes it meanwhile.
 //!
 //! A group gets headroom when it is admitted without pods, or with its first pod that gets a place. It has none any
 //! more once it has held its `minResources`, or if no pod came for some time.

@@ -247,7 +247,7 @@ impl World {
         let mut pod = self.pods[&name].clone();
         let is_bound = pod["spec"]["nodeName"].is_string();
         match self.rng.below(8) {
-            // Its end. Whoever is being terminated ends too.
+            // A pod that is being terminated ends too.
             0 if is_bound => {
                 let ending = ["Succeeded", "Failed"][self.rng.below(2) as usize];
                 pod["status"]["phase"] = json!(ending);

@@ -47,7 +47,7 @@ fn describe(failure: &Failure) -> String {
     format!("{}: {}", failure.command, parts.join("; "))
 }
 
-/// At most so many items, of which the last one counts the rest.
+/// At most `n` items. If there are more, the last one says how many.
 fn shortened(items: &[String], n: usize) -> impl Iterator<Item = String> {
     let n_shown = if items.len() > n { n - 1 } else { items.len() };
     let n_rest = items.len() - n_shown;
