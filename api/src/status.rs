@@ -102,6 +102,11 @@ impl TaskStatus {
         }
     }
 
+    /// Whether a task may be evicted, as far as its status decides.
+    pub const fn may_be_evicted(self) -> bool {
+        self.may_become(Self::Releasing)
+    }
+
     /// Counts toward the minimum of its job.
     pub const fn is_ready(self) -> bool {
         match self {

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube_batch_api::{
-    cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY, status::TaskStatus,
-};
+use kube_batch_api::{cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY};
 
 use crate::session::Session;
 
@@ -55,7 +53,7 @@ fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
 }
 
 fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {
-    cluster.status(task).may_become(TaskStatus::Releasing).then(|| cluster.tasks.start[task])
+    cluster.status(task).may_be_evicted().then(|| cluster.tasks.start[task])
 }
 
 fn end(started: Timestamp, min: Duration) -> Timestamp {

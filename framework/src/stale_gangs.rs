@@ -79,7 +79,7 @@ fn running(cluster: &Cluster, job: JobIdx) -> Vec<TaskIdx> {
     let runs = |task: &TaskIdx| {
         cluster.tasks.ours[*task]
             && cluster.node_of(*task).is_some()
-            && cluster.status(*task).may_become(TaskStatus::Releasing)
+            && cluster.status(*task).may_be_evicted()
     };
     cluster.jobs.tasks[job].iter().filter(runs).collect()
 }

@@ -15,7 +15,6 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-    status::TaskStatus,
 };
 use kube_batch_framework::{
     plugin::{Capacity, VictimScope},
@@ -289,7 +288,7 @@ impl VictimIndex {
 fn own_nodes<P: VictimPolicy>(cluster: &Cluster, preemptor: TaskIdx) -> BTreeSet<NodeIdx> {
     let job = cluster.tasks.job[preemptor].filter(|_| P::SAME_QUEUE);
     let tasks = job.into_iter().flat_map(|job| cluster.jobs.tasks[job].iter());
-    let victims = tasks.filter(|task| cluster.status(*task).may_become(TaskStatus::Releasing));
+    let victims = tasks.filter(|task| cluster.status(*task).may_be_evicted());
     victims.filter_map(|task| cluster.tasks.placement[task].node).collect()
 }
 

@@ -5,7 +5,6 @@ use std::cmp::{Ordering, Reverse};
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, NodeIdx, TaskIdx},
-    status::TaskStatus,
 };
 
 /// The bound and running tasks on each node, the first victim first. Sorted when first used.
@@ -24,7 +23,7 @@ impl NodeTasks {
             let all = cluster.nodes.tasks[node].iter().copied();
             let mut victims: Vec<TaskIdx> = all
                 .filter(|task| cluster.tasks.ours[*task])
-                .filter(|task| cluster.status(*task).may_become(TaskStatus::Releasing))
+                .filter(|task| cluster.status(*task).may_be_evicted())
                 .collect();
             victims.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
             victims

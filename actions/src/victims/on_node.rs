@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use kube_batch_api::{
     column::{ClassIdx, Dim, NodeIdx, QueueIdx, TaskIdx},
     resource::Share,
-    status::TaskStatus,
 };
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
 
@@ -214,7 +213,7 @@ fn is_candidate<P: VictimPolicy>(
 ) -> bool {
     let Preemptor { task, limit, .. } = preemptor;
     let cluster = session.cluster();
-    cluster.status(victim).may_become(TaskStatus::Releasing)
+    cluster.status(victim).may_be_evicted()
         && policy.considers(cluster, task, victim)
         && limit.is_none_or(|limit| limit.admits_priority(job_priority(cluster, victim)))
         && session.have_run_enough(task, &[victim])

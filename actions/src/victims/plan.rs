@@ -8,10 +8,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kube_batch_api::{
-    column::{JobIdx, TaskIdx},
-    status::TaskStatus,
-};
+use kube_batch_api::column::{JobIdx, TaskIdx};
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
 
 use super::{
@@ -166,9 +163,7 @@ fn running_tasks<P: VictimPolicy>(
     let preemptor = wanted.preemptor.task;
     let tasks = cluster.jobs.tasks[job].iter();
     tasks
-        .filter(|task| {
-            cluster.status(*task).may_become(TaskStatus::Releasing) && cluster.tasks.ours[*task]
-        })
+        .filter(|task| cluster.status(*task).may_be_evicted() && cluster.tasks.ours[*task])
         .filter(|task| policy.considers(cluster, preemptor, *task))
         .filter(|task| session.have_run_enough(preemptor, &[*task]))
         .collect()

@@ -70,7 +70,7 @@ impl Wanted {
 /// with other groups of a composite PodGroup.
 pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
     let cluster = statement.session().cluster();
-    let is_left = |task: TaskIdx| cluster.status(task).may_become(TaskStatus::Releasing);
+    let is_left = |task: TaskIdx| cluster.status(task).may_be_evicted();
     let mut jobs: Vec<JobIdx> =
         statement.evicted().filter_map(|task| cluster.tasks.job[task]).collect();
     jobs.sort_unstable();
