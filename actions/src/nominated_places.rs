@@ -156,12 +156,9 @@ fn fits_without(
     let Some(node) = cluster.tasks.placement[place].node else { return false };
     let here = |nominated: &TaskIdx| cluster.tasks.placement[*nominated].node == Some(node);
     let nominated: Vec<TaskIdx> = session.kept_tasks(other).filter(here).collect();
-    let nodes = &cluster.nodes;
     cluster.request(task).amounts().iter().all(|(dim, amount)| {
-        let free =
-            nodes.idle[node][*dim] + nodes.releasing[node][*dim] - nodes.pipelined[node][*dim];
         let given: i64 = nominated.iter().map(|task| cluster.request(*task).get(*dim)).sum();
-        *amount <= free + given
+        *amount <= cluster.nodes.future_idle(node, *dim) + given
     })
 }
 

@@ -115,6 +115,11 @@ impl Nodes {
         [allocatable, idle, releasing, pipelined, used, foreign]
     }
 
+    /// What is idle on a node once the tasks that are being released are gone.
+    pub fn future_idle(&self, node: NodeIdx, dim: Dim) -> i64 {
+        self.idle[node][dim] + self.releasing[node][dim] - self.pipelined[node][dim]
+    }
+
     /// Whether a request fits into what is idle and not nominated.
     // Parity: see docs/parity.md#a3.
     pub fn fits_idle(&self, node: NodeIdx, request: &Request) -> bool {
@@ -885,7 +890,7 @@ impl Cluster {
         for (node, facts) in nodes.facts.iter() {
             for dim in self.dimensions.ids() {
                 let idle = nodes.idle[node][dim];
-                let future_idle = idle + nodes.releasing[node][dim] - nodes.pipelined[node][dim];
+                let future_idle = nodes.future_idle(node, dim);
                 if !self.counts(node, dim) {
                     total[dim] += of_node(idle, future_idle) - UNLIMITED;
                 } else if facts.is_usable() {

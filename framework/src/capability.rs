@@ -10,7 +10,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Dim, TaskIdx},
+    column::{Dim, QueueIdx, TaskIdx},
 };
 
 use crate::{headroom::Counted, plugin::Capacity, session::Session};
@@ -41,7 +41,7 @@ impl Session {
             let amount = request.get(*dim);
             let used = match capacity {
                 Capacity::Idle => cluster.queues.used(queue, *dim),
-                Capacity::FutureIdle => held_without(cluster, task, *dim, evicted),
+                Capacity::FutureIdle => held_without(cluster, queue, *dim, evicted),
             };
             let added = if is_counted { 0 } else { amount };
             if amount > 0 && used + added > *limit {
@@ -61,10 +61,9 @@ impl Session {
     }
 }
 
-/// What the queue of a task holds without some tasks, which the cluster still shows as running.
-fn held_without(cluster: &Cluster, task: TaskIdx, dim: Dim, evicted: &[TaskIdx]) -> i64 {
-    let Some(queue) = cluster.queue_of(task) else { return 0 };
-    let of_queue = evicted.iter().filter(|other| cluster.queue_of(**other) == Some(queue));
-    let lost: i64 = of_queue.map(|other| cluster.request(*other).get(dim)).sum();
+/// What a queue holds without some tasks, which the cluster still shows as running.
+fn held_without(cluster: &Cluster, queue: QueueIdx, dim: Dim, evicted: &[TaskIdx]) -> i64 {
+    let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
+    let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
     cluster.queues.held[queue][dim] + cluster.queues.stuck[queue][dim] - lost
 }
