@@ -413,16 +413,7 @@ impl World {
             Step::DeleteQueue(name, version) => {
                 self.store.queues.delete(&(format!("q{name}").into(), version));
             }
-            Step::Bind(pod, node) => {
-                let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
-                self.decide(pod, |pod| Decision::Bind {
-                    queue,
-                    pod,
-                    node,
-                    claims: vec![],
-                    devices: Vec::new(),
-                });
-            }
+            Step::Bind(pod, node) => self.bind(pod, node, Vec::new()),
             Step::BindWithDevices(pod, node) => {
                 let Some(facts) = self.store.pods.get(&pod_key(pod)).cloned() else { return };
                 let names = facts.device_claims.iter().filter_map(|entry| entry.claim().cloned());
@@ -441,14 +432,7 @@ impl World {
                         group: None,
                     });
                 }
-                let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
-                self.decide(pod, |pod| Decision::Bind {
-                    queue,
-                    pod,
-                    node,
-                    claims: vec![],
-                    devices,
-                });
+                self.bind(pod, node, devices);
             }
             Step::Deallocate(pod) => self
                 .decide(pod, |pod| Decision::Deallocate { pod, claim: ObjectKey::new("ns", "d0") }),
@@ -617,6 +601,11 @@ impl World {
             }
             other => unreachable!("{other:?} is not about the world"),
         }
+    }
+
+    fn bind(&mut self, pod: u8, node: u8, devices: Vec<DeviceChoice>) {
+        let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
+        self.decide(pod, |pod| Decision::Bind { queue, pod, node, claims: vec![], devices });
     }
 
     fn decide(&mut self, pod: u8, decision: impl FnOnce(PodRef) -> Decision) {
