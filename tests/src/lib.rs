@@ -4,6 +4,7 @@ pub mod build;
 pub mod checker;
 pub mod figures;
 pub mod hostile;
+pub mod leader;
 pub mod random_cluster;
 pub mod shapes;
 pub mod small_cluster;

@@ -14,15 +14,9 @@ use kube_batch_api::{
     api_version::ApiVersion, decision::Decision, dialect::RawObject, dialect::Transition,
     name::ObjectKey,
 };
-use kube_batch_cache::{
-    assumed::Assumed, live::LiveSnapshot, snapshot::SnapshotOptions, store::Store,
-};
-use kube_batch_framework::{candidates::Search, memory::Memory, report::next_group_status};
-use kube_batch_scheduler::{
-    conf::{Conf, parse},
-    registry::Registry,
-};
-use kube_batch_tests::random_cluster::Rng;
+use kube_batch_cache::snapshot::SnapshotOptions;
+use kube_batch_framework::{memory::Memory, report::next_group_status};
+use kube_batch_tests::{leader::Leader, random_cluster::Rng};
 use serde_json::{Value, json};
 
 /// Queues, and how much CPU each may use.
@@ -89,14 +83,10 @@ struct Pod {
 
 struct World {
     rng: Rng,
-    conf: Conf,
     groups: BTreeMap<String, Group>,
     pods: BTreeMap<String, Pod>,
     n_created: u64,
-    store: Store,
-    assumed: Assumed,
-    live: LiveSnapshot,
-    memory: Memory,
+    leader: Leader,
     now: Timestamp,
     seen: BTreeMap<&'static str, u64>,
 }
@@ -105,30 +95,30 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut world = Self {
             rng: Rng::new(seed),
-            conf: parse(CONFIGURATION, &Registry::builtin()).expect("a configuration").conf,
             groups: BTreeMap::new(),
             pods: BTreeMap::new(),
             n_created: 0,
-            store: Store::default(),
-            assumed: Assumed::default(),
-            live: LiveSnapshot::default(),
-            memory: Memory::default(),
+            leader: Leader::new(CONFIGURATION, Memory::default()),
             now: "2025-01-01T00:00:00Z".parse().expect("a timestamp"),
             seen: BTreeMap::new(),
         };
         let node = json!({
             "metadata": {"name": "n0"}, "status": {"allocatable": {"cpu": "8", "pods": "99"}},
         });
-        world.store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        world
+            .leader
+            .store
+            .apply_node(&serde_json::from_value(node).expect("a node"))
+            .expect("facts");
         for (name, limit) in QUEUES {
             let spec = json!({"weight": 1, "capability": {"cpu": limit.to_string()}});
             let queue = json!({"metadata": {"name": name}, "spec": spec});
             let queue: RawObject = serde_json::from_value(queue).expect("an object");
-            world.store.apply_queue_object(VERSION, &queue).expect("facts");
+            world.leader.store.apply_queue_object(VERSION, &queue).expect("facts");
         }
         let class = json!({"metadata": {"name": "high"}, "value": 10});
         let class = serde_json::from_value(class).expect("a class");
-        world.store.apply_priority_class(&class).expect("facts");
+        world.leader.store.apply_priority_class(&class).expect("facts");
         world
     }
 
@@ -183,14 +173,14 @@ impl World {
 
     fn apply_group(&mut self, object: &Value) {
         let object: RawObject = serde_json::from_value(object.clone()).expect("an object");
-        self.store.apply_group_object(VERSION, &object).expect("facts");
+        self.leader.store.apply_group_object(VERSION, &object).expect("facts");
     }
 
     fn delete_group(&mut self, name: &str) {
         if self.groups.remove(name).is_none() {
             return;
         }
-        self.store.groups.delete(&(ObjectKey::new("ns", name), VERSION));
+        self.leader.store.groups.delete(&(ObjectKey::new("ns", name), VERSION));
         let own = self.pods.iter().filter(|(_, pod)| pod.group == name);
         for pod in own.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.remove_pod(&pod);
@@ -219,12 +209,12 @@ impl World {
 
     fn apply_pod(&mut self, name: &str) {
         let pod = serde_json::from_value(self.pods[name].object.clone()).expect("a pod");
-        self.store.apply_pod(&pod).expect("facts");
+        self.leader.store.apply_pod(&pod).expect("facts");
     }
 
     fn remove_pod(&mut self, name: &str) {
         self.pods.remove(name);
-        self.store.pods.delete(&ObjectKey::new("ns", name));
+        self.leader.store.pods.delete(&ObjectKey::new("ns", name));
     }
 
     fn end_pod(&mut self) {
@@ -325,17 +315,8 @@ impl World {
     fn cycle(&mut self) -> Option<String> {
         self.follow();
         let before = [0, 1].map(|queue| self.counted(queue));
-        self.assumed.settle(&self.store);
         let options = SnapshotOptions::default();
-        let snapshot = self.live.refresh(&mut self.store, &mut self.assumed, &options);
-        let (cycle, cluster) = self.conf.run_next_cycle(
-            snapshot.cluster,
-            self.now,
-            Search::Index,
-            &mut self.memory,
-            &mut |_| {},
-        );
-        self.live.keep(cluster);
+        let cycle = self.leader.cycle(self.now, &options);
         let decided = cycle.decisions.clone();
         for decision in &cycle.decisions {
             let name = decision.pod().key.name.to_string();

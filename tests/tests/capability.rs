@@ -18,15 +18,9 @@ use kube_batch_api::{
     membership::BOUND_QUEUE_ANNOTATION,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::{
-    assumed::Assumed, live::LiveSnapshot, snapshot::SnapshotOptions, store::Store,
-};
-use kube_batch_framework::{candidates::Search, memory::Memory};
-use kube_batch_scheduler::{
-    conf::{Conf, parse},
-    registry::Registry,
-};
-use kube_batch_tests::random_cluster::Rng;
+use kube_batch_cache::snapshot::SnapshotOptions;
+use kube_batch_framework::memory::Memory;
+use kube_batch_tests::{leader::Leader, random_cluster::Rng};
 use serde_json::{Value, json};
 
 /// Queues, and how much CPU each may use.
@@ -82,7 +76,7 @@ struct World {
     rng: Rng,
     /// Whether the annotation that records the queue is protected; otherwise the leader never changes.
     has_policy: bool,
-    conf: Conf,
+    configuration: &'static str,
     /// The API server.
     pods: BTreeMap<String, Value>,
     groups: BTreeMap<&'static str, Value>,
@@ -96,20 +90,17 @@ struct World {
     /// The scheduler.
     unseen: BTreeSet<Key>,
     to_send: Vec<Decision>,
-    store: Store,
-    assumed: Assumed,
-    live: LiveSnapshot,
-    memory: Memory,
+    leader: Leader,
     now: Timestamp,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let text = CONFIGURATIONS[rng.below(2) as usize];
+        let configuration = CONFIGURATIONS[rng.below(2) as usize];
         let mut world = Self {
             has_policy: rng.percent(50),
-            conf: parse(text, &Registry::builtin()).expect("a configuration").conf,
+            configuration,
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
             native_groups: BTreeMap::new(),
@@ -120,10 +111,7 @@ impl World {
             was_full: false,
             unseen: BTreeSet::new(),
             to_send: Vec::new(),
-            store: Store::default(),
-            assumed: Assumed::default(),
-            live: LiveSnapshot::default(),
-            memory: Memory::none(),
+            leader: Leader::new(configuration, Memory::none()),
             now: "2025-01-01T00:00:00Z".parse().expect("a timestamp"),
             rng,
         };
@@ -310,12 +298,12 @@ impl World {
             Key::Pod(name) => match self.pods.get(name) {
                 Some(pod) => {
                     let pod = serde_json::from_value(pod.clone()).expect("a pod");
-                    let Self { store, assumed, .. } = self;
+                    let Leader { store, assumed, .. } = &mut self.leader;
                     store
                         .apply_pod_decided(&pod, |facts| assumed.bound_queue(facts))
                         .expect("facts");
                 }
-                None => drop(self.store.pods.delete(&ObjectKey::new("ns", name.as_str()))),
+                None => drop(self.leader.store.pods.delete(&ObjectKey::new("ns", name.as_str()))),
             },
             Key::Group(name) => {
                 let object = self.groups.get(name).cloned();
@@ -333,16 +321,16 @@ impl World {
         match object {
             Some(object) => {
                 let object: RawObject = serde_json::from_value(object).expect("an object");
-                self.store.apply_group_object(version, &object).expect("facts");
+                self.leader.store.apply_group_object(version, &object).expect("facts");
             }
-            None => drop(self.store.groups.delete(&(ObjectKey::new("ns", name), version))),
+            None => drop(self.leader.store.groups.delete(&(ObjectKey::new("ns", name), version))),
         }
     }
 
     fn show_queue(&mut self, name: &str) {
         let version = ApiVersion::V1Alpha2;
         if !self.queues.contains(name) {
-            self.store.queues.delete(&(Name::from(name), version));
+            self.leader.store.queues.delete(&(Name::from(name), version));
             return;
         }
         let limit =
@@ -353,17 +341,20 @@ impl World {
             "metadata": {"name": name}, "spec": {"weight": 1, "capability": capability},
         });
         let queue: RawObject = serde_json::from_value(queue).expect("an object");
-        self.store.apply_queue_object(version, &queue).expect("facts");
+        self.leader.store.apply_queue_object(version, &queue).expect("facts");
     }
 
     /// Shows everything that exists to an empty store.
     fn list(&mut self) {
         self.unseen.clear();
-        self.store.set_served(ApiVersion::Kubernetes, true);
+        self.leader.store.set_served(ApiVersion::Kubernetes, true);
         let node = json!({
             "metadata": {"name": "n0"}, "status": {"allocatable": {"cpu": "20", "pods": "99"}},
         });
-        self.store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        self.leader
+            .store
+            .apply_node(&serde_json::from_value(node).expect("a node"))
+            .expect("facts");
         let queues = QUEUES.iter().map(|(name, _)| Key::Queue(name));
         let groups = GROUPS.iter().flat_map(|name| [Key::Group(name), Key::NativeGroup(name)]);
         let pods = self.pods.keys().cloned().map(Key::Pod);
@@ -379,26 +370,16 @@ impl World {
                 self.carry_out(&decision);
             }
         }
-        (self.store, self.assumed) = (Store::default(), Assumed::default());
-        (self.live, self.memory) = (LiveSnapshot::default(), Memory::none());
+        self.leader = Leader::new(self.configuration, Memory::none());
         self.list();
     }
 
     fn cycle(&mut self) {
-        self.assumed.settle(&self.store);
         let options =
             SnapshotOptions { default_queue: "free".into(), ..SnapshotOptions::default() };
-        let snapshot = self.live.refresh(&mut self.store, &mut self.assumed, &options);
-        let (cycle, cluster) = self.conf.run_next_cycle(
-            snapshot.cluster,
-            self.now,
-            Search::Index,
-            &mut self.memory,
-            &mut |_| {},
-        );
-        self.live.keep(cluster);
+        let cycle = self.leader.cycle(self.now, &options);
         for decision in cycle.decisions {
-            if self.assumed.note(&decision, self.now) {
+            if self.leader.assumed.note(&decision, self.now) {
                 self.to_send.push(decision);
             }
         }
@@ -421,13 +402,13 @@ impl World {
         let known = self.pods.get(&name).cloned();
         let Some(mut object) = known.filter(|known| known["metadata"]["uid"] == json!(&*pod.uid))
         else {
-            return self.assumed.forget(&pod.uid);
+            return self.leader.assumed.forget(&pod.uid);
         };
         let is_deleted = object["metadata"]["deletionTimestamp"].is_string();
         match decision {
             Decision::Bind { queue, node, .. } => {
                 if object["spec"]["nodeName"].is_string() || is_deleted {
-                    return self.assumed.forget(&pod.uid);
+                    return self.leader.assumed.forget(&pod.uid);
                 }
                 object["spec"]["nodeName"] = json!(&**node);
                 object["metadata"]["annotations"][BOUND_QUEUE_ANNOTATION] = json!(&**queue);
