@@ -139,7 +139,7 @@ impl SmallCluster {
         for at in 0..self.n_wanted {
             objects.push(pod(&format!("high-{at}"), "high", self.cpu_wanted, "", ""));
         }
-        let head = "name: small\nconfig: {actions: 'reclaim, allocate, preempt', tiers: [{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: 'true'}}, {name: pdb}]}, {plugins: [{name: predicates}, {name: proportion, arguments: {proportion.protectLargePods: 'true'}}, {name: nodeorder}]}]}\nobjects:\n";
+        let head = "name: small\nconfig: {actions: 'reclaim, allocate, preempt', tiers: [{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: 'true'}}, {name: pdb}]}, {plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]}]}\nobjects:\n";
         let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
         format!("{head}{objects}steps:\n- cycles: 1\n")
     }
@@ -182,19 +182,27 @@ impl SmallCluster {
         of_jobs
     }
 
-    /// Whether the queue of the victims holds what it deserves but for the last gang that leaves.
+    /// Whether the queue of the victims holds what it deserves but for the last that leaves: a gang, or a pod with which
+    /// the queue falls short by no more than the other queue gains.
     fn leaves_its_part(&self, victims: &[(usize, usize)]) -> bool {
         let cpu = |job: usize, at: usize| self.jobs[job].pods[at].cpu;
-        let is_gang = |job: usize, n: usize| {
-            let Job { min, pods, .. } = &self.jobs[job];
-            *min > 1 && n > pods.len() - min
-        };
-        let of_jobs = self.victims_of_jobs(victims);
-        let gangs = of_jobs.iter().filter(|(job, n)| is_gang(**job, **n));
-        let last: Option<u64> = gangs.map(|(job, n)| (0..*n).map(|at| cpu(*job, at)).sum()).max();
         let all: u64 = victims.iter().map(|(job, at)| cpu(*job, *at)).sum();
+        // The other queue deserves all that it requests, and so gains that.
         let excess = self.n_wanted as u64 * self.cpu_wanted;
-        last.map_or(all <= excess, |last| all - last < excess)
+        let may_be_last = |last: u64, short: u64| all - last < excess && all <= excess + short;
+        let of_jobs = self.victims_of_jobs(victims);
+        let is_gang = |job: usize| {
+            let Job { min, pods, .. } = &self.jobs[job];
+            *min > 1 && of_jobs[&job] > pods.len() - min
+        };
+        let mut gangs = of_jobs.keys().filter(|job| is_gang(**job));
+        let mut pods = victims.iter().filter(|(job, _)| !is_gang(*job));
+        all <= excess
+            || gangs.any(|job| {
+                let of_gang = (0..of_jobs[job]).map(|at| cpu(*job, at)).sum();
+                may_be_last(of_gang, u64::MAX - excess)
+            })
+            || pods.any(|(job, at)| may_be_last(cpu(*job, *at), excess))
     }
 
     /// Whether no gang is left with less than its minimum.
