@@ -42,10 +42,6 @@ use crate::{
     status::{N_STATUSES, Placement, TaskStatus},
 };
 
-mod audit;
-
-pub use audit::Violation;
-
 /// The snapshot of the cluster that a cycle reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {

@@ -3,6 +3,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod api_version;
+pub mod audit;
 pub mod cluster;
 pub mod column;
 pub mod composites;

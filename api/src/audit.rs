@@ -1,7 +1,7 @@
 //! Checks that what is added up with every placement follows from the placements.
 
-use super::{ClassCounts, Cluster, Queues, StatusCounts};
 use crate::{
+    cluster::{ClassCounts, Cluster, Queues, StatusCounts},
     column::{Column, Dim, NodeIdx},
     name::{JobKey, Name},
     resource::Ledger,
