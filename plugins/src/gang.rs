@@ -73,7 +73,7 @@ const GRACE_PERIOD: ArgumentSpec = ArgumentSpec {
 const TERMINATION: ArgumentSpec = ArgumentSpec {
     key: "gang.terminationTimeout",
     kind: ArgumentKind::Duration { default: TERMINATION_TIMEOUT },
-    about: "how long after its grace period a pod that is being terminated counts as about to leave; 0 for any time",
+    about: "how long after its grace period a pod that is being terminated counts as about to leave; 0 until it is gone",
 };
 
 const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
