@@ -304,6 +304,10 @@ impl Server {
         }
         self.change_object(PODS, key, |pod| {
             pod["spec"]["nodeName"] = binding["target"]["name"].clone();
+            let annotations = binding["metadata"]["annotations"].as_object();
+            for (name, value) in annotations.into_iter().flatten() {
+                pod["metadata"]["annotations"][name] = value.clone();
+            }
             let conditions = json!([{"type": "PodScheduled", "status": "True"}]);
             merge_conditions(&mut pod["status"], &conditions);
         });
