@@ -433,6 +433,7 @@ pub struct QueueShares {
 /// #         releasing: ledger(),
 /// #         pipelined: ledger(),
 /// #         used: ledger(),
+/// #         foreign: ledger(),
 /// #         scoring: nodes.iter().map(|_| [0; 2]).collect(),
 /// #         tasks: nodes.iter().map(|_| Vec::new()).collect(),
 /// #         facts: nodes.into_iter().map(Into::into).collect(),
