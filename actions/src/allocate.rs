@@ -175,11 +175,11 @@ fn turn_of_job(
     let idle_before = budget.idle();
     let untried = nominated_places::has_some(session, job).then(|| tasks.clone());
     let mut statement = session.statement(job);
+    let is_placed_again = start_sooner_by_topology(tasks, &mut statement, budget);
     let start = statement.savepoint();
-    start_sooner_by_topology(tasks, &mut statement, budget);
     place_tasks_by_topology(tasks, &mut statement, budget);
     let was_ready = statement.job_ready();
-    let is_idle = statement.moves_since(start).is_empty();
+    let is_idle = !is_placed_again && statement.n_moves_since(start) == 0;
     let is_rolled_back = settle(statement) == Settled::RolledBack;
     if is_rolled_back {
         budget.restore(idle_before);
@@ -221,7 +221,7 @@ fn place_at_once(
     let start = statement.savepoint();
     place_tasks_by_topology(tasks, &mut statement, &mut Budget::All);
     if !terms.are_met(statement.session(), job)
-        || statement.moves_since(start).is_empty()
+        || statement.n_moves_since(start) == 0
         || !reaches_minimum(&mut statement)
     {
         return false;

@@ -54,17 +54,18 @@ pub(crate) fn place_tasks_by_topology(
 }
 
 /// Starts tasks that were nominated in an earlier cycle as [`start_sooner`] does, but not apart from each other
-/// if their job asks for a topology.
+/// if their job asks for a topology. Returns whether the whole job was placed again for it.
 // Parity: see docs/parity.md#t3.
 pub(crate) fn start_sooner_by_topology(
     tasks: &VecDeque<TaskIdx>,
     statement: &mut Statement<'_>,
     budget: &mut Budget<'_>,
-) {
+) -> bool {
     let nominated = statement.nominated();
     let levels = levels_of(statement);
     if levels.is_empty() || nominated.is_empty() {
-        return start_sooner(statement, budget);
+        start_sooner(statement, budget);
+        return false;
     }
     let counts = &statement.session().cluster().jobs.counts[statement.job()];
     let n_placed = counts.ready() + counts.pipelined();
@@ -73,7 +74,8 @@ pub(crate) fn start_sooner_by_topology(
         let home = levels.iter().find_map(UsableLevel::home_scope);
         statement.confine(home);
         start_sooner(statement, budget);
-        return statement.confine(None);
+        statement.confine(None);
+        return false;
     }
     let idle = budget.idle();
     let places = statement.take_back_kept();
@@ -85,6 +87,7 @@ pub(crate) fn start_sooner_by_topology(
         budget.restore(idle);
         statement.put_back_kept(places);
     }
+    starts
 }
 
 /// A level that the job may use, and where its tasks were before the turn.
