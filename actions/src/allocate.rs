@@ -18,7 +18,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     cycle::Action,
     failure::Failure,
-    order::{NextTurn, Turns},
+    order::{NextTurn, Turns, give_turn},
     reservations::Reservations,
     session::Session,
     spec::ActionSpec,
@@ -26,11 +26,11 @@ use kube_batch_framework::{
 
 use crate::{
     budget::{Budget, Lending},
-    composites::{JobTurns, Reached, Tried, place_groups},
+    composites::{JobTurns, Reached, place_groups},
     gang::{Settled, reaches_minimum, record_fitting, settle},
     nominated_places::{self, Terms},
     topology::{place_tasks_by_topology, start_sooner_by_topology},
-    waiting::WaitingByJob,
+    waiting::{Waiting, WaitingByJob},
 };
 
 /// The action.
@@ -50,43 +50,99 @@ impl Action for Allocate {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut waiting = WaitingByJob::new();
-        let mut tried = Tried::new();
+        let mut waiting = Waiting::default();
         let mut first = first_turns(session);
         first.run_unless_overused(session, |session, job| {
-            turn(session, job, &mut tried, &mut waiting, &mut Budget::All)
+            turn(session, job, &mut waiting, &mut Budget::All)
         });
         let mut turns = Turns::new(session, |job| has_work(session, job));
+        for queue in within_deserved(session, &mut turns, &mut waiting) {
+            turns.put_back_queue(session, queue);
+        }
         let overused = turns.run_unless_overused(session, |session, job| {
-            turn(session, job, &mut tried, &mut waiting, &mut Budget::All)
+            turn(session, job, &mut waiting, &mut Budget::All)
         });
         if !overused.is_empty() {
-            lend(session, turns, overused, &mut tried, &mut waiting);
+            lend(session, turns, overused, &mut waiting);
         }
         // Those that might have taken their places had their turns.
         session.commit_ready_nominations();
     }
 }
 
-/// Gives turns to overused queues, on what may be lent.
-fn lend(
+/// The first round of the fair pass: a queue gets turns as long as it holds no more than it deserves with the next
+/// one. Returns the others, in the order in which they came.
+// Parity: new, see docs/parity.md#a6.
+fn within_deserved(
     session: &mut Session,
-    mut turns: Turns,
-    overused: Vec<QueueIdx>,
-    tried: &mut Tried,
-    waiting: &mut WaitingByJob,
-) {
+    turns: &mut Turns,
+    waiting: &mut Waiting,
+) -> Vec<QueueIdx> {
+    let mut later = Vec::new();
+    while let Some(queue) = turns.next_queue(session) {
+        if session.plugins().overused(queue) {
+            later.push(queue);
+            continue;
+        }
+        let Some(job) = turns.next_job(session, queue) else { continue };
+        if brings_above_deserved(session, queue, job, waiting) {
+            turns.put_back_job(session, queue, job);
+            later.push(queue);
+            continue;
+        }
+        let mut turn = |session: &mut Session, job| turn(session, job, waiting, &mut Budget::All);
+        if give_turn(session, job, &mut turn) == NextTurn::Wanted {
+            turns.put_back_job(session, queue, job);
+        }
+        turns.put_back_queue(session, queue);
+    }
+    later
+}
+
+/// Whether the queue holds more than it deserves once the job has its next turn.
+fn brings_above_deserved(
+    session: &Session,
+    queue: QueueIdx,
+    job: JobIdx,
+    waiting: &mut Waiting,
+) -> bool {
+    let cluster = session.cluster();
+    let n_tasks = session.plugins().tasks_missing(job).max(1) as usize;
+    let mut gains = ResourceVector::zero(cluster.dimensions.len());
+    for task in waiting_tasks(session, job, &mut waiting.tasks).iter().take(n_tasks) {
+        for (dim, amount) in cluster.request(*task).shared() {
+            gains[dim] = gains[dim].saturating_add(amount);
+        }
+    }
+    cluster.dimensions.shared().any(|dim| {
+        let above = session.plugins().spare(queue, dim);
+        gains[dim] > 0 && above.is_some_and(|above| above + gains[dim] > 0)
+    })
+}
+
+/// The tasks that the job has still to try.
+fn waiting_tasks<'a>(
+    session: &Session,
+    job: JobIdx,
+    waiting: &'a mut WaitingByJob,
+) -> &'a mut VecDeque<TaskIdx> {
+    waiting.entry(job).or_insert_with(|| {
+        let mut tasks = session.waiting_tasks(job);
+        tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
+        tasks.into()
+    })
+}
+
+/// Gives turns to overused queues, on what may be lent.
+fn lend(session: &mut Session, mut turns: Turns, overused: Vec<QueueIdx>, waiting: &mut Waiting) {
     for queue in overused {
         turns.put_back_queue(session, queue);
     }
     let mut lending =
         Lending { reservations: Reservations::of(session), idle: session.cluster().total_idle() };
-    first_turns(session).run(session, |session, job| {
-        turn(session, job, tried, waiting, &mut Budget::Lent(&mut lending))
-    });
-    turns.run(session, |session, job| {
-        turn(session, job, tried, waiting, &mut Budget::Lent(&mut lending))
-    });
+    first_turns(session)
+        .run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
+    turns.run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
 }
 
 fn has_work(session: &Session, job: JobIdx) -> bool {
@@ -117,17 +173,16 @@ fn first_turns(session: &Session) -> Turns {
 fn turn(
     session: &mut Session,
     job: JobIdx,
-    tried: &mut Tried,
-    waiting: &mut WaitingByJob,
+    waiting: &mut Waiting,
     budget: &mut Budget<'_>,
 ) -> NextTurn {
     let Some(row) = session.incomplete_above(job) else {
-        return turn_of_job(session, job, waiting, budget);
+        return turn_of_job(session, job, &mut waiting.tasks, budget);
     };
-    if !tried.insert(row) {
+    if !waiting.tried.insert(row) {
         return NextTurn::None;
     }
-    match place_groups(session, row, &mut Allocating { waiting, budget }) {
+    match place_groups(session, row, &mut Allocating { waiting: &mut waiting.tasks, budget }) {
         Reached::Complete if session.has_waiting_tasks(job) => NextTurn::Wanted,
         Reached::Complete | Reached::Waits | Reached::Incomplete => NextTurn::None,
     }
@@ -167,11 +222,7 @@ fn turn_of_job(
     budget: &mut Budget<'_>,
 ) -> NextTurn {
     session.record_turn(job);
-    let tasks = waiting.entry(job).or_insert_with(|| {
-        let mut tasks = session.waiting_tasks(job);
-        tasks.retain(|task| !session.cluster().request(*task).is_best_effort());
-        tasks.into()
-    });
+    let tasks = waiting_tasks(session, job, waiting);
     let idle_before = budget.idle();
     let untried = nominated_places::has_some(session, job).then(|| tasks.clone());
     let mut statement = session.statement(job);

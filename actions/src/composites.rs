@@ -45,9 +45,6 @@ pub(crate) trait JobTurns {
     fn restore(&mut self, idle: Option<ResourceVector>);
 }
 
-/// The composite PodGroups that had their turn in this action.
-pub(crate) type Tried = BTreeSet<CompositeIdx>;
-
 /// What became of a composite PodGroup, or of one of its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {

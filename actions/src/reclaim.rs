@@ -22,7 +22,10 @@ use kube_batch_framework::{
     spec::ActionSpec,
 };
 
-use crate::victims::{VictimPolicy, VictimSearch, Waiting, turn};
+use crate::{
+    victims::{VictimPolicy, VictimSearch, turn},
+    waiting::Waiting,
+};
 
 /// The action.
 #[derive(Debug)]

@@ -40,10 +40,10 @@ use self::{
 pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
 use crate::{
     budget::Budget,
-    composites::{JobTurns, Reached, Tried, place_groups, release},
+    composites::{JobTurns, Reached, place_groups, release},
     gang::reaches_minimum,
     topology::place_tasks_by_topology,
-    waiting::WaitingByJob,
+    waiting::{Waiting, WaitingByJob},
 };
 
 /// A turn of a job, or of all jobs of a composite PodGroup.
@@ -61,13 +61,6 @@ pub(crate) fn turn<P: VictimPolicy>(
         turn_of_groups(policy, session, search, row);
     }
     NextTurn::None
-}
-
-/// What has still to be tried in an action.
-#[derive(Default)]
-pub(crate) struct Waiting {
-    tasks: WaitingByJob,
-    tried: Tried,
 }
 
 /// Tries to place tasks of one job, in one [`Statement`](kube_batch_framework::statement::Statement).

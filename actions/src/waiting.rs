@@ -1,15 +1,25 @@
 //! The tasks of a job that wait for a place, and those of them that got none in this turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, JobIdx, TaskIdx},
+    column::{ClassIdx, CompositeIdx, JobIdx, TaskIdx},
 };
 use kube_batch_framework::statement::Statement;
 
 /// The tasks that each job has still to try in this action, in task order.
 pub(crate) type WaitingByJob = BTreeMap<JobIdx, VecDeque<TaskIdx>>;
+
+/// The composite PodGroups whose jobs had their turn in an action.
+pub(crate) type Tried = BTreeSet<CompositeIdx>;
+
+/// What has still to be tried in an action.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    pub(crate) tasks: WaitingByJob,
+    pub(crate) tried: Tried,
+}
 
 /// What two waiting tasks of a job must have in common for the failure of one to hold for the other.
 pub(crate) trait Kind: PartialEq {

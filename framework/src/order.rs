@@ -280,7 +280,8 @@ impl Turns {
         self.queues.push(queue, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
     }
 
-    fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
+    /// Removes the first job of a queue.
+    pub fn next_job(&mut self, session: &mut Session, queue: QueueIdx) -> Option<JobIdx> {
         self.catch_up(session);
         let first = self.jobs[queue].members.first().copied();
         self.recalled[queue].run_before(session, first);
@@ -288,7 +289,8 @@ impl Turns {
             .pop(self.scope, &mut self.job_at, &|l, r| session.plugins().job_order(l, r))
     }
 
-    fn put_back_job(&mut self, session: &Session, queue: QueueIdx, job: JobIdx) {
+    /// Adds a job that was removed.
+    pub fn put_back_job(&mut self, session: &Session, queue: QueueIdx, job: JobIdx) {
         self.jobs[queue].push(job, &mut self.job_at, &|l, r| session.plugins().job_order(l, r));
     }
 
