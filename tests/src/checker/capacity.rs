@@ -7,7 +7,7 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
 };
 
-use super::view::{Node, Pod, View};
+use super::view::{Eviction, Node, Pod, View};
 
 /// Amounts by resource; an amount of a pod may be the largest that fits into 64 bits.
 type Amounts<'p> = BTreeMap<&'p str, i128>;
@@ -91,11 +91,20 @@ fn could_stay(view: &View<'_>, unit: &[&Pod<'_>]) -> bool {
             by_node.entry(node).or_default().push(pod);
         }
     }
+    let decided = unit.iter().filter_map(|pod| Some(pod.eviction()?.at)).max();
+    // What an action evicts later for another job could not be foreseen.
+    let is_later = |pod: &&&Pod<'_>| {
+        let others = |eviction: &Eviction<'_>| {
+            Some(eviction.at) > decided
+                && !unit.iter().any(|own| own.eviction().is_some_and(|own| own.by == eviction.by))
+        };
+        pod.eviction().as_ref().is_some_and(others)
+    };
     by_node.into_iter().all(|(name, staying)| {
         let node = &view.nodes[name];
         // A victim may have to leave because of its ports, its volumes or its rules.
         let matter_alone = staying.iter().chain(&node.nominated).all(|pod| has_only_amounts(pod));
-        let all = later(node).chain(staying);
+        let all = later(node).chain(staying).chain(node.present.iter().filter(is_later).copied());
         matter_alone && excess(view, node, &node.nominated, all).is_none()
     })
 }

@@ -24,7 +24,7 @@ fn problem_of(
     pod: &Pod<'_>,
     eviction: Eviction<'_>,
 ) -> Option<String> {
-    let Eviction { reason, by, queue } = eviction;
+    let Eviction { reason, by, queue, .. } = eviction;
     let Some(taker) = view.jobs.get(by) else { return Some(format!("job {by} does not exist")) };
     let is_own = std::ptr::eq(own, taker);
     if taker.queue != *queue {

@@ -36,6 +36,8 @@ pub(super) enum Fate<'a> {
 
 #[derive(Clone, Copy)]
 pub(super) struct Eviction<'a> {
+    /// Its position among the decisions.
+    pub(super) at: usize,
     pub(super) reason: EvictReason,
     pub(super) by: &'a JobKey,
     pub(super) queue: &'a Name,
@@ -117,7 +119,7 @@ pub(super) fn decided_pods<'a>(
 ) -> Vec<Pod<'a>> {
     let pod = |facts| Pod { facts, fate: Fate::Untouched, devices: &[] };
     let mut pods: Vec<Pod<'a>> = store.pods.values().map(|facts| pod(&**facts)).collect();
-    for decision in decisions {
+    for (at, decision) in decisions.iter().enumerate() {
         let PodRef { uid, key } = decision.pod();
         let found = pods.binary_search_by(|pod| pod.key().cmp(key)).ok();
         let Some(pod) = found.map(|at| &mut pods[at]).filter(|pod| pod.facts.uid == *uid) else {
@@ -130,7 +132,7 @@ pub(super) fn decided_pods<'a>(
             }
             continue;
         }
-        match decide(store, pod, decision) {
+        match decide(store, pod, decision, at) {
             Ok(fate) => {
                 pod.fate = fate;
                 if let Decision::Bind { devices, .. } = decision {
@@ -144,7 +146,12 @@ pub(super) fn decided_pods<'a>(
 }
 
 /// What a decision does to its pod; or why it may not.
-fn decide<'a>(store: &Store, pod: &Pod<'a>, decision: &'a Decision) -> Result<Fate<'a>, String> {
+fn decide<'a>(
+    store: &Store,
+    pod: &Pod<'a>,
+    decision: &'a Decision,
+    at: usize,
+) -> Result<Fate<'a>, String> {
     if !matches!(pod.fate, Fate::Untouched) {
         return Err("has two decisions".to_owned());
     }
@@ -168,7 +175,7 @@ fn decide<'a>(store: &Store, pod: &Pod<'a>, decision: &'a Decision) -> Result<Fa
                 Some(own) if own == node => {}
                 own => return Err(format!("is evicted from {node}, but is on {own:?}")),
             }
-            Ok(Fate::Evicted(Eviction { reason: *reason, by, queue }))
+            Ok(Fate::Evicted(Eviction { at, reason: *reason, by, queue }))
         }
         Decision::Withdraw { .. } => Ok(Fate::Withdrawn),
         Decision::Deallocate { .. } => unreachable!("it does not decide about the pod itself"),
