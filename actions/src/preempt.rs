@@ -9,6 +9,8 @@
 //! commits evictions inside a job whether or not the waiting task is placed.
 // Parity: differs, see docs/parity.md#p1 to docs/parity.md#p9.
 
+use std::collections::BTreeSet;
+
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
@@ -16,6 +18,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     cycle::Action,
+    foresight::NextCycle,
     order::{Turns, give_turn},
     plugin::{JobProposal, Proposal},
     reservations::Reservations,
@@ -24,7 +27,7 @@ use kube_batch_framework::{
 };
 
 use crate::{
-    victims::{VictimPolicy, VictimSearch, turn},
+    victims::{VictimPolicy, VictimSearch, foresee, turn},
     waiting::Waiting,
 };
 
@@ -63,6 +66,54 @@ impl Action for Preempt {
             inside_jobs(session, &mut search, queue, &reserved);
         }
     }
+
+    fn foresee(&self, session: &mut Session, next: &mut NextCycle) {
+        let cluster = session.cluster();
+        let placed = next.first_placed().iter();
+        let queues: BTreeSet<QueueIdx> =
+            placed.filter_map(|task| cluster.queue_of(*task)).collect();
+        let mut jobs: Vec<JobIdx> =
+            queues.iter().flat_map(|queue| &cluster.queues.jobs[*queue]).copied().collect();
+        jobs.retain(|job| session.has_waiting_tasks(*job));
+        if jobs.is_empty() {
+            return;
+        }
+        let mut search = VictimSearch::new(session.cluster());
+        let reserved = Reservations::of(session);
+        for job in jobs {
+            let Some(queue) = session.cluster().jobs.queue[job] else { continue };
+            let reserved = reserved_for_others(session, queue, &reserved);
+            let between = BetweenJobs { reserved };
+            if may_evict_placed(&between, session, job, next) {
+                foresee(&between, session, &mut search, job, next);
+            }
+            let inside = InsideJob { reserved };
+            if may_evict_placed(&inside, session, job, next) {
+                foresee(&inside, session, &mut search, job, next);
+            }
+        }
+    }
+}
+
+/// Whether a placed task may be a victim of the job.
+fn may_evict_placed<P: VictimPolicy>(
+    policy: &P,
+    session: &Session,
+    job: JobIdx,
+    next: &NextCycle,
+) -> bool {
+    let cluster = session.cluster();
+    let mut waiting = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
+    let Some(preemptor) = waiting.next() else { return false };
+    next.first_placed().iter().any(|victim| {
+        let proposal = Proposal { preemptor, victim: *victim, evicted: &[] };
+        let may_leave_alone =
+            policy.considers(cluster, preemptor, *victim) && policy.allows(session, &proposal);
+        may_leave_alone
+            || cluster.tasks.job[*victim].is_some_and(|of_victim| {
+                policy.considers_job(cluster, preemptor, of_victim, &[*victim])
+            })
+    })
 }
 
 /// The resources the queue must leave to others, if it is overused and any are reserved.

@@ -15,6 +15,7 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     cycle::Action,
+    foresight::NextCycle,
     order::Turns,
     plugin::{JobProposal, Proposal},
     reservations::Reservations,
@@ -23,7 +24,7 @@ use kube_batch_framework::{
 };
 
 use crate::{
-    victims::{VictimPolicy, VictimSearch, turn},
+    victims::{VictimPolicy, VictimSearch, foresee, turn},
     waiting::Waiting,
 };
 
@@ -54,6 +55,33 @@ impl Action for Reclaim {
             turn(&AcrossQueues, session, &mut search, job, &mut waiting)
         });
     }
+
+    fn foresee(&self, session: &mut Session, next: &mut NextCycle) {
+        let mut search = VictimSearch::new(session.cluster());
+        let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
+        for job in jobs {
+            if session.has_waiting_tasks(job) && may_reclaim(session, job, next) {
+                foresee(&AcrossQueues, session, &mut search, job, next);
+            }
+        }
+    }
+}
+
+/// Whether the queue of the job may reclaim a resource of which the queue of a placed task holds more than it deserves.
+fn may_reclaim(session: &Session, job: JobIdx, next: &NextCycle) -> bool {
+    let (cluster, plugins) = (session.cluster(), session.plugins());
+    let Some(queue) = cluster.jobs.queue[job].filter(|queue| !plugins.overused(*queue)) else {
+        return false;
+    };
+    let grown = next.first_placed().iter().filter_map(|task| cluster.queue_of(*task));
+    let mut others = grown.filter(|grown| *grown != queue);
+    let wanted = &cluster.jobs.waiting[job];
+    others.any(|other| {
+        cluster.dimensions.shared().any(|dim| {
+            let spare = plugins.spare(other, dim);
+            wanted[dim] > 0 && spare.is_none_or(|spare| spare > 0)
+        })
+    })
 }
 
 impl VictimPolicy for AcrossQueues {

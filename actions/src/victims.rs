@@ -29,7 +29,11 @@ use kube_batch_api::{
     composites::Child,
     resource::ResourceVector,
 };
-use kube_batch_framework::{order::NextTurn, session::Session};
+use kube_batch_framework::{
+    foresight::{Foreseen, NextCycle},
+    order::NextTurn,
+    session::Session,
+};
 
 use self::{
     attempt::{Attempt, Means, Outcome},
@@ -84,6 +88,30 @@ fn turn_of_job<P: VictimPolicy>(
     let Some(left) = left else { return NextTurn::None };
     *tasks = left;
     if tasks.is_empty() { NextTurn::None } else { NextTurn::Wanted }
+}
+
+/// Takes back what was placed as long as tasks would be evicted for the job because of it.
+pub(crate) fn foresee<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    search: &mut VictimSearch,
+    job: JobIdx,
+    next: &mut NextCycle,
+) {
+    if session.incomplete_above(job).is_some() {
+        return;
+    }
+    while !next.is_spent(session) {
+        let tasks = session.waiting_tasks(job).into();
+        let mut foreseen = None;
+        find_places(policy, session, search, job, &tasks, &mut |attempt, _| {
+            let (victims, _) = attempt.victims();
+            foreseen = Some(Foreseen { by: job, victims });
+        });
+        if !foreseen.is_some_and(|foreseen| next.take_back(session, &foreseen)) {
+            return;
+        }
+    }
 }
 
 /// Places the jobs below a composite PodGroup, each as [`turn_of_job`]. Commits only if enough of them find

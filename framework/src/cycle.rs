@@ -5,6 +5,8 @@ use kube_batch_api::cluster::Cluster;
 
 use crate::{
     candidates::Search,
+    foresight::{NextCycle, Start},
+    holds::Holds,
     memory::Memory,
     milestone::Milestone,
     nominations,
@@ -14,6 +16,9 @@ use crate::{
     stale_gangs,
 };
 
+/// How often a cycle runs again at most.
+const MAX_REPEATS: usize = 8;
+
 /// A step of a cycle: it reads the session and changes it through statements.
 pub trait Action: Send + Sync {
     /// The name of the action in the configuration.
@@ -21,6 +26,10 @@ pub trait Action: Send + Sync {
 
     /// Runs the action.
     fn execute(&self, session: &mut Session);
+
+    /// Calls [`NextCycle::take_back`] for what the action would evict in the next cycle if nothing else changed, for
+    /// each job by itself; again for the same job as long as that takes something back.
+    fn foresee(&self, _session: &mut Session, _next: &mut NextCycle) {}
 }
 
 /// Runs one cycle, and returns the cluster as it was.
@@ -30,19 +39,62 @@ pub trait Action: Send + Sync {
 pub fn run_cycle(
     cluster: Cluster,
     now: Timestamp,
-    policy: Policy,
+    policy: &dyn Fn() -> Policy,
     actions: &[Box<dyn Action>],
     search: Search,
     memory: &mut Memory,
     reached: &mut dyn FnMut(Milestone),
 ) -> (Cycle, Cluster) {
     let remembered = std::mem::replace(memory, Memory::none());
-    let mut session = Session::open_measured(cluster, now, policy, search, remembered, reached);
+    let mut start = Start { cluster, memory: remembered, holds: Holds::new(), work: 0 };
+    let mut repeats = 0..MAX_REPEATS;
+    let (mut session, opening) = loop {
+        let (mut session, opening) = act(start, now, policy(), actions, search, reached);
+        let held = held(&mut session, actions);
+        debug_assert_eq!(session.cluster().audit(), [], "after the next cycle was foreseen");
+        let may_repeat = session.work() <= session.turn_log.memory.budget;
+        if held.is_empty() || !may_repeat || repeats.next().is_none() {
+            break (session, opening);
+        }
+        start = session.into_start(held);
+    };
+    stale_gangs::evict_one(&mut session);
+    debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
+    nominations::settle(&mut session);
+    let (cycle, to_remember) = report::close(&mut session, opening);
+    *memory = to_remember;
+    reached(Milestone::Closed);
+    (cycle, session.into_cluster())
+}
+
+/// The jobs to hold, so that the cycle places nothing that the next one would evict.
+fn held(session: &mut Session, actions: &[Box<dyn Action>]) -> Holds {
+    let Some(mut next) = NextCycle::of(session) else { return Holds::new() };
+    for action in actions {
+        action.foresee(session, &mut next);
+    }
+    next.restore(session)
+}
+
+/// Opens a session and runs the actions.
+fn act(
+    start: Start,
+    now: Timestamp,
+    policy: Policy,
+    actions: &[Box<dyn Action>],
+    search: Search,
+    reached: &mut dyn FnMut(Milestone),
+) -> (Session, Opening) {
+    let Start { cluster, memory, holds, work } = start;
+    let mut session = Session::open_measured(cluster, now, policy, search, memory, reached);
+    session.work_before = work;
     session.actions = actions.iter().map(|action| action.name()).collect();
+    session.holds = holds;
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
     session.open_turn_log(opening.queues.clone());
+    session.record_holds();
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.n_started = at + 1;
@@ -51,11 +103,5 @@ pub fn run_cycle(
         debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
     }
-    stale_gangs::evict_one(&mut session);
-    debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
-    nominations::settle(&mut session);
-    let (cycle, to_remember) = report::close(&mut session, opening);
-    *memory = to_remember;
-    reached(Milestone::Closed);
-    (cycle, session.into_cluster())
+    (session, opening)
 }

@@ -21,6 +21,8 @@ pub enum Failure {
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
+    /// It would be evicted again in the next cycle, for this job.
+    Held(JobIdx),
 }
 
 /// The groups of a composite PodGroup that have a place at the same time.
@@ -71,7 +73,8 @@ impl Failure {
             Self::NeverFits(_)
             | Self::NotEnoughGroups(_)
             | Self::Capability(_)
-            | Self::Reserved(_) => None,
+            | Self::Reserved(_)
+            | Self::Held(_) => None,
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     confinement::Confinement,
     failure::Failure,
     headroom::Headroom,
+    holds::Holds,
     memory::{Memory, TurnLog},
     milestone::Milestone,
     moves::Move,
@@ -52,6 +53,8 @@ pub struct Session {
     pub(crate) decisions: Vec<Decision>,
     /// Moves that statements kept without deciding anything, by job.
     pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
+    /// The tasks that are bound, in order.
+    pub(crate) bound: Vec<TaskIdx>,
     /// The tasks that were evicted.
     pub(crate) evicted: Vec<(TaskIdx, EvictReason)>,
     /// The jobs for which tasks were evicted.
@@ -71,6 +74,10 @@ pub struct Session {
     pub(crate) n_started: usize,
     pub(crate) turn_log: TurnLog,
     before: Before,
+    /// What the same cycle took before it was repeated.
+    pub(crate) work_before: u64,
+    /// The jobs that may not place all of their tasks.
+    pub(crate) holds: Holds,
 }
 
 /// What the cluster was like before the session opened.
@@ -184,6 +191,7 @@ impl Session {
             log: Log::default(),
             decisions: Vec::new(),
             kept: BTreeMap::new(),
+            bound: Vec::new(),
             evicted: Vec::new(),
             preemptors: BTreeSet::new(),
             evicted_gangs: BTreeMap::new(),
@@ -195,6 +203,8 @@ impl Session {
             n_started: 0,
             turn_log: TurnLog::new(memory, n_jobs),
             before: Before { left_out, invalid, ..before },
+            work_before: 0,
+            holds: Holds::new(),
         }
     }
 
@@ -231,13 +241,18 @@ impl Session {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
         waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
-        roles::short_first(&self.cluster, job, waiting)
+        let mut waiting = roles::short_first(&self.cluster, job, waiting);
+        if let Some(most) = self.n_placeable(job) {
+            waiting.truncate(most as usize);
+        }
+        waiting
     }
 
     /// Whether the job is scheduled in this cycle and has waiting tasks.
     pub fn has_waiting_tasks(&self, job: JobIdx) -> bool {
         self.cluster.is_schedulable(job)
             && self.cluster.jobs.counts[job].of(TaskStatus::Pending) > 0
+            && self.n_placeable(job) != Some(0)
     }
 
     /// Whether a task on the node does not end.
@@ -516,7 +531,7 @@ impl Session {
 
     /// How many evaluations of a node for a class there were so far, or would have taken as long.
     pub(crate) fn work(&self) -> u64 {
-        self.candidates.work() + self.policy.work()
+        self.work_before + self.candidates.work() + self.policy.work()
     }
 
     /// Whether the job had a turn.

@@ -295,6 +295,7 @@ impl<'s> Statement<'s> {
                     let claims = self.session.claim_choices(made.task);
                     let devices = self.session.device_choices(made.task);
                     let queue = self.queue_name();
+                    self.session.bound.push(made.task);
                     Decision::Bind { pod, node, queue, claims, devices }
                 }
                 Intent::Allocate | Intent::Pipeline => {

@@ -215,7 +215,10 @@ impl Session {
                     let (action, failure) = (self.failed_in(job), Arc::clone(failure));
                     tried.found = Some(Found { action, failure });
                 }
-                Failure::Capability(_) | Failure::Reserved(_) | Failure::NotEnoughGroups(_) => {
+                Failure::Capability(_)
+                | Failure::Reserved(_)
+                | Failure::Held(_)
+                | Failure::NotEnoughGroups(_) => {
                     return None;
                 }
             }

@@ -103,7 +103,7 @@ impl Conf {
         reached: &mut dyn FnMut(Milestone),
     ) -> (Cycle, Cluster) {
         let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
-        run_cycle(cluster, now, self.policy(), &actions, search, memory, reached)
+        run_cycle(cluster, now, &|| self.policy(), &actions, search, memory, reached)
     }
 
     /// The plugins of one cycle, in their tiers.

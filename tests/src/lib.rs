@@ -8,3 +8,4 @@ pub mod leader;
 pub mod random_cluster;
 pub mod shapes;
 pub mod small_cluster;
+pub mod steady_world;

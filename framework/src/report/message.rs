@@ -53,6 +53,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
             Some(
                 Failure::Capability(_)
                 | Failure::Reserved(_)
+                | Failure::Held(_)
                 | Failure::NeverFits(_)
                 | Failure::NoDomain(_)
                 | Failure::NotEnoughGroups(_),
@@ -119,6 +120,7 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
     match failure {
         Some(Failure::Capability(_)) => "QueueCapability",
         Some(Failure::Reserved(_)) => "QueueShare",
+        Some(Failure::Held(by)) if is_of_other_queue(session.cluster(), job, *by) => "QueueShare",
         Some(Failure::NeverFits(NeverFits::Capability(_))) => "QueueCapability",
         Some(Failure::NeverFits(_)) => "NeverFits",
         Some(_) if has_cause(Cause::Resources) => "NotEnoughResources",
@@ -127,7 +129,9 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
         Some(Failure::NoDomain(failure)) if failure.best.is_none() => "Unschedulable",
         None if waits_for_share(session, job) => "QueueShare",
         Some(Failure::NotEnoughGroups(_)) => "NotEnoughGroups",
-        Some(Failure::Unfit(_) | Failure::NoDomain(_)) | None => "NotEnoughResources",
+        Some(Failure::Unfit(_) | Failure::NoDomain(_) | Failure::Held(_)) | None => {
+            "NotEnoughResources"
+        }
     }
 }
 
@@ -166,7 +170,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
         Failure::NotEnoughGroups(_) => return None,
-        Failure::Reserved(_) => FitReport::new(cluster.nodes.facts.len()),
+        Failure::Reserved(_) | Failure::Held(_) => FitReport::new(cluster.nodes.facts.len()),
         failure @ (Failure::Unfit(_)
         | Failure::NoDomain(_)
         | Failure::NeverFits(_)
@@ -235,6 +239,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
+        Some(Failure::Held(by)) => held_for(cluster, job, *by),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
             1 => "1 pod is being terminated".to_owned(),
             n => format!("{n} pods are being terminated"),
@@ -335,6 +340,22 @@ fn reserved_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> S
         None => "queues below their fair share".to_owned(),
     };
     format!("queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}")
+}
+
+fn is_of_other_queue(cluster: &Cluster, job: JobIdx, other: JobIdx) -> bool {
+    cluster.jobs.queue[job] != cluster.jobs.queue[other]
+}
+
+// Parity: see docs/parity.md#p14.
+fn held_for(cluster: &Cluster, job: JobIdx, by: JobIdx) -> String {
+    let name = &cluster.jobs.key[by];
+    match cluster.jobs.queue[by].filter(|_| is_of_other_queue(cluster, job, by)) {
+        Some(queue) => {
+            let queue = name_of(cluster, queue);
+            format!("its place would be reclaimed at once for queue \"{queue}\" (job {name})")
+        }
+        None => format!("its place would be preempted at once for job {name}"),
+    }
 }
 
 /// Why a job can never start.
