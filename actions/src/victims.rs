@@ -14,6 +14,7 @@ mod domains;
 mod dry_run;
 mod index;
 mod limit;
+mod loss;
 mod node_tasks;
 mod on_node;
 mod plan;
@@ -39,6 +40,7 @@ use self::{
     attempt::{Attempt, Means, Outcome},
     domains::{Best, cheapest_domain, domains_to_compare},
     limit::Limit,
+    loss::Bound,
     whole_jobs::broken,
 };
 pub(crate) use self::{policy::VictimPolicy, select::VictimSearch};
@@ -184,7 +186,11 @@ fn find_places<P: VictimPolicy>(
 ) -> Outcome {
     // A job without tasks in a domain has no victims of its own.
     let domains = if P::OTHER_JOBS { domains_to_compare(session, job) } else { None };
-    for means in means(policy, session, tasks) {
+    let (mut bounds, mut refused) = (vec![Bound::Widest], None);
+    if session.plugins().max_loss().is_some() {
+        (bounds, refused) = Attempt::new(policy, session, search, job, None).bounds(tasks);
+    }
+    for means in means(policy, session, tasks, &bounds) {
         let best = match &domains {
             None => Best::In(None),
             Some(domains) => cheapest_domain(policy, session, search, job, tasks, (means, domains)),
@@ -205,15 +211,24 @@ fn find_places<P: VictimPolicy>(
             Outcome::NeedsNoVictims => return Outcome::NeedsNoVictims,
         }
     }
+    if let Some(refused) = refused {
+        session.record_refused_gang(job, refused);
+    }
     Outcome::Unplaceable
 }
 
 /// What to try, one after another.
-fn means<P: VictimPolicy>(policy: &P, session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Means> {
+fn means<P: VictimPolicy>(
+    policy: &P,
+    session: &Session,
+    tasks: &VecDeque<TaskIdx>,
+    bounds: &[Bound],
+) -> Vec<Means> {
     if !session.plugins().evicts_whole_jobs() {
         return vec![Means::SingleTasks];
     }
     let first = tasks.iter().find(|task| session.cluster().is_waiting(**task));
-    let limits = first.map(|first| Limit::of(policy, session, *first)).unwrap_or_default();
-    [Means::Plan].into_iter().chain(limits.into_iter().map(Means::Within)).collect()
+    let limits = first.map(|first| Limit::of(policy, session, *first, bounds)).unwrap_or_default();
+    let plans = bounds.iter().copied().map(Means::Plan);
+    plans.chain(limits.into_iter().map(Means::Within)).collect()
 }

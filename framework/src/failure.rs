@@ -79,6 +79,19 @@ impl Failure {
     }
 }
 
+/// A gang that is not reclaimed for a job, because more would be lost than its queue could use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedGang {
+    /// The gang.
+    pub gang: JobIdx,
+    /// The resource.
+    pub dim: Dim,
+    /// What would be evicted.
+    pub amount: i64,
+    /// What the waiting jobs of the queue could use of it.
+    pub usable: i64,
+}
+
 /// Why the minimum of a job can never fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NeverFits {

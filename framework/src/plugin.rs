@@ -836,6 +836,13 @@ pub trait Plugin: Send {
         false
     }
 
+    /// The largest ratio of what is evicted to what the waiting jobs of the queue for which it is evicted could use of
+    /// it; `None` if the plugin sets no limit.
+    // Parity: new, see docs/parity.md#p15.
+    fn max_loss(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether all running tasks of a job may be evicted together for a task of the same queue. By
     /// default, if [`Plugin::preemptable`] permits one after another.
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {

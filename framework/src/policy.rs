@@ -505,6 +505,11 @@ impl<'p> Plugins<'p> {
         self.policy.evicts_whole_jobs()
     }
 
+    /// The smallest limit of a plugin. Cannot be disabled.
+    pub fn max_loss(self) -> Option<u32> {
+        self.policy.all().filter_map(Plugin::max_loss).min()
+    }
+
     /// One plugin suffices. Cannot be disabled.
     pub fn exceeds_deserved(self, queue: QueueIdx, job: JobIdx) -> bool {
         self.policy.all().any(|plugin| plugin.exceeds_deserved(self.cluster, queue, job))

@@ -24,7 +24,7 @@ use kube_batch_api::{
 use crate::{
     candidates::{Candidates, Choice, Inputs, Room, Search},
     confinement::Confinement,
-    failure::Failure,
+    failure::{Failure, RefusedGang},
     headroom::Headroom,
     holds::Holds,
     memory::{Memory, TurnLog},
@@ -62,6 +62,8 @@ pub struct Session {
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
     failures: Column<JobIdx, Option<Arc<Failure>>>,
+    /// The gangs that are not reclaimed for some jobs.
+    refused: BTreeMap<JobIdx, RefusedGang>,
     /// The action in which each job failed.
     failed_in: Column<JobIdx, &'static str>,
     /// The first action in which each job had a turn.
@@ -196,6 +198,7 @@ impl Session {
             preemptors: BTreeSet::new(),
             evicted_gangs: BTreeMap::new(),
             failures: Column::filled(None, n_jobs),
+            refused: BTreeMap::new(),
             failed_in: Column::filled("", n_jobs),
             tried: Column::filled(None, n_jobs),
             fitting: Column::filled(Vec::new(), n_jobs),
@@ -490,6 +493,15 @@ impl Session {
             self.failures[job] = Some(Arc::clone(failure));
             self.failed_in[job] = self.action();
         }
+    }
+
+    /// Records a gang that is not reclaimed for the job.
+    pub fn record_refused_gang(&mut self, job: JobIdx, refused: RefusedGang) {
+        self.refused.insert(job, refused);
+    }
+
+    pub(crate) fn refused_gang(&self, job: JobIdx) -> Option<&RefusedGang> {
+        self.refused.get(&job)
     }
 
     /// The first action in which the job had a turn.

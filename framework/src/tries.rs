@@ -183,6 +183,8 @@ impl Session {
             && self.cluster.jobs.incomplete_for[job].is_none()
             // It depends on the other groups too.
             && self.cluster.jobs.composites[job].is_none();
+        // What its queue could use depends on its other jobs too.
+        let is_in_vain = is_in_vain && self.refused_gang(job).is_none();
         if !is_in_vain || self.is_any_class_open_to_change(job) || self.names_any_claim(job) {
             return None;
         }

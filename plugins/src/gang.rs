@@ -39,6 +39,7 @@ pub struct Gang {
     /// How long a task that is being terminated counts as about to leave.
     termination_timeout: Duration,
     evicts_whole: bool,
+    max_loss: Option<u32>,
     enqueues_strictly: bool,
     /// The scheduler names whose pods wait until they are in a PodGroup.
     wait_for_group: Vec<Name>,
@@ -53,6 +54,7 @@ impl Default for Gang {
             staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
             termination_timeout: TERMINATION_TIMEOUT,
             evicts_whole: false,
+            max_loss: None,
             enqueues_strictly: false,
             wait_for_group: Vec::new(),
             has_whole_jobs: false,
@@ -81,6 +83,12 @@ const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
     "evict a gang that has no more than its minimum as a whole; otherwise it is never evicted",
 );
 
+const MAX_LOSS: ArgumentSpec = ArgumentSpec {
+    key: "gang.maxLoss",
+    kind: ArgumentKind::Integer { default: 0, range: (0, 1_000_000) },
+    about: "with gang.evictWholeGangs: how many times as much may be evicted as the waiting jobs of the queue could use of it; 0 for any number",
+};
+
 const STRICT_ENQUEUE: ArgumentSpec = ArgumentSpec::switch(
     "gang.strictEnqueue",
     "admit a PodGroup without pods only while its minResources fit also into what is idle or being released",
@@ -96,7 +104,14 @@ const WAIT_FOR_GROUP: ArgumentSpec = ArgumentSpec {
 pub const SPEC: PluginSpec = PluginSpec {
     name: "gang",
     about: "a job starts with its minimum or not at all, and is not evicted below its minimum",
-    arguments: &[EVICT_WHOLE_GANGS, GRACE_PERIOD, STRICT_ENQUEUE, TERMINATION, WAIT_FOR_GROUP],
+    arguments: &[
+        EVICT_WHOLE_GANGS,
+        GRACE_PERIOD,
+        MAX_LOSS,
+        STRICT_ENQUEUE,
+        TERMINATION,
+        WAIT_FOR_GROUP,
+    ],
     metadata_prefixes: &[],
     new: |arguments| Box::new(Gang::new(arguments)),
 };
@@ -105,10 +120,12 @@ impl Gang {
     fn new(arguments: &Arguments) -> Self {
         let period = arguments.duration(&GRACE_PERIOD);
         let timeout = arguments.duration(&TERMINATION);
+        let max_loss = arguments.integer(&MAX_LOSS);
         Self {
             staleness_grace_period: (!period.is_zero()).then_some(period),
             termination_timeout: if timeout.is_zero() { Duration::MAX } else { timeout },
             evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+            max_loss: u32::try_from(max_loss).ok().filter(|ratio| *ratio > 0),
             enqueues_strictly: arguments.bool(&STRICT_ENQUEUE),
             wait_for_group: arguments.list(&WAIT_FOR_GROUP).into_iter().map(Name::from).collect(),
             has_whole_jobs: false,
@@ -203,6 +220,10 @@ impl Plugin for Gang {
     }
 
     // Parity: new, see docs/parity.md#p10.
+    fn max_loss(&self) -> Option<u32> {
+        self.max_loss
+    }
+
     fn evicts_whole_jobs(&self) -> bool {
         self.evicts_whole || self.has_whole_jobs
     }

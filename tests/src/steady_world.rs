@@ -21,7 +21,7 @@ pub const LATER: usize = 5;
 pub const CONFIGURATION: &str = "config:
   actions: reclaim, allocate, backfill, preempt
   tiers:
-  - plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: true}}, {name: conformance}, {name: pdb}]
+  - plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: true, gang.maxLoss: 4}}, {name: conformance}, {name: pdb}]
   - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
 ";
 

@@ -41,6 +41,8 @@ struct SmallCluster {
     cpu_wanted: u64,
     /// Whether the victims are of another queue, which has all resources and deserves what is not wanted.
     is_reclaim: bool,
+    /// `gang.maxLoss`, 0 if there is no limit.
+    max_loss: u64,
 }
 
 /// Which small clusters to try.
@@ -50,15 +52,17 @@ struct Kind {
     is_uniform: bool,
     has_budgets: bool,
     is_reclaim: bool,
+    max_loss: u64,
 }
 
-/// Compared in this order: violations, highest priority, gangs, CPUs, start of the first of the highest
+/// Compared in this order: violations, highest priority, whether the loss is out of proportion or a queue would fall
+/// short, gangs, CPUs, start of the first of the highest
 /// priority.
-type Cost = (usize, i64, usize, u64, Reverse<u64>);
+type Cost = (usize, i64, bool, usize, u64, Reverse<u64>);
 
 impl SmallCluster {
     fn new(seed: u64, kind: Kind) -> Self {
-        let Kind { is_uniform, has_budgets, is_reclaim } = kind;
+        let Kind { is_uniform, has_budgets, is_reclaim, max_loss } = kind;
         let mut rng = Rng::new(seed);
         let n_nodes = 1 + rng.below(3) as usize;
         let mut nodes = vec![0; n_nodes];
@@ -89,7 +93,8 @@ impl SmallCluster {
         let total: u64 = nodes.iter().sum();
         // A queue deserves half of the cluster at most.
         let most = if is_reclaim { (total / 2 / cpu_wanted).clamp(1, 6) } else { 6 };
-        Self { nodes, jobs, n_wanted: 1 + rng.below(most) as usize, cpu_wanted, is_reclaim }
+        let n_wanted = 1 + rng.below(most) as usize;
+        Self { nodes, jobs, n_wanted, cpu_wanted, is_reclaim, max_loss }
     }
 
     fn text(&self) -> String {
@@ -139,7 +144,7 @@ impl SmallCluster {
         for at in 0..self.n_wanted {
             objects.push(pod(&format!("high-{at}"), "high", self.cpu_wanted, "", ""));
         }
-        let head = "name: small\nconfig: {actions: 'reclaim, allocate, preempt', tiers: [{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: 'true'}}, {name: pdb}]}, {plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]}]}\nobjects:\n";
+        let head = format!("name: small\nconfig: {{actions: 'reclaim, allocate, preempt', tiers: [{{plugins: [{{name: priority}}, {{name: gang, arguments: {{gang.evictWholeGangs: 'true', gang.maxLoss: {}}}}}, {{name: pdb}}]}}, {{plugins: [{{name: predicates}}, {{name: proportion}}, {{name: nodeorder}}]}}]}}\nobjects:\n", self.max_loss);
         let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
         format!("{head}{objects}steps:\n- cycles: 1\n")
     }
@@ -212,7 +217,21 @@ impl SmallCluster {
             let surplus = if *min <= 1 { pods.len() } else { pods.len() - min };
             n_victims <= surplus || n_victims == pods.len()
         });
-        are_whole && (!self.is_reclaim || self.leaves_its_part(victims))
+        are_whole
+            && (!self.is_reclaim
+                || (self.leaves_its_part(victims) && !self.exceeds_most(victims, self.max_loss)))
+    }
+
+    /// Whether a gang leaves, and more is lost than so many times what is wanted.
+    fn exceeds_most(&self, victims: &[(usize, usize)], max_loss: u64) -> bool {
+        let of_jobs = self.victims_of_jobs(victims);
+        let has_gang = of_jobs.into_iter().any(|(job, n_victims)| {
+            let Job { min, pods, .. } = &self.jobs[job];
+            *min > 1 && n_victims > pods.len() - min
+        });
+        let lost: u64 = victims.iter().map(|(job, at)| self.jobs[*job].pods[*at].cpu).sum();
+        let wanted = self.n_wanted as u64 * self.cpu_wanted;
+        self.max_loss > 0 && has_gang && lost > max_loss * wanted
     }
 
     fn suffices(&self, victims: &[(usize, usize)]) -> bool {
@@ -238,6 +257,8 @@ impl SmallCluster {
         (
             of_jobs.iter().map(violations).sum(),
             highest,
+            // The queue of victims in reclaim holds as much above what it deserves as is wanted.
+            self.exceeds_most(victims, if self.is_reclaim { 2 } else { self.max_loss }),
             of_jobs.iter().filter(is_gang).count(),
             victims.iter().map(|(job, at)| self.jobs[*job].pods[*at].cpu).sum(),
             Reverse(of_highest.map(|job| self.jobs[*job].start).min().unwrap_or(0)),
@@ -289,12 +310,13 @@ struct Totals {
 
 impl Totals {
     fn add_worse(&mut self, own: &Cost, best: &Cost) {
-        let differs = [own.0 != best.0, own.1 != best.1, own.2 != best.2, own.3 != best.3];
+        let differs =
+            [own.0 != best.0, own.1 != best.1, own.2 != best.2, own.3 != best.3, own.4 != best.4];
         let first = differs.into_iter().position(|differs| differs).unwrap_or(differs.len());
         *self.worse.entry(first).or_default() += 1;
-        if first == 3 {
-            self.lost.0 += own.3;
-            self.lost.1 += best.3;
+        if first == 4 {
+            self.lost.0 += own.4;
+            self.lost.1 += best.4;
         }
     }
 }
@@ -333,7 +355,7 @@ fn compare(kind: Kind, mut check: impl FnMut(u64, &SmallCluster, &str)) -> Total
 #[test]
 fn where_all_pods_are_equal_the_victims_are_the_best() {
     for (has_budgets, is_reclaim) in [(false, false), (true, false), (false, true), (true, true)] {
-        let kind = Kind { is_uniform: true, has_budgets, is_reclaim };
+        let kind = Kind { is_uniform: true, has_budgets, is_reclaim, max_loss: 0 };
         let totals =
             compare(kind, |seed, cluster, why| panic!("seed {seed}: {why}\n{}", cluster.text()));
         assert!(totals.best > N_CLUSTERS as usize / 2, "{totals:?}");
@@ -348,5 +370,20 @@ fn elsewhere_none_of_the_victims_could_stay() {
         // What another queue can give may suffice only if it is packed well.
         let most = if is_reclaim { N_CLUSTERS as usize / 50 } else { 0 };
         assert!(totals.missed <= most, "{totals:?}");
+    }
+}
+
+#[test]
+fn losses_are_in_proportion() {
+    for (is_uniform, is_reclaim) in [(true, false), (false, false), (true, true), (false, true)] {
+        for max_loss in [2, 3] {
+            let kind = Kind { is_uniform, is_reclaim, max_loss, ..Kind::default() };
+            let totals = compare(kind, |_, _, _| ());
+            let n_out_of_proportion = totals.worse.get(&2).copied().unwrap_or_default();
+            // Elsewhere it looks only at sets of the fewest gangs.
+            let most = if is_uniform { 0 } else { N_CLUSTERS as usize / 6 };
+            assert!(n_out_of_proportion <= most, "{totals:?}");
+            assert!(totals.missed <= N_CLUSTERS as usize / 30, "{totals:?}");
+        }
     }
 }

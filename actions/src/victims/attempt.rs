@@ -8,7 +8,7 @@ use kube_batch_api::{
     resource::ResourceVector,
 };
 use kube_batch_framework::{
-    failure::Failure,
+    failure::{Failure, RefusedGang},
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
@@ -17,12 +17,13 @@ use kube_batch_framework::{
 
 use super::{
     limit::Limit,
+    loss::{Bound, Need},
     on_node::Preemptor,
-    plan::plan,
+    plan::{Plan, plan},
     policy::VictimPolicy,
     reprieve,
     select::{VictimSearch, select_victims},
-    whole_jobs::{Wanted, broken, evict_jobs, evict_units},
+    whole_jobs::{Unit, Wanted, broken, candidates, evict_jobs, evict_units},
 };
 use crate::waiting::{Kind, Unplaceable};
 
@@ -32,7 +33,7 @@ pub(super) enum Means {
     /// No job is evicted as a whole.
     SingleTasks,
     /// Whole jobs are chosen first.
-    Plan,
+    Plan(Bound),
     /// Task by task, with whole jobs where single tasks do not suffice.
     Within(Limit),
 }
@@ -43,6 +44,8 @@ pub(super) struct Attempt<'a, 's, P> {
     statement: Statement<'s>,
     search: &'a mut VictimSearch,
     limit: Option<Limit>,
+    /// What its queue needs, if the loss is limited.
+    need: Option<Need>,
     /// Whether the gangs that leave were chosen before: then no victim could stay.
     is_planned: bool,
     start: Savepoint,
@@ -90,6 +93,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         scope: Option<Scope>,
     ) -> Self {
         let one_more_task = session.plugins().job_pipelined(job);
+        let need = Need::of::<P>(session, job);
         let mut statement = session.statement(job);
         statement.confine(scope);
         let start = statement.savepoint();
@@ -100,6 +104,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             statement,
             search,
             limit: None,
+            need,
             is_planned: false,
             start,
             scarce: BTreeMap::new(),
@@ -114,8 +119,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     pub(super) fn run(&mut self, means: Means, tasks: &mut VecDeque<TaskIdx>) -> Outcome {
         match means {
             Means::SingleTasks => {}
-            Means::Plan if self.evict_by_plan(tasks) => {}
-            Means::Plan => return Outcome::Unplaceable,
+            Means::Plan(bound) if self.evict_by_plan(tasks, bound) => {}
+            Means::Plan(_) => return Outcome::Unplaceable,
             Means::Within(limit) => self.limit = Some(limit),
         }
         self.place_tasks(tasks)
@@ -154,10 +159,22 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         }
         let (session, job) = (self.statement.session(), self.statement.job());
         let broken = broken(&self.statement);
+        if !broken.is_empty() && !self.is_in_proportion() {
+            return false;
+        }
         // Parity: see docs/parity.md#c7.
         let queue = session.cluster().jobs.queue[job];
         let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
         P::SAME_QUEUE || broken.is_empty() || !queue.is_some_and(is_over)
+    }
+
+    /// Whether the victims together may leave.
+    fn is_in_proportion(&self) -> bool {
+        let (Some(need), Some(limit)) = (&self.need, self.limit) else { return true };
+        let victims: Vec<TaskIdx> = self.statement.evicted().collect();
+        let session = self.statement.session();
+        let admits = |dim: &Dim| need.of_resource(*dim).admits::<P>(session, limit.bound, &victims);
+        self.scarce.values().all(admits)
     }
 
     /// The victims, and the number of gangs that are broken.
@@ -251,7 +268,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
 
     /// Evicts the gangs of a plan for the tasks, and limits the other victims to the plan. Returns `false`
     /// if there is no plan.
-    fn evict_by_plan(&mut self, tasks: &VecDeque<TaskIdx>) -> bool {
+    fn evict_by_plan(&mut self, tasks: &VecDeque<TaskIdx>, bound: Bound) -> bool {
         let cluster = self.statement.session().cluster();
         let waiting = |task: &&TaskIdx| cluster.is_waiting(**task);
         let Some(first) = tasks.iter().copied().find(|task| waiting(&task)) else { return false };
@@ -260,14 +277,64 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if kind.never_preempts || !tasks.iter().filter(waiting).all(is_alike) {
             return false;
         }
-        self.limit = Some(Limit::WIDEST);
-        let wanted = self.wanted(Limit::WIDEST, first, tasks);
+        let limit = Limit { bound, ..Limit::WIDEST };
+        self.limit = Some(limit);
+        let wanted = self.wanted(limit, first, tasks);
         let Some(plan) = plan(self.policy, &mut self.statement, wanted) else { return false };
+        if bound == Bound::Preferred && self.is_better_without_bound(&plan, wanted) {
+            return false;
+        }
         self.explain(kind.class);
         self.limit = Some(plan.limit);
         self.is_planned = true;
         evict_units(self.policy, &mut self.statement, wanted, plan.gangs);
         true
+    }
+
+    /// Whether a plan with any gangs violates fewer budgets, or has a lower priority of victims, which counts more than
+    /// the loss.
+    fn is_better_without_bound(&mut self, bounded: &Plan, wanted: Wanted) -> bool {
+        let wanted = Wanted { limit: Limit::WIDEST, ..wanted };
+        let wanted = Wanted {
+            preemptor: Preemptor { limit: Some(Limit::WIDEST), ..wanted.preemptor },
+            ..wanted
+        };
+        let rank = |plan: &Plan| (plan.limit.may_violate, plan.limit.priority);
+        let unbounded = plan(self.policy, &mut self.statement, wanted);
+        unbounded.is_some_and(|unbounded| rank(&unbounded) < rank(bounded))
+    }
+
+    /// The bounds to try one after another, and the smallest gang that may not be reclaimed because too much would be
+    /// lost.
+    pub(super) fn bounds(
+        &mut self,
+        tasks: &VecDeque<TaskIdx>,
+    ) -> (Vec<Bound>, Option<RefusedGang>) {
+        let widest = vec![Bound::Widest];
+        let cluster = self.statement.session().cluster();
+        let first = tasks.iter().copied().find(|task| cluster.is_waiting(*task));
+        let Some(first) = first.filter(|_| self.need.is_some()) else { return (widest, None) };
+        self.limit = Some(Limit::WIDEST);
+        let wanted = self.wanted(Limit::WIDEST, first, tasks);
+        self.limit = None;
+        let Some(need) = wanted.preemptor.need else { return (widest, None) };
+        let unbounded =
+            Wanted { preemptor: Preemptor { need: None, ..wanted.preemptor }, ..wanted };
+        let gangs = candidates(self.policy, &self.statement, unbounded);
+        let session = self.statement.session();
+        let admits = |bound: Bound, gang: &Unit| need.admits::<P>(session, bound, &gang.tasks);
+        let refused = |gang: &Unit| RefusedGang {
+            gang: gang.job,
+            dim: need.dim,
+            amount: need.amount(session.cluster(), &gang.tasks),
+            usable: need.usable,
+        };
+        let too_large = gangs.iter().filter(|gang| !admits(Bound::Widest, gang)).map(refused);
+        let smallest = too_large.min_by_key(|refused| (refused.amount, refused.gang));
+        if gangs.iter().all(|gang| admits(Bound::Preferred, gang)) {
+            return (widest, smallest);
+        }
+        (vec![Bound::Preferred, Bound::Widest], smallest)
     }
 
     /// Evicts whole jobs, so that the task and others like it find a place, and pipelines the task.
@@ -308,7 +375,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let limit = self.limit;
         let scarce = limit
             .map(|_| *self.scarce.entry(class).or_insert_with(|| scarce_resource(cluster, class)));
-        Preemptor { task, class, scarce, limit }
+        let of_scarce = self.need.as_ref().zip(scarce);
+        let need = of_scarce.map(|(need, dim)| need.of_resource(dim));
+        Preemptor { task, class, scarce, limit, need }
     }
 
     /// Stores why a task of the class does not fit now, unless the job has a reason already.

@@ -48,7 +48,7 @@ pub(super) struct PreemptorProfile {
 impl PreemptorProfile {
     fn of(session: &Session, preemptor: Preemptor) -> Self {
         let cluster = session.cluster();
-        let Preemptor { task, class, scarce, limit } = preemptor;
+        let Preemptor { task, class, scarce, limit, .. } = preemptor;
         let job = cluster.tasks.job[task];
         Self {
             class,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube_batch_api::column::{JobIdx, TaskIdx};
 use kube_batch_framework::session::Session;
 
-use super::policy::VictimPolicy;
+use super::{loss::Bound, policy::VictimPolicy};
 
 /// Which victims a search may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,11 +14,14 @@ pub(super) struct Limit {
     pub(super) may_violate: bool,
     /// The highest priority of a victim's job.
     pub(super) priority: i32,
+    /// Which gangs may be evicted.
+    pub(super) bound: Bound,
 }
 
 impl Limit {
     /// Admits every victim.
-    pub(super) const WIDEST: Self = Self { may_violate: true, priority: i32::MAX };
+    pub(super) const WIDEST: Self =
+        Self { may_violate: true, priority: i32::MAX, bound: Bound::Widest };
 
     /// The limits to try for a task of the job, one after another, until its job finds its places: no
     /// budget is violated if that is possible, and the highest priority of a victim is the lowest
@@ -28,6 +31,7 @@ impl Limit {
         policy: &P,
         session: &Session,
         preemptor: TaskIdx,
+        bounds: &[Bound],
     ) -> Vec<Self> {
         let cluster = session.cluster();
         let with_victims = |job: &JobIdx| {
@@ -40,11 +44,17 @@ impl Limit {
         let jobs = cluster.jobs.key.ids().filter(with_victims);
         let priorities: BTreeSet<i32> = jobs.map(|job| cluster.jobs.priority[job]).collect();
         let modes: &[bool] = if cluster.budgets.is_empty() { &[true] } else { &[false, true] };
-        let limits = |may_violate: &bool| {
-            let may_violate = *may_violate;
-            priorities.iter().map(move |priority| Self { may_violate, priority: *priority })
-        };
-        modes.iter().flat_map(limits).collect()
+        let mut limits = Vec::new();
+        for may_violate in modes.iter().copied() {
+            for priority in priorities.iter().copied() {
+                limits.extend(bounds.iter().map(|bound| Self {
+                    may_violate,
+                    priority,
+                    bound: *bound,
+                }));
+            }
+        }
+        limits
     }
 
     pub(super) const fn admits_priority(self, priority: i32) -> bool {

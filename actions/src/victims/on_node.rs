@@ -12,6 +12,7 @@ use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statem
 use super::{
     dry_run::{DryRun, ResourceDryRun, SessionDryRun},
     limit::Limit,
+    loss::NeedOf,
     node_tasks::{NodeTasks, job_priority},
     policy::VictimPolicy,
 };
@@ -25,6 +26,8 @@ pub(super) struct Preemptor {
     pub(super) scarce: Option<Dim>,
     /// `None` if every victim is admitted.
     pub(super) limit: Option<Limit>,
+    /// What its queue needs of the scarce resource, if the loss is limited.
+    pub(super) need: Option<NeedOf>,
 }
 
 /// The cost of evicting a set of victims. The node with the lowest cost is chosen.

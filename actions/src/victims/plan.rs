@@ -63,9 +63,9 @@ pub(super) fn plan<P: VictimPolicy>(
         return None;
     }
     let jobs = victim_jobs(policy, statement, wanted)?;
-    let Limit { may_violate, priority } = wanted.limit;
+    let Limit { may_violate, priority, bound } = wanted.limit;
     let within = |priority, may_violate| PlanLimit {
-        limit: Limit { may_violate, priority },
+        limit: Limit { may_violate, priority, bound },
         since: Timestamp::MIN,
     };
     let cost = |within| best(&jobs, within, wanted.n_tasks).map(|(cost, _)| cost);

@@ -184,7 +184,11 @@ fn evict<P: VictimPolicy>(statement: &mut Statement<'_>, tasks: &[TaskIdx]) {
 }
 
 /// The jobs that may be evicted as a whole, in row order.
-fn candidates<P: VictimPolicy>(policy: &P, statement: &Statement<'_>, wanted: Wanted) -> Vec<Unit> {
+pub(super) fn candidates<P: VictimPolicy>(
+    policy: &P,
+    statement: &Statement<'_>,
+    wanted: Wanted,
+) -> Vec<Unit> {
     let session = statement.session();
     let jobs = session.cluster().jobs.key.ids();
     jobs.filter_map(|job| whole_job(policy, session, wanted, job)).collect()
@@ -207,8 +211,9 @@ pub(super) fn whole_job<P: VictimPolicy>(
     if !policy.considers_job(cluster, preemptor.task, job, &tasks) {
         return None;
     }
-    let may_leave =
-        limit.admits_violations(session, &tasks) && session.have_run_enough(preemptor.task, &tasks);
+    let may_leave = limit.admits_violations(session, &tasks)
+        && session.have_run_enough(preemptor.task, &tasks)
+        && preemptor.need.is_none_or(|need| need.admits::<P>(session, limit.bound, &tasks));
     let unit = Unit { job, tasks, is_whole: true };
     (may_leave && is_permitted(policy, session, wanted, &unit)).then_some(unit)
 }

@@ -13,7 +13,7 @@ use kube_batch_api::{
 use crate::{
     admission::kept_for_others,
     candidates::Room,
-    failure::{BestDomain, Excess, Failure, NeverFits, NoDomain, NotEnoughGroups},
+    failure::{BestDomain, Excess, Failure, NeverFits, NoDomain, NotEnoughGroups, RefusedGang},
     minimum::Minimum,
     moves::Move,
     session::Session,
@@ -65,7 +65,23 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
         (Some(Failure::Unfit(_)), _) => gang_message(session, job, &why),
         (None, _) => format!("{missing} more pods must be placed: {why}"),
     };
-    Some((reason_of(session, job), message))
+    let refused = session.refused_gang(job).map(|gang| refused_gang(session, gang));
+    Some((reason_of(session, job), message + &refused.unwrap_or_default()))
+}
+
+/// Which gang could make room, and why it stays.
+// Parity: see docs/parity.md#p15.
+fn refused_gang(session: &Session, refused: &RefusedGang) -> String {
+    let RefusedGang { gang, dim, amount, usable } = *refused;
+    let cluster = session.cluster();
+    let resource = cluster.dimensions.name(dim);
+    let display = |amount: i64| Unit::of(resource).display(amount);
+    let max_loss = session.plugins().max_loss().unwrap_or_default();
+    let (gang, evicted, usable) = (&cluster.jobs.key[gang], display(amount), display(usable));
+    format!(
+        "; gang {gang} is not reclaimed: {evicted} {resource} would be evicted, and the queue could use {usable} of it, \
+         but at most {max_loss} times as much is evicted (gang.maxLoss)"
+    )
 }
 
 /// The reason and message of a job that had no turn, because other jobs of its queue were tried in vain:
