@@ -144,7 +144,10 @@ impl SmallCluster {
         for at in 0..self.n_wanted {
             objects.push(pod(&format!("high-{at}"), "high", self.cpu_wanted, "", ""));
         }
-        let head = format!("name: small\nconfig: {{actions: 'reclaim, allocate, preempt', tiers: [{{plugins: [{{name: priority}}, {{name: gang, arguments: {{gang.evictWholeGangs: 'true', gang.maxLoss: {}}}}}, {{name: pdb}}]}}, {{plugins: [{{name: predicates}}, {{name: proportion}}, {{name: nodeorder}}]}}]}}\nobjects:\n", self.max_loss);
+        let head = format!(
+            "name: small\nconfig: {{actions: 'reclaim, allocate, preempt', tiers: [{{plugins: [{{name: priority}}, {{name: gang, arguments: {{gang.evictWholeGangs: 'true', gang.maxLoss: {}}}}}, {{name: pdb}}]}}, {{plugins: [{{name: predicates}}, {{name: proportion}}, {{name: nodeorder}}]}}]}}\nobjects:\n",
+            self.max_loss
+        );
         let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
         format!("{head}{objects}steps:\n- cycles: 1\n")
     }
