@@ -642,6 +642,35 @@ impl Cluster {
         }
     }
 
+    /// Calls a function about the cluster in which the tasks that are being terminated on these nodes use nothing any
+    /// more, as scores count.
+    pub fn with_released<T>(&mut self, nodes: &[NodeIdx], call: impl FnOnce(&Self) -> T) -> T {
+        let mut before = Vec::new();
+        for node in nodes.iter().copied() {
+            let leaving = self.nodes.tasks[node].iter().copied();
+            let leaving: Vec<TaskIdx> =
+                leaving.filter(|task| self.status(*task) == TaskStatus::Releasing).collect();
+            if leaving.is_empty() {
+                continue;
+            }
+            before.push((node, self.nodes.used[node].to_vec(), self.nodes.scoring[node]));
+            for task in leaving {
+                let class = self.tasks.class[task];
+                self.classes.request[class].charge(&mut self.nodes.used[node], -1);
+                let ScoringAmounts { cpu_milli, memory_bytes } =
+                    self.classes.template[class].scoring;
+                let scoring = self.nodes.scoring[node].iter_mut().zip([cpu_milli, memory_bytes]);
+                scoring.for_each(|(sum, amount)| *sum = sum.wrapping_sub(amount));
+            }
+        }
+        let answer = call(self);
+        for (node, used, scoring) in before {
+            self.nodes.used[node].copy_from_slice(&used);
+            self.nodes.scoring[node] = scoring;
+        }
+        answer
+    }
+
     /// Whether a task would wait to be placed by kube-batch with this status.
     fn waits_as(&self, task: TaskIdx, status: TaskStatus) -> bool {
         status == TaskStatus::Pending && self.tasks.ours[task] && !self.tasks.gated[task]

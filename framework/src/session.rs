@@ -373,11 +373,16 @@ impl Session {
         candidates.is_eligible(inputs, class, node)
     }
 
-    /// The scores of these nodes for the class, normalised over them.
-    pub fn scores(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
+    /// The scores of these nodes for the class once the tasks that are being terminated are gone, normalised over them.
+    pub fn scores_once_released(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
         let (candidates, inputs) = self.query_unread();
         candidates.prepare(inputs, class);
-        candidates.scores(inputs, class, nodes)
+        let Self { cluster, policy, confinement, log, candidates, .. } = self;
+        cluster.with_released(nodes, |cluster| {
+            let scope = confinement.scope(cluster, policy);
+            let inputs = Inputs { cluster, policy, touched: &log.nodes, scope };
+            candidates.scores(inputs, class, nodes)
+        })
     }
 
     /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].

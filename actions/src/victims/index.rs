@@ -314,6 +314,6 @@ fn candidate(
     node: NodeIdx,
     cost: VictimCost,
 ) -> Candidate {
-    let scores = statement.session_mut().scores(preemptor.class, &[node]);
+    let scores = statement.session_mut().scores_once_released(preemptor.class, &[node]);
     (cost, Reverse(scores[0]), node)
 }

@@ -72,7 +72,7 @@ fn best_node<P: VictimPolicy>(
     if tied.len() < 2 {
         return tied.first().copied();
     }
-    let scores = statement.session_mut().scores(preemptor.class, &tied);
+    let scores = statement.session_mut().scores_once_released(preemptor.class, &tied);
     let best = scores.iter().zip(&tied).rev().max_by_key(|(score, _)| **score);
     best.map(|(_, node)| *node)
 }
