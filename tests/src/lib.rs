@@ -6,6 +6,7 @@ pub mod figures;
 pub mod hostile;
 pub mod leader;
 pub mod random_cluster;
+pub mod seeds;
 pub mod shapes;
 pub mod small_cluster;
 pub mod steady_world;

@@ -16,7 +16,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{memory::Memory, report::next_group_status};
-use kube_batch_tests::{leader::Leader, random_cluster::Rng};
+use kube_batch_tests::{leader::Leader, random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
 
 /// Queues, and how much CPU each may use.
@@ -32,11 +32,10 @@ tiers:
 
 #[test]
 fn no_admission_and_no_start_makes_a_queue_count_more_than_its_capability() {
-    let n_seeds = std::env::var("KUBE_BATCH_SEEDS").ok().and_then(|text| text.parse().ok());
-    let n_seeds: u64 = n_seeds.unwrap_or(150);
+    let seeds = seeds(150);
     let mut seen = BTreeMap::new();
-    for seed in 0..n_seeds {
-        let mut world = World::new(seed);
+    for seed in &seeds {
+        let mut world = World::new(*seed);
         for step in 0..STEPS {
             world.step();
             if let Some(excess) = world.cycle() {
@@ -47,9 +46,10 @@ fn no_admission_and_no_start_makes_a_queue_count_more_than_its_capability() {
             *seen.entry(kind).or_insert(0) += n;
         }
     }
-    println!("{seen:?} in {n_seeds} histories");
+    println!("{seen:?} in {} histories", seeds.len());
     for kind in ["admitted", "refused", "started", "held all", "lapsed", "waits to start"] {
-        assert!(seen.get(kind).is_some_and(|n| *n > n_seeds / 4), "too few: {kind} in {seen:?}");
+        let is_enough = seen.get(kind).is_some_and(|n| *n > seeds.len() as u64 / 4);
+        assert!(seeds.len() < 100 || is_enough, "too few: {kind} in {seen:?}");
     }
 }
 

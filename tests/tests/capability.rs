@@ -20,7 +20,7 @@ use kube_batch_api::{
 };
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::memory::Memory;
-use kube_batch_tests::{leader::Leader, random_cluster::Rng};
+use kube_batch_tests::{leader::Leader, random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
 
 /// Queues, and how much CPU each may use.
@@ -45,11 +45,10 @@ tiers:
 
 #[test]
 fn what_was_bound_from_a_queue_never_exceeds_its_capability() {
-    let n_seeds = std::env::var("KUBE_BATCH_SEEDS").ok().and_then(|text| text.parse().ok());
+    let seeds = seeds(1_000);
     let (mut n_bound, mut n_full) = (0, 0);
-    let n_seeds = n_seeds.unwrap_or(1_000);
-    for seed in 0..n_seeds {
-        let mut world = World::new(seed);
+    for seed in &seeds {
+        let mut world = World::new(*seed);
         for step in 0..STEPS {
             world.step();
             if let Some(excess) = world.excess() {
@@ -59,8 +58,10 @@ fn what_was_bound_from_a_queue_never_exceeds_its_capability() {
         n_bound += world.n_bound;
         n_full += u64::from(world.was_full);
     }
+    let n_seeds = seeds.len() as u64;
     println!("{n_bound} pods bound in {n_seeds} histories; in {n_full} a queue was full");
-    assert!(n_bound > 4 * n_seeds && n_full > n_seeds / 6, "the histories test too little");
+    let test_enough = n_bound > 4 * n_seeds && n_full > n_seeds / 6;
+    assert!(n_seeds < 100 || test_enough, "the histories test too little");
 }
 
 /// A change that the scheduler has not seen yet.

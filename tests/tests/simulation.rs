@@ -20,11 +20,11 @@ use kube_batch_framework::{
 };
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
-use kube_batch_tests::random_cluster::RandomCluster;
+use kube_batch_tests::{random_cluster::RandomCluster, seeds::seeds};
 
 #[test]
 fn properties_hold_after_every_cycle() {
-    let seeds = seeds();
+    let seeds = seeds(500);
     let mut totals = Totals::default();
     for seed in &seeds {
         let seed = *seed;
@@ -41,19 +41,11 @@ fn properties_hold_after_every_cycle() {
     assert!(seeds.len() < 100 || totals.nominations > seeds.len() / 20, "{totals:?}");
 }
 
-fn seeds() -> Vec<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("KUBE_BATCH_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(500)).collect(),
-    }
-}
-
 /// A nominated pod is bound or nominated again in the next cycle. Once nothing else changes,
 /// evictions stop and no nomination is left.
 #[test]
 fn evictions_lead_to_bindings() {
-    let seeds = seeds();
+    let seeds = seeds(500);
     let mut totals = Totals::default();
     for seed in &seeds {
         let cluster = RandomCluster::contended(*seed);

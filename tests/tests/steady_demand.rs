@@ -6,22 +6,17 @@
 //! `KUBE_BATCH_SEED=7` one, whose evictions it prints.
 
 use kube_batch_sim::world::Eviction;
-use kube_batch_tests::steady_world::{CONFIGURATION, LATER, Played, play};
+use kube_batch_tests::{
+    seeds::seeds,
+    steady_world::{CONFIGURATION, LATER, Played, play},
+};
 
 /// Cycles until evictions must have ceased, and cycles without any.
 const CYCLES: (usize, usize) = (60, 20);
 
-fn seeds() -> Vec<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("KUBE_BATCH_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(500)).collect(),
-    }
-}
-
 #[test]
 fn evictions_cease() {
-    let seeds = seeds();
+    let seeds = seeds(500);
     let (mut n_evictions, mut failed) = (0, Vec::new());
     for seed in &seeds {
         let played = play(CONFIGURATION, *seed, CYCLES.0 + CYCLES.1);
@@ -49,7 +44,7 @@ fn in_words(played: &Played) -> Vec<String> {
 /// jobs do only together is not foreseen, so at most one world in 500 may break this (docs/parity.md#p14).
 #[test]
 fn no_pod_is_evicted_that_started_since_the_last_change() {
-    let seeds = seeds();
+    let seeds = seeds(500);
     let (mut n_started, mut failed) = (0, Vec::new());
     for seed in &seeds {
         let played = play(CONFIGURATION, *seed, CYCLES.0);
