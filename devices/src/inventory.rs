@@ -41,6 +41,8 @@ pub struct Inventory {
     pools: Column<PoolIdx, Pool>,
     /// What each counter has when nothing is in use, in nano-units.
     counters: Column<CounterIdx, i128>,
+    /// The first counter of the set of each.
+    first_of_set: Column<CounterIdx, CounterIdx>,
     /// The rows of devices by driver, pool and name, all ascending: one for each slice that lists a device.
     rows: Vec<PoolRows>,
     nodes: Column<NodeIdx, NodeDevices>,
@@ -222,6 +224,11 @@ impl Inventory {
     /// What each counter has when nothing is in use, in nano-units.
     pub const fn counters(&self) -> &Column<CounterIdx, i128> {
         &self.counters
+    }
+
+    /// The first counter of the set of a counter.
+    pub(crate) fn first_of_set(&self, counter: CounterIdx) -> CounterIdx {
+        self.first_of_set[counter]
     }
 
     /// The rows of a device: one for each slice that lists it.

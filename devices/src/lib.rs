@@ -8,6 +8,7 @@ mod constraints;
 mod count;
 pub mod devices_of_class;
 pub mod extended;
+pub mod hardware;
 pub mod inventory;
 pub mod long;
 mod plain;

@@ -107,8 +107,10 @@ impl<'a> Builder<'a> {
         let mut counters = Vec::new();
         let mut has_wrong_counters = false;
         for set in slices.iter().flat_map(|slice| &slice.counters) {
+            let first = CounterIdx::new(self.inventory.counters.len());
             let of_set = set.counters.iter().map(|(counter, amount)| {
                 let row = self.inventory.counters.push(amount.nano());
+                self.inventory.first_of_set.push(first);
                 counters.push(row);
                 (counter, row)
             });
