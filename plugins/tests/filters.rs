@@ -484,7 +484,7 @@ fn totals(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let names = &case.expect.scored_nodes;
     let nodes: Vec<NodeIdx> = names.iter().map(|name| node(&cluster, name)).collect();
-    let scores = session(cluster).scores(class, &nodes);
+    let scores = session(cluster).scores_once_released(class, &nodes);
     let above_least = |scores: Vec<i64>| {
         let least = scores.iter().min().copied().unwrap_or(0);
         scores.into_iter().map(|score| score - least).collect::<Vec<i64>>()
