@@ -80,9 +80,11 @@ pub(crate) fn start_sooner_by_topology(
     let idle = budget.idle();
     let places = statement.take_back_kept();
     let levels = levels_of(statement);
-    let mut waiting: VecDeque<TaskIdx> = nominated.iter().chain(tasks).copied().collect();
+    // Those that could start where they are, too.
+    let kept: Vec<TaskIdx> = places.iter().map(|(task, _)| *task).collect();
+    let mut waiting: VecDeque<TaskIdx> = kept.iter().chain(tasks).copied().collect();
     let starts = !statement.job_ready()
-        && Placing::new(&mut waiting, statement, budget).starts_now(&levels, &nominated);
+        && Placing::new(&mut waiting, statement, budget).starts_now(&levels, &kept);
     if !starts {
         budget.restore(idle);
         statement.put_back_kept(places);
@@ -240,7 +242,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     }
 
     /// Places the tasks if the job can start with that now; otherwise takes them back.
-    fn starts_now(mut self, levels: &[UsableLevel], nominated: &[TaskIdx]) -> bool {
+    fn starts_now(mut self, levels: &[UsableLevel], kept: &[TaskIdx]) -> bool {
         let job = self.statement.job();
         let before = self.statement.session_mut().take_failure(job);
         let is_required = levels.last().is_some_and(|level| level.is_required);
@@ -250,7 +252,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         }
         // Otherwise the victims of the others would have been evicted in vain.
         let cluster = self.statement.session().cluster();
-        let are_placed = !nominated.iter().any(|task| cluster.is_waiting(*task));
+        let are_placed = !kept.iter().any(|task| cluster.is_waiting(*task));
         let starts = self.statement.job_ready() && are_placed;
         if !starts {
             self.take_back();
