@@ -89,9 +89,10 @@ fn act(
     let mut session = Session::open_measured(cluster, now, policy, search, memory, reached);
     session.work_before = work;
     session.actions = actions.iter().map(|action| action.name()).collect();
-    session.holds = holds;
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
+    // What was evicted for a nomination would have been evicted in vain.
+    session.holds = holds;
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
     session.open_turn_log(opening.queues.clone());
     session.record_holds();

@@ -101,6 +101,7 @@ impl NextCycle {
             }
         }
         next.fresh = placed;
+        next.fresh.retain(|task| session.cluster.tasks.nominated[*task].is_none());
         next
     }
 
