@@ -10,11 +10,13 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, Ordinal, TaskIdx},
     decision::Decision,
+    facts::policy::BudgetFacts,
     name::{Name, ObjectKey},
     resource::ResourceVector,
     status::TaskStatus,
 };
 use kube_batch_framework::{
+    arguments::ArgumentValue,
     candidates::Search,
     report::{Cycle, JobReport},
 };
@@ -370,7 +372,8 @@ impl<'a> Checker<'a> {
                 .is_some_and(|at| !self.snapshot.queues.facts[at].min_runtime.is_zero())
                 || min > 1 && jobs.counts[job].ready() < min
                 || jobs.leaves_whole[job]
-                || jobs.composites[job].is_some();
+                || jobs.composites[job].is_some()
+                || self.any_waiting(job, |task| self.is_never_evicted(task));
             if self.has_action("reclaim")
                 && self.has_plugin("gang")
                 && !keeps
@@ -405,6 +408,33 @@ impl<'a> Checker<'a> {
     fn any_waiting(&self, job: JobIdx, is_it: impl Fn(TaskIdx) -> bool) -> bool {
         let mut tasks = self.snapshot.jobs.tasks[job].iter();
         tasks.any(|task| self.snapshot.is_waiting(task) && is_it(task))
+    }
+
+    /// Whether a budget that must not be violated allows no eviction of the task. Pods that are being terminated have
+    /// used it up.
+    fn is_never_evicted(&self, task: TaskIdx) -> bool {
+        let is_required = self.conf.tiers.iter().flatten().any(|plugin| {
+            let mut arguments = plugin.spec.arguments.iter();
+            arguments.any(|spec| {
+                let required = ArgumentValue::Text("require".into());
+                spec.key == "pdb.mode" && plugin.arguments.get(spec) == required
+            })
+        });
+        let facts = &self.snapshot.tasks.facts;
+        let matches = |budget: &BudgetFacts, task: TaskIdx| {
+            let facts = &facts[task];
+            let selector = budget.selector.as_ref();
+            budget.key.namespace == facts.key.namespace
+                && selector.is_some_and(|selector| selector.matches(&facts.labels))
+        };
+        let is_used_up = |budget: &BudgetFacts| {
+            let leaves = |task: &TaskIdx| {
+                self.after.status(*task) == TaskStatus::Releasing && matches(budget, *task)
+            };
+            i64::from(budget.allowed) <= facts.ids().filter(leaves).count() as i64
+        };
+        let mut budgets = self.snapshot.budgets.iter();
+        is_required && budgets.any(|budget| matches(budget, task) && is_used_up(budget))
     }
 
     /// Whether the queue of the job deserves more of something that its waiting tasks request.
