@@ -51,12 +51,13 @@ use kube_batch_devices::{
 use kube_batch_framework::plugin::Capacity;
 
 use self::{
-    class_devices::{
-        ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, Tables, has_failed,
-    },
+    class_devices::{ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, has_failed},
     in_use::{ClaimIdx, ClaimsInUse, NewAllocation},
 };
-use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed};
+use crate::{
+    compiled::Opening, constraint_classes::ConstraintClassIdx, pod_count::Placed,
+    session_tables::SessionTables,
+};
 
 /// The claims of the cluster for devices, as tasks are placed.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub(crate) struct DynamicResources {
     pub(crate) classes: Column<ConstraintClassIdx, ClassDevices>,
     /// Whether the tasks of a class have claims.
     pub(crate) has_claims: Column<ConstraintClassIdx, bool>,
-    tables: Tables,
+    tables: SessionTables,
     claims: ClaimsInUse,
     pub(crate) nodes: Column<NodeIdx, Arc<NodeFacts>>,
     of_tasks: BTreeMap<TaskIdx, TaskClaims>,
@@ -125,7 +126,7 @@ impl DynamicResources {
     pub(crate) fn new(opening: Opening<'_>) -> Self {
         let cluster = opening.cluster;
         let objects = &cluster.devices;
-        let mut tables = Tables::of(cluster);
+        let mut tables = SessionTables::of(cluster);
         let held = tables.shared.held(&objects.claims);
         let mut claims = ClaimsInUse::new(tables.inventory(), held);
         let mut classes = opening.by_class(ClassDevices::default());
@@ -137,7 +138,7 @@ impl DynamicResources {
         for class in opening.classes().to_place().filter(|class| has_claims[*class]) {
             classes[class] = ClassDevices::new(opening, (&mut tables, &mut claims), class);
         }
-        tables.shared.keep(&tables.selectors, &tables.wanted);
+        tables.keep();
         let mut of_tasks = Vec::new();
         for (task, facts) in cluster.tasks.facts.iter() {
             if cluster.status(task) == TaskStatus::Pending {
@@ -364,7 +365,7 @@ impl DynamicResources {
 
     /// Whether expressions of claims are evaluated in the next cycle only.
     pub(crate) fn has_postponed(&self) -> bool {
-        self.tables.wanted.has_postponed()
+        self.tables.wanted().has_postponed()
     }
 
     /// Follows the placement of a task: gives devices to its claims, or takes them back.

@@ -9,6 +9,7 @@ mod node_labels;
 mod node_tests;
 mod percent;
 mod pod_count;
+mod session_tables;
 mod spread_counts;
 mod taints;
 mod topology_counts;

@@ -6,73 +6,25 @@ use std::{
 };
 
 use kube_batch_api::{
-    cluster::Cluster,
     column::{Column, Dim, NodeIdx},
     devices::{ClaimDemand, ExtendedClaim},
-    facts::device::{
-        claim::{Allocation, ResourceClaimFacts},
-        request::ClaimSpec,
-    },
+    facts::device::claim::{Allocation, ResourceClaimFacts},
     name::{Name, ObjectKey},
 };
 use kube_batch_devices::{
     claims::Claim,
     extended::{Unprovided, claim_for},
-    inventory::Inventory,
     pod::{Readiness, readiness, resolve},
-    search::Devices,
-    selectors::{Selectors, budget},
-    wanted::AllWanted,
 };
 
 use super::in_use::{ClaimIdx, ClaimsInUse};
 use crate::{
-    compiled::Opening, constraint_classes::ConstraintClassIdx, device_tables::DeviceTables,
-    node_tests::AnyOf,
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
+    session_tables::SessionTables,
 };
 
 /// How the claim for extended resources is called in messages: it has no name before it is made.
 pub(super) const EXTENDED_CLAIM: &str = "extended resources";
-
-/// What searches read.
-#[derive(Debug)]
-pub(super) struct Tables {
-    pub(super) shared: Arc<DeviceTables>,
-    pub(super) selectors: Selectors,
-    pub(super) wanted: AllWanted,
-    /// What new expressions may still cost, by namespace: no tenant's selectors delay the others.
-    budgets: BTreeMap<Name, u64>,
-}
-
-impl Tables {
-    pub(super) fn of(cluster: &Cluster) -> Self {
-        let shared = DeviceTables::of(cluster);
-        let (selectors, wanted) = shared.known();
-        Self { shared, selectors, wanted, budgets: BTreeMap::new() }
-    }
-
-    /// Makes a claim of a namespace ready, whose name is for messages.
-    fn claim(
-        &mut self,
-        opening: Opening<'_>,
-        namespace: &Name,
-        claim: (&str, &Arc<ClaimSpec>),
-    ) -> Result<Claim, String> {
-        let Self { shared, selectors, wanted, budgets } = self;
-        let budget = budgets.entry(namespace.clone()).or_insert_with(|| budget(&shared.inventory));
-        let classes = &opening.cluster.devices.published.classes;
-        Claim::new((&shared.inventory, selectors, wanted), classes, claim, budget)
-    }
-
-    pub(super) fn devices(&self) -> Devices<'_> {
-        let Self { shared, selectors, wanted, .. } = self;
-        Devices { inventory: &shared.inventory, wanted, selectors }
-    }
-
-    pub(super) fn inventory(&self) -> &Inventory {
-        &self.shared.inventory
-    }
-}
 
 /// What the tasks of a class need.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +67,7 @@ pub(super) enum Need {
 impl ClassDevices {
     pub(super) fn new(
         opening: Opening<'_>,
-        (tables, claims): (&mut Tables, &mut ClaimsInUse),
+        (tables, claims): (&mut SessionTables, &mut ClaimsInUse),
         class: ConstraintClassIdx,
     ) -> Self {
         let demand = opening.devices(class);
@@ -138,6 +90,7 @@ impl ClassDevices {
             let refusal = "cannot schedule extended resource claim".to_owned();
             return Self { leftover: Some(leftover.clone()), ..Self::refused(refusal) };
         }
+        let classes = &objects.published.classes;
         let mut new = Self {
             namespace: facts.key.namespace.clone(),
             names_claim: demand.names_claim,
@@ -155,7 +108,7 @@ impl ClassDevices {
                 }
                 None => {
                     let name = claim.key.to_string();
-                    match tables.claim(opening, &claim.key.namespace, (&name, &claim.spec)) {
+                    match tables.claim(classes, &claim.key.namespace, (&name, &claim.spec)) {
                         Ok(ready) => Need::Devices(name.into(), ready),
                         Err(refusal) => return Self::refused(refusal),
                     }
@@ -220,7 +173,11 @@ pub(super) enum ExtendedKind {
 }
 
 impl ExtendedNeed {
-    fn new(opening: Opening<'_>, tables: &mut Tables, class: ConstraintClassIdx) -> Option<Self> {
+    fn new(
+        opening: Opening<'_>,
+        tables: &mut SessionTables,
+        class: ConstraintClassIdx,
+    ) -> Option<Self> {
         let containers = &opening.devices(class).extended;
         let requests = containers.iter().flat_map(|container| &container.requests);
         let resources: BTreeSet<&Name> = requests.map(|request| &request.resource).collect();
@@ -246,7 +203,7 @@ impl ExtendedNeed {
                 kinds.push(match claim_for(containers, classes, is_advertised) {
                     Ok(None) => ExtendedKind::Nothing,
                     Ok(Some(made)) => {
-                        match tables.claim(opening, namespace, (EXTENDED_CLAIM, &made.spec)) {
+                        match tables.claim(classes, namespace, (EXTENDED_CLAIM, &made.spec)) {
                             Ok(ready) => ExtendedKind::Claim(Arc::new(made), ready),
                             Err(_) => ExtendedKind::Unprovided,
                         }
