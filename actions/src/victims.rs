@@ -15,6 +15,7 @@ mod dry_run;
 mod index;
 mod limit;
 mod loss;
+mod minimal_set;
 mod node_tasks;
 mod on_node;
 mod plan;
