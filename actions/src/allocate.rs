@@ -271,8 +271,9 @@ fn place_at_once(
     let mut statement = session.statement(job);
     let start = statement.savepoint();
     place_tasks_by_topology(tasks, &mut statement, &mut Budget::All);
-    if !terms.are_met(statement.session(), job)
-        || statement.n_moves_since(start) == 0
+    let placed = statement.moves_since(start);
+    if placed.is_empty()
+        || !terms.are_met(statement.session(), job, &placed)
         || !reaches_minimum(&mut statement)
     {
         return false;

@@ -9,11 +9,11 @@
 //! Upstream: none; a pipelined task is forgotten when the cycle ends.
 // Parity: differs, see docs/parity.md#p1-nominations.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{JobIdx, TaskIdx},
+    column::{JobIdx, NodeIdx, TaskIdx},
     resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
@@ -26,20 +26,31 @@ pub(crate) enum Terms {
     Any,
     /// Also those of other queues: its queue then holds no more than it deserves of what the job requests.
     WithinDeserved,
-    /// Those of its queue, which is overused: the queue holds no more than before.
-    NoMoreThan(ResourceVector),
+    /// Those of its queue, which is overused: the queue holds no more than before, on nodes of what is dropped. On
+    /// other nodes it is lending that refuses the job, and nothing would be gained by the drop.
+    Instead {
+        /// What the queue holds.
+        before: ResourceVector,
+        nodes: BTreeSet<NodeIdx>,
+    },
 }
 
 impl Terms {
-    /// Whether they are met now that the job has places.
-    pub(crate) fn are_met(&self, session: &Session, job: JobIdx) -> bool {
+    /// Whether they are met now that the job has places, these among them.
+    pub(crate) fn are_met(
+        &self,
+        session: &Session,
+        job: JobIdx,
+        placed: &[(TaskIdx, Placement)],
+    ) -> bool {
         let Some(queue) = session.cluster().jobs.queue[job] else { return false };
         match self {
             Self::Any => true,
             Self::WithinDeserved => !session.plugins().exceeds_deserved(queue, job),
-            Self::NoMoreThan(before) => {
+            Self::Instead { before, nodes } => {
                 let held = session.cluster().queues.held[queue].iter();
                 held.zip(before.iter()).all(|(now, before)| now <= before)
+                    && placed.iter().all(|(_, at)| at.node.is_some_and(|at| nodes.contains(&at)))
             }
         }
     }
@@ -68,7 +79,7 @@ pub(crate) fn take(
     let mut terms = Terms::Any;
     if is_lent {
         let held = session.cluster().queues.held[queue].iter().copied();
-        terms = Terms::NoMoreThan(held.collect());
+        terms = Terms::Instead { before: held.collect(), nodes: BTreeSet::new() };
     }
     for other in candidates(session, job, first) {
         let is_of_own_queue = session.cluster().jobs.queue[other] == Some(queue);
@@ -82,6 +93,9 @@ pub(crate) fn take(
         let mut statement = session.statement(other);
         let places = statement.take_back_kept();
         statement.keep();
+        if let Terms::Instead { nodes, .. } = &mut terms {
+            nodes.extend(places.iter().filter_map(|(_, at)| at.node));
+        }
         dropped.push((other, places));
         if place(session, &terms) {
             // The last one is needed: without its places the job found none.
