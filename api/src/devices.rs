@@ -32,6 +32,11 @@ pub fn devices_of_class(class: &str) -> Name {
     Name::from(format!("{class}.deviceclass.resource.kubernetes.io/devices"))
 }
 
+/// The resource that counts the physical devices of a class, in which queues share them.
+pub fn physical_devices_of_class(class: &str) -> Name {
+    Name::from(format!("{class}.deviceclass.resource.kubernetes.io/physical-devices"))
+}
+
 /// The objects of Dynamic Resource Allocation, with the decisions in flight applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceObjects {

@@ -19,6 +19,7 @@ pub mod matcher_set;
 pub mod membership;
 pub mod name;
 pub mod node_set;
+pub mod physical;
 pub mod quantity;
 pub mod reason;
 pub mod resource;

@@ -292,6 +292,10 @@ pub struct Dimensions {
     by_name: BTreeMap<Name, Dim>,
     /// Whether classes of devices stand for each.
     is_of_devices: Column<Dim, bool>,
+    /// Those that queues do not share, because they share the physical devices.
+    unshared: BTreeSet<Dim>,
+    /// Those in which physical devices are counted.
+    physical: BTreeSet<Dim>,
 }
 
 impl Dimensions {
@@ -314,7 +318,7 @@ impl Dimensions {
             [CPU, MEMORY, PODS].into_iter().map(Name::from).chain(others).collect();
         let by_name = names.iter().map(|(dim, name)| (name.clone(), dim)).collect();
         let is_of_devices = names.values().map(|name| of_devices.contains(name)).collect();
-        Self { names, by_name, is_of_devices }
+        Self { names, by_name, is_of_devices, unshared: BTreeSet::new(), physical: BTreeSet::new() }
     }
 
     /// Number of dimensions.
@@ -332,10 +336,22 @@ impl Dimensions {
         self.names.ids()
     }
 
-    /// The dimensions that shares consider: all but pod slots.
+    /// The dimensions that shares consider: all but pod slots, and devices that are counted as parts of physical ones.
     // Parity: pods count for fit but not for shares, see docs/parity.md#r4.
-    pub fn shared(&self) -> impl Iterator<Item = Dim> + use<> {
-        self.ids().filter(|dim| *dim != Dim::PODS)
+    pub fn shared(&self) -> impl Iterator<Item = Dim> + '_ {
+        self.ids().filter(|dim| *dim != Dim::PODS && !self.unshared.contains(dim))
+    }
+
+    /// Whether physical devices are counted in a dimension. What a task requests of it is an upper bound, until its
+    /// claims are allocated.
+    pub fn is_physical(&self, dim: Dim) -> bool {
+        self.physical.contains(&dim)
+    }
+
+    /// Says in which dimensions physical devices are counted, and which ones queues do not share because of that.
+    pub(crate) fn count_physical(&mut self, physical: BTreeSet<Dim>, unshared: BTreeSet<Dim>) {
+        self.physical = physical;
+        self.unshared = unshared;
     }
 
     /// Whether a node with this allocatable amount counts a resource: otherwise devices decide.
@@ -476,12 +492,25 @@ pub struct Request {
     amounts: Arc<[(Dim, i64)]>,
     /// Resources without a dimension, in name order; `None` if there are none.
     unknown: Option<Arc<[Name]>>,
+    /// The dimensions among them that shares do not consider, besides pod slots; `None` if there are none.
+    unshared: Option<Arc<[Dim]>>,
 }
 
 impl Request {
     fn new(amounts: Vec<(Dim, i64)>, unknown: Vec<Name>) -> Self {
         let unknown = (!unknown.is_empty()).then(|| unknown.into());
-        Self { amounts: amounts.into(), unknown }
+        Self { amounts: amounts.into(), unknown, unshared: None }
+    }
+
+    /// The request with further amounts, by dimension ascending, and without some for shares.
+    #[must_use]
+    pub(crate) fn with(&self, more: &[(Dim, i64)], unshared: &BTreeSet<Dim>) -> Self {
+        let mut amounts: Vec<(Dim, i64)> = self.amounts.iter().chain(more).copied().collect();
+        amounts.sort_unstable();
+        let unshared: Vec<Dim> =
+            amounts.iter().map(|(dim, _)| *dim).filter(|dim| unshared.contains(dim)).collect();
+        let unshared = (!unshared.is_empty()).then(|| unshared.into());
+        Self { amounts: amounts.into(), unknown: self.unknown.clone(), unshared }
     }
 
     /// The positive amounts.
@@ -501,9 +530,11 @@ impl Request {
         self.amounts.iter().find(|(own, _)| *own == dim).map_or(0, |(_, amount)| *amount)
     }
 
-    /// The amounts that shares consider: all but pod slots.
+    /// The amounts that shares consider: all but pod slots, and devices that are counted as parts of physical ones.
     pub fn shared(&self) -> impl Iterator<Item = (Dim, i64)> + '_ {
-        self.amounts.iter().copied().filter(|(dim, _)| *dim != Dim::PODS)
+        let unshared = self.unshared.as_deref().unwrap_or_default();
+        let amounts = self.amounts.iter().copied();
+        amounts.filter(|(dim, _)| *dim != Dim::PODS && !unshared.contains(dim))
     }
 
     /// Whether nothing but pod slots is requested.
@@ -517,7 +548,8 @@ impl Request {
     pub fn without(&self, dims: &[Dim], ignores: impl Fn(&str) -> bool) -> Self {
         let amounts = self.amounts.iter().copied().filter(|(dim, _)| !dims.contains(dim));
         let unknown = self.unknown().iter().filter(|name| !ignores(name)).cloned();
-        Self::new(amounts.collect(), unknown.collect())
+        let unshared = self.unshared.clone();
+        Self { unshared, ..Self::new(amounts.collect(), unknown.collect()) }
     }
 
     /// Whether every amount is available.

@@ -65,6 +65,11 @@ impl Held {
         Self(held)
     }
 
+    /// All of them, and what shares consume, by capacity, in nano-units.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceIdx, Option<&BTreeMap<Name, i128>>)> {
+        self.0.iter().map(|device| (device.row, device.share.as_ref()))
+    }
+
     /// Those that are allocated exclusively.
     pub fn exclusive(&self) -> impl Iterator<Item = DeviceIdx> {
         self.0.iter().filter(|device| device.share.is_none()).map(|device| device.row)

@@ -69,13 +69,15 @@ impl Minimum {
         held.map(|task| i128::from(cluster.request(task).get(dim))).sum()
     }
 
-    /// The first of these limits that the minimum exceeds.
+    /// The first of these limits that the minimum exceeds. Physical devices are left out: what a claim takes of them is
+    /// known once it is allocated.
     pub(crate) fn exceeded(
         &self,
         cluster: &Cluster,
         limits: impl IntoIterator<Item = (Dim, i64)>,
     ) -> Option<Excess> {
-        limits.into_iter().find_map(|(dim, limit)| {
+        let is_exact = |(dim, _): &(Dim, i64)| !cluster.dimensions.is_physical(*dim);
+        limits.into_iter().filter(is_exact).find_map(|(dim, limit)| {
             let requested = self.request(cluster, dim);
             let excess = || Excess { dim, requested: saturated(requested), limit };
             (requested > i128::from(limit)).then(excess)

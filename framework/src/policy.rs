@@ -7,6 +7,7 @@ use kube_batch_api::{
     column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
     name::{Name, ObjectKey},
+    physical::PhysicalRequests,
     reason::{Inadmissible, JobProblem, Unfit},
     resource::{ResourceVector, Share},
 };
@@ -127,6 +128,8 @@ pub struct Policy {
     pub tiers: Vec<Vec<ConfiguredPlugin>>,
     /// How many devices there are. No plugin: limits and totals are the same in every configuration.
     pub device_totals: DeviceTotals,
+    /// What tasks request of physical devices.
+    pub physical_requests: fn(&Cluster) -> PhysicalRequests,
 }
 
 impl Default for Policy {
@@ -135,6 +138,7 @@ impl Default for Policy {
         Self {
             tiers: Vec::new(),
             device_totals: |cluster| ResourceVector::zero(cluster.dimensions.len()),
+            physical_requests: |_| PhysicalRequests::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use kube_batch_api::{
     decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
     facts::device::DeviceId,
     name::{Name, ObjectKey},
+    physical::NotPhysical,
     reason::FitReport,
     resource::ResourceVector,
     status::{Placement, TaskStatus},
@@ -86,6 +87,7 @@ pub struct Session {
 #[derive(Debug, Default)]
 struct Before {
     left_out: LeftOut,
+    not_physical: NotPhysical,
     /// The jobs that the plugins found to be invalid.
     invalid: Vec<JobIdx>,
     /// The tasks that have been moved, and where they were.
@@ -155,6 +157,7 @@ impl Session {
         memory: Memory,
         reached: &mut dyn FnMut(Milestone),
     ) -> Self {
+        let not_physical = cluster.begin_physical((policy.physical_requests)(&cluster));
         cluster.device_totals = (policy.device_totals)(&cluster);
         let left_out = cluster.leave_out(|resource| policy.ignores(resource));
         let mut invalid = Vec::new();
@@ -205,7 +208,7 @@ impl Session {
             actions: Vec::new(),
             n_started: 0,
             turn_log: TurnLog::new(memory, n_jobs),
-            before: Before { left_out, invalid, ..before },
+            before: Before { left_out, not_physical, invalid, ..before },
             work_before: 0,
             holds: Holds::new(),
         }
@@ -221,6 +224,7 @@ impl Session {
             cluster.jobs.problem[job] = None;
         }
         cluster.put_back(before.left_out);
+        cluster.end_physical(before.not_physical);
         cluster.device_totals = ResourceVector::zero(cluster.dimensions.len());
         cluster
     }

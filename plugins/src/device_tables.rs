@@ -11,7 +11,7 @@ use std::{
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, Dim, NodeIdx},
-    devices::devices_of_class,
+    devices::{devices_of_class, physical_devices_of_class},
     facts::{
         device::{
             claim::ResourceClaimFacts,
@@ -28,6 +28,8 @@ use kube_batch_devices::{
     selectors::Selectors, usage::Held, wanted::AllWanted,
 };
 
+use crate::device_groups::Groups;
+
 /// What searches for devices read.
 #[derive(Debug)]
 pub(crate) struct DeviceTables {
@@ -35,6 +37,7 @@ pub(crate) struct DeviceTables {
     pub(crate) inventory: Inventory,
     /// The devices of each class, and whether one of them can be shared.
     by_class: BTreeMap<Name, (DevicesOfClass, bool)>,
+    groups: Groups,
     /// What the requests of the last session wanted.
     kept: Mutex<(Selectors, AllWanted)>,
     /// The devices that claims held when the last session opened.
@@ -81,7 +84,9 @@ impl DeviceTables {
             by_class.insert(class.name.clone(), (all, has_shares));
         }
         let (kept, held) = (Mutex::new((selectors, wanted)), Mutex::default());
-        Self { nodes: nodes.clone(), inventory, by_class, kept, held }
+        let groups =
+            Groups::new(&inventory, by_class.iter().map(|(name, (devices, _))| (name, devices)));
+        Self { nodes: nodes.clone(), inventory, by_class, groups, kept, held }
     }
 
     /// What the last session knew of expressions and requests, to begin the next one with.
@@ -89,6 +94,11 @@ impl DeviceTables {
         let (mut selectors, wanted) = self.lock().clone();
         let wanted = wanted.again(&mut selectors);
         (selectors, wanted)
+    }
+
+    /// The classes whose devices are counted as parts of physical ones.
+    pub(crate) const fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// Keeps what a session knows of expressions and requests.
@@ -132,18 +142,29 @@ impl DeviceTables {
         if *has_shares {
             return MAX_AMOUNT;
         }
-        let nodes = &cluster.nodes;
-        let amounts = all.iter().map(|(node, devices)| {
-            let amount = 1000 * devices.len() as i64;
-            match node {
-                None => amount,
-                Some(node) if nodes.allocatable[node][dim] != 0 => 0,
-                Some(node) if nodes.facts[node].is_usable() => amount,
-                Some(node) => nodes.used[node][dim].clamp(0, amount),
-            }
-        });
-        amounts.sum()
+        let nodes = &cluster.nodes.allocatable;
+        let is_advertised = |node: Option<NodeIdx>| node.is_some_and(|node| nodes[node][dim] != 0);
+        let counts = all.iter().map(|(node, devices)| (node, devices.len()));
+        usable(cluster, dim, counts.filter(|(node, _)| !is_advertised(*node)))
     }
+}
+
+/// How many of some devices can be used, in thousandths, by the node that alone can use them: on nodes that take no new
+/// pods, those that are in use.
+fn usable(
+    cluster: &Cluster,
+    dim: Dim,
+    counts: impl Iterator<Item = (Option<NodeIdx>, usize)>,
+) -> i64 {
+    let nodes = &cluster.nodes;
+    let amounts = counts.map(|(node, n_devices)| {
+        let amount = 1000 * n_devices as i64;
+        match node {
+            Some(node) if !nodes.facts[node].is_usable() => nodes.used[node][dim].clamp(0, amount),
+            Some(_) | None => amount,
+        }
+    });
+    amounts.sum()
 }
 
 /// How many devices there are for each resource that classes stand for, beside what nodes advertise, in
@@ -166,6 +187,12 @@ pub fn device_totals(cluster: &Cluster) -> ResourceVector {
             if let Some(dim) = cluster.dimensions.get(name) {
                 totals[dim] = tables.total(cluster, &class.name, dim);
             }
+        }
+    }
+    for group in tables.groups.ids() {
+        let name = physical_devices_of_class(tables.groups.name(group));
+        if let Some(dim) = cluster.dimensions.get(&name) {
+            totals[dim] = usable(cluster, dim, tables.groups.counts(group));
         }
     }
     totals

@@ -2,12 +2,14 @@
 
 mod compiled;
 mod constraint_classes;
+mod device_groups;
 mod device_tables;
 mod domains;
 mod matched_classes;
 mod node_labels;
 mod node_tests;
 mod percent;
+mod physical_devices;
 mod pod_count;
 mod session_tables;
 mod spread_counts;
@@ -27,3 +29,4 @@ pub mod proportion;
 pub mod topology;
 
 pub use device_tables::device_totals;
+pub use physical_devices::physical_requests;

@@ -399,7 +399,10 @@ impl Plugin for Proportion {
         let mut fair_share: ResourceVector = self.total.iter().map(part).collect();
         for dim in cluster.dimensions.of_devices() {
             // Classes have several names for their devices; most queues use none of them.
-            if self.request[queue][dim] == 0 && self.total[dim] == cluster.device_totals[dim] {
+            let is_unused = self.request[queue][dim] == 0;
+            if is_unused && self.total[dim] == cluster.device_totals[dim]
+                || !self.shared.contains(&dim)
+            {
                 fair_share[dim] = 0;
             }
         }

@@ -23,7 +23,8 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{
-    device_totals, drf, gang, nodeorder, predicates, priority, proportion, topology,
+    device_totals, drf, gang, nodeorder, physical_requests, predicates, priority, proportion,
+    topology,
 };
 use kube_batch_yaml::{
     self as yaml, Cursor, Key, Limits, Located, MapReader, Problem, Problems, Value,
@@ -115,6 +116,7 @@ impl Conf {
         Policy {
             tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect(),
             device_totals,
+            physical_requests,
         }
     }
 

@@ -9,7 +9,7 @@ use kube_batch_api::{
     decision::{DeviceChoice, PodRef},
     devices::{
         ClaimDemand, Derived, DeviceDemand, DeviceObjects, ExtendedClaim, PublishedDevices,
-        counted, devices_of_class,
+        counted, devices_of_class, physical_devices_of_class,
     },
     facts::{
         device::{
@@ -110,7 +110,11 @@ fn shared<K: Ord + Clone, F: Fact>(table: &Table<K, F>) -> BTreeMap<K, Arc<F>> {
 /// The resources that classes of devices stand for.
 pub(super) fn of_devices(store: &Store) -> BTreeSet<Name> {
     let names = |class: &Arc<DeviceClassFacts>| {
-        let own = [devices_of_class(&class.name), implicit_resource(&class.name)];
+        let own = [
+            devices_of_class(&class.name),
+            physical_devices_of_class(&class.name),
+            implicit_resource(&class.name),
+        ];
         own.into_iter().chain(class.extended_resource.clone())
     };
     store.device_classes.values().flat_map(names).collect()

@@ -1,0 +1,134 @@
+//! Classes of devices that give the same physical devices.
+//!
+//! Classes that have a physical device in common form a group. A class of plain devices that no other class gives is
+//! in none: its devices are counted as they are.
+// Parity: see docs/parity.md#v8.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_batch_api::{
+    column::{Column, NodeIdx, Ordinal},
+    name::Name,
+};
+use kube_batch_devices::{
+    devices_of_class::DevicesOfClass, hardware::Physical, inventory::Inventory,
+};
+
+kube_batch_api::row_type! {
+    /// Row of a group of classes.
+    pub(crate) GroupIdx,
+}
+
+/// Classes that have physical devices in common.
+#[derive(Debug)]
+struct Group {
+    /// The first class by name, after which the resource is called.
+    name: Name,
+    /// The physical devices by the node that alone can use them; `None` for those that several nodes can use.
+    of_nodes: BTreeMap<Option<NodeIdx>, BTreeSet<Physical>>,
+}
+
+/// The groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    groups: Column<GroupIdx, Group>,
+    of_class: BTreeMap<Name, GroupIdx>,
+    of_physical: BTreeMap<Physical, GroupIdx>,
+}
+
+impl Groups {
+    pub(crate) fn new<'a>(
+        inventory: &Inventory,
+        by_class: impl IntoIterator<Item = (&'a Name, &'a DevicesOfClass)>,
+    ) -> Self {
+        let classes: Vec<(&Name, &DevicesOfClass)> = by_class.into_iter().collect();
+        let mut new = Self::default();
+        for members in connected(inventory, &classes) {
+            if let [only] = members[..]
+                && is_plain(inventory, classes[only].1)
+            {
+                continue;
+            }
+            let mut of_nodes: BTreeMap<Option<NodeIdx>, BTreeSet<Physical>> = BTreeMap::new();
+            let group = GroupIdx::new(new.groups.len());
+            for (name, devices) in members.iter().map(|at| classes[*at]) {
+                new.of_class.insert(name.clone(), group);
+                for (node, rows) in devices.iter() {
+                    for (physical, _) in rows.iter().flat_map(|row| inventory.parts(*row, None)) {
+                        of_nodes.entry(node).or_default().insert(physical);
+                        new.of_physical.insert(physical, group);
+                    }
+                }
+            }
+            new.groups.push(Group { name: classes[members[0]].0.clone(), of_nodes });
+        }
+        new
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of_class.is_empty()
+    }
+
+    /// The classes that are in a group.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &Name> {
+        self.of_class.keys()
+    }
+
+    /// The class after which the resource of a group is called.
+    pub(crate) fn name(&self, group: GroupIdx) -> &Name {
+        &self.groups[group].name
+    }
+
+    pub(crate) fn of_class(&self, class: &Name) -> Option<GroupIdx> {
+        self.of_class.get(class).copied()
+    }
+
+    pub(crate) fn of_physical(&self, physical: Physical) -> Option<GroupIdx> {
+        self.of_physical.get(&physical).copied()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = GroupIdx> {
+        self.groups.ids()
+    }
+
+    /// How many physical devices each node alone can use, and how many several nodes can.
+    pub(crate) fn counts(
+        &self,
+        group: GroupIdx,
+    ) -> impl Iterator<Item = (Option<NodeIdx>, usize)> + '_ {
+        self.groups[group].of_nodes.iter().map(|(node, all)| (*node, all.len()))
+    }
+}
+
+fn is_plain(inventory: &Inventory, devices: &DevicesOfClass) -> bool {
+    let mut rows = devices.iter().flat_map(|(_, rows)| rows);
+    rows.all(|row| inventory.devices()[*row].is_plain())
+}
+
+/// The positions of the classes that have physical devices in common, directly or through others.
+fn connected(inventory: &Inventory, classes: &[(&Name, &DevicesOfClass)]) -> Vec<Vec<usize>> {
+    // Each class points to an earlier one of its group, and the first one to itself.
+    let mut earlier: Vec<usize> = (0..classes.len()).collect();
+    let mut first_of: BTreeMap<Physical, usize> = BTreeMap::new();
+    for (at, (_, devices)) in classes.iter().enumerate() {
+        for row in devices.iter().flat_map(|(_, rows)| rows) {
+            for (physical, _) in inventory.parts(*row, None) {
+                let other = *first_of.entry(physical).or_insert(at);
+                let (one, other) = (first(&earlier, at), first(&earlier, other));
+                earlier[one.max(other)] = one.min(other);
+            }
+        }
+    }
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for at in 0..classes.len() {
+        groups.entry(first(&earlier, at)).or_default().push(at);
+    }
+    groups.into_values().collect()
+}
+
+fn first(earlier: &[usize], mut at: usize) -> usize {
+    while earlier[at] != at {
+        at = earlier[at];
+    }
+    at
+}

@@ -1,0 +1,271 @@
+//! What tasks request of the physical devices, where classes give wholes, partitions or shares of them.
+//!
+//! All tasks with claims for devices of a group of classes are counted in one resource.
+// Parity: see docs/parity.md#v8.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, TaskIdx},
+    devices::{ExtendedClaim, counted, devices_of_class, physical_devices_of_class},
+    facts::{
+        device::{claim::ResourceClaimFacts, class::implicit_resource, request::AllocationMode},
+        pod::TaskFacts,
+    },
+    name::{Name, ObjectKey},
+    physical::PhysicalRequests,
+    resource::MAX_AMOUNT,
+    status::TaskStatus,
+};
+use kube_batch_devices::{
+    capacity::consumed_by_share,
+    claims::MAX_DEVICES,
+    extended::class_for,
+    hardware::WHOLE,
+    rows::{DeviceIdx, WantedIdx},
+    usage::Held,
+    wanted::Match,
+};
+
+use crate::{
+    device_groups::{GroupIdx, Groups},
+    device_tables::HeldBy,
+    session_tables::SessionTables,
+};
+
+/// What tasks request of the physical devices; nothing if all devices are plain and of one class each.
+pub fn physical_requests(cluster: &Cluster) -> PhysicalRequests {
+    if cluster.devices.published.classes.is_empty() {
+        return PhysicalRequests::default();
+    }
+    let tables = SessionTables::of(cluster);
+    if tables.shared.groups().is_empty() {
+        return PhysicalRequests::default();
+    }
+    let unshared = unshared(cluster, tables.shared.groups());
+    let held = tables.shared.held(&cluster.devices.claims);
+    let largest = BTreeMap::new();
+    let mut counting = Counting { cluster, tables, held, n_users: users(cluster), largest };
+    let amounts = counting.by_class();
+    counting.tables.keep();
+    PhysicalRequests { amounts, unshared }
+}
+
+/// The dimensions that stand for the classes of groups, unless a node advertises them itself.
+fn unshared(cluster: &Cluster, groups: &Groups) -> Vec<Dim> {
+    let classes = &cluster.devices.published.classes;
+    let mut names = Vec::new();
+    for class in groups.classes() {
+        names.extend([devices_of_class(class), implicit_resource(class)]);
+        let extended = classes.get(class).and_then(|class| class.extended_resource.clone());
+        let is_own =
+            |resource: &Name| class_for(classes, resource).is_some_and(|own| own.name == *class);
+        names.extend(extended.filter(is_own));
+    }
+    let dims = names.iter().filter_map(|name| cluster.dimensions.get(name));
+    let is_advertised = |dim: Dim| {
+        let mut nodes = cluster.nodes.facts.ids();
+        nodes.any(|node| cluster.nodes.allocatable[node][dim] != 0)
+    };
+    dims.filter(|dim| !is_advertised(*dim)).collect()
+}
+
+/// How many pods that have not ended name each claim.
+fn users(cluster: &Cluster) -> BTreeMap<ObjectKey, i64> {
+    let mut n_users = BTreeMap::new();
+    for (task, facts) in cluster.tasks.facts.iter() {
+        if !matches!(cluster.status(task), TaskStatus::Succeeded | TaskStatus::Failed) {
+            let claims: BTreeSet<ObjectKey> = facts.claim_keys().collect();
+            claims.into_iter().for_each(|claim| *n_users.entry(claim).or_default() += 1);
+        }
+    }
+    n_users
+}
+
+/// Parts of physical devices by group, in thousandths.
+type Parts = BTreeMap<GroupIdx, i64>;
+
+fn add(sum: &mut Parts, group: GroupIdx, part: i64) {
+    let own = sum.entry(group).or_default();
+    *own = own.saturating_add(part).min(MAX_AMOUNT);
+}
+
+struct Counting<'a> {
+    cluster: &'a Cluster,
+    tables: SessionTables,
+    /// The devices that each claim holds, in the order of the claims.
+    held: Vec<HeldBy>,
+    n_users: BTreeMap<ObjectKey, i64>,
+    /// The largest part that one device of what is wanted takes.
+    largest: BTreeMap<WantedIdx, i64>,
+}
+
+impl Counting<'_> {
+    fn by_class(&mut self) -> Vec<(ClassIdx, Vec<(Dim, i64)>)> {
+        let cluster = self.cluster;
+        let mut first: BTreeMap<ClassIdx, TaskIdx> = BTreeMap::new();
+        for (task, class) in cluster.tasks.class.iter() {
+            if !cluster.classes.devices[*class].is_empty() {
+                first.entry(*class).or_insert(task);
+            }
+        }
+        let mut all = Vec::new();
+        for (class, task) in first {
+            let parts = self.of_task(task);
+            let dim = |group| {
+                let name = physical_devices_of_class(self.tables.shared.groups().name(group));
+                cluster.dimensions.get(&name)
+            };
+            let amounts = parts.into_iter().filter_map(|(group, part)| Some((dim(group)?, part)));
+            let mut amounts: Vec<(Dim, i64)> = amounts.filter(|(_, part)| *part > 0).collect();
+            amounts.sort_unstable();
+            if !amounts.is_empty() {
+                all.push((class, amounts));
+            }
+        }
+        all
+    }
+
+    fn of_task(&mut self, task: TaskIdx) -> Parts {
+        let facts = &self.cluster.tasks.facts[task];
+        let claims: BTreeSet<ObjectKey> = facts.claim_keys().collect();
+        let mut sum = Parts::new();
+        for key in claims {
+            let Some(claim) = self.cluster.devices.claims.get(&key) else { continue };
+            let is_own = claim.controller.as_ref() == Some(&facts.uid);
+            let n_users = if is_own { 1 } else { self.n_users.get(&key).copied().unwrap_or(1) };
+            for (group, part) in self.of_claim(claim) {
+                // As its devices are: in equal parts, rounded up.
+                add(&mut sum, group, (part + n_users - 1) / n_users);
+            }
+        }
+        for (group, part) in self.of_extended(facts, task) {
+            add(&mut sum, group, part);
+        }
+        sum
+    }
+
+    /// What extended resources take: the devices of the claim that was made for them, or else what is requested.
+    fn of_extended(&mut self, facts: &TaskFacts, task: TaskIdx) -> Parts {
+        let cluster = self.cluster;
+        let made = cluster.devices.claims.get(&ExtendedClaim::key(&facts.key, &facts.uid));
+        if let Some(made) = made.filter(|claim| claim.allocation.is_some()) {
+            return self.of_claim(made);
+        }
+        let demand = &cluster.classes.devices[cluster.tasks.class[task]];
+        let mut sum = Parts::new();
+        for request in demand.extended.iter().flat_map(|container| &container.requests) {
+            let Some(class) = class_for(&cluster.devices.published.classes, &request.resource)
+            else {
+                continue;
+            };
+            let Some(group) = self.tables.shared.groups().of_class(&class.name) else { continue };
+            let largest = self.largest_of_class(&class.name);
+            let n_devices = i64::try_from(request.count).unwrap_or(MAX_AMOUNT);
+            add(&mut sum, group, n_devices.saturating_mul(largest));
+        }
+        sum
+    }
+
+    fn of_claim(&mut self, claim: &ResourceClaimFacts) -> Parts {
+        if claim.allocation.is_none() {
+            return self.of_requests(claim);
+        }
+        let at = self.held.binary_search_by(|(facts, _)| facts.key.cmp(&claim.key));
+        at.map(|at| self.of_devices(&self.held[at].1)).unwrap_or_default()
+    }
+
+    /// What devices take that a claim was given.
+    fn of_devices(&self, held: &Held) -> Parts {
+        let inventory = self.tables.inventory();
+        let mut sum = Parts::new();
+        for (row, share) in held.devices() {
+            // A device has a row for each slice that lists it, and counts once.
+            let mut rows = inventory.rows_of(&inventory.devices()[row].id);
+            if rows.find(|row| self.group_of(*row).is_some()) == Some(row)
+                && let Some(group) = self.group_of(row)
+            {
+                let parts = inventory.parts(row, share);
+                add(&mut sum, group, parts.iter().map(|(_, part)| part).sum());
+            }
+        }
+        sum
+    }
+
+    /// The group of a device; all its parts are of one.
+    fn group_of(&self, row: DeviceIdx) -> Option<GroupIdx> {
+        let (physical, _) = *self.tables.inventory().parts(row, None).first()?;
+        self.tables.shared.groups().of_physical(physical)
+    }
+
+    /// What a claim requests: of the alternatives of a request, the most of each group.
+    fn of_requests(&mut self, claim: &ResourceClaimFacts) -> Parts {
+        let classes = &self.cluster.devices.published.classes;
+        let (namespace, name) = (&claim.key.namespace, claim.key.to_string());
+        let Ok(ready) = self.tables.claim(classes, namespace, (&name, &claim.spec)) else {
+            return self.of_counts(claim);
+        };
+        let mut sum = Parts::new();
+        for request in &ready.requests {
+            let mut most = Parts::new();
+            for row in &request.alternatives {
+                let wanted = &self.tables.wanted().get(*row).wanted;
+                let group = self.tables.shared.groups().of_class(&wanted.class);
+                let Some(group) = group.filter(|_| !wanted.admin_access) else { continue };
+                let n_devices = match wanted.mode {
+                    AllocationMode::ExactCount(n_devices) => n_devices,
+                    AllocationMode::All | AllocationMode::Unknown(_) => MAX_DEVICES,
+                };
+                let n_devices = i64::try_from(n_devices).unwrap_or(MAX_AMOUNT);
+                let amount = n_devices.saturating_mul(self.largest(*row));
+                let own = most.entry(group).or_default();
+                *own = amount.max(*own);
+            }
+            most.into_iter().for_each(|(group, amount)| add(&mut sum, group, amount));
+        }
+        sum
+    }
+
+    /// As many whole devices as it counts for.
+    fn of_counts(&self, claim: &ResourceClaimFacts) -> Parts {
+        let groups = self.tables.shared.groups();
+        let amounts = counted(claim);
+        let mut sum = Parts::new();
+        for class in groups.classes() {
+            if let Some(group) = groups.of_class(class) {
+                add(&mut sum, group, amounts.get(&devices_of_class(class)));
+            }
+        }
+        sum
+    }
+
+    fn largest_of_class(&mut self, class: &Name) -> i64 {
+        let classes = &self.cluster.devices.published.classes;
+        let row = self.tables.any_of_class(classes, class);
+        row.map_or(WHOLE, |row| self.largest(row))
+    }
+
+    /// The largest part that one device takes which a request wants; the whole of one if there is none.
+    fn largest(&mut self, row: WantedIdx) -> i64 {
+        if let Some(known) = self.largest.get(&row) {
+            return *known;
+        }
+        let inventory = self.tables.inventory();
+        let matching = self.tables.wanted().get(row);
+        let part = |row: DeviceIdx| -> Option<i64> {
+            let device = &inventory.devices()[row];
+            let share = match device.is_shared {
+                // A device that does not have what is requested takes nothing.
+                true => Some(consumed_by_share(device.facts(), &matching.wanted.capacity).ok()??),
+                false => None,
+            };
+            let parts = inventory.parts(row, share.as_ref());
+            Some(parts.iter().map(|(_, part)| part).sum())
+        };
+        let rows = inventory.devices().ids().filter(|row| matching.of(*row) == Match::Yes);
+        let largest = rows.filter_map(part).max().unwrap_or(WHOLE);
+        self.largest.insert(row, largest);
+        largest
+    }
+}
