@@ -17,27 +17,89 @@ use super::{
 pub(super) fn select_minimal_set<P: VictimPolicy>(
     policy: &P,
     dry_run: &mut impl DryRun,
-    candidates: Candidates,
+    candidates: &Candidates,
     considered: &mut Considered,
 ) -> Option<Victims> {
     let Candidates { free, protected, .. } = candidates;
-    let violating = protected.clone();
-    let fits = evict_until_fit(policy, dry_run, free, considered)
-        || evict_until_fit(policy, dry_run, protected, considered);
+    let fits = evict_until_fit(policy, dry_run, free.clone(), considered)
+        || evict_until_fit(policy, dry_run, protected.clone(), considered);
     if !fits {
         return None;
     }
     // The last victim is needed: the task did not fit without its eviction.
-    for at in (0..dry_run.victims().len() - 1).rev() {
+    restore_unneeded(dry_run, dry_run.victims().len() - 1);
+    Some(Victims::new(dry_run.victims().to_vec(), &candidates.protected))
+}
+
+/// The other way round, as in kube-scheduler: evicts all candidates, restores those without which the task still fits,
+/// the first victim last, and asks whether the rest may be evicted. In the order of candidates, those that a queue can
+/// spare may be scattered over devices, and free none.
+// Parity: see docs/parity.md#p4-which-victims.
+pub(super) fn select_by_restoring<P: VictimPolicy>(
+    policy: &P,
+    dry_run: &mut impl DryRun,
+    candidates: &Candidates,
+) -> Option<Victims> {
+    let n_tried = dry_run.victims().len();
+    restore_all(dry_run);
+    let Candidates { free, protected, .. } = candidates;
+    let task = dry_run.task();
+    let session = dry_run.session();
+    let may_leave = |victim: &&TaskIdx| {
+        policy.allows(session, &Proposal { preemptor: task, victim: **victim, evicted: &[] })
+    };
+    let parts: [Vec<TaskIdx>; 2] =
+        [free, protected].map(|part| part.iter().filter(may_leave).copied().collect());
+    if parts.concat().len() <= n_tried {
+        // It did not fit without all of them.
+        return None;
+    }
+    for mut left in parts {
+        while !left.is_empty() {
+            let at = first::<P>(dry_run, &left);
+            dry_run.evict(dry_run.victims().len(), left.remove(at));
+        }
+    }
+    if !dry_run.fits() {
+        return None;
+    }
+    restore_unneeded(dry_run, dry_run.victims().len());
+    let tasks = dry_run.victims().to_vec();
+    restore_all(dry_run);
+    for victim in &tasks {
+        let proposal =
+            Proposal { preemptor: task, victim: *victim, evicted: dry_run.not_yet_moved() };
+        if !policy.allows(dry_run.session(), &proposal) {
+            return None;
+        }
+        dry_run.evict(dry_run.victims().len(), *victim);
+    }
+    Some(Victims::new(tasks, protected))
+}
+
+fn restore_all(dry_run: &mut impl DryRun) {
+    for at in (0..dry_run.victims().len()).rev() {
+        dry_run.restore(at);
+    }
+}
+
+/// Restores those of the first so many victims that turn out not to be needed, in the reverse order.
+fn restore_unneeded(dry_run: &mut impl DryRun, n_victims: usize) {
+    for at in (0..n_victims).rev() {
         let victim = dry_run.victims()[at];
         dry_run.restore(at);
         if !dry_run.fits() {
             dry_run.evict(at, victim);
         }
     }
-    let tasks = dry_run.victims().to_vec();
-    let n_violating = tasks.iter().filter(|task| violating.contains(task)).count();
-    Some(Victims { tasks, n_violating })
+}
+
+/// The position of the candidate that is evicted first.
+fn first<P: VictimPolicy>(dry_run: &impl DryRun, candidates: &[TaskIdx]) -> usize {
+    match P::SAME_QUEUE {
+        true => 0,
+        false => first_by_queue_share(dry_run.session(), candidates, dry_run.not_yet_moved()),
+    }
 }
 
 /// Evicts candidates in their order until the task fits. Returns whether it does.
@@ -49,12 +111,7 @@ fn evict_until_fit<P: VictimPolicy>(
 ) -> bool {
     let preemptor = dry_run.task();
     while !candidates.is_empty() {
-        let at = if P::SAME_QUEUE {
-            0
-        } else {
-            first_by_queue_share(dry_run.session(), &candidates, dry_run.not_yet_moved())
-        };
-        let victim = candidates.remove(at);
+        let victim = candidates.remove(first::<P>(dry_run, &candidates));
         let proposal = Proposal { preemptor, victim, evicted: dry_run.not_yet_moved() };
         let is_allowed = policy.allows(dry_run.session(), &proposal);
         considered.tasks.push((victim, is_allowed));

@@ -10,7 +10,7 @@ use super::{
     dry_run::{ResourceDryRun, SessionDryRun},
     limit::Limit,
     loss::NeedOf,
-    minimal_set::select_minimal_set,
+    minimal_set::{select_by_restoring, select_minimal_set},
     node_tasks::{NodeTasks, job_priority},
     policy::VictimPolicy,
 };
@@ -135,6 +135,13 @@ pub(super) struct Victims {
     pub(super) n_violating: usize,
 }
 
+impl Victims {
+    pub(super) fn new(tasks: Vec<TaskIdx>, protected: &[TaskIdx]) -> Self {
+        let n_violating = tasks.iter().filter(|task| protected.contains(task)).count();
+        Self { tasks, n_violating }
+    }
+}
+
 /// What decided about the victims on a node.
 #[derive(Debug, Default)]
 pub(super) struct Considered {
@@ -167,7 +174,7 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
             return (None, considered);
         }
         let mut dry_run = ResourceDryRun::new(statement.session(), task, node);
-        let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
+        let victims = select_minimal_set(policy, &mut dry_run, &candidates, &mut considered);
         return (victims, considered);
     }
     considered.is_volatile = true;
@@ -177,7 +184,8 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
     }
     let start = statement.savepoint();
     let mut dry_run = SessionDryRun::new(statement, P::REASON, task, node);
-    let victims = select_minimal_set(policy, &mut dry_run, candidates, &mut considered);
+    let victims = select_minimal_set(policy, &mut dry_run, &candidates, &mut considered)
+        .or_else(|| select_by_restoring(policy, &mut dry_run, &candidates));
     statement.rollback_to(start);
     (victims, considered)
 }
