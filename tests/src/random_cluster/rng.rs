@@ -28,7 +28,7 @@ impl Rng {
         self.below(100) < percent
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
 }
