@@ -168,7 +168,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         P::SAME_QUEUE || broken.is_empty() || !queue.is_some_and(is_over)
     }
 
-    /// Whether the victims together may leave.
+    /// Whether what is lost with all victims is within the bound.
     fn is_in_proportion(&self) -> bool {
         let (Some(need), Some(limit)) = (&self.need, self.limit) else { return true };
         let victims: Vec<TaskIdx> = self.statement.evicted().collect();
@@ -291,21 +291,17 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         true
     }
 
-    /// Whether a plan with any gangs violates fewer budgets, or has a lower priority of victims, which counts more than
+    /// Whether a plan without the bound violates fewer budgets or evicts victims of lower priority. Both come before
     /// the loss.
     fn is_better_without_bound(&mut self, bounded: &Plan, wanted: Wanted) -> bool {
-        let wanted = Wanted { limit: Limit::WIDEST, ..wanted };
-        let wanted = Wanted {
-            preemptor: Preemptor { limit: Some(Limit::WIDEST), ..wanted.preemptor },
-            ..wanted
-        };
+        let preemptor = Preemptor { limit: Some(Limit::WIDEST), ..wanted.preemptor };
+        let wanted = Wanted { limit: Limit::WIDEST, preemptor, ..wanted };
         let rank = |plan: &Plan| (plan.limit.may_violate, plan.limit.priority);
         let unbounded = plan(self.policy, &mut self.statement, wanted);
         unbounded.is_some_and(|unbounded| rank(&unbounded) < rank(bounded))
     }
 
-    /// The bounds to try one after another, and the smallest gang that may not be reclaimed because too much would be
-    /// lost.
+    /// The bounds to try, in order, and the smallest gang that `gang.maxLoss` protects.
     pub(super) fn bounds(
         &mut self,
         tasks: &VecDeque<TaskIdx>,

@@ -9,7 +9,8 @@ use kube_batch_framework::{plugin::Capacity, session::Session, topology::Scope};
 
 use super::{
     attempt::{Attempt, Means, Outcome},
-    on_node::{Preemptor, VictimCost, Victims},
+    minimal_set::Victims,
+    on_node::{Preemptor, VictimCost},
     policy::VictimPolicy,
     select::VictimSearch,
 };

@@ -25,8 +25,9 @@ use kube_batch_framework::{
 
 use super::{
     limit::Limit,
+    minimal_set::Considered,
     node_tasks::NodeTasks,
-    on_node::{Considered, Preemptor, VictimCost, lower_bound, select_victims_on_node},
+    on_node::{Preemptor, VictimCost, lower_bound, select_victims_on_node},
     policy::VictimPolicy,
 };
 

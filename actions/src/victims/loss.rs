@@ -1,7 +1,7 @@
 //! How much may be lost for what a job needs.
 //!
-//! What is evicted is compared with what the waiting jobs of the queue could use of it, in the resource of which the
-//! cluster has idle room for the fewest tasks of the preemptor.
+//! Compares what victims request with what the waiting jobs of the preemptor's queue can use, both of the scarce
+//! resource: the one of which what will be idle is enough for the fewest tasks of the preemptor.
 // Parity: new, see docs/parity.md#p15.
 
 use kube_batch_api::{
@@ -22,7 +22,7 @@ pub(super) enum Bound {
     Widest,
 }
 
-/// What the waiting jobs of a queue could use, and how often that may be lost for it.
+/// What the waiting jobs of a queue can use, and the largest accepted ratio of what is lost to that.
 #[derive(Clone, Debug)]
 pub(super) struct Need {
     usable: ResourceVector,
@@ -34,7 +34,7 @@ pub(super) struct Need {
 pub(super) struct NeedOf {
     pub(super) dim: Dim,
     pub(super) usable: i64,
-    /// The most that may be lost.
+    /// The most that may be evicted: `usable` times the ratio.
     pub(super) most: i64,
 }
 
@@ -63,7 +63,7 @@ impl Need {
 }
 
 impl NeedOf {
-    /// Whether these tasks, which are evicted or would be, may leave together.
+    /// Whether these tasks may be evicted together. Some of them may be evicted already.
     pub(super) fn admits<P: VictimPolicy>(
         self,
         session: &Session,
@@ -87,7 +87,7 @@ impl NeedOf {
         amounts.fold(0, i64::saturating_add)
     }
 
-    /// Whether without these tasks a queue lacks more of what it deserves than could be used of it.
+    /// Whether evicting these tasks leaves a queue below what it deserves by more than `usable`.
     fn leaves_short(self, session: &Session, tasks: &[TaskIdx]) -> bool {
         let cluster = session.cluster();
         let mut queues: Vec<QueueIdx> =

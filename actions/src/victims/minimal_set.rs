@@ -6,11 +6,67 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{plugin::Proposal, session::Session};
 
-use super::{
-    dry_run::DryRun,
-    on_node::{Candidates, Considered, Victims},
-    policy::VictimPolicy,
-};
+use super::{dry_run::DryRun, policy::VictimPolicy};
+
+/// Victims on one node.
+pub(super) struct Victims {
+    pub(super) tasks: Vec<TaskIdx>,
+    /// How many of them a disruption budget protects.
+    pub(super) n_violating: usize,
+}
+
+impl Victims {
+    pub(super) fn new(tasks: Vec<TaskIdx>, protected: &[TaskIdx]) -> Self {
+        let n_violating = tasks.iter().filter(|task| protected.contains(task)).count();
+        Self { tasks, n_violating }
+    }
+}
+
+/// What decided about the victims on a node.
+#[derive(Debug, Default)]
+pub(super) struct Considered {
+    /// The tasks about which plugins were asked, and whether each may be evicted.
+    pub(super) tasks: Vec<(TaskIdx, bool)>,
+    /// Whether it depended on more than the votes and the tasks of the node.
+    pub(super) is_volatile: bool,
+}
+
+/// The tasks that may be evicted on a node.
+pub(super) struct Candidates {
+    pub(super) all: Vec<TaskIdx>,
+    /// Those that no disruption budget protects, the first victim first.
+    pub(super) free: Vec<TaskIdx>,
+    /// Those that one protects, in the same order: the last resort.
+    pub(super) protected: Vec<TaskIdx>,
+}
+
+impl Candidates {
+    /// Sorts candidates, the first victim first. What budgets allow goes to the most important ones, as
+    /// in kube-scheduler.
+    // Parity: see docs/parity.md#p11.
+    pub(super) fn new(session: &Session, all: Vec<TaskIdx>) -> Self {
+        let most_important_first: Vec<TaskIdx> = all.iter().rev().copied().collect();
+        let violates = session.plugins().violates_budget(&most_important_first);
+        let (mut free, mut protected) = (Vec::new(), Vec::new());
+        for (at, task) in all.iter().rev().enumerate() {
+            let is_protected = violates.get(at) == Some(&true);
+            if is_protected { &mut protected } else { &mut free }.push(*task);
+        }
+        free.reverse();
+        protected.reverse();
+        Self { all, free, protected }
+    }
+
+    /// Whether what is chosen of them may change although no vote does: the order of queues by their share,
+    /// or what budgets allow.
+    pub(super) fn are_volatile<P: VictimPolicy>(&self, session: &Session) -> bool {
+        let queue_of = |task: &TaskIdx| session.cluster().queue_of(*task);
+        let mut others = self.all.iter().skip(1);
+        let has_budgets = !session.cluster().budgets.is_empty();
+        (!P::SAME_QUEUE && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
+            || (has_budgets && self.all.iter().any(|task| session.plugins().may_be_vetoed(*task)))
+    }
+}
 
 /// Evicts candidates in their order until the task fits, then restores, in the reverse order, those
 /// that turn out not to be needed.
@@ -31,9 +87,9 @@ pub(super) fn select_minimal_set<P: VictimPolicy>(
     Some(Victims::new(dry_run.victims().to_vec(), &candidates.protected))
 }
 
-/// The other way round, as in kube-scheduler: evicts all candidates, restores those without which the task still fits,
-/// the first victim last, and asks whether the rest may be evicted. In the order of candidates, those that a queue can
-/// spare may be scattered over devices, and free none.
+/// As in kube-scheduler: evicts all candidates, restores each that is not needed, the first victim last, and returns
+/// the rest if they may be evicted together. [`select_minimal_set`] can fail where this succeeds: victims that are
+/// taken in order may be spread over devices, and free none.
 // Parity: see docs/parity.md#p4-which-victims.
 pub(super) fn select_by_restoring<P: VictimPolicy>(
     policy: &P,
@@ -51,7 +107,7 @@ pub(super) fn select_by_restoring<P: VictimPolicy>(
     let parts: [Vec<TaskIdx>; 2] =
         [free, protected].map(|part| part.iter().filter(may_leave).copied().collect());
     if parts.concat().len() <= n_tried {
-        // It did not fit without all of them.
+        // The task did not fit when all of these were evicted.
         return None;
     }
     for mut left in parts {
@@ -83,7 +139,7 @@ fn restore_all(dry_run: &mut impl DryRun) {
     }
 }
 
-/// Restores those of the first so many victims that turn out not to be needed, in the reverse order.
+/// Restores, in the reverse order, those of the first `n_victims` victims that are not needed.
 fn restore_unneeded(dry_run: &mut impl DryRun, n_victims: usize) {
     for at in (0..n_victims).rev() {
         let victim = dry_run.victims()[at];

@@ -10,7 +10,7 @@ use super::{
     dry_run::{ResourceDryRun, SessionDryRun},
     limit::Limit,
     loss::NeedOf,
-    minimal_set::{select_by_restoring, select_minimal_set},
+    minimal_set::{Candidates, Considered, Victims, select_by_restoring, select_minimal_set},
     node_tasks::{NodeTasks, job_priority},
     policy::VictimPolicy,
 };
@@ -24,7 +24,7 @@ pub(super) struct Preemptor {
     pub(super) scarce: Option<Dim>,
     /// `None` if every victim is admitted.
     pub(super) limit: Option<Limit>,
-    /// What its queue needs of the scarce resource, if the loss is limited.
+    /// What its queue can use of the scarce resource; `None` if the loss is not limited.
     pub(super) need: Option<NeedOf>,
 }
 
@@ -128,29 +128,6 @@ fn positive(priority: i32) -> i64 {
     i64::from(priority) - i64::from(i32::MIN)
 }
 
-/// Victims on one node.
-pub(super) struct Victims {
-    pub(super) tasks: Vec<TaskIdx>,
-    /// How many of them a disruption budget protects.
-    pub(super) n_violating: usize,
-}
-
-impl Victims {
-    pub(super) fn new(tasks: Vec<TaskIdx>, protected: &[TaskIdx]) -> Self {
-        let n_violating = tasks.iter().filter(|task| protected.contains(task)).count();
-        Self { tasks, n_violating }
-    }
-}
-
-/// What decided about the victims on a node.
-#[derive(Debug, Default)]
-pub(super) struct Considered {
-    /// The tasks about which plugins were asked, and whether each may be evicted.
-    pub(super) tasks: Vec<(TaskIdx, bool)>,
-    /// Whether it depended on more than the votes and the tasks of the node.
-    pub(super) is_volatile: bool,
-}
-
 /// A minimal set of victims without which the task fits on the node, if there is one, and what decided about
 /// it. Leaves the statement as it was.
 pub(super) fn select_victims_on_node<P: VictimPolicy>(
@@ -248,41 +225,4 @@ pub(super) fn permitted_on_node<P: VictimPolicy>(
         }
     }
     permitted
-}
-
-/// The tasks that may be evicted on a node.
-pub(super) struct Candidates {
-    all: Vec<TaskIdx>,
-    /// Those that no disruption budget protects, the first victim first.
-    pub(super) free: Vec<TaskIdx>,
-    /// Those that one protects, in the same order: the last resort.
-    pub(super) protected: Vec<TaskIdx>,
-}
-
-impl Candidates {
-    /// Sorts candidates, the first victim first. What budgets allow goes to the most important ones, as
-    /// in kube-scheduler.
-    // Parity: see docs/parity.md#p11.
-    fn new(session: &Session, all: Vec<TaskIdx>) -> Self {
-        let most_important_first: Vec<TaskIdx> = all.iter().rev().copied().collect();
-        let violates = session.plugins().violates_budget(&most_important_first);
-        let (mut free, mut protected) = (Vec::new(), Vec::new());
-        for (at, task) in all.iter().rev().enumerate() {
-            let is_protected = violates.get(at) == Some(&true);
-            if is_protected { &mut protected } else { &mut free }.push(*task);
-        }
-        free.reverse();
-        protected.reverse();
-        Self { all, free, protected }
-    }
-
-    /// Whether what is chosen of them may change although no vote does: the order of queues by their share,
-    /// or what budgets allow.
-    fn are_volatile<P: VictimPolicy>(&self, session: &Session) -> bool {
-        let queue_of = |task: &TaskIdx| session.cluster().queue_of(*task);
-        let mut others = self.all.iter().skip(1);
-        let has_budgets = !session.cluster().budgets.is_empty();
-        (!P::SAME_QUEUE && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
-            || (has_budgets && self.all.iter().any(|task| session.plugins().may_be_vetoed(*task)))
-    }
 }
