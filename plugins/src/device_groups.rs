@@ -1,25 +1,28 @@
-//! Classes of devices that give the same physical devices.
+//! Groups of classes that match the same physical devices.
 //!
-//! Classes that have a physical device in common form a group. A class of plain devices that no other class gives is
-//! in none: its devices are counted as they are.
+//! Classes that have a physical device in common form a group. A class is in no group if its devices are plain and
+//! match no other class: they are counted as devices.
 // Parity: see docs/parity.md#v8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_api::{
     column::{Column, NodeIdx, Ordinal},
+    facts::device::slice::Capacity,
     name::Name,
 };
 use kube_batch_devices::{
-    devices_of_class::DevicesOfClass, hardware::Physical, inventory::Inventory,
+    devices_of_class::DevicesOfClass, hardware::Physical, inventory::Inventory, rows::DeviceIdx,
 };
 
 kube_batch_api::row_type! {
     /// Row of a group of classes.
     pub(crate) GroupIdx,
+    /// Row of a model of devices.
+    pub(crate) ModelIdx,
 }
 
-/// Classes that have physical devices in common.
+/// A group of classes.
 #[derive(Debug)]
 struct Group {
     /// The first class by name, after which the resource is called.
@@ -34,6 +37,18 @@ pub(crate) struct Groups {
     groups: Column<GroupIdx, Group>,
     of_class: BTreeMap<Name, GroupIdx>,
     of_physical: BTreeMap<Physical, GroupIdx>,
+    /// The model of each device; empty if there are no groups.
+    model: Column<DeviceIdx, ModelIdx>,
+    n_models: usize,
+}
+
+/// What decides how much a request takes of the physical devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Model<'a> {
+    /// What the whole device takes of them, in thousandths.
+    part: i64,
+    /// The capacities of a device that can be shared.
+    capacity: Option<&'a BTreeMap<Name, Capacity>>,
 }
 
 impl Groups {
@@ -62,7 +77,35 @@ impl Groups {
             }
             new.groups.push(Group { name: classes[members[0]].0.clone(), of_nodes });
         }
+        if !new.is_empty() {
+            new.assign_models(inventory);
+        }
         new
+    }
+
+    fn assign_models(&mut self, inventory: &Inventory) {
+        let mut known: BTreeMap<Model<'_>, ModelIdx> = BTreeMap::new();
+        for (row, device) in inventory.devices().iter() {
+            let part = inventory.parts(row, None).iter().map(|(_, part)| part).sum();
+            let capacity = device.is_shared.then(|| &device.facts().capacity);
+            let n_known = known.len();
+            let model = known.entry(Model { part, capacity });
+            self.model.push(*model.or_insert_with(|| ModelIdx::new(n_known)));
+        }
+        self.n_models = known.len();
+    }
+
+    /// The first device of each model, of some devices.
+    pub(crate) fn first_of_models(
+        &self,
+        devices: impl Iterator<Item = DeviceIdx>,
+    ) -> Vec<DeviceIdx> {
+        let mut is_known = Column::<ModelIdx, bool>::filled(false, self.n_models);
+        let is_first = |row: &DeviceIdx| {
+            let model = self.model[*row];
+            !std::mem::replace(&mut is_known[model], true)
+        };
+        devices.filter(is_first).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -91,7 +134,7 @@ impl Groups {
         self.groups.ids()
     }
 
-    /// How many physical devices each node alone can use, and how many several nodes can.
+    /// Number of physical devices by the only node that can use them; `None` for those that several nodes can use.
     pub(crate) fn counts(
         &self,
         group: GroupIdx,

@@ -1,4 +1,4 @@
-//! What tasks request of the physical devices, where classes give wholes, partitions or shares of them.
+//! What tasks request of the physical devices, where classes match whole devices, partitions or shares of them.
 //!
 //! All tasks with claims for devices of a group of classes are counted in one resource.
 // Parity: see docs/parity.md#v8.
@@ -34,7 +34,7 @@ use crate::{
     session_tables::SessionTables,
 };
 
-/// What tasks request of the physical devices; nothing if all devices are plain and of one class each.
+/// What tasks request of the physical devices; nothing if every device is a whole one of exactly one class.
 pub fn physical_requests(cluster: &Cluster) -> PhysicalRequests {
     if cluster.devices.published.classes.is_empty() {
         return PhysicalRequests::default();
@@ -97,7 +97,7 @@ struct Counting<'a> {
     /// The devices that each claim holds, in the order of the claims.
     held: Vec<HeldBy>,
     n_users: BTreeMap<ObjectKey, i64>,
-    /// The largest part that one device of what is wanted takes.
+    /// The largest part of one matching device, by request.
     largest: BTreeMap<WantedIdx, i64>,
 }
 
@@ -136,7 +136,7 @@ impl Counting<'_> {
             let is_own = claim.controller.as_ref() == Some(&facts.uid);
             let n_users = if is_own { 1 } else { self.n_users.get(&key).copied().unwrap_or(1) };
             for (group, part) in self.of_claim(claim) {
-                // As its devices are: in equal parts, rounded up.
+                // In equal parts, rounded up, as the numbers of devices are.
                 add(&mut sum, group, (part + n_users - 1) / n_users);
             }
         }
@@ -176,7 +176,7 @@ impl Counting<'_> {
         at.map(|at| self.of_devices(&self.held[at].1)).unwrap_or_default()
     }
 
-    /// What devices take that a claim was given.
+    /// The parts that the devices take which are allocated to a claim.
     fn of_devices(&self, held: &Held) -> Parts {
         let inventory = self.tables.inventory();
         let mut sum = Parts::new();
@@ -199,7 +199,7 @@ impl Counting<'_> {
         self.tables.shared.groups().of_physical(physical)
     }
 
-    /// What a claim requests: of the alternatives of a request, the most of each group.
+    /// What a claim requests: for each request, the largest amount of its alternatives, by group.
     fn of_requests(&mut self, claim: &ResourceClaimFacts) -> Parts {
         let classes = &self.cluster.devices.published.classes;
         let (namespace, name) = (&claim.key.namespace, claim.key.to_string());
@@ -227,7 +227,7 @@ impl Counting<'_> {
         sum
     }
 
-    /// As many whole devices as it counts for.
+    /// For claims that cannot be evaluated: the number of devices that they request, each as a whole one.
     fn of_counts(&self, claim: &ResourceClaimFacts) -> Parts {
         let groups = self.tables.shared.groups();
         let amounts = counted(claim);
@@ -246,7 +246,7 @@ impl Counting<'_> {
         row.map_or(WHOLE, |row| self.largest(row))
     }
 
-    /// The largest part that one device takes which a request wants; the whole of one if there is none.
+    /// The largest part, in thousandths, of a device that matches the request; [`WHOLE`] if none matches.
     fn largest(&mut self, row: WantedIdx) -> i64 {
         if let Some(known) = self.largest.get(&row) {
             return *known;
@@ -256,7 +256,7 @@ impl Counting<'_> {
         let part = |row: DeviceIdx| -> Option<i64> {
             let device = &inventory.devices()[row];
             let share = match device.is_shared {
-                // A device that does not have what is requested takes nothing.
+                // Skip devices without the requested capacity.
                 true => Some(consumed_by_share(device.facts(), &matching.wanted.capacity).ok()??),
                 false => None,
             };
@@ -264,7 +264,8 @@ impl Counting<'_> {
             Some(parts.iter().map(|(_, part)| part).sum())
         };
         let rows = inventory.devices().ids().filter(|row| matching.of(*row) == Match::Yes);
-        let largest = rows.filter_map(part).max().unwrap_or(WHOLE);
+        let rows = self.tables.shared.groups().first_of_models(rows);
+        let largest = rows.into_iter().filter_map(part).max().unwrap_or(WHOLE);
         self.largest.insert(row, largest);
         largest
     }

@@ -109,7 +109,7 @@ pub enum AttributeValue {
 }
 
 /// A capacity of a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Capacity {
     /// The amount.
     pub value: Quantity,
@@ -120,7 +120,7 @@ pub struct Capacity {
 }
 
 /// How requests for a capacity are rounded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestPolicy {
     /// What a share without a request consumes; `None` for all.
     pub default: Option<Quantity>,
@@ -129,7 +129,7 @@ pub struct RequestPolicy {
 }
 
 /// The amounts of which a share can consume one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ValidAmounts {
     /// Any.
     Any,
