@@ -63,6 +63,8 @@ pub struct Kind {
     budget: fn(usize) -> Option<Value>,
     /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
+    /// Whether several claims can have shares of a device.
+    has_shares: bool,
     /// How many slices a driver publishes besides those with the devices of claims.
     n_slices: usize,
 }
@@ -78,6 +80,7 @@ impl Kind {
         group: |_, _| {},
         budget: |_| None,
         claim: None,
+        has_shares: false,
         n_slices: 0,
     };
 
@@ -87,7 +90,7 @@ impl Kind {
         let mut store = Store::default();
         everyone(&mut store, size);
         if self.claim.is_some() || self.n_slices > 0 {
-            add_devices(&mut store, size);
+            add_devices(&mut store, size, self.has_shares);
         }
         if variant == Variant::Hostile {
             add_slices(&mut store, size, self.n_slices / size.divisor);
@@ -186,11 +189,16 @@ fn everyone(store: &mut Store, size: Size) {
 }
 
 /// Sixteen devices for each node.
-fn add_devices(store: &mut Store, size: Size) {
+fn add_devices(store: &mut Store, size: Size, has_shares: bool) {
     let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
     store.apply_device_class(&read(class)).expect("the class is valid");
     for n in 0..size.nodes {
-        let device = |at: usize| json!({"name": format!("gpu-{at}"), "attributes": {"at": {"int": n * 16 + at}}});
+        let device = |at: usize| {
+            json!({
+                "name": format!("gpu-{at}"), "attributes": {"at": {"int": n * 16 + at}},
+                "allowMultipleAllocations": has_shares, "capacity": {"memory": {"value": "80Gi"}},
+            })
+        };
         let devices: Vec<Value> = (0..16).map(device).collect();
         let node = format!("node-{n:05}");
         let slice = json!({"metadata": {"name": node}, "spec": {

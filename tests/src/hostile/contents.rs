@@ -33,6 +33,13 @@ fn device_claims() -> Vec<Kind> {
             ..Kind::NONE
         },
         Kind {
+            name: "device-shares",
+            about: "200 pods, each with a claim of 32 shares of other sizes",
+            claim: Some(shares),
+            has_shares: true,
+            ..Kind::NONE
+        },
+        Kind {
             name: "device-slices",
             about: "a driver that publishes 10 000 slices with eight devices each",
             n_slices: 10_000,
@@ -65,6 +72,17 @@ fn costly_selectors(n: usize) -> Value {
     json!({"devices": {"requests": [
         {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 17, "selectors": selectors}},
     ]}})
+}
+
+fn shares(n: usize) -> Value {
+    let request = |at: usize| {
+        let memory = format!("{}Mi", 1 + n * 32 + at);
+        json!({"name": format!("share-{at}"), "exactly": {
+            "deviceClassName": "gpu", "capacity": {"requests": {"memory": memory}},
+        }})
+    };
+    let requests: Vec<Value> = (0..32).map(request).collect();
+    json!({"devices": {"requests": requests}})
 }
 
 fn requests() -> Vec<Kind> {
