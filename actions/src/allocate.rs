@@ -1,9 +1,10 @@
 //! Allocate: places waiting tasks on idle resources, by fair share and whole gangs at a time.
 //!
-//! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by
-//! job order. An overused queue gets no turn. A turn is one statement: a gang that cannot start
-//! leaves no trace. Incomplete gangs get turns before all others. The lending pass then gives turns to the overused queues, on the idle resources
-//! that are not reserved: those that the other queues are entitled to and could use stay idle.
+//! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by job order. Turns
+//! that bring a queue above what it deserves come after those that do not, and an overused queue gets none. A turn is
+//! one statement: a gang that cannot start holds no resources. Incomplete gangs get turns before all others. The
+//! lending pass then gives turns to the overused queues, on the idle resources that are not reserved: those that the
+//! other queues are entitled to and could use stay idle.
 //!
 //! Upstream: `actions/allocate/allocate.go`, which keeps the resources of a gang that is not ready,
 //! and leaves idle what no queue's share covers.
@@ -70,8 +71,8 @@ impl Action for Allocate {
     }
 }
 
-/// The first round of the fair pass: a queue gets turns as long as it holds no more than it deserves with the next
-/// one. Returns the others, in the order in which they came.
+/// The first round of the fair pass: a queue gets turns as long as it holds no more than it deserves with the next one.
+/// Returns the queues that are left for the second round, in order.
 // Parity: new, see docs/parity.md#a6.
 fn within_deserved(
     session: &mut Session,
@@ -99,7 +100,7 @@ fn within_deserved(
     later
 }
 
-/// Whether the queue holds more than it deserves once the job has its next turn.
+/// Whether the next turn of the job would bring the queue above what it deserves.
 fn brings_above_deserved(
     session: &Session,
     queue: QueueIdx,

@@ -26,8 +26,8 @@ pub(crate) enum Terms {
     Any,
     /// Also those of other queues: its queue then holds no more than it deserves of what the job requests.
     WithinDeserved,
-    /// Those of its queue, which is overused: the queue holds no more than before, on nodes of what is dropped. On
-    /// other nodes it is lending that refuses the job, and nothing would be gained by the drop.
+    /// Those of its queue, which is overused: the queue then holds no more than before, and the job is on the nodes of
+    /// what is dropped. On other nodes, lending refuses the job whether or not they are dropped.
     Instead {
         /// What the queue holds.
         before: ResourceVector,
@@ -36,7 +36,7 @@ pub(crate) enum Terms {
 }
 
 impl Terms {
-    /// Whether they are met now that the job has places, these among them.
+    /// Whether they are met once the job is placed. `placed` has the placements of this turn.
     pub(crate) fn are_met(
         &self,
         session: &Session,

@@ -53,8 +53,8 @@ pub(crate) fn place_tasks_by_topology(
     }
 }
 
-/// Starts tasks that were nominated in an earlier cycle as [`start_sooner`] does, but not apart from each other
-/// if their job asks for a topology. Returns whether the whole job was placed again for it.
+/// Starts tasks that were nominated in an earlier cycle as [`start_sooner`] does, but not apart from each other if
+/// their job asks for a topology. Returns whether the whole job was placed again so that it can start now.
 // Parity: see docs/parity.md#t3.
 pub(crate) fn start_sooner_by_topology(
     tasks: &VecDeque<TaskIdx>,
@@ -80,7 +80,7 @@ pub(crate) fn start_sooner_by_topology(
     let idle = budget.idle();
     let places = statement.take_back_kept();
     let levels = levels_of(statement);
-    // Those that could start where they are, too.
+    // Tasks that could start where they are may move as well.
     let kept: Vec<TaskIdx> = places.iter().map(|(task, _)| *task).collect();
     let mut waiting: VecDeque<TaskIdx> = kept.iter().chain(tasks).copied().collect();
     let starts = !statement.job_ready()

@@ -93,7 +93,7 @@ fn turn_of_job<P: VictimPolicy>(
     if tasks.is_empty() { NextTurn::None } else { NextTurn::Wanted }
 }
 
-/// Takes back what was placed as long as tasks would be evicted for the job because of it.
+/// As long as the job would evict tasks in the next cycle, takes back placements that lead to that.
 pub(crate) fn foresee<P: VictimPolicy>(
     policy: &P,
     session: &mut Session,

@@ -14,7 +14,7 @@ pub(crate) type WaitingByJob = BTreeMap<JobIdx, VecDeque<TaskIdx>>;
 /// The composite PodGroups whose jobs had their turn in an action.
 pub(crate) type Tried = BTreeSet<CompositeIdx>;
 
-/// What has still to be tried in an action.
+/// What an action has still to try.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) tasks: WaitingByJob,

@@ -1,4 +1,4 @@
-//! Checks that what is added up with every placement follows from the placements.
+//! Checks that the sums which every placement changes match the placements.
 
 use crate::{
     cluster::{ClassCounts, Cluster, Queues, StatusCounts},

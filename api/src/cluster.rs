@@ -111,7 +111,7 @@ impl Nodes {
         [allocatable, idle, releasing, pipelined, used, foreign]
     }
 
-    /// What is idle on a node once the tasks that are being released are gone.
+    /// What is idle on a node once the tasks that are being released are gone, less what is nominated there.
     pub fn future_idle(&self, node: NodeIdx, dim: Dim) -> i64 {
         self.idle[node][dim] + self.releasing[node][dim] - self.pipelined[node][dim]
     }
@@ -642,8 +642,8 @@ impl Cluster {
         }
     }
 
-    /// Calls a function about the cluster in which the tasks that are being terminated on these nodes use nothing any
-    /// more, as scores count.
+    /// Calls a function while the tasks that are being terminated on these nodes count for nothing in scores. What is
+    /// idle stays as it is.
     pub fn with_released<T>(&mut self, nodes: &[NodeIdx], call: impl FnOnce(&Self) -> T) -> T {
         let mut before = Vec::new();
         for node in nodes.iter().copied() {

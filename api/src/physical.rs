@@ -1,7 +1,7 @@
 //! Physical devices as a resource of their own, which queues share.
 //!
-//! Wholes, partitions and shares of the same devices are counted in one unit. It exists only within a cycle: what a
-//! partition takes of a physical device follows from the devices that are published.
+//! Whole devices, partitions and shares of the same devices are counted in one unit. It exists only within a cycle:
+//! what a partition takes of a physical device follows from the devices that are published.
 // Parity: see docs/parity.md#v8.
 
 use std::collections::BTreeSet;
@@ -21,15 +21,15 @@ pub struct PhysicalRequests {
     pub unshared: Vec<Dim>,
 }
 
-/// What was requested before physical devices were counted.
+/// The requests of classes of tasks before physical devices were counted.
 #[derive(Debug, Default)]
 pub struct NotPhysical {
     requests: Vec<(ClassIdx, Request)>,
 }
 
 impl Cluster {
-    /// Counts physical devices. To be called before any task is moved. Returns what is to be given to
-    /// [`Self::end_physical`] when none is any more.
+    /// Counts physical devices. Call this before any task is moved. Pass the result to [`Self::end_physical`] once no
+    /// task is moved any more.
     pub fn begin_physical(&mut self, requests: PhysicalRequests) -> NotPhysical {
         let PhysicalRequests { amounts, unshared } = requests;
         let unshared: BTreeSet<Dim> = unshared.into_iter().collect();

@@ -348,7 +348,7 @@ impl Dimensions {
         self.physical.contains(&dim)
     }
 
-    /// Says in which dimensions physical devices are counted, and which ones queues do not share because of that.
+    /// Sets the dimensions in which physical devices are counted, and those that queues do not share because of that.
     pub(crate) fn count_physical(&mut self, physical: BTreeSet<Dim>, unshared: BTreeSet<Dim>) {
         self.physical = physical;
         self.unshared = unshared;
@@ -502,7 +502,7 @@ impl Request {
         Self { amounts: amounts.into(), unknown, unshared: None }
     }
 
-    /// The request with further amounts, by dimension ascending, and without some for shares.
+    /// The request plus `more`, which ascends by dimension; shares ignore the dimensions in `unshared`.
     #[must_use]
     pub(crate) fn with(&self, more: &[(Dim, i64)], unshared: &BTreeSet<Dim>) -> Self {
         let mut amounts: Vec<(Dim, i64)> = self.amounts.iter().chain(more).copied().collect();

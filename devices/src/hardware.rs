@@ -1,8 +1,8 @@
 //! Which physical devices a device is made of, and what part of each it takes.
 //!
-//! A physical device is a set of counters, or a device that consumes no counters. A partition takes of each set the
-//! largest fraction of a counter that it consumes. A share takes of what its device takes the largest fraction of a
-//! capacity that it consumes.
+//! A physical device is a set of counters, or a device that consumes no counters. A partition takes, of each set, the
+//! largest fraction that it consumes of any counter. A share takes a part of what its device takes: the largest
+//! fraction that it consumes of any capacity.
 // Parity: see docs/parity.md#v8.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::{
     rows::{CounterIdx, DeviceIdx},
 };
 
-/// A whole physical device: parts are in thousandths, rounded down.
+/// A whole physical device: parts are in thousandths, rounded down, but at least 1.
 pub const WHOLE: i64 = 1000;
 
 /// A physical device.
@@ -27,9 +27,9 @@ pub enum Physical {
 }
 
 impl Inventory {
-    /// The physical devices that a device takes something of, ascending, and the part of each, from 1 to [`WHOLE`].
-    /// `share` is what a share consumes of the capacities of the device, in nano-units; without it, the device is
-    /// taken exclusively.
+    /// The physical devices that a device uses, ascending, with the part that it takes of each, from 1 to [`WHOLE`].
+    /// `share` is what a share consumes of the capacities of the device, in nano-units; without it, the device is taken
+    /// exclusively.
     pub fn parts(
         &self,
         device: DeviceIdx,
@@ -52,7 +52,7 @@ impl Inventory {
     }
 }
 
-/// The largest fraction of a capacity of a device; the whole if nothing is consumed.
+/// The largest fraction, in thousandths, that `consumed` takes of a capacity of the device; [`WHOLE`] if it names none.
 fn largest_fraction(device: &Device, consumed: &BTreeMap<Name, i128>) -> i64 {
     let capacity = &device.facts().capacity;
     let fractions = consumed.iter().filter_map(|(name, amount)| {
@@ -62,11 +62,12 @@ fn largest_fraction(device: &Device, consumed: &BTreeMap<Name, i128>) -> i64 {
     fractions.max().unwrap_or(WHOLE)
 }
 
-/// Some nano-units of others, in thousandths. Some of nothing are the whole.
+/// `part / all` in thousandths, rounded down, at most [`WHOLE`]; [`WHOLE`] if `all` is not positive. Both are in
+/// nano-units.
 fn fraction(part: i128, all: i128) -> i64 {
     if all <= 0 {
         return WHOLE;
     }
-    // Nano-units of 64-bit amounts, so a thousand times as many fit.
+    // Nano-units of 64-bit amounts have at most 94 bits, so this does not overflow.
     i64::try_from(part.clamp(0, all) * i128::from(WHOLE) / all).unwrap_or(WHOLE)
 }

@@ -41,7 +41,7 @@ pub struct Inventory {
     pools: Column<PoolIdx, Pool>,
     /// What each counter has when nothing is in use, in nano-units.
     counters: Column<CounterIdx, i128>,
-    /// The first counter of the set of each.
+    /// For each counter, the first counter of its set.
     first_of_set: Column<CounterIdx, CounterIdx>,
     /// The rows of devices by driver, pool and name, all ascending: one for each slice that lists a device.
     rows: Vec<PoolRows>,

@@ -65,7 +65,7 @@ impl Held {
         Self(held)
     }
 
-    /// All of them, and what shares consume, by capacity, in nano-units.
+    /// All devices that are held. For one that is shared, also what the share consumes of each capacity, in nano-units.
     pub fn devices(&self) -> impl Iterator<Item = (DeviceIdx, Option<&BTreeMap<Name, i128>>)> {
         self.0.iter().map(|device| (device.row, device.share.as_ref()))
     }

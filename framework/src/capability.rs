@@ -61,7 +61,7 @@ impl Session {
     }
 }
 
-/// What a queue holds without some tasks, which the cluster still shows as running.
+/// What a queue holds, stuck pods included, without the tasks in `evicted`, which the cluster still shows as running.
 fn held_without(cluster: &Cluster, queue: QueueIdx, dim: Dim, evicted: &[TaskIdx]) -> i64 {
     let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
     let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();

@@ -16,7 +16,7 @@ use crate::{
     stale_gangs,
 };
 
-/// How often a cycle runs again at most.
+/// The largest number of times that a cycle is repeated. Guessed.
 const MAX_REPEATS: usize = 8;
 
 /// A step of a cycle: it reads the session and changes it through statements.
@@ -27,8 +27,8 @@ pub trait Action: Send + Sync {
     /// Runs the action.
     fn execute(&self, session: &mut Session);
 
-    /// Calls [`NextCycle::take_back`] for what the action would evict in the next cycle if nothing else changed, for
-    /// each job by itself; again for the same job as long as that takes something back.
+    /// Simulates the action in the next cycle, for each job by itself, and calls [`NextCycle::take_back`] for what it
+    /// would evict; again for the same job as long as something is taken back.
     fn foresee(&self, _session: &mut Session, _next: &mut NextCycle) {}
 }
 
@@ -91,7 +91,7 @@ fn act(
     session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
-    // What was evicted for a nomination would have been evicted in vain.
+    // Only now: nominations are not held, because pods were evicted for them.
     session.holds = holds;
     debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
     session.open_turn_log(opening.queues.clone());

@@ -21,7 +21,7 @@ pub enum Failure {
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
-    /// It would be evicted again in the next cycle, for this job.
+    /// It is held back: the next cycle would evict it for this job.
     Held(JobIdx),
 }
 
@@ -79,16 +79,16 @@ impl Failure {
     }
 }
 
-/// A gang that is not reclaimed for a job, because more would be lost than its queue could use.
+/// A gang that `gang.maxLoss` protects from a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedGang {
-    /// The gang.
+    /// The gang that stays.
     pub gang: JobIdx,
-    /// The resource.
+    /// The scarce resource, in whose unit the amounts are.
     pub dim: Dim,
-    /// What would be evicted.
+    /// What its eviction would free.
     pub amount: i64,
-    /// What the waiting jobs of the queue could use of it.
+    /// What the waiting jobs of the queue can use.
     pub usable: i64,
 }
 

@@ -1,8 +1,8 @@
 //! What the next cycle would evict of what this one starts: nothing starts only to be evicted.
 //!
-//! Once all actions have run, the session is moved on to where the next cycle would find it: what was placed runs,
-//! and what was evicted is gone and waits again. The actions that evict are asked what they would evict then. If
-//! that is a task that this cycle placed, its job is *held*, and the cycle is run again from the same snapshot.
+//! Once all actions have run, the session is moved on to where the next cycle would find it: what was placed runs, and
+//! what was evicted is gone and waits again. The actions that evict then say what they would evict. If that is a task
+//! that this cycle placed, its job is *held*, and the cycle is run again from the same snapshot.
 // Parity: new, see docs/parity.md#p14.
 
 use jiff::Timestamp;
@@ -23,9 +23,9 @@ use crate::{
 /// Tasks that an action would evict in the next cycle.
 #[derive(Clone, Debug)]
 pub struct Foreseen {
-    /// For which job.
+    /// The job that would evict them.
     pub by: JobIdx,
-    /// All that it would evict.
+    /// All tasks that it would evict.
     pub victims: Vec<TaskIdx>,
 }
 
@@ -38,12 +38,12 @@ fn placed_tasks(session: &Session) -> Vec<TaskIdx> {
 /// The session as the next cycle would find it.
 #[derive(Debug)]
 pub struct NextCycle {
-    /// Queues that have more than before, and the first placed task of each job.
+    /// The first placed task of each job. Only their queues and jobs can lose more than before.
     first_placed: Vec<TaskIdx>,
-    /// What asking may take altogether, see [`Session::work`].
+    /// How much work the simulation may have done, see [`Session::work`].
     most_work: u64,
-    /// The tasks that this cycle has placed and that are not taken back, in order. Those that were nominated before
-    /// are not among them: what was evicted for them would have been evicted in vain.
+    /// The tasks that this cycle has placed and that are not taken back, in order. Those that were nominated before are
+    /// not among them, because pods were evicted for them.
     fresh: Vec<TaskIdx>,
     holds: Holds,
     /// How to restore the session.
@@ -54,7 +54,7 @@ pub struct NextCycle {
 }
 
 impl NextCycle {
-    /// Moves the session on, unless nothing was placed or no job waits.
+    /// Moves the session on to the next cycle; `None` if nothing was placed or no job waits.
     pub(crate) fn of(session: &mut Session) -> Option<Self> {
         let placed = placed_tasks(session);
         if placed.is_empty() {
@@ -105,7 +105,7 @@ impl NextCycle {
         next
     }
 
-    /// Whether asking has taken all the work that it may take.
+    /// Whether the limit of work is reached.
     pub fn is_spent(&self, session: &Session) -> bool {
         session.work() >= self.most_work
     }
@@ -120,15 +120,15 @@ impl NextCycle {
         self.placements.push((task, session.place(task, waits)));
     }
 
-    /// Takes back a placement of this cycle that leads to an eviction: the last one of the queues from which would be
-    /// reclaimed, or of the tasks that would be preempted. Returns whether there is one.
+    /// Takes back a placement of this cycle that leads to an eviction: the last one in a queue that reclaim would take
+    /// from, otherwise the last one of the tasks that would be preempted. Returns `false` if there is none.
     pub fn take_back(&mut self, session: &mut Session, foreseen: &Foreseen) -> bool {
         let Foreseen { by, victims } = foreseen;
         let cluster = session.cluster();
         let own = cluster.jobs.queue[*by];
         let queues: Vec<_> = victims.iter().map(|task| cluster.queue_of(*task)).collect();
         let is_victim = |task: &&TaskIdx| victims.contains(*task);
-        // Any task of its queue brings it above what it deserves.
+        // In reclaim any placement in the queue of a victim counts: it raises what the queue holds.
         let is_of_queue = |task: &&TaskIdx| {
             let queue = cluster.queue_of(**task);
             queue != own && queues.contains(&queue)
@@ -174,12 +174,12 @@ impl NextCycle {
     }
 }
 
-/// What a cycle begins with, and begins with again.
+/// The input of a cycle, also when it is repeated.
 pub(crate) struct Start {
     pub(crate) cluster: Cluster,
     pub(crate) memory: Memory,
     pub(crate) holds: Holds,
-    /// What it took so far, see [`Session::work`].
+    /// The work done so far, see [`Session::work`].
     pub(crate) work: u64,
 }
 

@@ -836,8 +836,8 @@ pub trait Plugin: Send {
         false
     }
 
-    /// The largest ratio of what is evicted to what the waiting jobs of the queue for which it is evicted could use of
-    /// it; `None` if the plugin sets no limit.
+    /// The largest ratio of what is evicted to what the waiting jobs of the queue that gets it can use; `None` if the
+    /// plugin sets no limit.
     // Parity: new, see docs/parity.md#p15.
     fn max_loss(&self) -> Option<u32> {
         None

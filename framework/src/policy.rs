@@ -509,7 +509,7 @@ impl<'p> Plugins<'p> {
         self.policy.evicts_whole_jobs()
     }
 
-    /// The smallest limit of a plugin. Cannot be disabled.
+    /// The smallest limit of all plugins; `None` if none sets one. Cannot be disabled.
     pub fn max_loss(self) -> Option<u32> {
         self.policy.all().filter_map(Plugin::max_loss).min()
     }

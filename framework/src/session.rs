@@ -63,7 +63,7 @@ pub struct Session {
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
     failures: Column<JobIdx, Option<Arc<Failure>>>,
-    /// The gangs that are not reclaimed for some jobs.
+    /// For each job, the smallest gang that `gang.maxLoss` protects from it.
     refused: BTreeMap<JobIdx, RefusedGang>,
     /// The action in which each job failed.
     failed_in: Column<JobIdx, &'static str>,
@@ -77,7 +77,7 @@ pub struct Session {
     pub(crate) n_started: usize,
     pub(crate) turn_log: TurnLog,
     before: Before,
-    /// What the same cycle took before it was repeated.
+    /// The work of earlier runs of this cycle.
     pub(crate) work_before: u64,
     /// The jobs that may not place all of their tasks.
     pub(crate) holds: Holds,
@@ -377,7 +377,7 @@ impl Session {
         candidates.is_eligible(inputs, class, node)
     }
 
-    /// The scores of these nodes for the class once the tasks that are being terminated are gone, normalised over them.
+    /// The scores of these nodes for the class without the tasks that are being terminated, normalised over the nodes.
     pub fn scores_once_released(&mut self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
         let (candidates, inputs) = self.query_unread();
         candidates.prepare(inputs, class);

@@ -149,8 +149,8 @@ impl DeviceTables {
     }
 }
 
-/// How many of some devices can be used, in thousandths, by the node that alone can use them: on nodes that take no new
-/// pods, those that are in use.
+/// Number of usable devices, in thousandths. `counts` has the number of devices of each node; `None` stands for those
+/// that several nodes can use. Of a node that takes no new pods, only devices in use count.
 fn usable(
     cluster: &Cluster,
     dim: Dim,

@@ -75,7 +75,7 @@ const GRACE_PERIOD: ArgumentSpec = ArgumentSpec {
 const TERMINATION: ArgumentSpec = ArgumentSpec {
     key: "gang.terminationTimeout",
     kind: ArgumentKind::Duration { default: TERMINATION_TIMEOUT },
-    about: "how long after its grace period a pod that is being terminated counts as about to leave; 0 until it is gone",
+    about: "how long after its grace period a terminating pod is waited for before other victims are chosen; 0 until it is gone",
 };
 
 const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
@@ -86,7 +86,7 @@ const EVICT_WHOLE_GANGS: ArgumentSpec = ArgumentSpec::switch(
 const MAX_LOSS: ArgumentSpec = ArgumentSpec {
     key: "gang.maxLoss",
     kind: ArgumentKind::Integer { default: 0, range: (0, 1_000_000) },
-    about: "with gang.evictWholeGangs: how many times as much may be evicted as the waiting jobs of the queue could use of it; 0 for any number",
+    about: "largest ratio of what evicting a gang frees to what the waiting jobs of the queue can use; 0 for no limit; in preempt only a preference",
 };
 
 const STRICT_ENQUEUE: ArgumentSpec = ArgumentSpec::switch(
@@ -219,11 +219,12 @@ impl Plugin for Gang {
         self.can_lose(cluster, proposal)
     }
 
-    // Parity: new, see docs/parity.md#p10.
+    // Parity: new, see docs/parity.md#p15-loss-in-proportion.
     fn max_loss(&self) -> Option<u32> {
         self.max_loss
     }
 
+    // Parity: new, see docs/parity.md#p10.
     fn evicts_whole_jobs(&self) -> bool {
         self.evicts_whole || self.has_whole_jobs
     }

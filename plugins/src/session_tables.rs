@@ -1,4 +1,4 @@
-//! What searches for devices read in one session.
+//! Tables that searches for devices read during one session.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,13 +18,13 @@ use kube_batch_devices::{
 
 use crate::device_tables::DeviceTables;
 
-/// What searches for devices read in one session.
+/// Tables that searches for devices read during one session.
 #[derive(Debug)]
 pub(crate) struct SessionTables {
     pub(crate) shared: Arc<DeviceTables>,
     selectors: Selectors,
     wanted: AllWanted,
-    /// What new expressions may still cost, by namespace: no tenant's selectors delay the others.
+    /// What new expressions of each namespace may still cost, so that the selectors of one tenant do not delay others.
     budgets: BTreeMap<Name, u64>,
 }
 
@@ -35,7 +35,7 @@ impl SessionTables {
         Self { shared, selectors, wanted, budgets: BTreeMap::new() }
     }
 
-    /// Makes a claim of a namespace ready, whose name is for messages.
+    /// Prepares a claim of a namespace for the search. `claim.0` is its name, for messages.
     pub(crate) fn claim(
         &mut self,
         classes: &Classes,
@@ -47,11 +47,11 @@ impl SessionTables {
         Claim::new((&shared.inventory, selectors, wanted), classes, claim, budget)
     }
 
-    /// The row of what wants any device of a class; `None` if there is no such class.
+    /// The row of a request for any one device of a class; `None` if there is no such class.
     pub(crate) fn any_of_class(&mut self, classes: &Classes, class: &Name) -> Option<WantedIdx> {
         let facts = classes.get(class)?;
         let Self { shared, selectors, wanted, .. } = self;
-        // Administrators write classes.
+        // No limit of cost: only administrators create classes.
         let mut no_limit = u64::MAX;
         let any = Wanted::of_class(class, 1);
         Some(wanted.row(&shared.inventory, selectors, (&any, facts), &mut no_limit))

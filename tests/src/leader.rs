@@ -1,4 +1,4 @@
-//! A scheduler that leads, without the API server: what it knows, and its cycles.
+//! A scheduler that leads, without an API server.
 
 use jiff::Timestamp;
 use kube_batch_cache::{
@@ -10,7 +10,7 @@ use kube_batch_scheduler::{
     registry::Registry,
 };
 
-/// A scheduler that leads. A test tells it what changes, and carries out its decisions.
+/// A scheduler that leads. The test applies changes to `store` and carries out the decisions.
 #[derive(Debug)]
 pub struct Leader {
     /// What it has seen in the API server.
@@ -23,7 +23,7 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// One that knows nothing yet, and remembers as `memory` does.
+    /// A leader with an empty store and this memory.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Random worlds with steady demand: pods that are evicted come again, nothing ends, and lending is on.
+//! Random worlds with steady demand: evicted pods are created again, no pod finishes, and lending is on.
 //!
 //! Random queues, single pods and gangs of one or two resources. Nothing runs at first; half of the jobs come
 //! later. Apart from that, no object is changed by anyone else than the scheduler and the controllers.
@@ -17,7 +17,7 @@ use crate::random_cluster::Rng;
 /// The cycle before which the other half of the jobs comes.
 pub const LATER: usize = 5;
 
-/// Plugins as in the configuration that is shipped.
+/// The configuration that is shipped, without `topology` and without the arguments of `nodeorder`.
 pub const CONFIGURATION: &str = "config:
   actions: reclaim, allocate, backfill, preempt
   tiers:

@@ -1,5 +1,5 @@
-//! Law: queues of equal weight that want the same GPUs end with half of the hardware each, within one task, whether they
-//! want wholes, partitions or shares of memory, and through which class (docs/parity.md#v8).
+//! Law: queues of equal weight that want the same GPUs end with half of the hardware each, within one task, whether
+//! they want whole GPUs, partitions or shares of memory, and whichever class they name (docs/parity.md#v8).
 //!
 //! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test device_shares` plays more worlds, and
 //! `KUBE_BATCH_SEED=7` one.
@@ -22,9 +22,9 @@ const MEMORY: u64 = 80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Whole,
-    /// One of so many partitions of equal size.
+    /// One of this many equal partitions of a GPU.
     Partition(u64),
-    /// So many GiB of a GPU that can be shared.
+    /// A share of a GPU, in GiB.
     Share(u64),
 }
 
@@ -41,11 +41,11 @@ impl Use {
 
 struct Shared {
     n_gpus: u64,
-    /// Of each queue.
+    /// How the pods of each queue use GPUs.
     uses: [Use; 2],
     /// Whether the queues name classes of their own.
     has_two_classes: bool,
-    /// Whether the pods of the second queue come when those of the first run.
+    /// Whether the pods of the second queue are created once those of the first run.
     is_one_later: bool,
 }
 

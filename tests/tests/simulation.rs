@@ -410,8 +410,7 @@ impl<'a> Checker<'a> {
         tasks.any(|task| self.snapshot.is_waiting(task) && is_it(task))
     }
 
-    /// Whether a budget that must not be violated allows no eviction of the task. Pods that are being terminated have
-    /// used it up.
+    /// Whether a budget that must not be violated forbids evicting the task. Pods that are being terminated use it up.
     fn is_never_evicted(&self, task: TaskIdx) -> bool {
         let is_required = self.conf.tiers.iter().flatten().any(|plugin| {
             let mut arguments = plugin.spec.arguments.iter();

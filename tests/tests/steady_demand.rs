@@ -34,14 +34,14 @@ fn evictions_cease() {
     assert!(seeds.len() < 100 || n_evictions > seeds.len() / 2, "nothing is evicted");
 }
 
-/// What a cycle evicts, in words.
+/// The evictions of a cycle, as text.
 fn in_words(played: &Played) -> Vec<String> {
     let evicted = played.evicted.iter();
     evicted.map(|of| format!("{} {} for {}", of.reason, of.pod.name, of.by)).collect()
 }
 
-/// Nothing starts only to be evicted: where no pod has come or gone since a pod started, it is not evicted. What two
-/// jobs do only together is not foreseen, so at most one world in 250 may break this (docs/parity.md#p14).
+/// Nothing starts only to be evicted: where no pod has come or gone since a pod started, it is not evicted. Evictions
+/// that need two jobs together are not foreseen, so at most one world in 250 may break this (docs/parity.md#p14).
 #[test]
 fn no_pod_is_evicted_that_started_since_the_last_change() {
     let seeds = seeds(500);

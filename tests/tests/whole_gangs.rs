@@ -382,7 +382,7 @@ fn losses_are_in_proportion() {
         let kind = Kind { is_uniform, is_reclaim, max_loss: 2, ..Kind::default() };
         let totals = compare(kind, |_, _, _| ());
         let n_out_of_proportion = totals.worse.get(&2).copied().unwrap_or_default();
-        // Elsewhere it looks only at sets of the fewest gangs.
+        // With pods of different sizes, it looks only at sets of the fewest gangs.
         let most = if is_uniform { 0 } else { N_CLUSTERS as usize / 6 };
         assert!(n_out_of_proportion <= most, "{totals:?}");
         assert!(totals.missed <= N_CLUSTERS as usize / 30, "{totals:?}");

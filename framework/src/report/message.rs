@@ -79,8 +79,8 @@ fn refused_gang(session: &Session, refused: &RefusedGang) -> String {
     let max_loss = session.plugins().max_loss().unwrap_or_default();
     let (gang, evicted, usable) = (&cluster.jobs.key[gang], display(amount), display(usable));
     format!(
-        "; gang {gang} is not reclaimed: {evicted} {resource} would be evicted, and the queue could use {usable} of it, \
-         but at most {max_loss} times as much is evicted (gang.maxLoss)"
+        "; gang {gang} is protected by gang.maxLoss ({max_loss}): evicting it frees {evicted} {resource}, and this queue can \
+         use only {usable}"
     )
 }
 
@@ -368,9 +368,11 @@ fn held_for(cluster: &Cluster, job: JobIdx, by: JobIdx) -> String {
     match cluster.jobs.queue[by].filter(|_| is_of_other_queue(cluster, job, by)) {
         Some(queue) => {
             let queue = name_of(cluster, queue);
-            format!("its place would be reclaimed at once for queue \"{queue}\" (job {name})")
+            format!(
+                "held back: the next cycle would reclaim its place for queue \"{queue}\" (job {name})"
+            )
         }
-        None => format!("its place would be preempted at once for job {name}"),
+        None => format!("held back: job {name} would preempt it in the next cycle"),
     }
 }
 

@@ -92,7 +92,7 @@ fn could_stay(view: &View<'_>, unit: &[&Pod<'_>]) -> bool {
         }
     }
     let decided = unit.iter().filter_map(|pod| Some(pod.eviction()?.at)).max();
-    // What an action evicts later for another job could not be foreseen.
+    // Later evictions for other jobs were not known when the unit was chosen.
     let is_later = |pod: &&&Pod<'_>| {
         let others = |eviction: &Eviction<'_>| {
             Some(eviction.at) > decided
