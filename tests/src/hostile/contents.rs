@@ -74,9 +74,10 @@ fn costly_selectors(n: usize) -> Value {
     ]}})
 }
 
+/// The last share is larger than any device.
 fn shares(n: usize) -> Value {
     let request = |at: usize| {
-        let memory = format!("{}Mi", 1 + n * 32 + at);
+        let memory = if at == 31 { "81Gi".to_owned() } else { format!("{}Mi", 1 + n * 32 + at) };
         json!({"name": format!("share-{at}"), "exactly": {
             "deviceClassName": "gpu", "capacity": {"requests": {"memory": memory}},
         }})
