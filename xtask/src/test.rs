@@ -24,7 +24,7 @@ use self::{
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of random clusters in the simulation tests.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 1000)]
     seeds: u32,
     /// Leave out no tests: fail at the start if a program that some of them need is missing.
     #[arg(long)]
