@@ -646,13 +646,13 @@ impl Cluster {
     /// idle stays as it is.
     pub fn with_released<T>(&mut self, nodes: &[NodeIdx], call: impl FnOnce(&Self) -> T) -> T {
         let mut before = Vec::new();
-        for node in nodes.iter().copied() {
+        // Every task takes a pod slot.
+        let leave_some = |node: &NodeIdx| self.nodes.releasing[*node][Dim::PODS] != 0;
+        let nodes: Vec<NodeIdx> = nodes.iter().copied().filter(leave_some).collect();
+        for node in nodes {
             let leaving = self.nodes.tasks[node].iter().copied();
             let leaving: Vec<TaskIdx> =
                 leaving.filter(|task| self.status(*task) == TaskStatus::Releasing).collect();
-            if leaving.is_empty() {
-                continue;
-            }
             before.push((node, self.nodes.used[node].to_vec(), self.nodes.scoring[node]));
             for task in leaving {
                 let class = self.tasks.class[task];
