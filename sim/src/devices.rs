@@ -167,7 +167,7 @@ impl World {
         self.store.resource_claims.apply(key.clone(), claim);
     }
 
-    /// Writes to the claims of a pod that is bound what a scheduler writes.
+    /// Writes what a scheduler writes for the claims of a pod that is bound.
     pub(crate) fn reserve_devices(&mut self, choices: &[DeviceChoice], pod: &PodRef) {
         let PodRef { key, uid } = pod;
         for choice in choices {
@@ -176,6 +176,8 @@ impl World {
                     ResourceClaimFacts::extended(&choice.claim, (&key.name, uid), &new.spec);
                 claim.uid = Name::from(choice.claim.to_string());
                 self.store.resource_claims.apply(choice.claim.clone(), claim);
+                let name = choice.claim.name.clone();
+                self.change_pod(key, |facts| facts.extended_claim = Some(name));
             }
             let Some(claim) = self.store.resource_claims.get(&choice.claim) else { continue };
             let mut claim = ResourceClaimFacts::clone(claim);
