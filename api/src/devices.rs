@@ -134,12 +134,16 @@ impl ExtendedClaim {
 pub struct DeviceDemand {
     /// Its claims, in the order of the pod.
     pub claims: Vec<ClaimDemand>,
+    /// How many pods that have not ended share each of them; 1 for those that were made for the task.
+    pub n_users: Vec<u32>,
     /// Its requests for extended resources, if a class of devices stands for one of them.
     pub extended: Vec<ExtendedRequests>,
     /// Whether its status names a claim for them. It stays so, and the kubelet does not start the pod without the claim.
     pub names_claim: bool,
     /// The claim for its extended resources that an earlier attempt left behind.
     pub leftover: Option<ObjectKey>,
+    /// The claim that was made for its extended resources, once it is on a node: what tasks were given may differ.
+    pub extended_claim: Option<ObjectKey>,
     /// How many devices of each class count for it, in thousandths.
     pub counted: ResourceList,
 }

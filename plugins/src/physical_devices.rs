@@ -3,20 +3,23 @@
 //! All tasks with claims for devices of a group of classes are counted in one resource.
 // Parity: see docs/parity.md#v8.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, TaskIdx},
-    devices::{ExtendedClaim, counted, devices_of_class, physical_devices_of_class},
+    devices::{DeviceDemand, counted, devices_of_class, physical_devices_of_class},
     facts::{
-        device::{claim::ResourceClaimFacts, class::implicit_resource, request::AllocationMode},
+        device::{
+            claim::{ClaimEntry, ResourceClaimFacts},
+            class::implicit_resource,
+            request::AllocationMode,
+        },
         pod::TaskFacts,
     },
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
     resource::MAX_AMOUNT,
-    status::TaskStatus,
 };
 use kube_batch_devices::{
     capacity::consumed_by_share,
@@ -46,7 +49,7 @@ pub fn physical_requests(cluster: &Cluster) -> PhysicalRequests {
     let unshared = unshared(cluster, tables.shared.groups());
     let held = tables.shared.held(&cluster.devices.claims);
     let largest = BTreeMap::new();
-    let mut counting = Counting { cluster, tables, held, n_users: users(cluster), largest };
+    let mut counting = Counting { cluster, tables, held, largest };
     let amounts = counting.by_class();
     counting.tables.keep();
     PhysicalRequests { amounts, unshared }
@@ -71,18 +74,6 @@ fn unshared(cluster: &Cluster, groups: &Groups) -> Vec<Dim> {
     dims.filter(|dim| !is_advertised(*dim)).collect()
 }
 
-/// How many pods that have not ended name each claim.
-fn users(cluster: &Cluster) -> BTreeMap<ObjectKey, i64> {
-    let mut n_users = BTreeMap::new();
-    for (task, facts) in cluster.tasks.facts.iter() {
-        if !matches!(cluster.status(task), TaskStatus::Succeeded | TaskStatus::Failed) {
-            let claims: BTreeSet<ObjectKey> = facts.claim_keys().collect();
-            claims.into_iter().for_each(|claim| *n_users.entry(claim).or_default() += 1);
-        }
-    }
-    n_users
-}
-
 /// Parts of physical devices by group, in thousandths.
 type Parts = BTreeMap<GroupIdx, i64>;
 
@@ -96,7 +87,6 @@ struct Counting<'a> {
     tables: SessionTables,
     /// The devices that each claim holds, in the order of the claims.
     held: Vec<HeldBy>,
-    n_users: BTreeMap<ObjectKey, i64>,
     /// The largest part of one matching device, by request.
     largest: BTreeMap<WantedIdx, i64>,
 }
@@ -112,7 +102,8 @@ impl Counting<'_> {
         }
         let mut all = Vec::new();
         for (class, task) in first {
-            let parts = self.of_task(task);
+            let demand = &cluster.classes.devices[class];
+            let parts = self.of_class(demand, &cluster.tasks.facts[task]);
             let dim = |group| {
                 let name = physical_devices_of_class(self.tables.shared.groups().name(group));
                 cluster.dimensions.get(&name)
@@ -127,33 +118,37 @@ impl Counting<'_> {
         all
     }
 
-    fn of_task(&mut self, task: TaskIdx) -> Parts {
-        let facts = &self.cluster.tasks.facts[task];
-        let claims: BTreeSet<ObjectKey> = facts.claim_keys().collect();
+    /// What the tasks of a class request; `facts` are those of its first task.
+    fn of_class(&mut self, demand: &DeviceDemand, facts: &TaskFacts) -> Parts {
+        // A claim that two entries name counts once.
+        let keys = facts.device_claims.iter().map(ClaimEntry::claim);
+        let claims: BTreeMap<&Name, u32> = keys
+            .zip(&demand.n_users)
+            .filter_map(|(name, n_users)| Some((name?, *n_users)))
+            .collect();
         let mut sum = Parts::new();
-        for key in claims {
+        for (name, n_users) in claims {
+            let key = ObjectKey::new(facts.key.namespace.clone(), name.clone());
             let Some(claim) = self.cluster.devices.claims.get(&key) else { continue };
-            let is_own = claim.controller.as_ref() == Some(&facts.uid);
-            let n_users = if is_own { 1 } else { self.n_users.get(&key).copied().unwrap_or(1) };
+            let n_users = i64::from(n_users);
             for (group, part) in self.of_claim(claim) {
                 // In equal parts, rounded up, as the numbers of devices are.
                 add(&mut sum, group, (part + n_users - 1) / n_users);
             }
         }
-        for (group, part) in self.of_extended(facts, task) {
+        for (group, part) in self.of_extended(demand) {
             add(&mut sum, group, part);
         }
         sum
     }
 
     /// What extended resources take: the devices of the claim that was made for them, or else what is requested.
-    fn of_extended(&mut self, facts: &TaskFacts, task: TaskIdx) -> Parts {
+    fn of_extended(&mut self, demand: &DeviceDemand) -> Parts {
         let cluster = self.cluster;
-        let made = cluster.devices.claims.get(&ExtendedClaim::key(&facts.key, &facts.uid));
+        let made = demand.extended_claim.as_ref().and_then(|key| cluster.devices.claims.get(key));
         if let Some(made) = made.filter(|claim| claim.allocation.is_some()) {
             return self.of_claim(made);
         }
-        let demand = &cluster.classes.devices[cluster.tasks.class[task]];
         let mut sum = Parts::new();
         for request in demand.extended.iter().flat_map(|container| &container.requests) {
             let Some(class) = class_for(&cluster.devices.published.classes, &request.resource)

@@ -205,9 +205,23 @@ pub(super) fn demand_of(
             .iter()
             .map(|entry| claim(store, facts, namespace, entry))
             .collect(),
+        n_users: facts
+            .device_claims
+            .iter()
+            .map(|entry| {
+                let claim =
+                    entry.claim().map(|name| ObjectKey::new(namespace.clone(), name.clone()));
+                claim.map_or(1, |claim| n_users(store, users, facts, &claim))
+            })
+            .collect(),
         extended: if is_for_class { facts.template.extended.clone() } else { Vec::new() },
         names_claim,
         leftover: is_for_class.then(|| leftover(store, facts)).flatten(),
+        extended_claim: facts
+            .extended_claim
+            .as_ref()
+            .filter(|_| is_for_class && facts.node.is_some())
+            .map(|name| ObjectKey::new(namespace.clone(), name.clone())),
         counted: counted_for(store, users, facts),
     };
     (!demand.is_empty()).then_some(demand)
@@ -227,13 +241,22 @@ fn counted_for(store: &Store, users: &ClaimUsers, facts: &TaskFacts) -> Resource
     let mut sum = ResourceList::default();
     for key in keys {
         let Some(claim) = store.resource_claims.get(&key) else { continue };
-        let n_users = if is_own(claim, facts) { 1 } else { users.n_active(&key).max(1) };
+        let n_users = n_users(store, users, facts, &key);
         for (name, amount) in counted(claim).iter() {
             let part = amount.unsigned_abs().div_ceil(u64::from(n_users));
             sum.set(name, sum.get(name).saturating_add_unsigned(part));
         }
     }
     sum
+}
+
+/// How many pods that have not ended share a claim of a pod.
+fn n_users(store: &Store, users: &ClaimUsers, facts: &TaskFacts, claim: &ObjectKey) -> u32 {
+    let found = store.resource_claims.get(claim);
+    match found.is_some_and(|found| is_own(found, facts)) {
+        true => 1,
+        false => users.n_active(claim).max(1),
+    }
 }
 
 /// Whether a claim was made for a pod.
