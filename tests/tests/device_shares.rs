@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use kube_batch_api::resource::Unit;
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
@@ -18,6 +19,9 @@ const CYCLES: usize = 30;
 /// Memory of a GPU, in GiB.
 const MEMORY: u64 = 80;
 
+/// The resource that queues share.
+const PHYSICAL: &str = "gpu-a.deviceclass.resource.kubernetes.io/physical-devices";
+
 /// How the pods of a queue use GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -26,15 +30,18 @@ enum Use {
     Partition(u64),
     /// A share of a GPU, in GiB.
     Share(u64),
+    /// An extended resource: the first device that is free, of any size.
+    Extended,
 }
 
 impl Use {
-    /// What a pod takes of a GPU, in GiB.
-    fn memory(self) -> u64 {
+    /// The least and the most that a pod takes of a GPU, in GiB.
+    fn memory(self) -> (u64, u64) {
         match self {
-            Self::Whole => MEMORY,
-            Self::Partition(n) => MEMORY / n,
-            Self::Share(memory) => memory,
+            Self::Whole => (MEMORY, MEMORY),
+            Self::Partition(n) => (MEMORY / n, MEMORY / n),
+            Self::Share(memory) => (memory, memory),
+            Self::Extended => (MEMORY / 4, MEMORY),
         }
     }
 }
@@ -55,7 +62,7 @@ impl Shared {
         let can_be_shared = rng.percent(30);
         let mut one = || match can_be_shared {
             true => Use::Share(*rng.pick(&[20, 40, 80])),
-            false => *rng.pick(&[Use::Whole, Use::Partition(2), Use::Partition(4)]),
+            false => *rng.pick(&[Use::Whole, Use::Partition(2), Use::Partition(4), Use::Extended]),
         };
         let uses = [one(), one()];
         Self {
@@ -77,7 +84,7 @@ impl Shared {
         for name in ["gpu-a", "gpu-b"] {
             let _ = writeln!(
                 cluster,
-                "- {{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: {name}}}, spec: {{selectors: [{{cel: {{expression: 'device.driver == \"gpu.example.com\"'}}}}]}}}}"
+                "- {{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: {name}}}, spec: {{extendedResourceName: example.com/{name}, selectors: [{{cel: {{expression: 'device.driver == \"gpu.example.com\"'}}}}]}}}}"
             );
         }
         let slice = |name: &str, content: &str| {
@@ -120,17 +127,26 @@ impl Shared {
                 "selectors: [{{cel: {{expression: 'device.attributes[\"gpu.example.com\"].size == {n}'}}}}]"
             ),
             Use::Share(memory) => format!("capacity: {{requests: {{memory: {memory}Gi}}}}"),
+            Use::Extended => "count: 1".to_owned(),
         };
-        let n_pods = self.n_gpus * MEMORY / self.uses[queue].memory();
+        let (claims, container) = if self.uses[queue] == Use::Extended {
+            let amount = format!("{{example.com/{class}: '1'}}");
+            (String::new(), format!("requests: {amount}, limits: {amount}"))
+        } else {
+            let claims =
+                format!("resourceClaims: [{{name: g, resourceClaimTemplateName: t{queue}}}], ");
+            (claims, "requests: {cpu: 10m}, claims: [{name: g}]".to_owned())
+        };
+        let n_pods = self.n_gpus * MEMORY / self.uses[queue].memory().0;
         format!(
             "- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {{name: q{queue}}}, spec: {{weight: 1}}}}
 - {{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {{name: t{queue}}}, spec: {{spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {class}, {wants}}}}}]}}}}}}}}
-- {{apiVersion: batch/v1, kind: Job, metadata: {{name: j{queue}}}, spec: {{parallelism: {n_pods}, template: {{metadata: {{annotations: {{scheduling.sigs.dev/queue: q{queue}}}}}, spec: {{schedulerName: kube-batch, restartPolicy: Never, resourceClaims: [{{name: g, resourceClaimTemplateName: t{queue}}}], containers: [{{name: c, resources: {{requests: {{cpu: 10m}}, claims: [{{name: g}}]}}}}]}}}}}}}}\n"
+- {{apiVersion: batch/v1, kind: Job, metadata: {{name: j{queue}}}, spec: {{parallelism: {n_pods}, template: {{metadata: {{annotations: {{scheduling.sigs.dev/queue: q{queue}}}}}, spec: {{schedulerName: kube-batch, restartPolicy: Never, {claims}containers: [{{name: c, resources: {{{container}}}}}]}}}}}}}}\n"
         )
     }
 
-    /// How much memory the running pods of each queue have at the end, in GiB.
-    fn play(&self) -> [u64; 2] {
+    /// How much memory the pods of each queue have at the end, in GiB, and how many GPUs its report says.
+    fn play(&self) -> [(u64, String); 2] {
         let [cluster, a, b] = self.objects();
         let head = "name: shared\nconfig:\n  actions: reclaim, allocate, backfill, preempt\n  tiers:\n  - plugins: [{name: priority}, {name: gang}, {name: conformance}]\n  - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]\n";
         let case = |objects: String| {
@@ -157,13 +173,28 @@ impl Shared {
             }
             simulation.cycle(&mut |_| {});
         }
+        let cycle = simulation.cycle(&mut |_| {}).cycle.clone();
+        let world = &simulation.world;
         [0, 1].map(|queue| {
             let prefix = format!("j{queue}-");
-            let pods = simulation.world.store.pods.iter();
-            let runs =
-                pods.filter(|(key, facts)| key.name.starts_with(&prefix) && facts.node.is_some());
-            runs.count() as u64 * self.uses[queue].memory()
+            let claims = world.store.resource_claims.values();
+            let own = claims.filter(|claim| claim.key.name.starts_with(&prefix));
+            let results = own.flat_map(|claim| &claim.allocation).flat_map(|own| &own.results);
+            let held = results.map(|result| self.memory_of(queue, &result.id.device)).sum();
+            let name = format!("q{queue}");
+            let report = cycle.queues.iter().find(|report| *report.queue.name == *name);
+            let allocated = report.map(|report| report.allocated.clone()).unwrap_or_default();
+            (held, allocated.get(PHYSICAL).cloned().unwrap_or_else(|| "0".to_owned()))
         })
+    }
+
+    /// What a pod of a queue takes with a device, in GiB. The name of a partition has the number of its parts.
+    fn memory_of(&self, queue: usize, device: &str) -> u64 {
+        if let Use::Share(memory) = self.uses[queue] {
+            return memory;
+        }
+        let n_parts = device.split('-').nth(1).and_then(|n| n.parse::<u64>().ok());
+        MEMORY / n_parts.expect("a partition")
     }
 }
 
@@ -174,11 +205,16 @@ fn queues_of_equal_weight_have_half_of_the_hardware_each() {
         let shared = Shared::new(seed);
         let held = shared.play();
         let half = shared.n_gpus * MEMORY / 2;
-        let largest = shared.uses.map(Use::memory).into_iter().max().unwrap_or_default();
-        if held.iter().any(|held| held.abs_diff(half) >= largest) {
+        let largest = shared.uses.into_iter().map(|own| own.memory().1).max().unwrap_or_default();
+        let is_counted = |(held, counted): &(u64, String)| {
+            *counted == Unit::Milli.display((held * 1000 / MEMORY).cast_signed())
+        };
+        if held.iter().any(|(held, _)| held.abs_diff(half) >= largest)
+            || !held.iter().all(is_counted)
+        {
             failed.push(format!("seed {seed}: {held:?} of {half} each, {:?}", shared.uses));
         }
-        n_shared += usize::from(held.iter().all(|held| *held > 0));
+        n_shared += usize::from(held.iter().all(|(held, _)| *held > 0));
     }
     println!("{n_shared} worlds are shared; {failed:#?}");
     assert!(failed.is_empty(), "{failed:#?}");
