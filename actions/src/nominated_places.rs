@@ -1,7 +1,8 @@
 //! Nominated places are not locks: a job that would get them from running pods gets them from nominated ones.
 //!
 //! Nothing is lost when a nomination is dropped, so the minimum of a gang does not protect it. In its own queue, the job
-//! that comes first by priority, then by age, takes the place. Of another queue, a job takes it if the nominations
+//! that comes first by priority, then by age, takes the place; a job that has its minimum does not take it from jobs of
+//! its own priority: beyond the minimum, drf shares out. Of another queue, a job takes it if the nominations
 //! bring their queue above what it deserves, and the place does not bring the queue of the job above that. As few
 //! nominations are dropped as possible, those of low priority and young jobs first, and a job loses all of them or
 //! none. Jobs of composite PodGroups neither take places nor lose them.
@@ -9,7 +10,10 @@
 //! Upstream: none; a pipelined task is forgotten when the cycle ends.
 // Parity: differs, see docs/parity.md#p1-nominations.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeSet,
+};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -140,7 +144,11 @@ fn may_take(session: &Session, job: JobIdx, task: TaskIdx, other: JobIdx) -> boo
         return false;
     }
     if jobs.queue[other] == jobs.queue[job] {
-        return (Reverse(jobs.priority[job]), job) < (Reverse(jobs.priority[other]), other);
+        return match jobs.priority[job].cmp(&jobs.priority[other]) {
+            Ordering::Greater => true,
+            Ordering::Equal => job < other && !session.plugins().job_pipelined(job),
+            Ordering::Less => false,
+        };
     }
     let Some(queue) = jobs.queue[other] else { return false };
     let wanted = session.cluster().request(task);
