@@ -1,11 +1,11 @@
 //! Nominated places are not locks: a job that would get them from running pods gets them from nominated ones.
 //!
-//! Nothing is lost when a nomination is dropped, so the minimum of a gang does not protect it. In its own queue, the job
-//! that comes first by priority, then by age, takes the place; a job that has its minimum does not take it from jobs of
-//! its own priority: beyond the minimum, drf shares out. Of another queue, a job takes it if the nominations
-//! bring their queue above what it deserves, and the place does not bring the queue of the job above that. As few
-//! nominations are dropped as possible, those of low priority and young jobs first, and a job loses all of them or
-//! none. Jobs of composite PodGroups neither take places nor lose them.
+//! Nothing is lost when a nomination is dropped, so the minimum of a gang does not protect it. In its own queue, a job
+//! takes places from jobs of lower priority, and from younger jobs of its own priority as long as it lacks its minimum:
+//! drf shares out what is above the minimum, and a job that took one such place after the other would end that. Of
+//! another queue, a job takes it if the nominations bring their queue above what it deserves, and the place does not
+//! bring the queue of the job above that. As few nominations are dropped as possible, those of low priority and young
+//! jobs first, and a job loses all of them or none. Jobs of composite PodGroups neither take places nor lose them.
 //!
 //! Upstream: none; a pipelined task is forgotten when the cycle ends.
 // Parity: differs, see docs/parity.md#p1-nominations.
