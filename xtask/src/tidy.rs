@@ -2,6 +2,7 @@
 
 mod claims;
 mod cycles;
+mod ledger;
 mod workflows;
 
 use std::{
@@ -269,6 +270,7 @@ fn links() -> anyhow::Result<Vec<String>> {
         }
     }
     violations.extend(parity_references()?);
+    violations.extend(ledger::violations()?);
     Ok(violations)
 }
 
