@@ -135,7 +135,7 @@ impl Candidates {
         self.work.get()
     }
 
-    fn count_work(&self, n_nodes: usize) {
+    pub(crate) fn count_work(&self, n_nodes: usize) {
         self.work.set(self.work.get() + n_nodes as u64);
     }
 

@@ -21,6 +21,8 @@ pub enum Failure {
     Capability(Dim),
     /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
     Reserved(Option<JobIdx>),
+    /// Tasks of different sizes fit in none of the orders that were tried, and the search for another ended at its bound.
+    Undecided(FitReport),
     /// It is held back: the next cycle would evict it for this job.
     Held(JobIdx),
 }
@@ -68,7 +70,7 @@ impl Failure {
     /// Why a task fits on no node, if that is known for each node.
     pub(crate) fn fit_report(&self) -> Option<&FitReport> {
         match self {
-            Self::Unfit(report) => Some(report),
+            Self::Unfit(report) | Self::Undecided(report) => Some(report),
             Self::NoDomain(failure) => failure.best.as_ref().map(|best| &best.report),
             Self::NeverFits(_)
             | Self::NotEnoughGroups(_)

@@ -550,6 +550,11 @@ impl Session {
         self.n_started.checked_sub(1).map_or("", |at| self.actions[at])
     }
 
+    /// Counts work of an action that takes as long as this number of evaluations of a node for a class.
+    pub fn count_work(&self, n_evaluations: u64) {
+        self.candidates.count_work(usize::try_from(n_evaluations).unwrap_or(usize::MAX));
+    }
+
     /// How many evaluations of a node for a class there were so far, or would have taken as long.
     pub(crate) fn work(&self) -> u64 {
         self.work_before + self.candidates.work() + self.policy.work()

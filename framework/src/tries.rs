@@ -213,7 +213,10 @@ impl Session {
         tried.fitting.extend(self.fitting(job).iter().copied());
         if let Some(failure) = self.shared_failure(job) {
             match &**failure {
-                Failure::Unfit(_) | Failure::NoDomain(_) | Failure::NeverFits(_) => {
+                Failure::Unfit(_)
+                | Failure::Undecided(_)
+                | Failure::NoDomain(_)
+                | Failure::NeverFits(_) => {
                     let (action, failure) = (self.failed_in(job), Arc::clone(failure));
                     tried.found = Some(Found { action, failure });
                 }

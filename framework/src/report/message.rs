@@ -54,6 +54,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
                 Failure::Capability(_)
                 | Failure::Reserved(_)
                 | Failure::Held(_)
+                | Failure::Undecided(_)
                 | Failure::NeverFits(_)
                 | Failure::NoDomain(_)
                 | Failure::NotEnoughGroups(_),
@@ -128,6 +129,15 @@ fn gang_message(session: &Session, job: JobIdx, why: &str) -> String {
     }
 }
 
+// Parity: see docs/parity.md#a11.
+fn undecided(session: &Session, job: JobIdx) -> String {
+    let min = session.cluster().jobs.min_available[job];
+    let n_fitting = session.n_fitting(job).min(min);
+    format!(
+        "{n_fitting} of {min} pods fit in the orders that were tried; the search for another one ended at its bound"
+    )
+}
+
 /// The reason code of a job that waits.
 fn reason_of(session: &Session, job: JobIdx) -> &'static str {
     let failure = session.failure(job);
@@ -145,9 +155,10 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
         Some(Failure::NoDomain(failure)) if failure.best.is_none() => "Unschedulable",
         None if waits_for_share(session, job) => "QueueShare",
         Some(Failure::NotEnoughGroups(_)) => "NotEnoughGroups",
-        Some(Failure::Unfit(_) | Failure::NoDomain(_) | Failure::Held(_)) | None => {
-            "NotEnoughResources"
-        }
+        Some(
+            Failure::Unfit(_) | Failure::Undecided(_) | Failure::NoDomain(_) | Failure::Held(_),
+        )
+        | None => "NotEnoughResources",
     }
 }
 
@@ -188,6 +199,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
         Failure::NotEnoughGroups(_) => return None,
         Failure::Reserved(_) | Failure::Held(_) => FitReport::new(cluster.nodes.facts.len()),
         failure @ (Failure::Unfit(_)
+        | Failure::Undecided(_)
         | Failure::NoDomain(_)
         | Failure::NeverFits(_)
         | Failure::Capability(_)) => {
@@ -250,6 +262,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
             Some(why) => format!("{report}; {why}"),
             None => report.to_string(),
         },
+        Some(Failure::Undecided(_)) => undecided(session, job),
         Some(Failure::NoDomain(failure)) => no_domain(failure),
         Some(Failure::NotEnoughGroups(failure)) => not_enough_groups(failure),
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
