@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use kube_batch_api::{
     column::{ClassIdx, TaskIdx},
     resource::ResourceVector,
+    status::TaskStatus,
 };
 use kube_batch_framework::{
     candidates::Choice,
@@ -190,7 +191,7 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
 /// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may
 /// once another task has its place.
 // Parity: see docs/parity.md#b2.
-fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
+pub(crate) fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
     let job = statement.job();
     let session = statement.session_mut();
     if !session.is_still_to_run("backfill") {
@@ -238,6 +239,20 @@ pub(crate) fn settle(mut statement: Statement<'_>) -> Settled {
 pub(crate) fn reaches_minimum(statement: &mut Statement<'_>) -> bool {
     let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
     statement.job_ready() || statement.job_pipelined() || missing <= tasks_for_backfill(statement)
+}
+
+/// The capacity of the places with which the job reaches its minimum; `None` if it does not. `start` is where it began
+/// to be placed.
+pub(crate) fn minimum_reached(statement: &mut Statement<'_>, start: Savepoint) -> Option<Capacity> {
+    if statement.job_ready() {
+        return Some(Capacity::Idle);
+    }
+    let waits = |statement: &Statement<'_>| {
+        let moves = statement.moves_since(start);
+        moves.iter().any(|(_, at)| at.status == TaskStatus::Pipelined)
+    };
+    let reaches = reaches_minimum(statement);
+    reaches.then(|| if waits(statement) { Capacity::FutureIdle } else { Capacity::Idle })
 }
 
 /// Records how many tasks of the job have a place, for its message.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod allocate;
+mod assignment;
 pub mod backfill;
 mod budget;
 mod composites;
@@ -11,5 +12,6 @@ pub mod reclaim;
 mod self_affinity;
 mod topology;
 mod tries;
+mod unlike_tasks;
 mod victims;
 mod waiting;

@@ -7,11 +7,12 @@
 use std::{cmp::Reverse, collections::VecDeque};
 
 use kube_batch_api::column::{ClassIdx, NodeIdx, TaskIdx};
-use kube_batch_framework::{plugin::Capacity, statement::Statement};
+use kube_batch_framework::{failure::Failure, plugin::Capacity, statement::Statement};
 
 use crate::{
     budget::Budget,
-    gang::{place_tasks, place_within, reaches_minimum, record_fitting},
+    gang::{minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting},
+    unlike_tasks::{SearchBound, are_unlike, place_in_other_orders},
 };
 
 /// How many domains are tried after the first, so that a gang which fits in none of many domains costs
@@ -24,6 +25,7 @@ pub(crate) fn place_tasks_in_some_domain(
     tasks: &mut VecDeque<TaskIdx>,
     statement: &mut Statement<'_>,
     budget: &mut Budget<'_>,
+    bound: &mut SearchBound,
 ) -> usize {
     let start = statement.savepoint();
     if statement.job_ready() {
@@ -33,12 +35,38 @@ pub(crate) fn place_tasks_in_some_domain(
     let (waiting, idle) = (tasks.clone(), budget.idle());
     place_tasks(tasks, statement, budget);
     let mut n_placed = statement.n_moves_since(start);
-    if reaches_minimum(statement) {
+    let reached = minimum_reached(statement, start);
+    if reached == Some(Capacity::Idle) {
         return n_placed;
     }
-    record_fitting(statement);
+    let are_unlike = are_unlike(statement.session(), &waiting);
+    if reached.is_some() && !are_unlike {
+        return n_placed;
+    }
+    if reached.is_none() {
+        record_fitting(statement);
+    }
     statement.rollback_to(start);
     budget.restore(idle.clone());
+    let left = std::mem::replace(tasks, waiting.clone());
+    if are_unlike && place_in_other_orders(tasks, statement, budget, Capacity::Idle, bound) {
+        return statement.n_moves_since(start);
+    }
+    if reached.is_some() {
+        place_tasks(tasks, statement, budget);
+        return n_placed;
+    }
+    if are_unlike
+        && matches!(budget, Budget::All)
+        && place_in_other_orders(tasks, statement, budget, Capacity::FutureIdle, bound)
+    {
+        return statement.n_moves_since(start);
+    }
+    if bound.was_reached {
+        record_undecided(statement);
+    }
+    // Those that were tried are not tried again.
+    *tasks = left;
     let Some((first, domains)) = domains_to_try(statement, &waiting) else {
         return n_placed;
     };
@@ -57,6 +85,15 @@ pub(crate) fn place_tasks_in_some_domain(
         budget.restore(idle.clone());
     }
     n_placed
+}
+
+/// Records that the tasks may fit in an order that was not tried.
+fn record_undecided(statement: &mut Statement<'_>) {
+    let job = statement.job();
+    let session = statement.session_mut();
+    if let Some(Failure::Unfit(report)) = session.failure(job).cloned() {
+        session.replace_failure(job, Some(Failure::Undecided(report)));
+    }
 }
 
 /// The first task that chooses a domain for others, and the domains that may hold the minimum, the

@@ -33,6 +33,7 @@ use crate::{
     gang::{reaches_minimum, record_fitting, start_sooner},
     self_affinity::place_tasks_in_some_domain,
     tries::Tries,
+    unlike_tasks::SearchBound,
 };
 
 /// At most this many classes of waiting tasks are looked at where a look at some of them suffices: a turn for one
@@ -47,7 +48,7 @@ pub(crate) fn place_tasks_by_topology(
 ) {
     let levels = levels_of(statement);
     if levels.is_empty() {
-        place_tasks_in_some_domain(tasks, statement, budget);
+        place_tasks_in_some_domain(tasks, statement, budget, &mut SearchBound::default());
     } else {
         Placing::new(tasks, statement, budget).run(&levels);
     }
@@ -149,6 +150,7 @@ struct Placing<'a, 's, 'b> {
     n_needed: u32,
     /// Of the level that is tried.
     tries: Tries,
+    bound: SearchBound,
     /// The try in the required level in which most tasks had a place.
     best: Option<Tried>,
 }
@@ -219,6 +221,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             one_more_task: statement.job_ready(),
             n_needed: n_missing.max(1),
             tries: Tries::default(),
+            bound: SearchBound::default(),
             best: None,
             tasks,
             statement,
@@ -304,7 +307,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
 
     fn place_anywhere(&mut self) {
         self.statement.confine(None);
-        place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
+        place_tasks_in_some_domain(self.tasks, self.statement, self.budget, &mut self.bound);
     }
 
     /// Places the tasks in a domain of the first level that has one for them. Returns whether there is one.
@@ -406,7 +409,8 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     /// Places the tasks in a domain, or takes them back. Returns whether they have their places.
     fn try_domain(&mut self, level: &UsableLevel, domain: DomainIdx, capacity: Capacity) -> bool {
         self.statement.confine(Some(Scope { level: level.level.clone(), domain }));
-        let n_fitting = place_tasks_in_some_domain(self.tasks, self.statement, self.budget);
+        let n_fitting =
+            place_tasks_in_some_domain(self.tasks, self.statement, self.budget, &mut self.bound);
         if self.is_placed(capacity) {
             if !level.is_required {
                 // Those that were skipped may fit elsewhere; those that have a place are dropped later.
@@ -459,7 +463,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                 n_there: level.n_there,
                 n_fitting,
                 report: match failure {
-                    Some(Failure::Unfit(report)) => report,
+                    Some(Failure::Unfit(report) | Failure::Undecided(report)) => report,
                     _ => FitReport::new(level.level.nodes(domain).len()),
                 },
             }),

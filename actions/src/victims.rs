@@ -35,6 +35,7 @@ use kube_batch_framework::{
     foresight::{Foreseen, NextCycle},
     order::NextTurn,
     session::Session,
+    topology::Scope,
 };
 
 use self::{
@@ -50,6 +51,7 @@ use crate::{
     composites::{JobTurns, Reached, place_groups, release},
     gang::reaches_minimum,
     topology::place_tasks_by_topology,
+    unlike_tasks::other_orders,
     waiting::{Waiting, WaitingByJob},
 };
 
@@ -191,31 +193,63 @@ fn find_places<P: VictimPolicy>(
     if session.plugins().max_loss().is_some() {
         (bounds, refused) = Attempt::new(policy, session, search, job, None).bounds(tasks);
     }
+    // One more task of a job that has its minimum depends on no order.
+    let mut orders = session.plugins().job_pipelined(job).then(Vec::new);
     for means in means(policy, session, tasks, &bounds) {
-        let best = match &domains {
-            None => Best::In(None),
-            Some(domains) => cheapest_domain(policy, session, search, job, tasks, (means, domains)),
-        };
-        let scope = match best {
-            Best::In(scope) => scope,
-            Best::Nowhere => continue,
-            Best::NeedsNoVictims => return Outcome::NeedsNoVictims,
-        };
-        let mut left = tasks.clone();
-        let mut attempt = Attempt::new(policy, session, search, job, scope);
-        match attempt.run(means, &mut left) {
-            Outcome::Placed if attempt.reprieve() => {
-                found(attempt, left);
-                return Outcome::Placed;
+        let domains = domains.as_deref();
+        let mut place =
+            |session: &mut Session, search: &mut VictimSearch, tasks: &VecDeque<TaskIdx>| {
+                place_by(policy, session, search, job, tasks, (means, domains), &mut *found)
+            };
+        let mut outcome = place(session, search, tasks);
+        if outcome == Outcome::Unplaceable {
+            let orders = orders.get_or_insert_with(|| other_orders(session, tasks));
+            for tasks in orders.iter() {
+                outcome = place(session, search, tasks);
+                if outcome != Outcome::Unplaceable {
+                    break;
+                }
             }
-            Outcome::Placed | Outcome::Unplaceable => {}
-            Outcome::NeedsNoVictims => return Outcome::NeedsNoVictims,
+        }
+        if outcome != Outcome::Unplaceable {
+            return outcome;
         }
     }
     if let Some(refused) = refused {
         session.record_refused_gang(job, refused);
     }
     Outcome::Unplaceable
+}
+
+/// Finds places by some means, in the order of the tasks.
+fn place_by<P: VictimPolicy>(
+    policy: &P,
+    session: &mut Session,
+    search: &mut VictimSearch,
+    job: JobIdx,
+    tasks: &VecDeque<TaskIdx>,
+    (means, domains): (Means, Option<&[Scope]>),
+    found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
+) -> Outcome {
+    let best = match domains {
+        None => Best::In(None),
+        Some(domains) => cheapest_domain(policy, session, search, job, tasks, (means, domains)),
+    };
+    let scope = match best {
+        Best::In(scope) => scope,
+        Best::Nowhere => return Outcome::Unplaceable,
+        Best::NeedsNoVictims => return Outcome::NeedsNoVictims,
+    };
+    let mut left = tasks.clone();
+    let mut attempt = Attempt::new(policy, session, search, job, scope);
+    match attempt.run(means, &mut left) {
+        Outcome::Placed if attempt.reprieve() => {
+            found(attempt, left);
+            Outcome::Placed
+        }
+        Outcome::Placed | Outcome::Unplaceable => Outcome::Unplaceable,
+        Outcome::NeedsNoVictims => Outcome::NeedsNoVictims,
+    }
 }
 
 /// What to try, one after another.

@@ -1,0 +1,299 @@
+//! A gang whose tasks are not alike: whether another order than that of its tasks finds places for its minimum.
+//!
+//! Where only free amounts and rules about single nodes decide, a search tells whether there is an assignment. Then,
+//! and where the search cannot tell, the tasks are tried again, those first that fit on the fewest nodes, then those
+//! first that take most of a node: scores choose the nodes. Last, the assignment is taken that the search has found.
+// Parity: new, see docs/parity.md#a11.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, VecDeque},
+};
+
+use kube_batch_api::{
+    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
+    resource::Request,
+};
+use kube_batch_framework::{
+    candidates::Choice, plugin::Capacity, session::Session, statement::Statement,
+};
+
+use crate::{
+    assignment::{Assignment, Group, Kind, Needed, assign},
+    budget::Budget,
+    gang::{minimum_reached, place_tasks, place_within, tasks_for_backfill},
+};
+
+/// How much may be done in one turn to find another order: sets of tasks that are formed, and comparisons of a node with
+/// a class. Guessed: some milliseconds.
+const MAX_WORK: u64 = 200_000;
+
+/// What the searches of one turn have left, and how they ended.
+#[derive(Debug)]
+pub(crate) struct SearchBound {
+    left: u64,
+    /// Whether a search ended at the bound.
+    pub(crate) was_reached: bool,
+}
+
+impl Default for SearchBound {
+    fn default() -> Self {
+        Self { left: MAX_WORK, was_reached: false }
+    }
+}
+
+impl SearchBound {
+    /// Whether so much may be done, which then is.
+    fn admits(&mut self, work: u64) -> bool {
+        let is_admitted = work <= self.left;
+        match is_admitted {
+            true => self.left -= work,
+            false => self.was_reached = true,
+        }
+        is_admitted
+    }
+}
+
+/// Tasks that are alike, in their order.
+struct Alike {
+    class: ClassIdx,
+    role: Option<usize>,
+    tasks: Vec<TaskIdx>,
+}
+
+/// Whether some of the tasks differ in where they fit.
+pub(crate) fn are_unlike(session: &Session, tasks: &VecDeque<TaskIdx>) -> bool {
+    let first = tasks.front().map(|task| class_of(session, *task));
+    tasks.iter().any(|task| Some(class_of(session, *task)) != first)
+}
+
+/// The class of a task, or the one of which it is a variant: variants fit on the same nodes.
+fn class_of(session: &Session, task: TaskIdx) -> ClassIdx {
+    let cluster = session.cluster();
+    cluster.classes.variant_of[cluster.tasks.class[task]]
+}
+
+/// Places tasks in other orders, so that the minimum of the job has places of this capacity. Returns whether it has;
+/// otherwise nothing has changed.
+pub(crate) fn place_in_other_orders(
+    tasks: &mut VecDeque<TaskIdx>,
+    statement: &mut Statement<'_>,
+    budget: &mut Budget<'_>,
+    capacity: Capacity,
+    bound: &mut SearchBound,
+) -> bool {
+    let free = |session: &Session, node: NodeIdx, dim: Dim| {
+        let nodes = &session.cluster().nodes;
+        let future_idle = nodes.future_idle(node, dim);
+        match capacity {
+            Capacity::Idle => nodes.idle[node][dim].min(future_idle),
+            Capacity::FutureIdle => future_idle,
+        }
+    };
+    let fits =
+        |session: &mut Session, class: ClassIdx, node: NodeIdx| session.fits(class, node, capacity);
+    let view = View::new(statement.session_mut(), tasks, bound, (&fits, &free));
+    let Some(view) = view else { return false };
+    let found = if view.depends_on_nodes_alone(statement.session_mut()) {
+        view.search(statement, bound)
+    } else {
+        Assignment::Unknown
+    };
+    if found == Assignment::None {
+        return false;
+    }
+    let (start, waiting, idle) = (statement.savepoint(), tasks.clone(), budget.idle());
+    let has_places = |statement: &mut Statement<'_>| {
+        minimum_reached(statement, start)
+            .is_some_and(|reached| reached == Capacity::Idle || capacity == Capacity::FutureIdle)
+    };
+    // The first is the order that was tried.
+    for order in view.orders(tasks).split_off(1) {
+        *tasks = order;
+        place_tasks(tasks, statement, budget);
+        if has_places(statement) {
+            return true;
+        }
+        statement.rollback_to(start);
+        budget.restore(idle.clone());
+    }
+    tasks.clone_from(&waiting);
+    let Assignment::Found(pairs) = found else { return false };
+    if view.place(statement, &pairs, budget) && has_places(statement) {
+        tasks.retain(|task| statement.session().cluster().is_waiting(*task));
+        return true;
+    }
+    statement.rollback_to(start);
+    budget.restore(idle);
+    false
+}
+
+/// Other orders in which tasks are placed with victims; none if the tasks are alike. What victims release is not free
+/// yet, so a node counts for a task if the rules that no placement can change admit it.
+pub(crate) fn other_orders(
+    session: &mut Session,
+    tasks: &VecDeque<TaskIdx>,
+) -> Vec<VecDeque<TaskIdx>> {
+    if !are_unlike(session, tasks) {
+        return Vec::new();
+    }
+    let allocatable =
+        |session: &Session, node: NodeIdx, dim: Dim| session.cluster().nodes.allocatable[node][dim];
+    let mut bound = SearchBound::default();
+    let view = View::new(session, tasks, &mut bound, (&Session::is_eligible, &allocatable));
+    view.map(|view| view.orders(tasks).split_off(1)).unwrap_or_default()
+}
+
+/// Whether a node admits tasks of a class.
+type Admits<'a> = dyn Fn(&mut Session, ClassIdx, NodeIdx) -> bool + 'a;
+
+/// How much of a resource is free on a node.
+type Free<'a> = dyn Fn(&Session, NodeIdx, Dim) -> i64 + 'a;
+
+/// The tasks, and the nodes that admit one of them.
+struct View {
+    groups: Vec<Alike>,
+    sizes: Vec<Group>,
+    nodes: Vec<NodeIdx>,
+    kinds: Vec<Kind>,
+}
+
+impl View {
+    /// `None` if there are too many classes and nodes.
+    fn new(
+        session: &mut Session,
+        tasks: &VecDeque<TaskIdx>,
+        bound: &mut SearchBound,
+        (admits, free): (&Admits<'_>, &Free<'_>),
+    ) -> Option<Self> {
+        let groups = groups_of(session, tasks);
+        let in_scope = session.nodes_in_scope();
+        if !bound.admits((groups.len() * in_scope.len()) as u64) {
+            return None;
+        }
+        let dims = requested(session, &groups);
+        let sizes = groups.iter().map(|group| size_of(session, group, &dims)).collect();
+        let (mut nodes, mut kinds) = (Vec::new(), Vec::new());
+        for node in in_scope {
+            let admits: Vec<bool> =
+                groups.iter().map(|group| admits(session, group.class, node)).collect();
+            if !admits.contains(&true) {
+                continue;
+            }
+            let free = dims.iter().map(|dim| free(session, node, *dim)).collect();
+            kinds.push(Kind { admits, free });
+            nodes.push(node);
+        }
+        Some(Self { groups, sizes, nodes, kinds })
+    }
+
+    /// Whether only what is free, and rules that no placement of these tasks can change, decide where they fit.
+    fn depends_on_nodes_alone(&self, session: &mut Session) -> bool {
+        let firsts: Vec<TaskIdx> = self.groups.iter().map(|group| group.tasks[0]).collect();
+        self.groups.iter().all(|group| {
+            session.cluster().classes.devices[group.class].is_empty()
+                && !session.is_open_to_change(group.class)
+                && session.needs_only_resources(group.class, &firsts)
+        })
+    }
+
+    fn search(&self, statement: &mut Statement<'_>, bound: &mut SearchBound) -> Assignment {
+        let needed = needed(statement);
+        let before = bound.left;
+        let found = assign(&self.sizes, &self.kinds, &needed, &mut bound.left);
+        bound.was_reached |= found == Assignment::Unknown;
+        statement.session_mut().count_work(before - bound.left);
+        found
+    }
+
+    /// The tasks in the order that is given, then in others: those first that fit on the fewest nodes, and those first
+    /// that take most of a node.
+    fn orders(&self, tasks: &VecDeque<TaskIdx>) -> Vec<VecDeque<TaskIdx>> {
+        let n_nodes = |at: usize| self.kinds.iter().filter(|kind| kind.admits[at]).count();
+        let part = |at: usize| Reverse(self.sizes[at].part_of_largest(&self.kinds));
+        let (mut fewest, mut largest): (Vec<usize>, Vec<usize>) =
+            ((0..self.groups.len()).collect(), (0..self.groups.len()).collect());
+        fewest.sort_by_cached_key(|at| (n_nodes(*at), part(*at)));
+        largest.sort_by_cached_key(|at| (part(*at), n_nodes(*at)));
+        let mut orders = vec![tasks.clone()];
+        for order in [fewest, largest] {
+            let tasks = order.iter().flat_map(|at| &self.groups[*at].tasks).copied().collect();
+            if !orders.contains(&tasks) {
+                orders.push(tasks);
+            }
+        }
+        orders
+    }
+
+    /// Places tasks as the search says. Returns `false` if one of them may not have its place.
+    fn place(
+        &self,
+        statement: &mut Statement<'_>,
+        pairs: &[(usize, usize)],
+        budget: &mut Budget<'_>,
+    ) -> bool {
+        let mut left: Vec<_> = self.groups.iter().map(|group| group.tasks.iter()).collect();
+        pairs.iter().all(|(group, at)| {
+            let task = *left[*group].next().expect("no more are placed than there are");
+            let node = self.nodes[*at];
+            let session = statement.session_mut();
+            let class = session.cluster().tasks.class[task];
+            let is_free = |capacity: &Capacity| {
+                session.within_capability(task, &[], *capacity).is_ok()
+                    && session.fits(class, node, *capacity)
+            };
+            let capacity = [Capacity::Idle, Capacity::FutureIdle].into_iter().find(is_free);
+            capacity.is_some_and(|capacity| {
+                place_within(statement, task, Choice { node, capacity }, budget).is_ok()
+            })
+        })
+    }
+}
+
+fn groups_of(session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Alike> {
+    let mut groups: Vec<Alike> = Vec::new();
+    let mut known: BTreeMap<(ClassIdx, Option<usize>), usize> = BTreeMap::new();
+    for task in tasks {
+        let class = class_of(session, *task);
+        let role = session.cluster().tasks.role[*task].map(usize::from);
+        let at = *known.entry((class, role)).or_insert_with(|| {
+            groups.push(Alike { class, role, tasks: Vec::new() });
+            groups.len() - 1
+        });
+        groups[at].tasks.push(*task);
+    }
+    groups
+}
+
+/// The resources that some of them request.
+fn requested(session: &Session, groups: &[Alike]) -> Vec<Dim> {
+    let requests = groups.iter().map(|group| &session.cluster().classes.request[group.class]);
+    let mut dims: Vec<Dim> = requests.flat_map(Request::amounts).map(|(dim, _)| *dim).collect();
+    dims.sort_unstable();
+    dims.dedup();
+    dims
+}
+
+fn size_of(session: &Session, group: &Alike, dims: &[Dim]) -> Group {
+    let request = &session.cluster().classes.request[group.class];
+    Group {
+        request: dims.iter().map(|dim| request.get(*dim)).collect(),
+        n_tasks: u32::try_from(group.tasks.len()).unwrap_or(u32::MAX),
+        role: group.role,
+    }
+}
+
+/// How many tasks must have a place, besides those that backfill may place.
+fn needed(statement: &mut Statement<'_>) -> Needed {
+    let n_for_backfill = tasks_for_backfill(statement);
+    let (session, job) = (statement.session(), statement.job());
+    let n_missing = session.plugins().tasks_missing(job);
+    let missing = session
+        .cluster()
+        .roles(job)
+        .map(|(role, counts)| role.min.saturating_sub(counts.ready() + counts.pipelined()));
+    // Those of backfill may be of any role.
+    let of_roles = if n_for_backfill == 0 { missing.collect() } else { Vec::new() };
+    let n_for_backfill = u32::try_from(n_for_backfill).unwrap_or(u32::MAX);
+    Needed { n_tasks: n_missing.saturating_sub(n_for_backfill), of_roles }
+}
