@@ -27,8 +27,18 @@ pub struct PodRef {
 pub struct ClaimChoice {
     /// The claim.
     pub claim: ObjectKey,
-    /// The volume; `None` if the provisioner is to create one for the node.
+    /// The volume; `None` if the provisioner is to create one.
     pub volume: Option<Name>,
+    /// The node for which it is created: that of the first pod that uses the claim. `None` is the node of this pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_for: Option<Name>,
+}
+
+impl ClaimChoice {
+    /// The node for which the provisioner is to create a volume, for a pod on this node.
+    pub fn node<'a>(&'a self, of_pod: &'a Name) -> &'a Name {
+        self.made_for.as_ref().unwrap_or(of_pod)
+    }
 }
 
 /// What is written to a claim for devices before its pod is bound: who uses it, and its devices.

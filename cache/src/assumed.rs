@@ -508,7 +508,7 @@ impl Entry {
 fn is_settled(store: &Store, choice: &ClaimChoice, node: &Name) -> bool {
     store.claims.get(&choice.claim).is_none_or(|claim| match &choice.volume {
         Some(_) => claim.volume.is_some(),
-        None => claim.volume.is_some() || claim.selected_node.as_ref() == Some(node),
+        None => claim.volume.is_some() || claim.selected_node.as_ref() == Some(choice.node(node)),
     })
 }
 

@@ -334,7 +334,11 @@ mod tests {
     fn assumed() -> Assumed {
         let mut assumed = Assumed::default();
         let pod = |name: &str| PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
-        let claim = ClaimChoice { claim: ObjectKey::new("ns", "c"), volume: Some("v".into()) };
+        let claim = ClaimChoice {
+            claim: ObjectKey::new("ns", "c"),
+            volume: Some("v".into()),
+            made_for: None,
+        };
         let bind = InFlight::Bind {
             queue: Some("q".into()),
             node: "n".into(),

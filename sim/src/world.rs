@@ -19,7 +19,7 @@ use kube_batch_api::{
         storage::{ClaimFacts, VolumeFacts},
     },
     name::{JobKey, Name, ObjectKey},
-    selector::{Labels, NodeTerm},
+    selector::{Labels, NodeTerm, Requirement},
     status::TaskStatus,
 };
 use kube_batch_cache::{
@@ -573,12 +573,13 @@ impl World {
     /// Binds claims to volumes, as the volume controller and provisioners would.
     fn bind_claims(&mut self, claims: &[ClaimChoice], node: &Name) {
         for choice in claims {
-            let Some(claim) = self.store.claims.get(&choice.claim) else { continue };
+            let claim = self.store.claims.get(&choice.claim);
+            let Some(claim) = claim.filter(|claim| !claim.is_bound()) else { continue };
             let mut claim = ClaimFacts::clone(claim);
             let known = choice.volume.as_ref().and_then(|volume| self.store.volumes.get(volume));
             let mut volume = match known {
                 Some(volume) => VolumeFacts::clone(volume),
-                None => self.provision(&claim, node),
+                None => self.provision(&claim, choice.node(node)),
             };
             volume.claim = Some((claim.key.clone(), Some(claim.uid.clone())));
             volume.available = false;
@@ -589,16 +590,27 @@ impl World {
         }
     }
 
-    /// A volume provisioned for a claim; its class and the node determine the topology.
+    /// A volume provisioned for a claim; the driver on the node, or else its class determines the topology.
     fn provision(&self, claim: &ClaimFacts, node: &Name) -> VolumeFacts {
         let class = claim.class.clone().unwrap_or_default();
         let name = Name::from(format!("pvc-{}", claim.uid));
         let facts = self.store.storage_classes.get(&class);
         let labels = self.store.nodes.get(node).map(|node| &node.labels);
         let mut places: Vec<NodeTerm> = Vec::new();
-        for place in facts.iter().flat_map(|class| &class.topologies) {
-            if labels.is_some_and(|labels| place.matches(labels)) {
-                places.push(NodeTerm::of_labels(place.requirements()));
+        let driver = facts.map(|class| &class.provisioner);
+        let keys = driver.and_then(|driver| {
+            self.store.csi_nodes.get(node).and_then(|node| node.topology_keys.get(driver))
+        });
+        if let Some((keys, labels)) = keys.zip(labels) {
+            let value = |key: &Name| labels.get(key).cloned();
+            let same =
+                keys.iter().filter_map(|key| Some(Requirement::equals(key.clone(), value(key)?)));
+            places.push(NodeTerm::of_labels(&same.collect::<Vec<_>>()));
+        } else {
+            for place in facts.iter().flat_map(|class| &class.topologies) {
+                if labels.is_some_and(|labels| place.matches(labels)) {
+                    places.push(NodeTerm::of_labels(place.requirements()));
+                }
             }
         }
         VolumeFacts {

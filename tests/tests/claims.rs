@@ -85,7 +85,10 @@ fn a_volume_in_flight_is_not_bound_to_another_claim() {
     let first = decisions(&case, &world, &assumed);
     let [Decision::Bind { pod, node, claims, .. }] = first.as_slice() else { panic!("{first:?}") };
     let claim = ObjectKey::new("ns", "c1");
-    assert_eq!(*claims, [ClaimChoice { claim: claim.clone(), volume: Some("pv1".into()) }]);
+    assert_eq!(
+        *claims,
+        [ClaimChoice { claim: claim.clone(), volume: Some("pv1".into()), made_for: None }]
+    );
 
     assumed.note(&first[0], world.now());
     assert_eq!(decisions(&case, &world, &assumed), []);

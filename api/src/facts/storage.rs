@@ -102,6 +102,10 @@ pub struct CsiNodeFacts {
     /// The drivers of the node.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub drivers: BTreeSet<Name>,
+    /// The node labels by which each driver tells from where a volume can be reached; a driver without any is not
+    /// listed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub topology_keys: BTreeMap<Name, Vec<Name>>,
 }
 
 /// The fields of a CSIDriver that the scheduler uses.
@@ -232,7 +236,16 @@ impl CsiNodeFacts {
             Some((Name::from(driver.name.as_str()), i64::from(count)))
         });
         let drivers = node.spec.drivers.iter().map(|driver| Name::from(driver.name.as_str()));
-        Ok(Self { name: key.name, limits: limits.collect(), drivers: drivers.collect() })
+        let topology_keys = node.spec.drivers.iter().filter_map(|driver| {
+            let keys = names(driver.topology_keys.as_deref());
+            (!keys.is_empty()).then(|| (Name::from(driver.name.as_str()), keys))
+        });
+        Ok(Self {
+            name: key.name,
+            limits: limits.collect(),
+            drivers: drivers.collect(),
+            topology_keys: topology_keys.collect(),
+        })
     }
 }
 

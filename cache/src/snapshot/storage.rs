@@ -33,7 +33,7 @@ fn settle_claim(storage: &mut Storage, choice: &ClaimChoice, node: &Name) {
     let claim = storage.claims.get_mut(&choice.claim).filter(|claim| claim.volume.is_none());
     let Some(claim) = claim.map(Arc::make_mut) else { return };
     let Some(volume) = &choice.volume else {
-        claim.selected_node = Some(node.clone());
+        claim.selected_node = Some(choice.node(node).clone());
         return;
     };
     claim.volume = Some(volume.clone());

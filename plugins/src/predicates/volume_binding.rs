@@ -10,19 +10,21 @@
 //!
 //! The volumes of a task that is placed in the cycle are assumed to be taken, as in Kubernetes'
 //! volume binder: other claims do not get them, and a claim that several pods share is decided by
-//! the first.
+//! the first. A volume that is made for the first can be used on other nodes if an access mode of the claim is
+//! for many nodes, and the nodes have equal values of the labels that the CSINodes of the driver and the topologies
+//! of the class name.
 //!
 //! Source: Kubernetes 1.36, `plugins/volumebinding/binder.go`,
 //! `component-helpers/storage/volume/pv_helpers.go`. Storage capacity is not watched.
 
 mod available;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_api::{
     column::{Column, NodeIdx},
     decision::ClaimChoice,
-    facts::storage::ClaimFacts,
+    facts::{node::NodeFacts, storage::ClaimFacts},
     name::{Name, ObjectKey},
     reason::{Cause, Inadmissible, Unfit},
     status::Placement,
@@ -131,6 +133,15 @@ impl Filter for VolumeBinding {
     fn claim_choices(&self, class: ConstraintClassIdx) -> Vec<ClaimChoice> {
         self.unbound.choices(class)
     }
+
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+        let unbound = &self.unbound;
+        let mut open =
+            unbound.of_class[class].iter().filter(|claim| unbound.assumed[**claim].is_none());
+        let mut domains =
+            open.by_ref().map(|claim| unbound.volumes.domains_to_choose(&unbound.claims[*claim]));
+        domains.find(|domains| !domains.is_empty()).unwrap_or_default()
+    }
 }
 
 /// The claims that are bound when a pod is placed, and the volumes they can get.
@@ -144,6 +155,7 @@ struct UnboundClaims {
     volumes: AvailableVolumes,
     /// What the tasks placed so far have decided.
     assumed: Column<UnboundClaim, Option<Assumed>>,
+    nodes: Column<NodeIdx, Arc<NodeFacts>>,
 }
 
 /// The volume a claim is assumed to get.
@@ -165,6 +177,7 @@ impl UnboundClaims {
             rows: BTreeMap::new(),
             volumes: AvailableVolumes::default(),
             assumed: Column::new(),
+            nodes: opening.cluster.nodes.facts.values().cloned().collect(),
         }
     }
 
@@ -195,7 +208,7 @@ impl UnboundClaims {
         let mut chosen = Vec::new();
         for claim in &self.of_class[class] {
             if let Some(assumed) = self.assumed[*claim] {
-                self.check_assumed(assumed, node)?;
+                self.check_assumed(*claim, assumed, node)?;
                 continue;
             }
             match self.volumes.choose(&self.claims[*claim], node, &chosen) {
@@ -208,10 +221,18 @@ impl UnboundClaims {
     }
 
     /// Whether the volume that a claim is assumed to get can be reached from a node.
-    fn check_assumed(&self, assumed: Assumed, node: NodeIdx) -> Result<(), Unfit> {
+    fn check_assumed(
+        &self,
+        claim: UnboundClaim,
+        assumed: Assumed,
+        node: NodeIdx,
+    ) -> Result<(), Unfit> {
         let is_reachable = match assumed.volume {
             Some(volume) => self.volumes.is_reachable(volume, node),
-            None => node == assumed.node,
+            None => {
+                let claim = &self.claims[claim];
+                AvailableVolumes::is_made_within_reach(claim, assumed.node, node)
+            }
         };
         if is_reachable { Ok(()) } else { Err(Unfit::NoVolume) }
     }
@@ -222,7 +243,8 @@ impl UnboundClaims {
         let choices = claims.filter_map(|claim| {
             let assumed = self.assumed[*claim]?;
             let volume = assumed.volume.map(|volume| self.volumes.name(volume).clone());
-            Some(ClaimChoice { claim: self.keys[*claim].clone(), volume })
+            let made_for = volume.is_none().then(|| self.nodes[assumed.node].name.clone());
+            Some(ClaimChoice { claim: self.keys[*claim].clone(), volume, made_for })
         });
         choices.collect()
     }

@@ -597,7 +597,8 @@ mod tests {
         /// Decides to bind a pod, with a claim if `claim` is set.
         fn bind(&mut self, name: &str, node: &str, claim: Option<&str>) -> DecisionId {
             let claims = claim.map(|claim| {
-                vec![ClaimChoice { claim: ObjectKey::new("ns", claim), volume: None }]
+                let claim = ObjectKey::new("ns", claim);
+                vec![ClaimChoice { claim, volume: None, made_for: None }]
             });
             let claims = claims.unwrap_or_default();
             let bind = Decision::Bind {

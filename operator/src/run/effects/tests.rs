@@ -203,7 +203,7 @@ fn volume(claim_ref: &Value) -> Value {
 /// A binding for which the claim gets this volume, or one that is provisioned.
 fn bind_with(volume: Option<&str>) -> Decision {
     let claim = ObjectKey::new("ns", "c");
-    let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from) }];
+    let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from), made_for: None }];
     Decision::Bind {
         queue: "q".into(),
         pod: pod_ref(),

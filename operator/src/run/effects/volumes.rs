@@ -34,11 +34,12 @@ const POST: PostParams = PostParams { dry_run: false, field_manager: None };
 pub(super) async fn bind_claim(
     context: &Context,
     node: &Name,
-    ClaimChoice { claim, volume }: &ClaimChoice,
+    choice: &ClaimChoice,
 ) -> Result<(), WriteError> {
-    let bound = match volume {
+    let claim = &choice.claim;
+    let bound = match &choice.volume {
         Some(volume) => reserve(context, volume, claim).await,
-        None => select_node(context, claim, node).await,
+        None => select_node(context, claim, choice.node(node)).await,
     };
     bound.map_err(|error| error.about(&format!("claim {claim}")))
 }

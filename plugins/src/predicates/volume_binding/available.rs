@@ -3,14 +3,17 @@
 //! Volumes are in order of size, then name, so that the first that matches is the smallest. Volumes
 //! that only few nodes can reach, such as local disks, are indexed by the label value that says so.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::storage::{ClaimFacts, StorageClassFacts, VolumeFacts},
     name::Name,
-    selector::LabelSelector,
+    selector::{LabelSelector, Requirement},
 };
 
 use crate::{
@@ -108,6 +111,48 @@ pub(super) struct ClaimToBind {
     reserved: Option<AvailableVolume>,
     matching: MatchingIdx,
     provision: Provision,
+    reach: Reach,
+}
+
+/// From where a volume can be used that is made for a claim, besides the node of the first pod.
+#[derive(Debug)]
+enum Reach {
+    /// From nowhere: it is made for one node.
+    OneNode,
+    /// From the nodes with the same values of these labels.
+    Labels(Vec<Arc<LabelColumn>>),
+}
+
+/// Access modes with which the pods of several nodes use a volume.
+const MODES_OF_MANY_NODES: [&str; 2] = ["ReadWriteMany", "ReadOnlyMany"];
+
+impl Reach {
+    /// As the access modes of the claim, the driver of its class on the nodes, and the topologies of the class say.
+    fn of(opening: Opening<'_>, claim: &ClaimFacts, class: Option<&StorageClassFacts>) -> Self {
+        let is_for_many = |mode: &Name| MODES_OF_MANY_NODES.contains(&&**mode);
+        let Some(class) = class.filter(|_| claim.access_modes.iter().any(is_for_many)) else {
+            return Self::OneNode;
+        };
+        let csi_nodes = opening.cluster.storage.csi_nodes.values();
+        let of_driver = csi_nodes.filter_map(|node| node.topology_keys.get(&class.provisioner));
+        let of_class = class.topologies.iter().flat_map(LabelSelector::requirements);
+        let keys: BTreeSet<&Name> =
+            of_driver.flatten().chain(of_class.map(Requirement::key)).collect();
+        let labels = opening.compiled.labels();
+        Self::Labels(keys.into_iter().map(|key| labels.column(opening.cluster, key)).collect())
+    }
+
+    fn has(&self, first: NodeIdx, node: NodeIdx) -> bool {
+        match self {
+            Self::OneNode => first == node,
+            Self::Labels(labels) => {
+                first == node
+                    || labels
+                        .iter()
+                        .all(|labels| labels.has(node) && labels.value(node) == labels.value(first))
+            }
+        }
+    }
 }
 
 /// The node for which the claim was to be provisioned in an earlier cycle.
@@ -187,6 +232,7 @@ impl AvailableVolumes {
                 |requirements| self.matching.push(MatchingVolumes::new(volumes, requirements)),
             ),
             provision: Provision::of(opening, class.map(|class| &**class)),
+            reach: Reach::of(opening, claim, class.map(|class| &**class)),
         }
     }
 
@@ -197,6 +243,34 @@ impl AvailableVolumes {
     /// Whether a volume can be reached from a node.
     pub(super) fn is_reachable(&self, volume: AvailableVolume, node: NodeIdx) -> bool {
         self.volume(volume).is_reachable(node)
+    }
+
+    /// Whether a volume that is made for a claim on its first node can be used from another.
+    pub(super) fn is_made_within_reach(claim: &ClaimToBind, first: NodeIdx, node: NodeIdx) -> bool {
+        claim.reach.has(first, node) && claim.provision.is_possible(node)
+    }
+
+    /// The sets of nodes of which the first pod chooses one for all pods that share a claim, if a volume must be made
+    /// for it.
+    pub(super) fn domains_to_choose(&self, claim: &ClaimToBind) -> Vec<Vec<NodeIdx>> {
+        let Reach::Labels(labels) = &claim.reach else { return Vec::new() };
+        let matching = &self.matching[claim.matching];
+        if labels.is_empty()
+            || claim.reserved.is_some()
+            || claim.selected_node != SelectedNode::None
+            || !matching.anywhere.is_empty()
+            || !matching.by_label.is_empty()
+        {
+            return Vec::new();
+        }
+        let mut domains = BTreeMap::<Vec<Value>, Vec<NodeIdx>>::new();
+        for node in labels.iter().take(1).flat_map(|labels| labels.nodes()) {
+            let values: Vec<Value> = labels.iter().map(|labels| labels.value(node)).collect();
+            if claim.provision.is_possible(node) && !values.iter().any(|value| value.is_absent()) {
+                domains.entry(values).or_default().push(node);
+            }
+        }
+        domains.into_values().collect()
     }
 
     /// The volume a claim gets on a node, which is neither taken nor among `chosen`.
