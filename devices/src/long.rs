@@ -143,7 +143,7 @@ fn signature(
     if alternatives().any(|matching| !matching.wanted.capacity.is_empty()) {
         return None;
     }
-    let mut words = vec![rows.len() as u64];
+    let mut words = vec![rows.len() as u64, devices.first as u64];
     words.extend(devices.inventory.pools_of(node).map(|view| view.state as u64));
     let attributes = claims.iter().flat_map(|(_, claim)| &claim.spec.constraints);
     let attributes = attributes.filter_map(|constraint| match &constraint.rule {

@@ -20,7 +20,7 @@ use crate::{
     capacity::{TooLarge, consumed_by_share, has_capacity},
     claims::{Claim, MAX_DEVICES, alternatives},
     constraints::permits,
-    inventory::{Device, Inventory, PoolState},
+    inventory::{Device, Inventory, PoolState, PoolView},
     rows::{CounterIdx, DeviceIdx},
     selectors::Selectors,
     usage::Usage,
@@ -73,6 +73,9 @@ pub struct Devices<'a> {
     pub wanted: &'a AllWanted,
     /// Why selectors fail.
     pub selectors: &'a Selectors,
+    /// The alternative of each `firstAvailable` that is tried first; those before it are tried last. 0 is Kubernetes'
+    /// order.
+    pub first: usize,
 }
 
 /// What is in use. A device must be free, and have enough left, according to every one of them.
@@ -88,6 +91,16 @@ impl Devices<'_> {
             let mut matching = devices.filter(|(row, _)| matching.of(*row) == Match::Yes);
             matching.all(|(_, device)| device.is_local)
         })
+    }
+
+    /// Whether some device of a pool serves a request of a claim on a node, if it is free.
+    pub fn may_serve(&self, claim: &Claim, view: &PoolView, node: NodeIdx) -> bool {
+        let rows = || claim.requests.iter().flat_map(|request| &request.alternatives);
+        view.state == PoolState::Complete
+            && view.rows().any(|device| {
+                self.inventory.devices()[device].is_usable_on(node)
+                    && rows().any(|row| self.wanted.get(*row).of(device) == Match::Yes)
+            })
     }
 
     /// Chooses devices of a node for all claims, each with its namespace and name.
@@ -351,7 +364,9 @@ impl<'a> Search<'a> {
             };
         };
         let mut stop = Stop::DeadEnd;
-        for alternative in 0..request.alternatives.len() {
+        let n_alternatives = request.alternatives.len();
+        let first = self.devices.first.min(n_alternatives.saturating_sub(1));
+        for alternative in (first..n_alternatives).chain(0..first) {
             match self.place(Place { alternative, n_chosen: 0, next: 0, ..place }) {
                 Err(end @ (Stop::DeadEnd | Stop::LimitExceeded)) => stop = end,
                 answer => return answer,

@@ -51,7 +51,8 @@ fn choose(devices: Value, claim: Value) -> Result<Vec<Chosen>, Refusal> {
     let tables = (&inventory, &mut selectors, &mut wanted);
     let claim = Claim::new(tables, &classes, ("ns/c", &claim.spec), &mut u64::MAX.clone()).unwrap();
     let usage = Usage::none(&inventory);
-    let devices = Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors };
+    let devices =
+        Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors, first: 0 };
     devices.choose(NodeIdx::new(0), &[("ns/c", &claim)], &[&usage])
 }
 

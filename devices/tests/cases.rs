@@ -280,7 +280,7 @@ impl World {
         for allocation in allocations {
             usage.add(&self.inventory, &Held::of(&self.inventory, allocation));
         }
-        let devices = Devices { inventory: &self.inventory, wanted, selectors };
+        let devices = Devices { inventory: &self.inventory, wanted, selectors, first: 0 };
         let claims: Vec<(&str, &Claim)> =
             new.iter().map(|(name, claim)| (name.as_str(), claim)).collect();
         let chosen = devices.choose(node, &claims, &[&usage]).map_err(|refusal| match refusal {

@@ -218,7 +218,8 @@ fn play(seed: u64, counts: &mut Counts) {
             .collect();
         let claims: Vec<(&str, &Claim)> =
             ready.iter().map(|(name, claim)| (name.as_str(), claim)).collect();
-        let devices = Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors };
+        let devices =
+            Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors, first: 0 };
         let mut placed: Option<Vec<Chosen>> = None;
         for node in nodes.ids() {
             let in_use = [&usage];
@@ -329,7 +330,8 @@ fn nodes_that_are_alike_are_searched_once() {
     let budget = &mut u64::MAX.clone();
     let claim = Claim::new(tables, &classes(), ("ns/c", &facts.spec), budget).unwrap();
     let usage = Usage::none(&inventory);
-    let devices = Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors };
+    let devices =
+        Devices { inventory: &inventory, wanted: &wanted, selectors: &selectors, first: 0 };
     let claims = [("ns/c", &claim)];
     let mut long = LongSearches::default();
     let owner = Name::from("ns");

@@ -679,12 +679,23 @@ pub trait Plugin: Send {
         nodes.retain(|node| self.predicate(cluster, class, node, dependency, capacity).is_ok());
     }
 
-    /// The domains of which the first task of the class chooses one for the tasks that follow it, as
-    /// with required pod affinity to the task's own labels: each a list of nodes, ascending. Empty if
-    /// no rule confines them, or a placed task has chosen already.
+    /// The domains of which the first task chooses one for all tasks of the class: each a list of nodes, ascending.
+    /// So it is with required pod affinity to the task's own labels or to those of a task that has no place yet, and
+    /// with a claim that several tasks share. Empty if no rule confines them, or a placed task has chosen already.
     fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<Vec<NodeIdx>> {
         Vec::new()
     }
+
+    /// How many alternatives a choice has that a placement of a task of the class makes, as of `firstAvailable`
+    /// devices; 1 if there is nothing to choose.
+    fn n_alternatives(&self, _cluster: &Cluster, _class: ClassIdx) -> usize {
+        1
+    }
+
+    /// Prescribes the alternative that is tried first: then come those after it, and those before it last, so that it
+    /// does not matter for whether a task fits. `None`, as when a session opens: the first, or the one that was
+    /// prescribed when the task was placed on the node before.
+    fn try_first(&mut self, _alternative: Option<usize>) {}
 
     /// The topology levels that the job asks for, and where its tasks are; `None` if it asks for none.
     fn topology(&self, _job: JobIdx) -> Option<&JobTopology> {

@@ -155,6 +155,12 @@ impl Policy {
         }
     }
 
+    pub(crate) fn try_first(&mut self, alternative: Option<usize>) {
+        for configured in self.tiers.iter_mut().flatten() {
+            configured.plugin.try_first(alternative);
+        }
+    }
+
     fn enabled(&self, point: ExtensionPoint) -> impl Iterator<Item = &dyn Plugin> {
         let all = self.tiers.iter().flatten();
         all.filter(move |configured| configured.is_enabled_at(point))
@@ -379,6 +385,12 @@ impl<'p> Plugins<'p> {
             .enabled(ExtensionPoint::Predicate)
             .map(|p| p.domains_to_choose(self.cluster, class));
         answers.find(|domains| !domains.is_empty()).unwrap_or_default()
+    }
+
+    /// The largest answer.
+    pub fn n_alternatives(self, class: ClassIdx) -> usize {
+        let plugins = self.policy.enabled(ExtensionPoint::Predicate);
+        plugins.map(|plugin| plugin.n_alternatives(self.cluster, class)).max().unwrap_or(1)
     }
 
     /// The answer of the first plugin that has one.

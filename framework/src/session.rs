@@ -345,6 +345,12 @@ impl Session {
         candidates.domain_scores(inputs, class, level, domains, capacity)
     }
 
+    /// Prescribes which alternative placements try first where there is a choice: see [`Plugin::try_first`](
+    /// crate::plugin::Plugin::try_first).
+    pub fn try_first(&mut self, alternative: Option<usize>) {
+        self.policy.try_first(alternative);
+    }
+
     /// The nodes that searches consider, ascending.
     pub fn nodes_in_scope(&self) -> Vec<NodeIdx> {
         nodes_in(&self.cluster, self.confinement.scope(&self.cluster, &self.policy))

@@ -75,6 +75,11 @@ pub(crate) struct DynamicResources {
     n_steps: AtomicU64,
     /// Grows with every change of what is in use.
     pub(crate) version: u64,
+    /// The alternative of `firstAvailable` that is tried first, if that is prescribed.
+    pub(crate) first: Option<usize>,
+    /// The alternative that was prescribed when a task was placed on a node: it gets its devices again if the
+    /// placement is repeated.
+    first_of: BTreeMap<(TaskIdx, NodeIdx), usize>,
 }
 
 /// The claims of a task.
@@ -157,8 +162,19 @@ impl DynamicResources {
         }
         let of_tasks = of_tasks.into_iter().collect();
         let nodes = cluster.nodes.facts.values().cloned().collect();
-        let (long, n_steps, version) = (Mutex::default(), AtomicU64::new(0), 0);
-        Self { classes, has_claims, tables, claims, nodes, of_tasks, long, n_steps, version }
+        Self {
+            classes,
+            has_claims,
+            tables,
+            claims,
+            nodes,
+            of_tasks,
+            long: Mutex::default(),
+            n_steps: AtomicU64::new(0),
+            version: 0,
+            first: None,
+            first_of: BTreeMap::new(),
+        }
     }
 }
 
@@ -241,7 +257,19 @@ impl DynamicResources {
         node: NodeIdx,
         capacity: Capacity,
     ) -> Result<Vec<(usize, Chosen)>, Refusal> {
+        self.choose_from(self.first.unwrap_or(0), class, node, capacity)
+    }
+
+    /// The same with the alternative that is tried first.
+    fn choose_from(
+        &self,
+        first: usize,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<Vec<(usize, Chosen)>, Refusal> {
         self.choose_with(class, node, capacity, |devices, claims, in_use| {
+            let devices = Devices { first, ..devices };
             let (quick, n_steps) = devices.choose_quickly(node, claims, in_use);
             self.n_steps.fetch_add(n_steps.into(), Ordering::Relaxed);
             quick.unwrap_or_else(|| {
@@ -453,7 +481,8 @@ impl DynamicResources {
             }
         });
         let capacities = [Capacity::Idle, Capacity::FutureIdle].into_iter();
-        let chosen = capacities.filter_map(|capacity| self.choose(class, node, capacity).ok());
+        let chosen =
+            capacities.filter_map(|capacity| self.choose_from(0, class, node, capacity).ok());
         let chosen = chosen.take(1).flatten().filter_map(|(at, chosen)| {
             let Need::Devices(_, claim) = &own.claims.get(at)?.need else { return None };
             Some(score_of(claim, &chosen))
@@ -470,6 +499,34 @@ impl DynamicResources {
         })
     }
 
+    /// The number of alternatives of the request of a class that has most.
+    pub(crate) fn n_alternatives(&self, class: ConstraintClassIdx) -> usize {
+        let claims = self.classes[class].without_devices().map(|(_, _, _, claim)| claim);
+        let requests = claims.flat_map(|claim| &claim.requests);
+        requests.map(|request| request.alternatives.len()).max().unwrap_or(1)
+    }
+
+    /// The nodes of each pool that could serve a claim which all tasks of a class share and which has no devices yet.
+    /// They must all be on nodes that reach the devices of the first of them.
+    pub(crate) fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+        let is_open = |row: ClaimIdx| self.claims.chosen(row).is_none();
+        let mut shared = self.classes[class].without_devices();
+        let claim = shared.find_map(|(_, claim, _, ready)| {
+            claim.row.filter(|row| is_open(*row)).and(Some(ready))
+        });
+        let Some(claim) = claim else { return Vec::new() };
+        let devices = self.tables.devices();
+        let mut domains: BTreeMap<_, Vec<NodeIdx>> = BTreeMap::new();
+        for node in self.nodes.ids() {
+            for view in devices.inventory.pools_of(node) {
+                if devices.may_serve(claim, view, node) {
+                    domains.entry(view.pool).or_default().push(node);
+                }
+            }
+        }
+        domains.into_values().collect()
+    }
+
     /// Allocates the claims of a task that has been placed on a node.
     fn allocate(
         &mut self,
@@ -478,14 +535,22 @@ impl DynamicResources {
         node: NodeIdx,
         capacity: Capacity,
     ) {
+        let first = match self.first {
+            Some(first) => {
+                self.first_of.insert((task, node), first);
+                first
+            }
+            None => self.first_of.get(&(task, node)).copied().unwrap_or(0),
+        };
         let again = self.choose_again(task, node, capacity).map(Ok);
         // The check of the node may have taken the last steps of the namespace: then the search is repeated without
         // that limit, so that no task is placed without its devices.
-        let chosen = again.unwrap_or_else(|| self.choose(class, node, capacity)).or_else(|_| {
-            self.choose_with(class, node, capacity, |devices, claims, in_use| {
-                devices.choose(node, claims, in_use)
-            })
-        });
+        let chosen =
+            again.unwrap_or_else(|| self.choose_from(first, class, node, capacity)).or_else(|_| {
+                self.choose_with(class, node, capacity, |devices, claims, in_use| {
+                    devices.choose(node, claims, in_use)
+                })
+            });
         debug_assert!(chosen.is_ok(), "the node was checked: {chosen:?}");
         let Ok(chosen) = chosen else { return };
         for (at, devices) in chosen {

@@ -140,6 +140,10 @@ impl Plugin for NodeOrder {
         }
     }
 
+    fn try_first(&mut self, alternative: Option<usize>) {
+        self.scores.iter_mut().for_each(|own| own.score.try_first(alternative));
+    }
+
     fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {
         self.scores.iter().map(|weighted| weighted.score.version(cluster, class)).sum()
     }

@@ -225,6 +225,15 @@ impl Plugin for Predicates {
         domains.unwrap_or_default()
     }
 
+    fn n_alternatives(&self, cluster: &Cluster, class: ClassIdx) -> usize {
+        let class = cluster.classes.constraint_class[class];
+        self.filters.iter().map(|filter| filter.n_alternatives(class)).max().unwrap_or(1)
+    }
+
+    fn try_first(&mut self, alternative: Option<usize>) {
+        self.filters.iter_mut().for_each(|filter| filter.try_first(alternative));
+    }
+
     fn dependencies(&self, cluster: &Cluster, class: ClassIdx) -> Dependencies {
         let applicable = &self.applicable[cluster.classes.constraint_class[class]];
         Dependency::ALL.into_iter().fold(Dependencies::NONE, |all, dependency| {

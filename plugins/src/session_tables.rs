@@ -59,7 +59,7 @@ impl SessionTables {
 
     pub(crate) fn devices(&self) -> Devices<'_> {
         let Self { shared, selectors, wanted, .. } = self;
-        Devices { inventory: &shared.inventory, wanted, selectors }
+        Devices { inventory: &shared.inventory, wanted, selectors, first: 0 }
     }
 
     pub(crate) const fn wanted(&self) -> &AllWanted {

@@ -48,6 +48,12 @@ impl Score for FirstAvailable {
         self.0.as_ref().map_or(0, |state| state.score(class, node))
     }
 
+    fn try_first(&mut self, alternative: Option<usize>) {
+        if let Some(state) = &mut self.0 {
+            state.first = alternative;
+        }
+    }
+
     fn follows(&self) -> bool {
         self.0.is_some()
     }

@@ -56,6 +56,9 @@ pub(super) trait Score: fmt::Debug + Send {
     ) {
     }
 
+    /// See [`Plugin::try_first`](kube_batch_framework::plugin::Plugin::try_first).
+    fn try_first(&mut self, _alternative: Option<usize>) {}
+
     /// Whether placements change the score, other than by what the cluster adds up.
     fn follows(&self) -> bool {
         false

@@ -75,6 +75,18 @@ impl Filter for DynamicResources {
         if self.can_use(class, node, capacity) { Ok(()) } else { Err(Unfit::ResourceClaim) }
     }
 
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+        Self::domains_to_choose(self, class)
+    }
+
+    fn n_alternatives(&self, class: ConstraintClassIdx) -> usize {
+        Self::n_alternatives(self, class)
+    }
+
+    fn try_first(&mut self, alternative: Option<usize>) {
+        self.first = alternative;
+    }
+
     fn max_on_node(&self, class: ConstraintClassIdx, node: NodeIdx, capacity: Capacity) -> u64 {
         Self::max_on_node(self, class, node, capacity)
     }

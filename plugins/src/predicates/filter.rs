@@ -63,6 +63,14 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// See [`Plugin::n_alternatives`](kube_batch_framework::plugin::Plugin::n_alternatives).
+    fn n_alternatives(&self, _class: ConstraintClassIdx) -> usize {
+        1
+    }
+
+    /// See [`Plugin::try_first`](kube_batch_framework::plugin::Plugin::try_first).
+    fn try_first(&mut self, _alternative: Option<usize>) {}
+
     /// See [`Plugin::max_on_node`](kube_batch_framework::plugin::Plugin::max_on_node).
     fn max_on_node(&self, _class: ConstraintClassIdx, _node: NodeIdx, _capacity: Capacity) -> u64 {
         u64::MAX

@@ -183,7 +183,7 @@ impl Filter for InterPodAffinity {
         let terms = &self.terms[class];
         let is_nowhere =
             |count: &TopologyCountIdx| self.counts.total(*count, Capacity::FutureIdle) == 0;
-        if !terms.matches_itself || !terms.affinity.iter().all(is_nowhere) {
+        if !terms.affinity.iter().all(is_nowhere) {
             return Vec::new();
         }
         self.counts.domains(&terms.affinity)
