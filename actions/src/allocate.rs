@@ -17,9 +17,11 @@ use kube_batch_api::{
     resource::ResourceVector,
 };
 use kube_batch_framework::{
+    candidates::Choice,
     cycle::Action,
     failure::Failure,
     order::{NextTurn, Turns, give_turn},
+    plugin::Capacity,
     reservations::Reservations,
     session::Session,
     spec::ActionSpec,
@@ -28,7 +30,7 @@ use kube_batch_framework::{
 use crate::{
     budget::{Budget, Lending},
     composites::{JobTurns, Reached, place_groups},
-    gang::{Settled, reaches_minimum, record_fitting, settle},
+    gang::{Settled, place_if_free, reaches_minimum, record_fitting, settle},
     nominated_places::{self, Terms},
     topology::{place_tasks_by_topology, start_sooner_by_topology},
     waiting::{Waiting, WaitingByJob},
@@ -204,6 +206,21 @@ impl JobTurns for Allocating<'_, '_> {
 
     fn turn(&mut self, session: &mut Session, job: JobIdx) {
         turn_of_job(session, job, self.waiting, self.budget);
+    }
+
+    fn turn_at(&mut self, session: &mut Session, job: JobIdx, places: &[(TaskIdx, NodeIdx)]) {
+        let tasks = waiting_tasks(session, job, self.waiting);
+        let idle = self.budget.idle();
+        let mut statement = session.statement(job);
+        let are_placed = places.iter().all(|(task, node)| {
+            let choice = Choice { node: *node, capacity: Capacity::Idle };
+            place_if_free(&mut statement, *task, choice, self.budget)
+        });
+        if are_placed && settle(statement) == Settled::Stand {
+            tasks.retain(|task| session.cluster().is_waiting(*task));
+        } else {
+            self.budget.restore(idle);
+        }
     }
 
     fn idle(&self) -> Option<ResourceVector> {

@@ -2,14 +2,15 @@
 //!
 //! The jobs below a composite PodGroup that is not complete have one turn together. Its groups are placed one
 //! after another, each as a whole or not at all, until as many as its minimum requires have their places; a
-//! group that has none is skipped. If that does not suffice, the smallest groups are tried first. Until the
-//! composite PodGroup is complete, the places are only kept; a turn that does not suffice leaves none.
+//! group that has none is skipped. If that does not suffice, the smallest groups are tried first, and if their
+//! tasks are not alike, the hardest to place, and each group in its turn. Until the composite PodGroup is
+//! complete, the places are only kept; a turn that does not suffice leaves none.
 // Parity: new, see docs/parity.md#k8.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use kube_batch_api::{
-    column::{CompositeIdx, DomainIdx, JobIdx},
+    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
     composites::Child,
     name::Name,
     resource::ResourceVector,
@@ -25,6 +26,7 @@ use crate::{
     gang::{reaches_minimum, record_fitting},
     topology::{Candidate, sorted_candidates},
     tries::Tries,
+    unlike_tasks::{SearchBound, are_unlike, places_of_jobs},
 };
 
 /// How the jobs of a composite PodGroup are placed.
@@ -37,6 +39,10 @@ pub(crate) trait JobTurns {
 
     /// Tries to place tasks of a job; keeps the moves if it has its minimum then, and otherwise makes none.
     fn turn(&mut self, session: &mut Session, job: JobIdx);
+
+    /// Places tasks of a job on these nodes, in what is idle; keeps the moves if it has its minimum then, and otherwise
+    /// makes none.
+    fn turn_at(&mut self, _session: &mut Session, _job: JobIdx, _places: &[(TaskIdx, NodeIdx)]) {}
 
     /// What is left to lend, to come back to.
     fn idle(&self) -> Option<ResourceVector>;
@@ -63,7 +69,14 @@ enum GroupOrder {
     Own,
     /// Those that need the fewest tasks first.
     SmallestFirst,
+    /// Those with a task that takes the largest part of a node first.
+    HardestFirst,
+    /// One first, the others by the order of their jobs.
+    First(Child),
 }
+
+/// At most this many groups are tried first. Guessed.
+const FIRSTS_TO_TRY: usize = 8;
 
 /// Gives the jobs below an incomplete composite PodGroup their turn.
 pub(crate) fn place_groups<T: JobTurns>(
@@ -71,20 +84,76 @@ pub(crate) fn place_groups<T: JobTurns>(
     row: CompositeIdx,
     turns: &mut T,
 ) -> Reached {
-    let mut placing = Placing { session, turns, order: GroupOrder::Own };
-    let n_first = match placing.place_composite(row) {
-        Ok(reached) => return reached,
-        Err(n_fitting) => n_fitting,
-    };
-    placing.order = GroupOrder::SmallestFirst;
-    let n_second = match placing.place_composite(row) {
-        Ok(reached) => return reached,
-        Err(n_fitting) => n_fitting,
-    };
+    let mut orders = vec![GroupOrder::Own, GroupOrder::SmallestFirst];
+    if has_unlike_groups(session, row) {
+        orders.push(GroupOrder::HardestFirst);
+        // The first comes first in its own order.
+        let others = session.composites().get(row).children.iter().skip(1);
+        orders.extend(others.take(FIRSTS_TO_TRY).map(|child| GroupOrder::First(*child)));
+    }
+    let mut most = 0;
+    for order in orders {
+        let mut placing = Placing { session, turns, order };
+        match placing.place_composite(row) {
+            Ok(reached) => return reached,
+            Err(n_fitting) => most = most.max(n_fitting),
+        }
+    }
     if !T::EVICTS {
-        record(session, row, n_first.max(n_second));
+        if let Some(reached) = place_assigned(session, row, turns) {
+            return reached;
+        }
+        record(session, row, most);
     }
     Reached::Incomplete
+}
+
+/// Places the tasks of all groups by an assignment of all of them to nodes, if all groups are needed, no topology
+/// domain is, and there is such an assignment.
+fn place_assigned<T: JobTurns>(
+    session: &mut Session,
+    row: CompositeIdx,
+    turns: &mut T,
+) -> Option<Reached> {
+    let mut jobs = session.composites().jobs(row);
+    jobs.retain(|job| session.plugins().tasks_missing(*job) > 0);
+    let is_free = |job: &JobIdx| {
+        session.cluster().is_schedulable(*job)
+            && session.plugins().topology(*job).is_none()
+            && session.cluster().roles(*job).next().is_none()
+    };
+    if !needs_all(session, row) || !has_unlike_groups(session, row) || !jobs.iter().all(is_free) {
+        return None;
+    }
+    let places = places_of_jobs(session, &jobs, &mut SearchBound::default())?;
+    let idle = turns.idle();
+    for (job, places) in &places {
+        turns.turn_at(session, *job, places);
+    }
+    if jobs.iter().all(|job| session.plugins().job_pipelined(*job)) {
+        return Some(Reached::Complete);
+    }
+    release(session, Child::Composite(row));
+    turns.restore(idle);
+    None
+}
+
+/// Whether a composite PodGroup needs all groups below it, and no topology domain.
+fn needs_all(session: &Session, row: CompositeIdx) -> bool {
+    let composite = session.composites().get(row);
+    composite.facts.min_groups as usize >= composite.children.len()
+        && session.plugins().level_of_composite(row).is_none()
+        && composite.children.iter().all(|child| match child {
+            Child::Job(_) => true,
+            Child::Composite(row) => needs_all(session, *row),
+        })
+}
+
+/// Whether some of the tasks below differ in where they fit.
+fn has_unlike_groups(session: &Session, row: CompositeIdx) -> bool {
+    let jobs = session.composites().jobs(row).into_iter();
+    let tasks = jobs.flat_map(|job| session.waiting_tasks(job)).collect();
+    are_unlike(session, &tasks)
 }
 
 /// Records why the jobs wait that have found places themselves, or were not tried.
@@ -271,10 +340,35 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         let mut children = self.session.composites().get(row).children.clone();
         children.sort_by_cached_key(|child| {
             let n_missing = self.n_missing(*child);
-            let size = if self.order == GroupOrder::SmallestFirst { n_missing } else { 0 };
-            (n_missing > 0, size)
+            let rank = match self.order {
+                GroupOrder::Own => 0,
+                GroupOrder::SmallestFirst => n_missing,
+                GroupOrder::HardestFirst => u64::MAX - self.largest_part(*child),
+                GroupOrder::First(first) => u64::from(first != *child),
+            };
+            (n_missing > 0, rank)
         });
         children
+    }
+
+    /// What part of the largest node a waiting task of a group takes at most, in thousandths.
+    fn largest_part(&self, child: Child) -> u64 {
+        let jobs = match child {
+            Child::Job(job) => vec![job],
+            Child::Composite(row) => self.session.composites().jobs(row),
+        };
+        let cluster = self.session.cluster();
+        let tasks = jobs.into_iter().flat_map(|job| self.session.waiting_tasks(job));
+        let mut classes: Vec<ClassIdx> = tasks.map(|task| cluster.tasks.class[task]).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let amounts = classes.iter().flat_map(|class| cluster.classes.request[*class].amounts());
+        let parts = amounts.into_iter().map(|(dim, amount)| {
+            let of_nodes =
+                cluster.nodes.facts.ids().map(|node| cluster.nodes.allocatable[node][*dim]);
+            i128::from(*amount) * 1_000 / i128::from(of_nodes.max().unwrap_or(0).max(1))
+        });
+        u64::try_from(parts.max().unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
     /// How many tasks must find a place for a group to be complete, if its smallest ones are.

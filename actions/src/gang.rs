@@ -171,6 +171,20 @@ pub(crate) fn place_within(
     Ok(())
 }
 
+/// Places one task on a node that may not have room, and returns whether it did.
+pub(crate) fn place_if_free(
+    statement: &mut Statement<'_>,
+    task: TaskIdx,
+    choice: Choice,
+    budget: &mut Budget<'_>,
+) -> bool {
+    let session = statement.session_mut();
+    let class = session.cluster().tasks.class[task];
+    session.within_capability(task, &[], choice.capacity).is_ok()
+        && session.fits(class, choice.node, choice.capacity)
+        && place_within(statement, task, choice, budget).is_ok()
+}
+
 /// Allocates tasks that were nominated in an earlier cycle, if they fit into what is idle now.
 // Parity: where a task fits now is preferred to where it must wait, see docs/parity.md#a3.
 pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_>) {

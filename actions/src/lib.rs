@@ -5,6 +5,7 @@ mod assignment;
 pub mod backfill;
 mod budget;
 mod composites;
+mod dependent_tasks;
 mod gang;
 mod nominated_places;
 pub mod preempt;

@@ -1,4 +1,5 @@
-//! A gang whose tasks must all be in one domain, as with required pod affinity to their own labels.
+//! A gang whose tasks must be in one domain, as with required pod affinity to their own labels or to those of their
+//! leader, or with a claim that all share.
 //!
 //! The first task to be placed chooses the domain for all, by its own score. If that domain does not
 //! hold the gang, others are tried, one after another, the one with most free places first.
@@ -6,11 +7,19 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-use kube_batch_api::column::{ClassIdx, NodeIdx, TaskIdx};
-use kube_batch_framework::{failure::Failure, plugin::Capacity, statement::Statement};
+use kube_batch_api::{
+    column::{ClassIdx, NodeIdx, TaskIdx},
+    resource::ResourceVector,
+};
+use kube_batch_framework::{
+    failure::Failure,
+    plugin::Capacity,
+    statement::{Savepoint, Statement},
+};
 
 use crate::{
     budget::Budget,
+    dependent_tasks::{have_claims, place_by_trying},
     gang::{minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting},
     unlike_tasks::{SearchBound, are_unlike, place_in_other_orders},
 };
@@ -19,8 +28,8 @@ use crate::{
 /// a bounded number of placements.
 const DOMAINS_TO_TRY: usize = 8;
 
-/// Places tasks as [`place_tasks`]. If they do not reach the minimum of the job and could all be in
-/// another domain, tries other domains. Returns how many of them had a place in the best try.
+/// Places tasks as [`place_tasks`]. If they do not reach the minimum of the job, tries other orders of unlike tasks, and
+/// other domains for tasks that could all be in another one. Returns how many of them had a place in the best try.
 pub(crate) fn place_tasks_in_some_domain(
     tasks: &mut VecDeque<TaskIdx>,
     statement: &mut Statement<'_>,
@@ -34,57 +43,115 @@ pub(crate) fn place_tasks_in_some_domain(
     }
     let (waiting, idle) = (tasks.clone(), budget.idle());
     place_tasks(tasks, statement, budget);
-    let mut n_placed = statement.n_moves_since(start);
+    let n_placed = statement.n_moves_since(start);
     let reached = minimum_reached(statement, start);
-    if reached == Some(Capacity::Idle) {
-        return n_placed;
-    }
-    let are_unlike = are_unlike(statement.session(), &waiting);
+    let are_unlike = reached != Some(Capacity::Idle) && are_unlike(statement.session(), &waiting);
     if reached.is_some() && !are_unlike {
         return n_placed;
     }
     if reached.is_none() {
         record_fitting(statement);
     }
-    statement.rollback_to(start);
-    budget.restore(idle.clone());
-    let left = std::mem::replace(tasks, waiting.clone());
-    if are_unlike && place_in_other_orders(tasks, statement, budget, Capacity::Idle, bound) {
-        return statement.n_moves_since(start);
-    }
-    if reached.is_some() {
-        place_tasks(tasks, statement, budget);
-        return n_placed;
-    }
-    if are_unlike
-        && matches!(budget, Budget::All)
-        && place_in_other_orders(tasks, statement, budget, Capacity::FutureIdle, bound)
-    {
-        return statement.n_moves_since(start);
-    }
-    if bound.was_reached {
-        record_undecided(statement);
-    }
-    // Those that were tried are not tried again.
-    *tasks = left;
-    let Some((first, domains)) = domains_to_try(statement, &waiting) else {
-        return n_placed;
-    };
-    for domain in domains {
-        tasks.clone_from(&waiting);
-        tasks.retain(|task| *task != first);
-        if place_first(statement, first, &domain, budget) {
-            place_tasks(tasks, statement, budget);
-            n_placed = n_placed.max(statement.n_moves_since(start));
-            if reaches_minimum(statement) {
-                return n_placed;
+    let mut tries = Tries { tasks, statement, budget, bound, waiting, start, idle, n_placed };
+    tries.run(reached, are_unlike);
+    tries.n_placed
+}
+
+/// The tries after the first, in which the job did not reach its minimum, or only once resources are released.
+struct Tries<'a, 's, 'b> {
+    tasks: &'a mut VecDeque<TaskIdx>,
+    statement: &'a mut Statement<'s>,
+    budget: &'a mut Budget<'b>,
+    bound: &'a mut SearchBound,
+    /// The tasks before the first try.
+    waiting: VecDeque<TaskIdx>,
+    start: Savepoint,
+    idle: Option<ResourceVector>,
+    /// How many had a place in the best try.
+    n_placed: usize,
+}
+
+impl Tries<'_, '_, '_> {
+    fn run(&mut self, reached: Option<Capacity>, are_unlike: bool) {
+        self.take_back();
+        let left = std::mem::take(self.tasks);
+        if are_unlike {
+            self.tasks.clone_from(&self.waiting);
+            if self.in_other_orders(Capacity::Idle) {
+                return;
             }
-            record_fitting(statement);
+            if reached.is_some() {
+                place_tasks(self.tasks, self.statement, self.budget);
+                return;
+            }
+            if matches!(self.budget, Budget::All) && self.in_other_orders(Capacity::FutureIdle) {
+                return;
+            }
         }
-        statement.rollback_to(start);
-        budget.restore(idle.clone());
+        if self.in_other_domains() {
+            return;
+        }
+        let may_depend = are_unlike || have_claims(self.statement.session(), &self.waiting);
+        if may_depend && self.by_trying() {
+            return;
+        }
+        if self.bound.was_reached {
+            record_undecided(self.statement);
+        }
+        // Those that were tried are not tried again.
+        *self.tasks = left;
     }
-    n_placed
+
+    fn take_back(&mut self) {
+        self.statement.rollback_to(self.start);
+        self.budget.restore(self.idle.clone());
+    }
+
+    fn in_other_orders(&mut self, capacity: Capacity) -> bool {
+        let Self { tasks, statement, budget, bound, .. } = self;
+        let is_placed = place_in_other_orders(tasks, statement, budget, capacity, bound);
+        if is_placed {
+            self.n_placed = self.statement.n_moves_since(self.start);
+        }
+        is_placed
+    }
+
+    fn in_other_domains(&mut self) -> bool {
+        let Some((firsts, domains)) = domains_to_try(self.statement, &self.waiting) else {
+            return false;
+        };
+        for domain in domains {
+            let place =
+                |first: &&TaskIdx| place_first(self.statement, **first, &domain, self.budget);
+            if let Some(first) = firsts.iter().find(place) {
+                self.tasks.clone_from(&self.waiting);
+                self.tasks.retain(|task| task != first);
+                place_tasks(self.tasks, self.statement, self.budget);
+                self.n_placed = self.n_placed.max(self.statement.n_moves_since(self.start));
+                if reaches_minimum(self.statement) {
+                    return true;
+                }
+                record_fitting(self.statement);
+            }
+            self.take_back();
+        }
+        false
+    }
+
+    fn by_trying(&mut self) -> bool {
+        self.tasks.clone_from(&self.waiting);
+        let capacities: &[Capacity] = match self.budget {
+            Budget::All => &[Capacity::Idle, Capacity::FutureIdle],
+            Budget::Lent(_) => &[Capacity::Idle],
+        };
+        let is_placed = capacities.iter().any(|capacity| {
+            place_by_trying(self.tasks, self.statement, self.budget, *capacity, self.bound)
+        });
+        if is_placed {
+            self.n_placed = self.statement.n_moves_since(self.start);
+        }
+        is_placed
+    }
 }
 
 /// Records that the tasks may fit in an order that was not tried.
@@ -96,12 +163,12 @@ fn record_undecided(statement: &mut Statement<'_>) {
     }
 }
 
-/// The first task that chooses a domain for others, and the domains that may hold the minimum, the
+/// The tasks of which one chooses a domain for others, and the domains that may hold the minimum, the
 /// one with most free places first.
 fn domains_to_try(
     statement: &mut Statement<'_>,
     waiting: &VecDeque<TaskIdx>,
-) -> Option<(TaskIdx, Vec<Vec<NodeIdx>>)> {
+) -> Option<(Vec<TaskIdx>, Vec<Vec<NodeIdx>>)> {
     let mut tried: Vec<ClassIdx> = Vec::new();
     for task in waiting {
         let class = statement.session().cluster().tasks.class[*task];
@@ -115,10 +182,34 @@ fn domains_to_try(
         let domains = statement.session().plugins().domains_to_choose(class);
         if !domains.is_empty() {
             let needed = tasks_needed(statement, waiting, class);
-            return Some((*task, largest(statement, class, domains, needed)));
+            let firsts = firsts(statement, waiting, class);
+            return Some((firsts, largest(statement, class, domains, needed)));
         }
     }
     None
+}
+
+/// The first task of each class on which a class depends: of these, the first that fits chooses the domain.
+fn firsts(
+    statement: &mut Statement<'_>,
+    waiting: &VecDeque<TaskIdx>,
+    class: ClassIdx,
+) -> Vec<TaskIdx> {
+    let session = statement.session_mut();
+    let mut known: Vec<ClassIdx> = Vec::new();
+    let mut firsts = Vec::new();
+    for task in waiting {
+        let other = session.cluster().tasks.class[*task];
+        if !known.contains(&other) {
+            known.push(other);
+            if !session.needs_only_resources(class, &[*task]) {
+                firsts.push(*task);
+            }
+        }
+    }
+    // Those of the class itself may choose for all.
+    firsts.sort_by_key(|task| session.cluster().tasks.class[*task] != class);
+    firsts
 }
 
 /// How many tasks of the class the minimum needs at least.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube_batch_api::{
-    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
     resource::Request,
 };
 use kube_batch_framework::{
@@ -21,7 +21,7 @@ use kube_batch_framework::{
 use crate::{
     assignment::{Assignment, Group, Kind, Needed, assign},
     budget::Budget,
-    gang::{minimum_reached, place_tasks, place_within, tasks_for_backfill},
+    gang::{minimum_reached, place_if_free, place_tasks, tasks_for_backfill},
 };
 
 /// How much may be done in one turn to find another order: sets of tasks that are formed, and comparisons of a node with
@@ -43,8 +43,13 @@ impl Default for SearchBound {
 }
 
 impl SearchBound {
+    /// What is left.
+    pub(crate) const fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Whether so much may be done, which then is.
-    fn admits(&mut self, work: u64) -> bool {
+    pub(crate) fn admits(&mut self, work: u64) -> bool {
         let is_admitted = work <= self.left;
         match is_admitted {
             true => self.left -= work,
@@ -55,10 +60,10 @@ impl SearchBound {
 }
 
 /// Tasks that are alike, in their order.
-struct Alike {
-    class: ClassIdx,
+pub(crate) struct Alike {
+    pub(crate) class: ClassIdx,
     role: Option<usize>,
-    tasks: Vec<TaskIdx>,
+    pub(crate) tasks: Vec<TaskIdx>,
 }
 
 /// Whether some of the tasks differ in where they fit.
@@ -128,6 +133,48 @@ pub(crate) fn place_in_other_orders(
     false
 }
 
+/// A job, and places for its tasks.
+pub(crate) type JobPlaces = (JobIdx, Vec<(TaskIdx, NodeIdx)>);
+
+/// Places for the minimum of each of some jobs together, in what is idle, if only what is free decides where their
+/// tasks fit and the search finds some.
+pub(crate) fn places_of_jobs(
+    session: &mut Session,
+    jobs: &[JobIdx],
+    bound: &mut SearchBound,
+) -> Option<Vec<JobPlaces>> {
+    let mut groups = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let own = groups_of(session, &session.waiting_tasks(*job).into());
+        groups.extend(own.into_iter().map(|group| Alike { role: Some(at), ..group }));
+    }
+    let free = |session: &Session, node: NodeIdx, dim: Dim| {
+        let nodes = &session.cluster().nodes;
+        nodes.idle[node][dim].min(nodes.future_idle(node, dim))
+    };
+    let fits = |session: &mut Session, class: ClassIdx, node: NodeIdx| {
+        session.fits(class, node, Capacity::Idle)
+    };
+    let view = View::of_groups(session, groups, bound, (&fits, &free))?;
+    if !view.depends_on_nodes_alone(session) {
+        return None;
+    }
+    let of_roles: Vec<u32> = jobs.iter().map(|job| session.plugins().tasks_missing(*job)).collect();
+    let needed = Needed { n_tasks: of_roles.iter().sum(), of_roles };
+    let before = bound.left;
+    let found = assign(&view.sizes, &view.kinds, &needed, &mut bound.left);
+    session.count_work(before - bound.left);
+    let Assignment::Found(pairs) = found else { return None };
+    let mut places: Vec<JobPlaces> = jobs.iter().map(|job| (*job, Vec::new())).collect();
+    let mut left: Vec<_> = view.groups.iter().map(|group| group.tasks.iter()).collect();
+    for (group, at) in pairs {
+        let task = *left[group].next().expect("no more are placed than there are");
+        let job = view.groups[group].role.expect("it is the position of the job");
+        places[job].1.push((task, view.nodes[at]));
+    }
+    Some(places)
+}
+
 /// Other orders in which tasks are placed with victims; none if the tasks are alike. What victims release is not free
 /// yet, so a node counts for a task if the rules that no placement can change admit it.
 pub(crate) fn other_orders(
@@ -167,6 +214,15 @@ impl View {
         (admits, free): (&Admits<'_>, &Free<'_>),
     ) -> Option<Self> {
         let groups = groups_of(session, tasks);
+        Self::of_groups(session, groups, bound, (admits, free))
+    }
+
+    fn of_groups(
+        session: &mut Session,
+        groups: Vec<Alike>,
+        bound: &mut SearchBound,
+        (admits, free): (&Admits<'_>, &Free<'_>),
+    ) -> Option<Self> {
         let in_scope = session.nodes_in_scope();
         if !bound.admits((groups.len() * in_scope.len()) as u64) {
             return None;
@@ -236,21 +292,15 @@ impl View {
         pairs.iter().all(|(group, at)| {
             let task = *left[*group].next().expect("no more are placed than there are");
             let node = self.nodes[*at];
-            let session = statement.session_mut();
-            let class = session.cluster().tasks.class[task];
-            let is_free = |capacity: &Capacity| {
-                session.within_capability(task, &[], *capacity).is_ok()
-                    && session.fits(class, node, *capacity)
-            };
-            let capacity = [Capacity::Idle, Capacity::FutureIdle].into_iter().find(is_free);
-            capacity.is_some_and(|capacity| {
-                place_within(statement, task, Choice { node, capacity }, budget).is_ok()
-            })
+            let mut capacities = [Capacity::Idle, Capacity::FutureIdle].into_iter();
+            capacities
+                .any(|capacity| place_if_free(statement, task, Choice { node, capacity }, budget))
         })
     }
 }
 
-fn groups_of(session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Alike> {
+/// The tasks by class and role, in their order.
+pub(crate) fn groups_of(session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Alike> {
     let mut groups: Vec<Alike> = Vec::new();
     let mut known: BTreeMap<(ClassIdx, Option<usize>), usize> = BTreeMap::new();
     for task in tasks {
@@ -266,7 +316,7 @@ fn groups_of(session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Alike> {
 }
 
 /// The resources that some of them request.
-fn requested(session: &Session, groups: &[Alike]) -> Vec<Dim> {
+pub(crate) fn requested(session: &Session, groups: &[Alike]) -> Vec<Dim> {
     let requests = groups.iter().map(|group| &session.cluster().classes.request[group.class]);
     let mut dims: Vec<Dim> = requests.flat_map(Request::amounts).map(|(dim, _)| *dim).collect();
     dims.sort_unstable();
@@ -284,7 +334,7 @@ fn size_of(session: &Session, group: &Alike, dims: &[Dim]) -> Group {
 }
 
 /// How many tasks must have a place, besides those that backfill may place.
-fn needed(statement: &mut Statement<'_>) -> Needed {
+pub(crate) fn needed(statement: &mut Statement<'_>) -> Needed {
     let n_for_backfill = tasks_for_backfill(statement);
     let (session, job) = (statement.session(), statement.job());
     let n_missing = session.plugins().tasks_missing(job);
