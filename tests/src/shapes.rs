@@ -129,6 +129,22 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             });
             (Conf::default(), Next::Nothing)
         }
+        ("UNLIKE" | "ALIKE", [nodes, gangs]) => {
+            build.cpus = &["4", "8", "16", "32"];
+            build.nodes(*nodes);
+            let queues = build.queues(&[1, 2, 3, 4]);
+            let of_cpu = |cpu: &str| PodKind { cpu: cpu.to_owned(), ..PodKind::default() };
+            let (small, middle, large) = (of_cpu("1500m"), of_cpu("3500m"), of_cpu("7"));
+            let mean = of_cpu("3375m");
+            let kinds = match kind {
+                "ALIKE" => vec![&mean; 16],
+                _ => [vec![&small; 8], vec![&middle; 4], vec![&large; 4]].concat(),
+            };
+            for job in 0..*gangs {
+                build.pending_job_of(job, &queues[job % queues.len()], "low", &kinds);
+            }
+            (Conf::default(), Next::Nothing)
+        }
         ("FILLTAINT", [nodes, pods, gang]) => {
             build.tainted_every = 100;
             build.nodes(*nodes);

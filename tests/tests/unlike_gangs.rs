@@ -33,10 +33,18 @@ enum Unlike {
     Rack,
     /// Their requests, and a minimum for each role.
     Roles,
+    /// Their requests; those of each size are a group of a composite PodGroup that needs all.
+    Groups,
 }
 
-const KINDS: [Unlike; 5] =
-    [Unlike::Sizes, Unlike::Selectors, Unlike::Launcher, Unlike::Rack, Unlike::Roles];
+const KINDS: [Unlike; 6] = [
+    Unlike::Sizes,
+    Unlike::Selectors,
+    Unlike::Launcher,
+    Unlike::Rack,
+    Unlike::Roles,
+    Unlike::Groups,
+];
 
 #[derive(Clone, Debug)]
 struct Node {
@@ -74,7 +82,7 @@ impl Setting {
             .map(|_| Node {
                 cpu: *rng.pick(&[2, 4, 4, 8]),
                 memory: *rng.pick(&[4, 8]),
-                disk: *rng.pick(&["ssd", "hdd"]),
+                disk: if rng.percent(50) { "ssd" } else { "hdd" },
                 rack: rng.below(2),
             })
             .collect();
@@ -108,6 +116,11 @@ impl Setting {
                     class.min = rng.below(class.n_pods + 1);
                 }
             }
+            Unlike::Groups => {
+                for class in &mut classes {
+                    class.min = class.n_pods;
+                }
+            }
             Unlike::Sizes | Unlike::Rack => {}
         }
         let n_pods: u64 = classes.iter().map(|class| class.n_pods).sum();
@@ -135,7 +148,20 @@ impl Setting {
             );
         }
         let minimum = self.min_member;
-        if self.unlike == Unlike::Roles {
+        if self.unlike == Unlike::Groups {
+            let _ = writeln!(
+                text,
+                "- {{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {{name: g, namespace: ns}}, spec: {{workloadRef: {{workloadName: w, templateName: g}}, schedulingPolicy: {{gang: {{minGroupCount: {}}}}}}}}}",
+                self.classes.len()
+            );
+            for (at, class) in self.classes.iter().enumerate() {
+                let _ = writeln!(
+                    text,
+                    "- {{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {{name: g{at}, namespace: ns}}, spec: {{workloadRef: {{workloadName: w, templateName: g{at}}}, schedulingPolicy: {{gang: {{minCount: {}}}}}, parentCompositePodGroupName: g}}}}",
+                    class.n_pods
+                );
+            }
+        } else if self.unlike == Unlike::Roles {
             let roles: Vec<String> = self
                 .classes
                 .iter()
@@ -165,10 +191,16 @@ impl Setting {
                 Unlike::Roles => format!(", volcano.sh/task-spec: role{at}"),
                 _ => String::new(),
             };
+            let (annotation, field) = match self.unlike {
+                Unlike::Groups => {
+                    (String::new(), format!("schedulingGroup: {{podGroupName: g{at}}}, "))
+                }
+                _ => (format!("scheduling.k8s.io/group-name: g{task}"), String::new()),
+            };
             for pod in 0..*n_pods {
                 let _ = writeln!(
                     text,
-                    "- {{apiVersion: v1, kind: Pod, metadata: {{name: g-{at}-{pod}, namespace: ns, annotations: {{scheduling.k8s.io/group-name: g{task}}}}}, spec: {{schedulerName: kube-batch, {selector}containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}', memory: {memory}Gi}}}}}}]}}}}"
+                    "- {{apiVersion: v1, kind: Pod, metadata: {{name: g-{at}-{pod}, namespace: ns, annotations: {{{annotation}}}}}, spec: {{schedulerName: kube-batch, {field}{selector}containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}', memory: {memory}Gi}}}}}}]}}}}"
                 );
             }
         }

@@ -41,6 +41,8 @@ pub(super) struct Build {
     pub(super) store: Store,
     /// CPUs, memory and zones of nodes.
     pub(super) cpu: &'static str,
+    /// CPUs of one node after the other, if they differ.
+    pub(super) cpus: &'static [&'static str],
     pub(super) memory: &'static str,
     pub(super) n_zones: usize,
     pub(super) gpus: u32,
@@ -58,6 +60,7 @@ impl Default for Build {
         let mut build = Self {
             store: Store::default(),
             cpu: "32",
+            cpus: &[],
             memory: "128Gi",
             n_zones: 10,
             gpus: 0,
@@ -101,8 +104,9 @@ impl Build {
         for i in 0..n_nodes {
             let name = format!("node-{i:05}");
             let gpus = self.gpus.to_string();
+            let cpu = self.cpus.get(i % self.cpus.len().max(1)).unwrap_or(&self.cpu);
             let mut allocatable =
-                amounts(&[("cpu", self.cpu), ("memory", self.memory), ("pods", "110")]);
+                amounts(&[("cpu", cpu), ("memory", self.memory), ("pods", "110")]);
             if self.gpus > 0 {
                 allocatable.extend(amounts(&[("nvidia.com/gpu", &gpus), ("memory", "256Gi")]));
             }
@@ -261,10 +265,21 @@ impl Build {
         class: &str,
         kind: &PodKind,
     ) {
+        self.pending_job_of(job, queue, class, &vec![kind; gang]);
+    }
+
+    /// A gang with a pod of each of these kinds.
+    pub(super) fn pending_job_of(
+        &mut self,
+        job: usize,
+        queue: &str,
+        class: &str,
+        kinds: &[&PodKind],
+    ) {
         let name = format!("job-{job:05}");
         let created = BASE + DAY + job as i64;
-        self.group(&name, created, gang, queue, class);
-        for k in 0..gang {
+        self.group(&name, created, kinds.len(), queue, class);
+        for (k, kind) in kinds.iter().enumerate() {
             self.pod(&name, k, created, kind, None);
         }
     }

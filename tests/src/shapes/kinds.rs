@@ -16,9 +16,15 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 26] = [
+pub const KINDS: [Kind; 28] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
+    kind(
+        "UNLIKE",
+        "NODES-GANGS",
+        "empty nodes of four sizes, and gangs of 16 pods of three sizes that fit; the small pods come first",
+    ),
+    kind("ALIKE", "NODES-GANGS", "as UNLIKE, but all pods request the same, and as much together"),
     kind(
         "FILLTAINT",
         "NODES-PODS-GANG",
