@@ -3,7 +3,7 @@
 //! In the fair pass, the queue with the lowest share gets the next turn, and in it the first job by job order. Turns
 //! that bring a queue above what it deserves come after those that do not, and an overused queue gets none. A turn is
 //! one statement: a gang that cannot start holds no resources. Incomplete gangs get turns before all others. The
-//! lending pass then gives turns to the overused queues, on the idle resources that are not reserved: those that the
+//! lending pass then gives turns to the overused queues, on the idle resources that are not withheld: those that the
 //! other queues are entitled to and could use stay idle.
 //!
 //! Upstream: `actions/allocate/allocate.go`, which keeps the resources of a gang that is not ready,
@@ -22,9 +22,9 @@ use kube_batch_framework::{
     failure::Failure,
     order::{NextTurn, Turns, give_turn},
     plugin::Capacity,
-    reservations::Reservations,
     session::Session,
     spec::ActionSpec,
+    withheld::Withheld,
 };
 
 use crate::{
@@ -142,7 +142,7 @@ fn lend(session: &mut Session, mut turns: Turns, overused: Vec<QueueIdx>, waitin
         turns.put_back_queue(session, queue);
     }
     let mut lending =
-        Lending { reservations: Reservations::of(session), idle: session.cluster().total_idle() };
+        Lending { withheld: Withheld::of(session), idle: session.cluster().total_idle() };
     first_turns(session)
         .run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
     turns.run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
@@ -252,7 +252,7 @@ fn turn_of_job(
     let is_rolled_back = settle(statement) == Settled::RolledBack;
     if is_rolled_back {
         budget.restore(idle_before);
-        if matches!(session.failure(job), Some(Failure::Reserved(_))) {
+        if matches!(session.failure(job), Some(Failure::Withheld(_))) {
             correct_refusal(session, job);
         }
     }
@@ -300,7 +300,7 @@ fn place_at_once(
     true
 }
 
-/// Corrects why a gang waits that was refused reserved resources, if it would not start with them
+/// Corrects why a gang waits that was refused resources which are withheld, if it would not start with them
 /// either: it waits for resources then, and not for the share of its queue.
 // Parity: see docs/parity.md#e2.
 fn correct_refusal(session: &mut Session, job: JobIdx) {
@@ -309,11 +309,11 @@ fn correct_refusal(session: &mut Session, job: JobIdx) {
     }
     let refused = session.failure(job).cloned();
     session.replace_failure(job, None);
-    let nothing = Reservations::none(session);
+    let nothing = Withheld::none(session);
     let idle = session.cluster().total_idle();
     let mut tasks = session.waiting_tasks(job).into();
     let mut statement = session.statement(job);
-    let mut budget = Budget::Lent(&mut Lending { reservations: nothing, idle });
+    let mut budget = Budget::Lent(&mut Lending { withheld: nothing, idle });
     place_tasks_by_topology(&mut tasks, &mut statement, &mut budget);
     record_fitting(&mut statement);
     statement.release();
@@ -322,7 +322,7 @@ fn correct_refusal(session: &mut Session, job: JobIdx) {
     }
 }
 
-/// Whether enough waiting tasks for the minimum fit into what is free, reserved or not. An upper bound:
+/// Whether enough waiting tasks for the minimum fit into what is free, withheld or not. An upper bound:
 /// each class is counted by itself.
 fn may_start_on_idle(session: &mut Session, job: JobIdx) -> bool {
     let n_missing = u64::from(session.plugins().tasks_missing(job));

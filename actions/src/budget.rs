@@ -4,14 +4,14 @@ use kube_batch_api::{
     column::{Dim, TaskIdx},
     resource::{Request, ResourceVector},
 };
-use kube_batch_framework::{failure::Failure, reservations::Reservations, session::Session};
+use kube_batch_framework::{failure::Failure, session::Session, withheld::Withheld};
 
 /// The resources a turn may use.
 #[derive(Debug)]
 pub(crate) enum Budget<'a> {
     /// What is idle, and what is being released.
     All,
-    /// What is idle, as long as the idle total stays above what is reserved.
+    /// What is idle, as long as the idle total stays above what is withheld.
     Lent(&'a mut Lending),
 }
 
@@ -25,22 +25,21 @@ impl Budget<'_> {
     }
 
     /// The resources of which the request fits into what is idle, but not without using what is
-    /// reserved.
-    pub(crate) fn reserved_dims(&self, request: &Request) -> Vec<Dim> {
+    /// withheld.
+    pub(crate) fn withheld_dims(&self, request: &Request) -> Vec<Dim> {
         match self {
             Budget::All => Vec::new(),
-            Budget::Lent(lending) => lending.reserved_dims(request),
+            Budget::Lent(lending) => lending.withheld_dims(request),
         }
     }
 
-    /// The job for which a resource is reserved that a task may not use, although it has just been
+    /// The job for which a resource is withheld that a task may not use, although it has just been
     /// placed on idle resources.
     pub(crate) fn refusal(&self, session: &Session, task: TaskIdx) -> Option<Failure> {
-        let Budget::Lent(Lending { reservations, .. }) = self else { return None };
-        let dims = self.reserved_dims(session.cluster().request(task));
-        let refused =
-            dims.into_iter().find(|dim| !reservations.can_be_reclaimed(session, task, *dim));
-        refused.map(|dim| Failure::Reserved(reservations.job(session, dim)))
+        let Budget::Lent(Lending { withheld, .. }) = self else { return None };
+        let dims = self.withheld_dims(session.cluster().request(task));
+        let refused = dims.into_iter().find(|dim| !withheld.can_be_reclaimed(session, task, *dim));
+        refused.map(|dim| Failure::Withheld(withheld.job(session, dim)))
     }
 
     /// Subtracts the request of a task that was given idle resources.
@@ -64,17 +63,17 @@ pub(crate) struct Lending {
     /// What is idle in the whole cluster and not nominated, after the moves of this pass.
     pub(crate) idle: ResourceVector,
     /// What must stay idle.
-    pub(crate) reservations: Reservations,
+    pub(crate) withheld: Withheld,
 }
 
 impl Lending {
-    /// The resources of which the request fits into what is idle, but would use what is reserved. A
+    /// The resources of which the request fits into what is idle, but would use what is withheld. A
     /// request for more than is idle in the whole cluster fits on no node and is not refused here.
-    fn reserved_dims(&self, request: &Request) -> Vec<Dim> {
-        let reserved = self.reservations.amounts();
+    fn withheld_dims(&self, request: &Request) -> Vec<Dim> {
+        let withheld = self.withheld.amounts();
         let amounts = request.shared();
         let dims = amounts
-            .filter(|(dim, amount)| (0..reserved[*dim]).contains(&(self.idle[*dim] - amount)));
+            .filter(|(dim, amount)| (0..withheld[*dim]).contains(&(self.idle[*dim] - amount)));
         dims.map(|(dim, _)| dim).collect()
     }
 

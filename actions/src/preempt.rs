@@ -21,9 +21,9 @@ use kube_batch_framework::{
     foresight::NextCycle,
     order::{Turns, give_turn},
     plugin::{JobProposal, Proposal},
-    reservations::Reservations,
     session::Session,
     spec::ActionSpec,
+    withheld::Withheld,
 };
 
 use crate::{
@@ -37,12 +37,12 @@ pub struct Preempt;
 
 /// Victims of other jobs of the queue.
 struct BetweenJobs<'a> {
-    reserved: Option<&'a Reservations>,
+    withheld: Option<&'a Withheld>,
 }
 
 /// Victims of the same job.
 struct InsideJob<'a> {
-    reserved: Option<&'a Reservations>,
+    withheld: Option<&'a Withheld>,
 }
 
 /// How a configuration names the action.
@@ -59,11 +59,11 @@ impl Action for Preempt {
 
     fn execute(&self, session: &mut Session) {
         let mut search = VictimSearch::new(session.cluster());
-        let reserved = Reservations::of(session);
+        let withheld = Withheld::of(session);
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         while let Some(queue) = turns.next_queue(session) {
-            between_jobs(session, &mut turns, &mut search, queue, &reserved);
-            inside_jobs(session, &mut search, queue, &reserved);
+            between_jobs(session, &mut turns, &mut search, queue, &withheld);
+            inside_jobs(session, &mut search, queue, &withheld);
         }
     }
 
@@ -79,15 +79,15 @@ impl Action for Preempt {
             return;
         }
         let mut search = VictimSearch::new(session.cluster());
-        let reserved = Reservations::of(session);
+        let withheld = Withheld::of(session);
         for job in jobs {
             let Some(queue) = session.cluster().jobs.queue[job] else { continue };
-            let reserved = reserved_for_others(session, queue, &reserved);
-            let between = BetweenJobs { reserved };
+            let withheld = withheld_from(session, queue, &withheld);
+            let between = BetweenJobs { withheld };
             if may_evict_placed(&between, session, job, next) {
                 foresee(&between, session, &mut search, job, next);
             }
-            let inside = InsideJob { reserved };
+            let inside = InsideJob { withheld };
             if may_evict_placed(&inside, session, job, next) {
                 foresee(&inside, session, &mut search, job, next);
             }
@@ -116,13 +116,13 @@ fn may_evict_placed<P: VictimPolicy>(
     })
 }
 
-/// The resources the queue must leave to others, if it is overused and any are reserved.
-fn reserved_for_others<'a>(
+/// The resources the queue must leave to others, if it is overused and any are withheld.
+fn withheld_from<'a>(
     session: &Session,
     queue: QueueIdx,
-    reserved: &'a Reservations,
-) -> Option<&'a Reservations> {
-    (reserved.is_any() && session.plugins().overused(queue)).then_some(reserved)
+    withheld: &'a Withheld,
+) -> Option<&'a Withheld> {
+    (withheld.is_any() && session.plugins().overused(queue)).then_some(withheld)
 }
 
 fn between_jobs(
@@ -130,11 +130,11 @@ fn between_jobs(
     turns: &mut Turns,
     search: &mut VictimSearch,
     queue: QueueIdx,
-    reserved: &Reservations,
+    withheld: &Withheld,
 ) {
     let mut waiting = Waiting::default();
     turns.run_queue(session, queue, |session, job| {
-        let policy = BetweenJobs { reserved: reserved_for_others(session, queue, reserved) };
+        let policy = BetweenJobs { withheld: withheld_from(session, queue, withheld) };
         turn(&policy, session, search, job, &mut waiting)
     });
 }
@@ -144,13 +144,13 @@ fn inside_jobs(
     session: &mut Session,
     search: &mut VictimSearch,
     queue: QueueIdx,
-    reserved: &Reservations,
+    withheld: &Withheld,
 ) {
     let mut jobs = session.cluster().queues.jobs[queue].clone();
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
-        let policy = InsideJob { reserved: reserved_for_others(session, queue, reserved) };
+        let policy = InsideJob { withheld: withheld_from(session, queue, withheld) };
         give_turn(session, job, &mut |session, job| {
             turn(&policy, session, search, job, &mut Waiting::default())
         });
@@ -169,8 +169,8 @@ impl VictimPolicy for BetweenJobs<'_> {
     const SAME_QUEUE: bool = true;
     const OTHER_JOBS: bool = true;
 
-    fn reserved(&self) -> Option<&Reservations> {
-        self.reserved
+    fn withheld(&self) -> Option<&Withheld> {
+        self.withheld
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
@@ -207,8 +207,8 @@ impl VictimPolicy for InsideJob<'_> {
     const SAME_QUEUE: bool = true;
     const OTHER_JOBS: bool = false;
 
-    fn reserved(&self) -> Option<&Reservations> {
-        self.reserved
+    fn withheld(&self) -> Option<&Withheld> {
+        self.withheld
     }
 
     fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {

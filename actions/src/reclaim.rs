@@ -18,9 +18,9 @@ use kube_batch_framework::{
     foresight::NextCycle,
     order::Turns,
     plugin::{JobProposal, Proposal},
-    reservations::Reservations,
     session::Session,
     spec::ActionSpec,
+    withheld::Withheld,
 };
 
 use crate::{
@@ -89,7 +89,7 @@ impl VictimPolicy for AcrossQueues {
     const SAME_QUEUE: bool = false;
     const OTHER_JOBS: bool = true;
 
-    fn reserved(&self) -> Option<&Reservations> {
+    fn withheld(&self) -> Option<&Withheld> {
         // An overused queue does not reclaim.
         None
     }

@@ -455,7 +455,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         let best = match self.best.take() {
             // That is the reason in the best domain, and not how large it is.
             Some(Tried {
-                failure: Some(failure @ (Failure::Capability(_) | Failure::Reserved(_))),
+                failure: Some(failure @ (Failure::Capability(_) | Failure::Withheld(_))),
                 ..
             }) => return failure,
             Some(Tried { domain, n_fitting, failure }) => Some(BestDomain {

@@ -19,8 +19,8 @@ pub enum Failure {
     NotEnoughGroups(Box<NotEnoughGroups>),
     /// Its queue would exceed a hard limit.
     Capability(Dim),
-    /// The idle resources it fits into are reserved for a job of another queue, if it still waits.
-    Reserved(Option<JobIdx>),
+    /// The idle resources it fits into are withheld for a job of another queue, if it still waits.
+    Withheld(Option<JobIdx>),
     /// Tasks of different sizes fit in none of the orders that were tried, and the search for another ended at its bound.
     Undecided(FitReport),
     /// It is held back: the next cycle would evict it for this job.
@@ -75,7 +75,7 @@ impl Failure {
             Self::NeverFits(_)
             | Self::NotEnoughGroups(_)
             | Self::Capability(_)
-            | Self::Reserved(_)
+            | Self::Withheld(_)
             | Self::Held(_) => None,
         }
     }

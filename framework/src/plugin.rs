@@ -870,7 +870,7 @@ pub trait Plugin: Send {
 
     /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request.
     /// The action `allocate` serves an overused queue only after all other queues, from resources that
-    /// are not reserved for them. The action `reclaim` does not serve it.
+    /// are not withheld for them. The action `reclaim` does not serve it.
     fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
         false
     }
@@ -881,11 +881,11 @@ pub trait Plugin: Send {
     }
 
     /// The resources to keep idle for queues below their fair share while overused queues borrow;
-    /// `None` if the plugin reserves nothing.
+    /// `None` if the plugin withholds nothing.
     ///
     /// `placeable` is, for each queue, the sum of the requests of its waiting tasks that would each fit
     /// on some node of an empty cluster. It may exceed the cluster.
-    fn reserved(
+    fn withheld(
         &self,
         _cluster: &Cluster,
         _placeable: &Column<QueueIdx, ResourceVector>,

@@ -562,13 +562,13 @@ impl<'p> Plugins<'p> {
     }
 
     /// The largest answer in each dimension.
-    pub fn reserved(self, placeable: &Column<QueueIdx, ResourceVector>) -> ResourceVector {
+    pub fn withheld(self, placeable: &Column<QueueIdx, ResourceVector>) -> ResourceVector {
         let mut most = ResourceVector::zero(self.cluster.dimensions.len());
-        for reserved in
-            self.policy.all().filter_map(|plugin| plugin.reserved(self.cluster, placeable))
+        for withheld in
+            self.policy.all().filter_map(|plugin| plugin.withheld(self.cluster, placeable))
         {
             for dim in self.cluster.dimensions.ids() {
-                most[dim] = most[dim].max(reserved[dim]);
+                most[dim] = most[dim].max(withheld[dim]);
             }
         }
         most

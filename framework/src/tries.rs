@@ -221,7 +221,7 @@ impl Session {
                     tried.found = Some(Found { action, failure });
                 }
                 Failure::Capability(_)
-                | Failure::Reserved(_)
+                | Failure::Withheld(_)
                 | Failure::Held(_)
                 | Failure::NotEnoughGroups(_) => {
                     return None;

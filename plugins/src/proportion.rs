@@ -357,19 +357,19 @@ impl Plugin for Proportion {
     }
 
     // Parity: new, see docs/parity.md#a9.
-    fn reserved(
+    fn withheld(
         &self,
         cluster: &Cluster,
         placeable: &Column<QueueIdx, ResourceVector>,
     ) -> Option<ResourceVector> {
-        let mut reserved = ResourceVector::zero(cluster.dimensions.len());
+        let mut withheld = ResourceVector::zero(cluster.dimensions.len());
         for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
             for dim in &self.shared {
                 let missing = self.deserved[queue][*dim] - cluster.queues.held[queue][*dim];
-                reserved[*dim] += missing.min(placeable[queue][*dim]).max(0);
+                withheld[*dim] += missing.min(placeable[queue][*dim]).max(0);
             }
         }
-        Some(reserved)
+        Some(withheld)
     }
 
     fn queue_share(

@@ -110,7 +110,7 @@ pub struct CycleOutcome {
     pub binds: Vec<Placement>,
     /// Pods evicted, in order.
     pub evictions: Vec<EvictionOutcome>,
-    /// Pods that were nominated for a node: its resources are still being released, or reserved until
+    /// Pods that were nominated for a node: its resources are still being released, or held until
     /// the whole gang fits.
     pub pipelined: Vec<Placement>,
     /// Claims for devices that lost devices which could be used nowhere, `namespace/name`.

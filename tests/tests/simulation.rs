@@ -354,15 +354,15 @@ impl<'a> Checker<'a> {
         None
     }
 
-    /// Idle resources are reserved only for a job that they can help, and never from a task that
+    /// Idle resources are withheld only for a job that they can help, and never from a task that
     /// reclaim could take back.
     fn lending(&self) -> Option<String> {
-        const RESERVED: &str = "; the idle resources are reserved for queue ";
-        for report in self.cycle.jobs.iter().filter(|job| job.unplaced_because.contains(RESERVED)) {
+        const KEPT: &str = "; the idle resources are kept for queue ";
+        for report in self.cycle.jobs.iter().filter(|job| job.unplaced_because.contains(KEPT)) {
             let (job, holder) = (self.job_of(&report.key.to_string())?, self.holder(report)?);
             if let Some(limit) = self.exceeded_by_minimum(holder) {
                 let key = &self.snapshot.jobs.key[holder];
-                return Some(format!("something is reserved for {key}, which exceeds {limit}"));
+                return Some(format!("something is withheld for {key}, which exceeds {limit}"));
             }
             let min = self.snapshot.jobs.min_available[job];
             // Single tasks of these cannot be reclaimed, or not all of them.
@@ -399,7 +399,7 @@ impl<'a> Checker<'a> {
         jobs.find(|(_, own)| own.to_string() == key).map(|(job, _)| job)
     }
 
-    /// The job for which resources are reserved, according to the reason of another job.
+    /// The job for which resources are withheld, according to the reason of another job.
     fn holder(&self, report: &JobReport) -> Option<JobIdx> {
         let key = report.unplaced_because.rsplit_once("(job ")?.1;
         self.job_of(key.trim_end_matches(')'))

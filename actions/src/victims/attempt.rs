@@ -56,7 +56,7 @@ pub(super) struct Attempt<'a, 's, P> {
     scarce: BTreeMap<ClassIdx, Dim>,
     /// Why the first task that does not fit idle resources cannot start now. Recorded on commit.
     failure: Option<Failure>,
-    /// The future idle resources of the cluster before the turn; `None` if the policy reserves none.
+    /// The future idle resources of the cluster before the turn; `None` if the policy withholds none.
     future_idle_before: Option<ResourceVector>,
 }
 
@@ -98,7 +98,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         statement.confine(scope);
         let start = statement.savepoint();
         let cluster = statement.session().cluster();
-        let future_idle_before = policy.reserved().map(|_| cluster.total_future_idle());
+        let future_idle_before = policy.withheld().map(|_| cluster.total_future_idle());
         Self {
             policy,
             statement,
@@ -154,7 +154,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if self.limit.is_some() && !self.is_planned {
             let Self { policy, statement, start, future_idle_before, .. } = &mut *self;
             reprieve::unneeded(statement, *start, P::REASON, |session, task| {
-                !uses_reserved(*policy, session, future_idle_before.as_ref(), task)
+                !uses_withheld(*policy, session, future_idle_before.as_ref(), task)
             });
         }
         let (session, job) = (self.statement.session(), self.statement.job());
@@ -205,7 +205,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 
     fn place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> Step {
-        if !self.find_place(task, others) || self.uses_reserved(task) {
+        if !self.find_place(task, others) || self.uses_withheld(task) {
             Step::Unplaceable
         } else if !self.statement.job_pipelined() {
             Step::Incomplete
@@ -223,9 +223,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.unplaceable.n_hopeful(&mut self.statement, tasks) >= missing
     }
 
-    fn uses_reserved(&self, task: TaskIdx) -> bool {
+    fn uses_withheld(&self, task: TaskIdx) -> bool {
         let before = self.future_idle_before.as_ref();
-        uses_reserved(self.policy, self.statement.session(), before, task)
+        uses_withheld(self.policy, self.statement.session(), before, task)
     }
 
     /// Pipelines the task: without victims if it fits somewhere, else on the node whose victims have
@@ -386,24 +386,24 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 }
 
-/// Whether the task, which has just been placed, uses future idle resources that are reserved for other
-/// queues. What victims release is not reserved. `before` are the future idle resources of the cluster
+/// Whether the task, which has just been placed, uses future idle resources that are withheld for other
+/// queues. What victims release is not withheld. `before` are the future idle resources of the cluster
 /// before the turn.
 // Parity: the rule by which allocate lends resources, see docs/parity.md#a9.
-fn uses_reserved<P: VictimPolicy>(
+fn uses_withheld<P: VictimPolicy>(
     policy: &P,
     session: &Session,
     before: Option<&ResourceVector>,
     task: TaskIdx,
 ) -> bool {
-    let Some((before, reserved)) = before.zip(policy.reserved()) else { return false };
+    let Some((before, withheld)) = before.zip(policy.withheld()) else { return false };
     let cluster = session.cluster();
     let idle = cluster.total_future_idle();
     let mut amounts = cluster.request(task).shared();
     amounts.any(|(dim, _)| {
         idle[dim] < before[dim]
-            && idle[dim] < reserved.amounts()[dim]
-            && !reserved.can_be_reclaimed(session, task, dim)
+            && idle[dim] < withheld.amounts()[dim]
+            && !withheld.can_be_reclaimed(session, task, dim)
     })
 }
 

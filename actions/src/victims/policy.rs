@@ -7,8 +7,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{JobProposal, Proposal},
-    reservations::Reservations,
     session::Session,
+    withheld::Withheld,
 };
 
 /// Which tasks an action may evict, and in which order.
@@ -45,5 +45,5 @@ pub(crate) trait VictimPolicy {
 
     /// What must stay idle for other queues, if the queue is overused. `None` otherwise: the queue may
     /// use what it finds.
-    fn reserved(&self) -> Option<&Reservations>;
+    fn withheld(&self) -> Option<&Withheld>;
 }

@@ -52,7 +52,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
         (
             Some(
                 Failure::Capability(_)
-                | Failure::Reserved(_)
+                | Failure::Withheld(_)
                 | Failure::Held(_)
                 | Failure::Undecided(_)
                 | Failure::NeverFits(_)
@@ -145,7 +145,7 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
         |cause| failure.and_then(Failure::fit_report).is_some_and(|report| report.has_cause(cause));
     match failure {
         Some(Failure::Capability(_)) => "QueueCapability",
-        Some(Failure::Reserved(_)) => "QueueShare",
+        Some(Failure::Withheld(_)) => "QueueShare",
         Some(Failure::Held(by)) if is_of_other_queue(session.cluster(), job, *by) => "QueueShare",
         Some(Failure::NeverFits(NeverFits::Capability(_))) => "QueueCapability",
         Some(Failure::NeverFits(_)) => "NeverFits",
@@ -197,7 +197,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
         Failure::NotEnoughGroups(_) => return None,
-        Failure::Reserved(_) | Failure::Held(_) => FitReport::new(cluster.nodes.facts.len()),
+        Failure::Withheld(_) | Failure::Held(_) => FitReport::new(cluster.nodes.facts.len()),
         failure @ (Failure::Unfit(_)
         | Failure::Undecided(_)
         | Failure::NoDomain(_)
@@ -267,7 +267,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
         Some(Failure::NotEnoughGroups(failure)) => not_enough_groups(failure),
         Some(Failure::NeverFits(never)) => never_fits(cluster, queue, job, never),
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
-        Some(Failure::Reserved(holder)) => reserved_for(cluster, queue, *holder),
+        Some(Failure::Withheld(holder)) => withheld_for(cluster, queue, *holder),
         Some(Failure::Held(by)) => held_for(cluster, job, *by),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
             1 => "1 pod is being terminated".to_owned(),
@@ -360,15 +360,15 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     )
 }
 
-/// For which queue and job the idle resources are reserved that a task would need.
-fn reserved_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> String {
+/// For which queue and job the idle resources are withheld that a task would need.
+fn withheld_for(cluster: &Cluster, queue: QueueIdx, holder: Option<JobIdx>) -> String {
     let name = name_of(cluster, queue);
     let of = holder.and_then(|job| Some((cluster.jobs.queue[job]?, &cluster.jobs.key[job])));
     let whom = match of {
         Some((queue, job)) => format!("queue \"{}\" (job {job})", name_of(cluster, queue)),
         None => "queues below their fair share".to_owned(),
     };
-    format!("queue \"{name}\" is at its fair share; the idle resources are reserved for {whom}")
+    format!("queue \"{name}\" is at its fair share; the idle resources are kept for {whom}")
 }
 
 fn is_of_other_queue(cluster: &Cluster, job: JobIdx, other: JobIdx) -> bool {

@@ -214,12 +214,12 @@ static TABLE: &[Row] = &[
     not_needed(
         Action,
         "elect",
-        "the action allocate reserves what queues below their share still need",
+        "the action allocate withholds what queues below their share still need",
     ),
     not_needed(
         Action,
         "reserve",
-        "the action allocate reserves what queues below their share still need",
+        "the action allocate withholds what queues below their share still need",
     ),
     named(
         Action,

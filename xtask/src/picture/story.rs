@@ -63,7 +63,7 @@ pub(super) struct Place {
     /// Index in [`Story::nodes`].
     pub(super) node: usize,
     /// Whether the pod is only nominated.
-    pub(super) reserved: bool,
+    pub(super) nominated: bool,
 }
 
 /// Runs the example and records each cycle.
@@ -119,10 +119,10 @@ impl Recorder {
         let on_nodes = pods_on_nodes(world).map(|(pod, node)| (pod, node, false));
         let nominated = world.pipelined.iter().map(|(pod, node)| (pod, node, true));
         let mut places = BTreeMap::new();
-        for (pod, node, reserved) in on_nodes.chain(nominated) {
+        for (pod, node, nominated) in on_nodes.chain(nominated) {
             let index = self.story.nodes.iter().position(|known| *known.name == **node);
             let node = index.with_context(|| format!("{pod} is on the unknown node {node}"))?;
-            places.insert(pod.clone(), Place { node, reserved });
+            places.insert(pod.clone(), Place { node, nominated });
         }
         Ok(places)
     }
@@ -223,7 +223,7 @@ fn sentences(cycle: &CycleOutcome, world: &World) -> Vec<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for eviction in &cycle.evictions {
         let (victim, preemptor) = (job_of(&eviction.pod), short(&eviction.for_));
-        let what = format!("pods of {victim} are evicted; the places are reserved for {preemptor}");
+        let what = format!("pods of {victim} are evicted; their places are kept for {preemptor}");
         *counts.entry(what).or_default() += 1;
     }
     for bind in &cycle.binds {

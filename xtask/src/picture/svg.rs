@@ -92,7 +92,7 @@ impl<'s> Drawing<'s> {
         }
         let symbol = Rect::new(left, MARGIN, 14, 14).border();
         self.outlined(&symbol, self.theme.faint);
-        self.text(left + 20, MARGIN + BASELINE, &[], "reserved");
+        self.text(left + 20, MARGIN + BASELINE, &[], "nominated");
     }
 
     /// Labels the columns; those in which something happened are bold.
@@ -132,7 +132,7 @@ impl<'s> Drawing<'s> {
         let rect = Rect::new(left, top, (bar.to - bar.from) * COLUMN - 2, SLOT - 2);
         let Theme { jobs, on_job, .. } = self.theme;
         let colour = jobs[bar.job % jobs.len()];
-        if bar.place.reserved {
+        if bar.place.nominated {
             self.outlined(&rect.border(), colour);
             return;
         }

@@ -1,8 +1,8 @@
 //! The resources that lending must leave idle, and the jobs they are left for.
 //!
-//! Resources are reserved for a queue that holds less than it deserves, but only for jobs that they
+//! Resources are withheld for a queue that holds less than it deserves, but only for jobs that they
 //! can help: jobs whose minimum fits beside the pods of other schedulers, beside what their queue uses
-//! into its capability, and into what their queue deserves. Another job reserves nothing.
+//! into its capability, and into what their queue deserves. Another job withholds nothing.
 // Parity: new, see docs/parity.md#a9.
 
 use kube_batch_api::{
@@ -20,14 +20,14 @@ use crate::{
 
 /// What must stay idle while idle resources are lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservations {
+pub struct Withheld {
     amounts: ResourceVector,
-    /// For each dimension, the first task for which an amount is reserved.
+    /// For each dimension, the first task for which an amount is withheld.
     holders: Vec<Option<TaskIdx>>,
 }
 
-impl Reservations {
-    /// What the waiting jobs of a session reserve.
+impl Withheld {
+    /// What the waiting jobs of a session withhold.
     pub fn of(session: &mut Session) -> Self {
         let width = session.cluster().dimensions.len();
         let n_queues = session.cluster().queues.facts.len();
@@ -56,10 +56,10 @@ impl Reservations {
                 }
             }
         }
-        Self { amounts: session.plugins().reserved(&placeable), holders }
+        Self { amounts: session.plugins().withheld(&placeable), holders }
     }
 
-    /// No reservations.
+    /// Nothing.
     pub fn none(session: &Session) -> Self {
         let width = session.cluster().dimensions.len();
         Self { amounts: ResourceVector::zero(width), holders: vec![None; width] }
@@ -80,7 +80,7 @@ impl Reservations {
         session.cluster().tasks.job[self.holders[dim.at()]?]
     }
 
-    /// Whether a task that has just been placed may use what is reserved of a resource: because the
+    /// Whether a task that has just been placed may use what is withheld of a resource: because the
     /// action `reclaim`, which runs in every cycle, could evict it for the task that waits.
     pub fn can_be_reclaimed(&self, session: &Session, victim: TaskIdx, dim: Dim) -> bool {
         let Some(preemptor) = self.holders[dim.at()] else { return false };
