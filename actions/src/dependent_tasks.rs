@@ -66,7 +66,7 @@ pub(crate) fn place_by_trying(
     capacity: Capacity,
     bound: &mut SearchBound,
 ) -> bool {
-    let left = bound.left();
+    let (left, of_rules) = (bound.left(), bound.of_rules);
     let search = Search::new(statement.session_mut(), tasks, capacity, bound);
     let is_placed = search.is_some_and(|search| {
         let is_placed = search.vary_the_first(tasks, statement, budget, bound)
@@ -74,7 +74,7 @@ pub(crate) fn place_by_trying(
         statement.session_mut().try_first(None);
         is_placed
     });
-    statement.session_mut().count_work(left - bound.left());
+    statement.session_mut().count_work(left - bound.left() - (bound.of_rules - of_rules));
     if is_placed {
         tasks.retain(|task| statement.session().cluster().is_waiting(*task));
     }
@@ -133,6 +133,7 @@ impl Search {
             if !bound.admits(cost) {
                 return false;
             }
+            let work = statement.session().work();
             statement.session_mut().try_first(Some(alternative));
             place_tasks(&mut tasks.clone(), statement, budget);
             if self.has_places(statement, start) {
@@ -140,6 +141,9 @@ impl Search {
             }
             statement.rollback_to(start);
             budget.restore(idle.clone());
+            if !bound.admits_rules_since(statement.session(), work) {
+                return false;
+            }
         }
         statement.session_mut().try_first((most > 1).then_some(0));
         let Some(steps) = self.steps(statement, &[], bound) else { return false };
@@ -147,6 +151,7 @@ impl Search {
             if !bound.admits(cost) {
                 return false;
             }
+            let work = statement.session().work();
             if let Some(task) = self.take(statement, budget, &[], step) {
                 let mut others = tasks.clone();
                 others.retain(|other| *other != task);
@@ -157,6 +162,9 @@ impl Search {
             }
             statement.rollback_to(start);
             budget.restore(idle.clone());
+            if !bound.admits_rules_since(statement.session(), work) {
+                return false;
+            }
         }
         false
     }
@@ -267,7 +275,7 @@ impl Search {
         }
         let n_needed = needed(statement).n_tasks as usize;
         let session = statement.session_mut();
-        let fits = self.fits(session, &left);
+        let fits = self.fits(session, &left, bound)?;
         if self.only_shrinks {
             let possible = (0..self.groups.len()).map(|group| {
                 let of_group = fits.iter().filter(|fits| fits.of_groups[group]);
@@ -297,15 +305,24 @@ impl Search {
         Some(steps.collect())
     }
 
-    /// Which groups fit on which nodes now, without nodes that are like one before.
-    fn fits(&self, session: &mut Session, left: &[usize]) -> Vec<Fits> {
+    /// Which groups fit on which nodes now, without nodes that are like one before; `None` if the bound is reached.
+    fn fits(
+        &self,
+        session: &mut Session,
+        left: &[usize],
+        bound: &mut SearchBound,
+    ) -> Option<Vec<Fits>> {
         let mut known = BTreeMap::new();
         let mut all: Vec<Fits> = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
+            let work = session.work();
             let of_groups = self.groups.iter().zip(left);
             let of_groups: Vec<bool> = of_groups
                 .map(|(group, left)| *left > 0 && session.fits(group.class, *node, self.capacity))
                 .collect();
+            if !bound.admits_rules_since(session, work) {
+                return None;
+            }
             if !of_groups.contains(&true) {
                 continue;
             }
@@ -323,7 +340,7 @@ impl Search {
             }
             all.push(Fits { node: *node, n_nodes: 1, of_groups });
         }
-        all
+        Some(all)
     }
 
     /// Whether a task of the gang has its place on the node.

@@ -32,13 +32,15 @@ const MAX_WORK: u64 = 200_000;
 #[derive(Debug)]
 pub(crate) struct SearchBound {
     left: u64,
+    /// What of it rules have taken that are slow, and is counted as work already.
+    pub(crate) of_rules: u64,
     /// Whether a search ended at the bound.
     pub(crate) was_reached: bool,
 }
 
 impl Default for SearchBound {
     fn default() -> Self {
-        Self { left: MAX_WORK, was_reached: false }
+        Self { left: MAX_WORK, of_rules: 0, was_reached: false }
     }
 }
 
@@ -48,7 +50,7 @@ impl SearchBound {
         self.left
     }
 
-    /// Whether so much may be done, which then is.
+    /// Takes what some work needs of what is left. Returns `false`, and takes nothing, if less is left.
     pub(crate) fn admits(&mut self, work: u64) -> bool {
         let is_admitted = work <= self.left;
         match is_admitted {
@@ -56,6 +58,16 @@ impl SearchBound {
             false => self.was_reached = true,
         }
         is_admitted
+    }
+
+    /// Takes what rules have cost since the session had done so much work, such as searches for devices. Returns `false`
+    /// if nothing is left then.
+    pub(crate) fn admits_rules_since(&mut self, session: &Session, work: u64) -> bool {
+        let cost = (session.work() - work).min(self.left);
+        self.left -= cost;
+        self.of_rules += cost;
+        self.was_reached |= self.left == 0;
+        self.left > 0
     }
 }
 

@@ -562,7 +562,7 @@ impl Session {
     }
 
     /// How many evaluations of a node for a class there were so far, or would have taken as long.
-    pub(crate) fn work(&self) -> u64 {
+    pub fn work(&self) -> u64 {
         self.work_before + self.candidates.work() + self.policy.work()
     }
 

@@ -359,7 +359,7 @@ impl Setting {
         self.reaches(&most, &|state| self.is_enough(state))
     }
 
-    /// Whether some order of placements, on each node no more than so many of each class, leads to a state.
+    /// Whether some order of placements, on each node at most these numbers of each class, leads to a state.
     fn reaches(&self, most: &[Vec<u64>], is_wanted: &dyn Fn(&State) -> bool) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = vec![self.start()];
