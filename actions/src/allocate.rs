@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kube_batch_api::{
-    column::{ClassIdx, Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, CompositeIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
 use kube_batch_framework::{
@@ -22,6 +22,7 @@ use kube_batch_framework::{
     failure::Failure,
     order::{NextTurn, Turns, give_turn},
     plugin::Capacity,
+    reservations::Finds,
     session::Session,
     spec::ActionSpec,
     withheld::Withheld,
@@ -179,12 +180,24 @@ fn turn(
     waiting: &mut Waiting,
     budget: &mut Budget<'_>,
 ) -> NextTurn {
-    let Some(row) = session.incomplete_above(job) else {
-        return turn_of_job(session, job, &mut waiting.tasks, budget);
-    };
-    if !waiting.tried.insert(row) {
+    let row = session.incomplete_above(job);
+    if row.is_some_and(|row| !waiting.tried.insert(row)) {
         return NextTurn::None;
     }
+    session.beside_reservations(job, Finds::Room, |session| match row {
+        None => turn_of_job(session, job, &mut waiting.tasks, budget),
+        Some(row) => turn_of_groups(session, job, row, waiting, budget),
+    })
+}
+
+/// A turn of all jobs of a composite PodGroup.
+fn turn_of_groups(
+    session: &mut Session,
+    job: JobIdx,
+    row: CompositeIdx,
+    waiting: &mut Waiting,
+    budget: &mut Budget<'_>,
+) -> NextTurn {
     match place_groups(session, row, &mut Allocating { waiting: &mut waiting.tasks, budget }) {
         Reached::Complete if session.has_waiting_tasks(job) => NextTurn::Wanted,
         Reached::Complete | Reached::Waits | Reached::Incomplete => NextTurn::None,

@@ -14,6 +14,7 @@ use kube_batch_api::column::JobIdx;
 use kube_batch_framework::{
     cycle::Action,
     order::{NextTurn, Turns},
+    reservations::Finds,
     session::Session,
     spec::ActionSpec,
 };
@@ -41,7 +42,7 @@ impl Action for Backfill {
     fn execute(&self, session: &mut Session) {
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run(session, |session, job| {
-            turn(session, job);
+            session.beside_reservations(job, Finds::Room, |session| turn(session, job));
             NextTurn::None
         });
         for job in session.jobs_with_kept_moves() {

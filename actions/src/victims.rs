@@ -34,6 +34,7 @@ use kube_batch_api::{
 use kube_batch_framework::{
     foresight::{Foreseen, NextCycle},
     order::NextTurn,
+    reservations::Finds,
     session::Session,
     topology::Scope,
 };
@@ -63,13 +64,19 @@ pub(crate) fn turn<P: VictimPolicy>(
     job: JobIdx,
     waiting: &mut Waiting,
 ) -> NextTurn {
-    let Some(row) = session.incomplete_above(job) else {
-        return turn_of_job(policy, session, search, job, &mut waiting.tasks);
-    };
-    if P::OTHER_JOBS && waiting.tried.insert(row) && !session.is_pipelined(row) {
-        turn_of_groups(policy, session, search, row);
+    let row = session.incomplete_above(job);
+    if let Some(row) = row
+        && !(P::OTHER_JOBS && waiting.tried.insert(row) && !session.is_pipelined(row))
+    {
+        return NextTurn::None;
     }
-    NextTurn::None
+    session.beside_reservations(job, Finds::Victims, |session| match row {
+        None => turn_of_job(policy, session, search, job, &mut waiting.tasks),
+        Some(row) => {
+            turn_of_groups(policy, session, search, row);
+            NextTurn::None
+        }
+    })
 }
 
 /// Tries to place tasks of one job, in one [`Statement`](kube_batch_framework::statement::Statement).
@@ -109,9 +116,13 @@ pub(crate) fn foresee<P: VictimPolicy>(
     while !next.is_spent(session) {
         let tasks = session.waiting_tasks(job).into();
         let mut foreseen = None;
-        find_places(policy, session, search, job, &tasks, &mut |attempt, _| {
-            let (victims, _) = attempt.victims();
-            foreseen = Some(Foreseen { by: job, victims });
+        session.beside_reservations(job, Finds::Victims, |session| {
+            if foreseen.is_none() {
+                find_places(policy, session, search, job, &tasks, &mut |attempt, _| {
+                    let (victims, _) = attempt.victims();
+                    foreseen = Some(Foreseen { by: job, victims });
+                });
+            }
         });
         if !foreseen.is_some_and(|foreseen| next.take_back(session, &foreseen)) {
             return;

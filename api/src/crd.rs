@@ -162,6 +162,10 @@ pub struct QueueStatus {
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "resource_list_schema")]
     pub fair_share: BTreeMap<String, Quantity>,
+    /// What is kept free for the job of the queue that has a reservation.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub reserved: BTreeMap<String, Quantity>,
     /// The largest part of its deserved amount that is allocated, over all resources, as a
     /// decimal number.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -78,6 +79,8 @@ pub enum Decision {
         claims: Vec<ClaimChoice>,
         /// What is written to its claims for devices, in their order.
         devices: Vec<DeviceChoice>,
+        /// Until when it may not be reclaimed, because its job starts from a reservation.
+        protected_until: Option<Timestamp>,
     },
     /// Delete a running pod, so that others get its resources.
     Evict {

@@ -20,6 +20,7 @@ pub mod pod_hints;
 pub mod policy;
 pub mod queue;
 pub mod request;
+pub mod run_time;
 pub mod storage;
 pub mod topology;
 

@@ -1,5 +1,6 @@
 //! The fields in which pods name their PodGroup, queue and role.
 
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use crate::api_version::ApiVersion;
@@ -17,6 +18,15 @@ pub const QUEUE_LABEL: &str = "scheduling.sigs.dev/queue";
 /// The annotation of a bound pod that names the queue from which it was bound. The scheduler sends it with the
 /// binding, and the API server copies it to the pod.
 pub const BOUND_QUEUE_ANNOTATION: &str = "scheduling.sigs.dev/bound-queue";
+
+/// The annotation of a bound pod that says until when it may not be reclaimed, because its job started from a
+/// reservation. It is sent with the binding too.
+pub const PROTECTED_UNTIL_ANNOTATION: &str = "scheduling.sigs.dev/protected-until";
+
+/// Until when a pod may not be reclaimed, as its annotation says.
+pub(crate) fn protected_until_of(meta: &ObjectMeta) -> Option<Timestamp> {
+    meta.annotations.as_ref()?.get(PROTECTED_UNTIL_ANNOTATION)?.parse().ok()
+}
 
 /// The queue from which a pod was bound, as its annotation says.
 pub(crate) fn bound_queue_of(meta: &ObjectMeta) -> Option<&String> {

@@ -148,7 +148,7 @@ impl Assumed {
     /// never replaces another decision.
     pub fn note(&mut self, decision: &Decision, now: Timestamp) -> bool {
         let (pod, in_flight) = match decision {
-            Decision::Bind { pod, node, queue, claims, devices } => {
+            Decision::Bind { pod, node, queue, claims, devices, .. } => {
                 let (node, claims, devices) = (node.clone(), claims.clone(), devices.clone());
                 (pod, InFlight::Bind { node, queue: Some(queue.clone()), claims, devices })
             }
@@ -379,6 +379,7 @@ impl Assumed {
             node: Some(node.clone()),
             bound_queue: queue.clone(),
             bound_at: after.bound_at,
+            protected_until: after.protected_until,
             status: TaskStatus::Bound,
             labels: after.labels.clone(),
             ..before.clone()
@@ -554,6 +555,7 @@ mod tests {
     #[test]
     fn only_the_decided_binding_is_expected() {
         let assumed = recorded(&[Decision::Bind {
+            protected_until: None,
             queue: "q".into(),
             pod: pod(),
             node: "n".into(),
@@ -665,6 +667,7 @@ mod tests {
         let bind = |choice: DeviceChoice| {
             let (claims, devices) = (vec![], vec![choice]);
             recorded(&[Decision::Bind {
+                protected_until: None,
                 queue: "q".into(),
                 pod: pod(),
                 node: "n".into(),
@@ -691,6 +694,7 @@ mod tests {
     #[test]
     fn a_binding_replaces_a_nomination() {
         let bind = Decision::Bind {
+            protected_until: None,
             queue: "q".into(),
             pod: pod(),
             node: "n".into(),
@@ -722,6 +726,7 @@ mod tests {
     #[test]
     fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
         let bind = Decision::Bind {
+            protected_until: None,
             queue: "q".into(),
             pod: pod(),
             node: "n".into(),

@@ -161,6 +161,7 @@ mod tests {
 
         fn bind(&mut self, name: &str) {
             let decision = Decision::Bind {
+                protected_until: None,
                 queue: "q".into(),
                 pod: Self::pod(name),
                 node: "n".into(),

@@ -456,7 +456,7 @@ impl Store {
             facts.bound_queue = Some(queue);
         }
         if let Some(earlier) = self.pods.get(&facts.key) {
-            facts.keep_bound_queue(earlier);
+            facts.keep_binding(earlier);
         }
         Ok(self.pods.apply(facts.key.clone(), facts))
     }

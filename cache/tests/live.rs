@@ -605,7 +605,14 @@ impl World {
 
     fn bind(&mut self, pod: u8, node: u8, devices: Vec<DeviceChoice>) {
         let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
-        self.decide(pod, |pod| Decision::Bind { queue, pod, node, claims: vec![], devices });
+        self.decide(pod, |pod| Decision::Bind {
+            protected_until: None,
+            queue,
+            pod,
+            node,
+            claims: vec![],
+            devices,
+        });
     }
 
     fn decide(&mut self, pod: u8, decision: impl FnOnce(PodRef) -> Decision) {

@@ -4,6 +4,8 @@
 //! they end. So a pod that is being terminated still counts, and a task that fits only once it is gone waits for
 //! that on its node, as it would for the resources of a node.
 //!
+//! What is reserved for a job of the queue counts for the others, so that its room in the queue is kept as well.
+//!
 //! What is kept for PodGroups whose pods do not all exist counts too, but a group may use what is kept for itself: see
 //! [`crate::headroom`].
 // Parity: new, see docs/parity.md#a7.
@@ -43,6 +45,7 @@ impl Session {
                 Capacity::Idle => cluster.queues.used(queue, *dim),
                 Capacity::FutureIdle => held_without(cluster, queue, *dim, evicted),
             };
+            let used = used.saturating_add(self.reserved_in_queue(queue, *dim));
             let added = if is_counted { 0 } else { amount };
             if amount > 0 && used + added > *limit {
                 return true;

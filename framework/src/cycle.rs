@@ -51,7 +51,7 @@ pub fn run_cycle(
     let (mut session, opening) = loop {
         let (mut session, opening) = act(start, now, policy(), actions, search, reached);
         let held = held(&mut session, actions);
-        debug_assert_eq!(session.cluster().audit(), [], "after the next cycle was foreseen");
+        debug_assert_eq!(session.audit(), [], "after the next cycle was foreseen");
         let may_repeat = session.work() <= session.turn_log.memory.budget;
         if held.is_empty() || !may_repeat || repeats.next().is_none() {
             break (session, opening);
@@ -59,7 +59,7 @@ pub fn run_cycle(
         start = session.into_start(held);
     };
     stale_gangs::evict_one(&mut session);
-    debug_assert_eq!(session.cluster().audit(), [], "after a stale gang was evicted");
+    debug_assert_eq!(session.audit(), [], "after a stale gang was evicted");
     nominations::settle(&mut session);
     let (cycle, to_remember) = report::close(&mut session, opening);
     *memory = to_remember;
@@ -91,9 +91,10 @@ fn act(
     session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
+    session.reserve();
     // Only now: nominations are not held, because pods were evicted for them.
     session.holds = holds;
-    debug_assert_eq!(session.cluster().audit(), [], "after nominations were renewed");
+    debug_assert_eq!(session.audit(), [], "after nominations were renewed");
     session.open_turn_log(opening.queues.clone());
     session.record_holds();
     reached(Milestone::Opened);
@@ -101,7 +102,7 @@ fn act(
         session.n_started = at + 1;
         session.turn_log.begin_action();
         action.execute(&mut session);
-        debug_assert_eq!(session.cluster().audit(), [], "after {}", action.name());
+        debug_assert_eq!(session.audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));
     }
     (session, opening)

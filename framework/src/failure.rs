@@ -1,7 +1,7 @@
 //! Why a task could not be placed.
 
 use kube_batch_api::{
-    column::{Dim, JobIdx},
+    column::{Dim, JobIdx, NodeIdx},
     name::{Name, ObjectKey},
     reason::FitReport,
 };
@@ -25,6 +25,13 @@ pub enum Failure {
     Undecided(FitReport),
     /// It is held back: the next cycle would evict it for this job.
     Held(JobIdx),
+    /// A node has room for it, but that is reserved.
+    Reserved {
+        /// The node.
+        node: NodeIdx,
+        /// The job for which it is reserved.
+        holder: JobIdx,
+    },
 }
 
 /// The groups of a composite PodGroup that have a place at the same time.
@@ -76,7 +83,8 @@ impl Failure {
             | Self::NotEnoughGroups(_)
             | Self::Capability(_)
             | Self::Withheld(_)
-            | Self::Held(_) => None,
+            | Self::Held(_)
+            | Self::Reserved { .. } => None,
         }
     }
 }

@@ -23,6 +23,8 @@ pub mod order;
 pub mod plugin;
 pub mod policy;
 pub mod report;
+pub mod reservations;
+mod reserve;
 mod roles;
 pub mod session;
 pub mod session_cache;

@@ -10,8 +10,8 @@
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
 //!   one: that is a round.
 //!
-//! It also remembers which gangs were evicted as a whole, until they run again or are gone, and how far PodGroups
-//! with `minResources` have come.
+//! It also remembers which gangs were evicted as a whole, until they run again or are gone, how far PodGroups
+//! with `minResources` have come, and what decides since when jobs wait for a reservation.
 //!
 //! Work is counted in evaluations of a node for a class of tasks, and not in time, so that the same
 //! snapshots lead to the same decisions.
@@ -29,7 +29,9 @@ use kube_batch_api::{
     name::{JobKey, Name},
 };
 
-use crate::{headroom::HeadroomMemory, plugin::QueueShares, tried::Tried};
+use crate::{
+    headroom::HeadroomMemory, plugin::QueueShares, reservations::ReservationMemory, tried::Tried,
+};
 
 /// The default of [`Memory::with_budget`]: about 0.1 s.
 pub const DEFAULT_BUDGET: u64 = 1_000_000;
@@ -48,6 +50,7 @@ pub struct Memory {
     pub(crate) evicted: BTreeMap<JobKey, (EvictReason, String)>,
     /// The PodGroups that have headroom in their queue, or may get it or had it.
     pub(crate) headroom: HeadroomMemory,
+    pub(crate) reservations: ReservationMemory,
 }
 
 impl Default for Memory {
@@ -76,6 +79,8 @@ pub(crate) struct Seen {
     pub(crate) protected_until: Option<Timestamp>,
     /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
     pub(crate) in_flight: u64,
+    /// A hash of what is reserved.
+    pub(crate) reserved: u64,
 }
 
 impl Memory {
@@ -90,6 +95,7 @@ impl Memory {
             hopeless: None,
             evicted: BTreeMap::new(),
             headroom: HeadroomMemory::new(),
+            reservations: ReservationMemory::new(),
         }
     }
 

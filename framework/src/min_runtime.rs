@@ -6,36 +6,50 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube_batch_api::{cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY};
 
-use crate::session::Session;
+use crate::{reservations::later, session::Session};
 
 impl Session {
     /// Whether these tasks, which would be evicted together, have run for as long as their queue lets
     /// them: the time counts from the start of the first of them, or from its binding if it does not run.
     pub fn have_run_enough(&self, preemptor: TaskIdx, victims: &[TaskIdx]) -> bool {
+        if is_of_system_class(&self.cluster, preemptor) {
+            return true;
+        }
+        // Parity: see docs/parity.md#a12.
+        if victims.iter().any(|victim| self.is_protected_from(*victim, preemptor)) {
+            return false;
+        }
         let Some(min) = victims.first().and_then(|victim| min_runtime(&self.cluster, *victim))
         else {
             return true;
         };
         let started = victims.iter().filter_map(|victim| started(&self.cluster, *victim)).min();
-        is_of_system_class(&self.cluster, preemptor)
-            || started.is_some_and(|started| end(started, min) <= self.now)
+        started.is_some_and(|started| later(started, min) <= self.now)
+    }
+
+    /// Whether a task may not be reclaimed for another one, because its job started from a reservation.
+    fn is_protected_from(&self, victim: TaskIdx, preemptor: TaskIdx) -> bool {
+        self.cluster.queue_of(victim) != self.cluster.queue_of(preemptor)
+            && self.protected_until(victim).is_some_and(|end| end > self.now)
     }
 
     /// Whether a task that starts now could be evicted at once, as far as its queue lets tasks run.
     pub(crate) fn may_be_evicted_at_once(&self, preemptor: TaskIdx, victim: TaskIdx) -> bool {
-        min_runtime(&self.cluster, victim).is_none() || is_of_system_class(&self.cluster, preemptor)
+        min_runtime(&self.cluster, victim).is_none() && !self.is_protected_from(victim, preemptor)
+            || is_of_system_class(&self.cluster, preemptor)
     }
 
     /// When the first of the tasks that are protected now no longer is.
     pub(crate) fn next_end_of_protection(&self) -> Option<Timestamp> {
         let cluster = &self.cluster;
-        if cluster.queues.facts.values().all(|queue| queue.min_runtime.is_zero()) {
-            return None;
-        }
+        let of_reservations = self.ends_of_protection();
+        let has_minimum = !cluster.queues.facts.values().all(|queue| queue.min_runtime.is_zero());
         // A job may have tasks that were bound from another queue.
-        let tasks = cluster.jobs.tasks.values().flat_map(|tasks| tasks.iter());
-        let ends = tasks
-            .filter_map(|task| Some(end(started(cluster, task)?, min_runtime(cluster, task)?)));
+        let tasks =
+            cluster.jobs.tasks.values().filter(|_| has_minimum).flat_map(|tasks| tasks.iter());
+        let of_queues = tasks
+            .filter_map(|task| Some(later(started(cluster, task)?, min_runtime(cluster, task)?)));
+        let ends = of_queues.chain(of_reservations);
         ends.filter(|end| *end > self.now).min()
     }
 
@@ -54,10 +68,6 @@ fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
 
 fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {
     cluster.status(task).may_be_evicted().then(|| cluster.tasks.start[task])
-}
-
-fn end(started: Timestamp, min: Duration) -> Timestamp {
-    started.checked_add(min).unwrap_or(Timestamp::MAX)
 }
 
 fn is_of_system_class(cluster: &Cluster, task: TaskIdx) -> bool {

@@ -325,6 +325,22 @@ pub struct QueueShares {
     pub overused: bool,
 }
 
+/// When a job that waits gets a reservation, and what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationTerms {
+    /// After it has waited for so long.
+    pub after: Duration,
+    /// For how long room is kept while nothing becomes free and nobody knows when.
+    pub patience: Duration,
+    /// How much of each resource of the cluster all reservations but the first may hold, in percent.
+    pub max_percent: u32,
+    /// For how long a job that started from a reservation above the share of its queue is not reclaimed, if it does not
+    /// say how long it runs.
+    pub protection: Duration,
+    /// For how long at most, whatever it says.
+    pub max_protection: Duration,
+}
+
 /// A scheduling policy.
 ///
 /// # Writing a plugin
@@ -851,6 +867,12 @@ pub trait Plugin: Send {
     /// plugin sets no limit.
     // Parity: new, see docs/parity.md#p15.
     fn max_loss(&self) -> Option<u32> {
+        None
+    }
+
+    /// When jobs that wait get reservations; `None` if they get none.
+    // Parity: new, see docs/parity.md#a12.
+    fn reservation_terms(&self) -> Option<ReservationTerms> {
         None
     }
 

@@ -14,8 +14,8 @@ use kube_batch_api::{
 
 use crate::{
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares, ScoreTerm,
-        VictimQuestion, VictimScope, Vote,
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares,
+        ReservationTerms, ScoreTerm, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
@@ -260,6 +260,11 @@ impl Policy {
     /// Whether all running tasks of a job may be evicted together, according to some plugin.
     pub fn evicts_whole_jobs(&self) -> bool {
         self.all().any(Plugin::evicts_whole_jobs)
+    }
+
+    /// The answer of the first plugin that has one.
+    pub(crate) fn reservation_terms(&self) -> Option<ReservationTerms> {
+        self.all().find_map(Plugin::reservation_terms)
     }
 
     pub(crate) fn enqueues_strictly(&self) -> bool {

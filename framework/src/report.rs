@@ -44,8 +44,21 @@ pub struct Cycle {
     /// Number of evaluations of a node for a class of tasks.
     pub work: u64,
     /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, a task may
-    /// have run for long enough to be evicted, or jobs had no turn yet.
+    /// have run for long enough to be evicted, a job may get a reservation, or jobs had no turn yet.
     pub next_due: Option<Duration>,
+}
+
+/// What is kept for a job that has waited long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservationReport {
+    /// The job.
+    pub job: JobKey,
+    /// Since when it has waited.
+    pub since: Timestamp,
+    /// When all of it is free at the latest; `None` if nobody knows.
+    pub start: Option<Timestamp>,
+    /// The nodes, in order.
+    pub nodes: Vec<Name>,
 }
 
 /// The result of a cycle for a queue.
@@ -65,6 +78,10 @@ pub struct QueueReport {
     pub allocated: BTreeMap<String, String>,
     /// What its tasks request that still wait after the cycle, for display.
     pub pending: BTreeMap<String, String>,
+    /// What is reserved for a job of it that still waits after the cycle, for display.
+    pub reserved: BTreeMap<String, String>,
+    /// The job, and the names of the reserved nodes, in order.
+    pub reservation: Option<ReservationReport>,
     /// Number of its tasks that the cycle evicted.
     pub evicted: BTreeMap<EvictReason, u32>,
     /// Number of its PodGroups by phase.
@@ -153,6 +170,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         let next_stuck = next_stuck.filter(|_| waits());
         let others = session.next_release().into_iter().chain(next_stuck);
         let others = others.chain(session.headroom.next_end(session.now));
+        let others = others.chain(session.next_reservation());
         let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         stale_gangs::next_due(session).into_iter().chain(others).chain(announced).min()
     };
@@ -199,7 +217,17 @@ fn queue_report(
     let display = |vector: Option<&ResourceVector>| {
         vector.map(|v| cluster.dimensions.display(v)).unwrap_or_default()
     };
+    let reservation = session.reservations().iter().find(|own| {
+        cluster.jobs.queue[own.job] == Some(queue) && session.waits_for_reservation(own.job)
+    });
     QueueReport {
+        reserved: display(reservation.map(|own| own.total(cluster.dimensions.len())).as_ref()),
+        reservation: reservation.map(|own| ReservationReport {
+            job: cluster.jobs.key[own.job].clone(),
+            since: own.since,
+            start: own.start,
+            nodes: own.amounts.keys().map(|node| cluster.node_name(*node).clone()).collect(),
+        }),
         queue: Arc::clone(&cluster.queues.facts[queue]),
         fair_share: display(closing.as_ref().map(|shares| &shares.fair_share)),
         deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
@@ -457,6 +485,7 @@ pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
         allocated: quantities(&report.allocated),
         deserved: quantities(&report.deserved),
         fair_share: quantities(&report.fair_share),
+        reserved: quantities(&report.reserved),
         share: report
             .closing
             .as_ref()

@@ -33,6 +33,7 @@ use crate::{
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
     policy::{Plugins, Policy},
+    reservations::Reservations,
     roles, stuck,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
     valid_composites::{mark_incomplete_composites, mark_scattered_composites},
@@ -81,6 +82,7 @@ pub struct Session {
     pub(crate) work_before: u64,
     /// The jobs that may not place all of their tasks.
     pub(crate) holds: Holds,
+    pub(crate) reservations: Reservations,
 }
 
 /// What the cluster was like before the session opened.
@@ -211,11 +213,13 @@ impl Session {
             before: Before { left_out, not_physical, invalid, ..before },
             work_before: 0,
             holds: Holds::new(),
+            reservations: Reservations::default(),
         }
     }
 
     /// Closes the session, and returns the cluster as it was before.
-    pub(crate) fn into_cluster(self) -> Cluster {
+    pub(crate) fn into_cluster(mut self) -> Cluster {
+        self.end_reservations();
         let Self { mut cluster, before, .. } = self;
         for (task, placement) in before.moved {
             cluster.set_placement(task, placement);
@@ -669,6 +673,11 @@ impl Session {
 
     pub(crate) fn roll_back_log(&mut self, position: LogPosition) {
         self.log.roll_back_to(position);
+    }
+
+    /// Logs that something about these nodes has changed.
+    pub(crate) fn log_nodes(&mut self, nodes: impl IntoIterator<Item = NodeIdx>) {
+        self.log.nodes.extend(nodes);
     }
 
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.

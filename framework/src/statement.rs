@@ -296,7 +296,8 @@ impl<'s> Statement<'s> {
                     let devices = self.session.device_choices(made.task);
                     let queue = self.queue_name();
                     self.session.bound.push(made.task);
-                    Decision::Bind { pod, node, queue, claims, devices }
+                    let protected_until = self.session.protection_of(made.task);
+                    Decision::Bind { pod, node, queue, claims, devices, protected_until }
                 }
                 Intent::Allocate | Intent::Pipeline => {
                     kept.push(made);

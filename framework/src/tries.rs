@@ -49,6 +49,7 @@ impl Session {
             protection: protection(&self.cluster),
             protected_until: self.next_end_of_protection(),
             in_flight: in_flight(&self.cluster),
+            reserved: self.hash_of_reservations(),
         });
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
@@ -153,7 +154,17 @@ impl Session {
         let evicted = turn_log.memory.evicted.clone();
         let Memory { budget, recalls, .. } = turn_log.memory;
         let headroom = turn_log.memory.headroom.clone();
-        Memory { budget, recalls, generation: None, rounds, hopeless, evicted, headroom }
+        let reservations = self.remember_reservations();
+        Memory {
+            budget,
+            recalls,
+            generation: None,
+            rounds,
+            hopeless,
+            evicted,
+            headroom,
+            reservations,
+        }
     }
 
     /// The jobs that would find no place in the same state.
@@ -223,6 +234,7 @@ impl Session {
                 Failure::Capability(_)
                 | Failure::Withheld(_)
                 | Failure::Held(_)
+                | Failure::Reserved { .. }
                 | Failure::NotEnoughGroups(_) => {
                     return None;
                 }

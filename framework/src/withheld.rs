@@ -43,7 +43,11 @@ impl Withheld {
             };
             let limits = Limits { total: &total, shares: shares.as_ref() };
             for job in session.cluster().queues.jobs[queue].clone() {
-                if !session.has_waiting_tasks(job) || !limits.admit(session, queue, job) {
+                // What is reserved is not idle.
+                if !session.has_waiting_tasks(job)
+                    || session.reservation_of(job).is_some()
+                    || !limits.admit(session, queue, job)
+                {
                     continue;
                 }
                 for task in placeable_tasks(session, job) {

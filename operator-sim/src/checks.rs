@@ -23,7 +23,7 @@ use crate::{
     devices::rules::{unused_claim, useless_claim},
     network::Shared,
     pods::is_member,
-    replicas::Process,
+    replicas::{self, Process},
     server::{
         DEVICE_CLASSES, GROUPS, KUBERNETES_GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES,
         QUEUES, RESOURCE_CLAIMS, SLICES, Server,
@@ -38,12 +38,14 @@ pub(crate) fn at_the_end(
     quiet: Duration,
     registry: &Registry,
 ) {
+    // Jobs that started from reservations are protected for longer than the calm time.
+    let now = replicas::true_time(shared.elapsed());
     let mut world = shared.lock();
     let truth = store_of(&world.server, registry);
     let problem = leader(&world, processes)
         .or_else(|| writes(&world, quiet))
         .or_else(|| caches(&truth, processes))
-        .or_else(|| decisions(&truth, registry))
+        .or_else(|| decisions(&truth, now, registry))
         .or_else(|| half_started(&world))
         .or_else(|| evicted_in_vain(&world))
         .or_else(|| unused_claim(&world.server))
@@ -104,12 +106,12 @@ fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
 
 /// A cycle over what the server has decides nothing: everything that fits runs, and queues have their
 /// shares.
-fn decisions(truth: &Store, registry: &Registry) -> Option<String> {
+fn decisions(truth: &Store, now: Timestamp, registry: &Registry) -> Option<String> {
     let options = SnapshotOptions::default();
     let snapshot = take_snapshot(truth, &Assumed::default(), &options);
     let text = include_str!("../../examples/scheduler.yaml");
     let conf = conf::parse(text, registry).expect("a configuration").conf;
-    let cycle = conf.run_cycle(snapshot.cluster, Timestamp::MAX, Search::Index, &mut |_| {});
+    let cycle = conf.run_cycle(snapshot.cluster, now, Search::Index, &mut |_| {});
     let is_write = |decision: &&Decision| {
         matches!(
             decision,

@@ -37,6 +37,12 @@ pub(crate) struct Process {
 /// The clock of one machine: what it shows differs from the time that has passed.
 pub(crate) type Offset = std::sync::Arc<std::sync::atomic::AtomicI64>;
 
+/// The time of a clock that is right, so long after the begin of an episode.
+pub(crate) fn true_time(elapsed: Duration) -> Timestamp {
+    let micros = i64::try_from(elapsed.as_micros()).expect("a short episode");
+    Timestamp::from_microsecond(BEGIN * 1_000_000 + micros).expect("a time")
+}
+
 impl Process {
     /// Starts a process.
     pub(crate) fn start(

@@ -26,6 +26,7 @@ pub mod pdb;
 pub mod predicates;
 pub mod priority;
 pub mod proportion;
+pub mod reservation;
 pub mod topology;
 
 pub use device_tables::device_totals;

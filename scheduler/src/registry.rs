@@ -7,7 +7,8 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{
-    binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, topology,
+    binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, reservation,
+    topology,
 };
 
 /// The plugins and actions that a configuration can name.
@@ -66,6 +67,7 @@ impl Registry {
             nodeorder::SPEC,
             binpack::SPEC,
             topology::SPEC,
+            reservation::SPEC,
         ];
         let actions = [reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC];
         let registry = plugins.into_iter().fold(Self::empty(), Self::with_plugin);

@@ -36,6 +36,8 @@ pub enum DecisionWrite {
         node: Name,
         /// The queue for which it counts from now on: the binding annotates the pod with it.
         queue: Name,
+        /// Until when it may not be reclaimed, which is an annotation too; empty if it replaces what a user has written.
+        protected_until: Option<String>,
         /// What its claims get before it is bound.
         claims: Vec<ClaimChoice>,
         /// What its claims for devices get before it is bound.
@@ -223,14 +225,17 @@ impl fmt::Display for Regarding {
 pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
     let mut victims = victims_by_group(decisions, store);
     let writes = decisions.iter().filter_map(|decision| match decision {
-        Decision::Bind { pod, node, queue, claims, devices } => Some(DecisionWrite::Bind {
-            queue: queue.clone(),
-            devices: devices.clone(),
-            pod: pod.clone(),
-            node: node.clone(),
-            claims: claims.clone(),
-            event: scheduled(pod, node),
-        }),
+        Decision::Bind { pod, node, queue, claims, devices, protected_until } => {
+            Some(DecisionWrite::Bind {
+                queue: queue.clone(),
+                protected_until: protection(store, pod, *protected_until),
+                devices: devices.clone(),
+                pod: pod.clone(),
+                node: node.clone(),
+                claims: claims.clone(),
+                event: scheduled(pod, node),
+            })
+        }
         Decision::Evict { pod, node, reason, by, queue } => {
             let cause = eviction_cause(*reason, by, queue);
             let related = preemptor(store, *reason, by);
@@ -249,6 +254,15 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
         Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
     });
     writes.collect()
+}
+
+/// What the binding says of the protection of a pod. What a user has written must not stay.
+// Parity: see docs/parity.md#a12.
+fn protection(store: &Store, pod: &PodRef, end: Option<Timestamp>) -> Option<String> {
+    let facts = store.pods.get(&pod.key);
+    let is_written = facts.is_some_and(|facts| facts.protected_until.is_some());
+    let text = end.map(|end| end.to_string());
+    text.or_else(|| is_written.then(String::new))
 }
 
 fn scheduled(pod: &PodRef, node: &Name) -> Event {

@@ -197,6 +197,9 @@ pub struct QueueOutcome {
     pub deserved: BTreeMap<String, String>,
     /// Resources allocated to its pods.
     pub allocated: BTreeMap<String, String>,
+    /// What is kept for a job that has waited long; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationOutcome>,
     /// The largest fraction of a deserved resource that is allocated.
     pub share: f64,
     /// Pending PodGroups.
@@ -207,6 +210,22 @@ pub struct QueueOutcome {
     pub unknown: u32,
     /// PodGroups all of whose pods have finished.
     pub completed: u32,
+}
+
+/// What is kept for a job that has waited long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ReservationOutcome {
+    /// The job.
+    pub job: String,
+    /// Since when it has waited.
+    pub since: String,
+    /// When all of it is free at the latest; absent if nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// The reserved nodes.
+    pub nodes: Vec<String>,
+    /// What is reserved.
+    pub reserved: BTreeMap<String, String>,
 }
 
 /// A node at the end.
@@ -453,6 +472,13 @@ fn queue(report: &QueueReport) -> QueueOutcome {
             .collect(),
         deserved: report.deserved.clone(),
         allocated: report.allocated.clone(),
+        reservation: report.reservation.as_ref().map(|own| ReservationOutcome {
+            job: own.job.to_string(),
+            since: own.since.to_string(),
+            start: own.start.map(|start| start.to_string()),
+            nodes: own.nodes.iter().map(ToString::to_string).collect(),
+            reserved: report.reserved.clone(),
+        }),
         share: report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64()),
         pending: groups(Phase::Pending),
         running: groups(Phase::Running),

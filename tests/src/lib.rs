@@ -10,3 +10,4 @@ pub mod seeds;
 pub mod shapes;
 pub mod small_cluster;
 pub mod steady_world;
+pub mod streams;

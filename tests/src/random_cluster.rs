@@ -171,11 +171,13 @@ impl Features {
 }
 
 /// Tiers to choose from, the usual ones first.
-const TIERS: [&str; 5] = [
+const TIERS: [&str; 7] = [
     "[{plugins: [{name: priority}, {name: gang}, {name: conformance}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
     "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]",
     "[{plugins: [{name: gang}, {name: drf}]}, {plugins: [{name: predicates}, {name: proportion}]}]",
     "[{plugins: [{name: drf}, {name: gang}, {name: proportion}]}, {plugins: [{name: predicates}, {name: nodeorder, arguments: {mostrequested.weight: '3', leastrequested.weight: '0'}}]}]",
+    "[{plugins: [{name: priority}, {name: gang}, {name: conformance}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: reservation, arguments: {reservation.after: 0s}}]}]",
+    "[{plugins: [{name: priority}, {name: gang, arguments: {gang.evictWholeGangs: true}}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: reservation, arguments: {reservation.after: 3s, reservation.patience: 10s, reservation.protection: 5s}}]}]",
     "[{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: binpack, arguments: {binpack.weight: 3, binpack.cpu: 2, binpack.resources: 'nvidia.com/gpu, pods', binpack.resources.nvidia.com/gpu: 5}}, {name: nodeorder, arguments: {mostrequested.weight: '2', mostrequested.resources: {nvidia.com/gpu: 5, cpu: 1}, leastrequested.resources: {ephemeral-storage: 1, memory: 3}, balancedresource.resources: {cpu: 1, memory: 1, nvidia.com/gpu: 1}}}]}]",
 ];
 

@@ -11,7 +11,7 @@ use kube_batch_api::{
     column::{JobIdx, Ordinal, TaskIdx},
     decision::Decision,
     facts::policy::BudgetFacts,
-    name::{Name, ObjectKey},
+    name::{JobKey, Name, ObjectKey},
     resource::ResourceVector,
     status::TaskStatus,
 };
@@ -354,6 +354,13 @@ impl<'a> Checker<'a> {
         None
     }
 
+    /// Whether something is reserved for the job: if it started so, it would not be reclaimed.
+    fn has_reservation(&self, job: &JobKey) -> bool {
+        let mut reservations =
+            self.cycle.queues.iter().filter_map(|queue| queue.reservation.as_ref());
+        reservations.any(|own| own.job == *job)
+    }
+
     /// Idle resources are withheld only for a job that they can help, and never from a task that
     /// reclaim could take back.
     fn lending(&self) -> Option<String> {
@@ -373,6 +380,7 @@ impl<'a> Checker<'a> {
                 || min > 1 && jobs.counts[job].ready() < min
                 || jobs.leaves_whole[job]
                 || jobs.composites[job].is_some()
+                || self.has_reservation(&report.key)
                 || self.any_waiting(job, |task| self.is_never_evicted(task));
             if self.has_action("reclaim")
                 && self.has_plugin("gang")

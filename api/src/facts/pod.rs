@@ -20,11 +20,12 @@ use super::{
     metadata::MetadataPrefixes,
     object_key,
     pod_hints::PodHints,
+    run_time::RunTime,
 };
 use crate::{
     api_version::{Join, ServedApis},
     intern::{InternTable, Interned},
-    membership::{ROLE_ANNOTATION, bound_queue_of},
+    membership::{ROLE_ANNOTATION, bound_queue_of, protected_until_of},
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
@@ -86,10 +87,18 @@ pub struct TaskFacts {
     /// `spec.nodeName`.
     pub node: Option<Name>,
     /// The queue from which kube-batch bound it, as it was when the pod was first seen on its node: see
-    /// [`TaskFacts::keep_bound_queue`].
+    /// [`TaskFacts::keep_binding`].
     // Parity: see docs/parity.md#d6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_queue: Option<Name>,
+    /// Until when it may not be reclaimed, as kube-batch wrote it when it bound the pod: see
+    /// [`TaskFacts::keep_binding`]. Of a pod without a node it is what a user has written, and means nothing.
+    // Parity: see docs/parity.md#a12.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected_until: Option<Timestamp>,
+    /// How long it runs at most, as it says: see [`crate::facts::run_time`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_time: Option<RunTime>,
     /// `status.nominatedNodeName`, if this scheduler wrote it.
     pub nominated_node: Option<Name>,
     /// Whether another component wrote `status.nominatedNodeName`.
@@ -119,11 +128,12 @@ impl TaskFacts {
         names.map(|name| ObjectKey::new(self.key.namespace.clone(), name.clone()))
     }
 
-    /// Keeps the queue that an earlier version of the pod has, if that had a node: a user may change the annotation
-    /// of a pod that is bound, but not the queue that it counts for.
-    pub fn keep_bound_queue(&mut self, earlier: &Self) {
+    /// Keeps what the binding wrote, as an earlier version of the pod has it, if that had a node: a user may change the
+    /// annotations of a pod that is bound, but not the queue that it counts for, nor its protection.
+    pub fn keep_binding(&mut self, earlier: &Self) {
         if earlier.uid == self.uid && earlier.node.is_some() {
             self.bound_queue.clone_from(&earlier.bound_queue);
+            self.protected_until = earlier.protected_until;
         }
     }
 
@@ -259,6 +269,8 @@ impl TaskFacts {
             // Before it is bound, anyone may write the annotation, and the binding replaces it.
             bound_queue: non_empty(spec.node_name.as_ref())
                 .and_then(|_| non_empty(bound_queue_of(&pod.metadata))),
+            protected_until: protected_until_of(&pod.metadata),
+            run_time: RunTime::of(pod),
             nominated_node: nominated_node.filter(|_| !nominated_by_other),
             nominated_by_other,
             unscheduled: status
@@ -440,7 +452,7 @@ mod tests {
             TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts")
         };
         let after = |earlier: TaskFacts, mut later: TaskFacts| {
-            later.keep_bound_queue(&earlier);
+            later.keep_binding(&earlier);
             later.bound_queue.map(|queue| queue.to_string())
         };
         let waiting = read("u", None, Some("mine"));

@@ -16,6 +16,7 @@ use kube_batch_api::{
         group::GroupFacts,
         pod::TaskFacts,
         policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
+        run_time::RUN_TIME,
         topology::TopologyFacts,
     },
     intern::Interned,
@@ -420,9 +421,14 @@ fn annotation_warnings(
         let (pod, key) = (facts.key.clone(), MIN_AVAILABLE);
         Some(JobWarning::UnreadableAnnotation { pod, key, value })
     });
+    let of_run_time = tasks.iter().find_map(|facts| {
+        let value = facts.run_time.as_ref()?.unreadable.clone()?;
+        Some(JobWarning::UnreadableAnnotation { pod: facts.key.clone(), key: RUN_TIME, value })
+    });
+    let unreadable = unreadable.into_iter().chain(of_run_time);
     let different = different.iter().cloned();
     let different = different.map(|(key, counts)| JobWarning::DifferentAnnotations { key, counts });
-    unreadable.into_iter().chain(different).collect()
+    unreadable.chain(different).collect()
 }
 
 /// A pod of a gang that lacks pods, because its annotation keeps them from being created before it has a node.

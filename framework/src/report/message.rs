@@ -2,7 +2,7 @@
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Dim, JobIdx, QueueIdx},
+    column::{Dim, JobIdx, NodeIdx, QueueIdx},
     crd::UNSCHEDULABLE,
     name::Name,
     reason::{Cause, FitReport, JobProblem},
@@ -19,6 +19,9 @@ use crate::{
     session::Session,
     topology::JobTopology,
 };
+
+/// How many reserved nodes a message names.
+const MAX_NODES_NAMED: usize = 3;
 
 /// The number of tasks that count towards the minimum of a job.
 pub(super) fn ready(session: &Session, job: JobIdx) -> u32 {
@@ -54,6 +57,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
                 Failure::Capability(_)
                 | Failure::Withheld(_)
                 | Failure::Held(_)
+                | Failure::Reserved { .. }
                 | Failure::Undecided(_)
                 | Failure::NeverFits(_)
                 | Failure::NoDomain(_)
@@ -67,7 +71,8 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
         (None, _) => format!("{missing} more pods must be placed: {why}"),
     };
     let refused = session.refused_gang(job).map(|gang| refused_gang(session, gang));
-    Some((reason_of(session, job), message + &refused.unwrap_or_default()))
+    let message = message + &refused.unwrap_or_default() + &own_reservation(session, job);
+    Some((reason_of(session, job), message))
 }
 
 /// Which gang could make room, and why it stays.
@@ -146,6 +151,7 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
     match failure {
         Some(Failure::Capability(_)) => "QueueCapability",
         Some(Failure::Withheld(_)) => "QueueShare",
+        Some(Failure::Reserved { .. }) => "ResourcesReserved",
         Some(Failure::Held(by)) if is_of_other_queue(session.cluster(), job, *by) => "QueueShare",
         Some(Failure::NeverFits(NeverFits::Capability(_))) => "QueueCapability",
         Some(Failure::NeverFits(_)) => "NeverFits",
@@ -197,7 +203,9 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
         Failure::NotEnoughGroups(_) => return None,
-        Failure::Withheld(_) | Failure::Held(_) => FitReport::new(cluster.nodes.facts.len()),
+        Failure::Withheld(_) | Failure::Held(_) | Failure::Reserved { .. } => {
+            FitReport::new(cluster.nodes.facts.len())
+        }
         failure @ (Failure::Unfit(_)
         | Failure::Undecided(_)
         | Failure::NoDomain(_)
@@ -269,6 +277,7 @@ pub(super) fn of_failure(session: &Session, job: JobIdx) -> String {
         Some(Failure::Capability(dim)) => over_capability(session, queue, job, *dim),
         Some(Failure::Withheld(holder)) => withheld_for(cluster, queue, *holder),
         Some(Failure::Held(by)) => held_for(cluster, job, *by),
+        Some(Failure::Reserved { node, holder }) => reserved_for(session, *node, *holder),
         None if !session.was_tried(job) && n_leaving > 0 => match n_leaving {
             1 => "1 pod is being terminated".to_owned(),
             n => format!("{n} pods are being terminated"),
@@ -387,6 +396,37 @@ fn held_for(cluster: &Cluster, job: JobIdx, by: JobIdx) -> String {
         }
         None => format!("held back: job {name} would preempt it in the next cycle"),
     }
+}
+
+/// For whom the room is reserved that a job would need.
+// Parity: see docs/parity.md#a12.
+fn reserved_for(session: &Session, node: NodeIdx, holder: JobIdx) -> String {
+    let cluster = session.cluster();
+    let since = session.reservation_of(holder).map_or(session.now, |own| own.since);
+    format!(
+        "node {} is reserved for job {}, which has waited since {since}",
+        cluster.node_name(node),
+        cluster.jobs.key[holder]
+    )
+}
+
+/// What is reserved for a job that waits; empty if nothing is.
+// Parity: see docs/parity.md#a12.
+fn own_reservation(session: &Session, job: JobIdx) -> String {
+    let Some(own) = session.reservation_of(job) else { return String::new() };
+    let cluster = session.cluster();
+    let names = own.amounts.keys().map(|node| &**cluster.node_name(*node));
+    let first: Vec<&str> = names.take(MAX_NODES_NAMED).collect();
+    let others = match own.amounts.len() - first.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let (noun, are) = if own.amounts.len() == 1 { ("node", "is") } else { ("nodes", "are") };
+    let since = own.since;
+    format!(
+        "; it has waited since {since}, and {noun} {}{others} {are} reserved for it",
+        first.join(", ")
+    )
 }
 
 /// Why a job can never start.

@@ -324,9 +324,14 @@ impl Effects {
             (Step::Deallocate, DecisionWrite::Deallocate { pod, claim }) => {
                 devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
             }
-            (Step::Bind, DecisionWrite::Bind { pod, node, queue, devices, .. }) => {
+            (
+                Step::Bind,
+                DecisionWrite::Bind { pod, node, queue, devices, protected_until, .. },
+            ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
-                pods::bind(context, pod, node, queue).await.map(|()| Outcome::Done)
+                pods::bind(context, pod, node, queue, protected_until.as_deref())
+                    .await
+                    .map(|()| Outcome::Done)
             }
             (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {
                 pods::mark_as_victim(context, pod, message).await?;

@@ -146,6 +146,7 @@ pub(crate) struct Metrics {
     pub(crate) snapshot_objects: Family<Kind, Gauge>,
     pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
     pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_reserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_allocated: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_pending: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_capability: Family<QueueResource, Gauge<f64, AtomicU64>>,
@@ -195,6 +196,7 @@ impl Metrics {
             snapshot_objects: Family::default(),
             queue_share: Family::default(),
             queue_deserved: Family::default(),
+            queue_reserved: Family::default(),
             queue_allocated: Family::default(),
             queue_pending: Family::default(),
             queue_capability: Family::default(),
@@ -250,6 +252,7 @@ impl Metrics {
             "snapshot_objects", "Objects in the snapshot of the last cycle; refused_tasks are waiting pods that are too large", snapshot_objects;
             "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
             "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
+            "queue_reserved", "Amount that is kept free for a job of a queue that has waited long, in cores, bytes or units", queue_reserved;
             "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
             "queue_pending", "Amount that the waiting pods of a queue request, in cores, bytes or units", queue_pending;
             "queue_capability", "Hard limit of a queue, in cores, bytes or units", queue_capability;
@@ -404,6 +407,7 @@ mod tests {
             snapshot_objects,
             queue_share,
             queue_deserved,
+            queue_reserved,
             queue_allocated,
             queue_pending,
             queue_capability,
@@ -444,6 +448,7 @@ mod tests {
         drop(writes.get_or_create(&Written { write: Write::Bind, result: "done" }));
         drop(queue_share.get_or_create(&Queue { queue: queue() }));
         drop(queue_deserved.get_or_create(&of()));
+        drop(queue_reserved.get_or_create(&of()));
         drop(queue_allocated.get_or_create(&of()));
         drop(queue_pending.get_or_create(&of()));
         drop(queue_capability.get_or_create(&of()));

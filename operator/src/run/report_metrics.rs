@@ -142,7 +142,7 @@ impl ReportMetrics {
                 queue: report.queue.name.to_string(),
                 resource: resource.to_owned(),
             };
-            let shown = [&report.deserved, &report.allocated, &report.pending];
+            let shown = [&report.deserved, &report.allocated, &report.pending, &report.reserved];
             let resources: BTreeSet<&String> = shown.iter().flat_map(|map| map.keys()).collect();
             for resource in resources {
                 let labels = labels(resource);
@@ -171,10 +171,15 @@ impl ReportMetrics {
         (self.amounts, self.capabilities) = (amounts, capabilities);
     }
 
-    /// The gauges of what a queue deserves, has allocated, and waits for.
-    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 3] {
+    /// The gauges of what a queue deserves, has allocated, waits for, and is kept for it.
+    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 4] {
         let metrics = &self.metrics;
-        [&metrics.queue_deserved, &metrics.queue_allocated, &metrics.queue_pending]
+        [
+            &metrics.queue_deserved,
+            &metrics.queue_allocated,
+            &metrics.queue_pending,
+            &metrics.queue_reserved,
+        ]
     }
 }
 

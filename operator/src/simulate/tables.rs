@@ -215,16 +215,13 @@ fn evicted(outcome: &Outcome) -> Part {
 fn queues(outcome: &Outcome) -> Part {
     let limited = outcome.queues.iter().any(|queue| !queue.capability.is_empty());
     let capability = limited.then_some(("CAPABILITY", Align::Left));
-    let mut table = Table::new(
-        [("QUEUE", Align::Left), ("WEIGHT", Align::Right)].into_iter().chain(capability).chain([
-            ("FAIR SHARE", Align::Left),
-            ("DESERVED", Align::Left),
-            ("ALLOCATED", Align::Left),
-            ("SHARE", Align::Right),
-            ("PENDING", Align::Right),
-            ("RUNNING", Align::Right),
-        ]),
-    );
+    let reserves = outcome.queues.iter().any(|queue| queue.reservation.is_some());
+    let reserved = reserves.then_some(("RESERVED", Align::Left));
+    let amounts_of_all =
+        [("FAIR SHARE", Align::Left), ("DESERVED", Align::Left), ("ALLOCATED", Align::Left)];
+    let counts = [("SHARE", Align::Right), ("PENDING", Align::Right), ("RUNNING", Align::Right)];
+    let first = [("QUEUE", Align::Left), ("WEIGHT", Align::Right)].into_iter().chain(capability);
+    let mut table = Table::new(first.chain(amounts_of_all).chain(reserved).chain(counts));
     for queue in outcome.queues.iter().take(MAX_ROWS) {
         let capability = limited.then(|| all_amounts(&queue.capability));
         let mut row: Vec<Cell> = vec![queue.queue.as_str().into(), queue.weight.to_string().into()];
@@ -233,6 +230,11 @@ fn queues(outcome: &Outcome) -> Part {
             amounts(&queue.fair_share).into(),
             amounts(&queue.deserved).into(),
             amounts(&queue.allocated).into(),
+        ]);
+        let reservation = queue.reservation.as_ref();
+        let reserved = reservation.map(|own| amounts(&own.reserved)).unwrap_or_default();
+        row.extend(reserves.then(|| Cell::from(reserved)));
+        row.extend([
             format!("{:.2}", queue.share).into(),
             queue.pending.to_string().into(),
             queue.running.to_string().into(),

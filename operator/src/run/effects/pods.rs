@@ -1,12 +1,17 @@
 //! The calls of bindings and evictions.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use kube_batch_api::{
-    decision::PodRef, facts::pod::FIELD_MANAGER, membership::BOUND_QUEUE_ANNOTATION, name::Name,
+    decision::PodRef,
+    facts::pod::FIELD_MANAGER,
+    membership::{BOUND_QUEUE_ANNOTATION, PROTECTED_UNTIL_ANNOTATION},
+    name::Name,
 };
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -29,16 +34,21 @@ fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
     Api::namespaced(context.client.clone(), &pod.key.namespace)
 }
 
-/// Binds a pod to a node, for a queue. The API server copies the annotation of the binding to the pod, where it
-/// replaces what users have written.
+/// Binds a pod to a node, for a queue. The API server copies the annotations of the binding to the pod, where they
+/// replace what users have written.
 // Parity: see docs/parity.md#d6.
 pub(super) async fn bind(
     context: &Context,
     pod: &PodRef,
     node: &Name,
     queue: &Name,
+    protected_until: Option<&str>,
 ) -> Result<(), WriteError> {
     let pods = pods(context, pod);
+    let mut annotations = BTreeMap::from([(BOUND_QUEUE_ANNOTATION, queue.to_string())]);
+    if let Some(end) = protected_until {
+        annotations.insert(PROTECTED_UNTIL_ANNOTATION, end.to_owned());
+    }
     let binding = json!({
         "apiVersion": "v1",
         "kind": "Binding",
@@ -46,7 +56,7 @@ pub(super) async fn bind(
             "name": &*pod.key.name,
             "namespace": &*pod.key.namespace,
             "uid": &*pod.uid,
-            "annotations": {(BOUND_QUEUE_ANNOTATION): &**queue},
+            "annotations": annotations,
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
     });

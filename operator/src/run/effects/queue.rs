@@ -602,6 +602,7 @@ mod tests {
             });
             let claims = claims.unwrap_or_default();
             let bind = Decision::Bind {
+                protected_until: None,
                 queue: "q".into(),
                 pod: pod(name),
                 node: node.into(),

@@ -194,6 +194,8 @@ impl World {
             deserved: BTreeMap::new(),
             allocated: BTreeMap::new(),
             pending: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            reservation: None,
             evicted: BTreeMap::new(),
             groups: BTreeMap::from([(Phase::Running, n_running)]),
         };
@@ -330,6 +332,7 @@ async fn a_nomination_is_never_delayed() {
 async fn nothing_is_written_of_a_pod_that_is_bound() {
     let mut world = World::new();
     let bind = Decision::Bind {
+        protected_until: None,
         queue: "q".into(),
         pod: pod(),
         node: "n".into(),

@@ -75,7 +75,14 @@ fn choice(claim: &str, api: Option<&Value>) -> DeviceChoice {
 }
 
 fn bind_with_devices(devices: Vec<DeviceChoice>) -> Decision {
-    Decision::Bind { queue: "q".into(), pod: pod_ref(), node: "n".into(), claims: vec![], devices }
+    Decision::Bind {
+        protected_until: None,
+        queue: "q".into(),
+        pod: pod_ref(),
+        node: "n".into(),
+        claims: vec![],
+        devices,
+    }
 }
 
 /// A binding that gives claim `c` this device.
@@ -181,7 +188,14 @@ fn decision_of(case: &Value) -> Decision {
     let key = ObjectKey::new("default", pod.clone());
     let devices = devices.collect();
     let pod = PodRef { uid: pod.as_str().into(), key };
-    Decision::Bind { queue: "q".into(), pod, node: node.as_str().into(), claims: vec![], devices }
+    Decision::Bind {
+        protected_until: None,
+        queue: "q".into(),
+        pod,
+        node: node.as_str().into(),
+        claims: vec![],
+        devices,
+    }
 }
 
 /// An object with the defaults of the cases: namespace `default`, and its name as uid.
@@ -380,7 +394,14 @@ fn bind_other(world: &World, name: &str, devices: Vec<DeviceChoice>) -> Decision
     world.stores(&format!("/api/v1/namespaces/ns/pods/{name}"), &other);
     let pod =
         PodRef { uid: format!("{name}-uid").as_str().into(), key: ObjectKey::new("ns", name) };
-    Decision::Bind { queue: "q".into(), pod, node: "n".into(), claims: vec![], devices }
+    Decision::Bind {
+        protected_until: None,
+        queue: "q".into(),
+        pod,
+        node: "n".into(),
+        claims: vec![],
+        devices,
+    }
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
