@@ -45,7 +45,7 @@ pub(crate) fn at_the_end(
     let problem = leader(&world, processes)
         .or_else(|| writes(&world, quiet))
         .or_else(|| caches(&truth, processes))
-        .or_else(|| decisions(&truth, now, registry))
+        .or_else(|| decisions(&truth, world.configuration(), now, registry))
         .or_else(|| half_started(&world))
         .or_else(|| evicted_in_vain(&world))
         .or_else(|| unused_claim(&world.server))
@@ -105,12 +105,19 @@ fn caches(truth: &Store, processes: &[Process]) -> Option<String> {
 }
 
 /// A cycle over what the server has decides nothing: everything that fits runs, and queues have their
-/// shares.
-fn decisions(truth: &Store, now: Timestamp, registry: &Registry) -> Option<String> {
+/// shares. Unless something is reserved: since when jobs have waited depends on what the leader has seen.
+fn decisions(
+    truth: &Store,
+    configuration: &str,
+    now: Timestamp,
+    registry: &Registry,
+) -> Option<String> {
+    if truth.queues.values().any(|queue| !queue.status.reserved.is_empty()) {
+        return None;
+    }
     let options = SnapshotOptions::default();
     let snapshot = take_snapshot(truth, &Assumed::default(), &options);
-    let text = include_str!("../../examples/scheduler.yaml");
-    let conf = conf::parse(text, registry).expect("a configuration").conf;
+    let conf = conf::parse(configuration, registry).expect("a configuration").conf;
     let cycle = conf.run_cycle(snapshot.cluster, now, Search::Index, &mut |_| {});
     let is_write = |decision: &&Decision| {
         matches!(

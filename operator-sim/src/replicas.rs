@@ -75,7 +75,7 @@ impl Process {
             end_of_cycle,
         };
         let flags = ["--leader-elect=true", "--lock-object-namespace=kube-batch-system"];
-        let conf = include_str!("../../examples/scheduler.yaml");
+        let conf = shared.lock().configuration();
         let replica = Replica::new(&flags, conf, registry, surroundings).expect("a configuration");
         let (view, stop, frozen) = (replica.view(), CancellationToken::new(), Freezer::default());
         let stopped = stop.clone();

@@ -62,6 +62,8 @@ pub(crate) enum Chore {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) server: Server,
+    /// Whether jobs get reservations.
+    reserves: bool,
     pub(crate) rng: Rng,
     processes: Vec<Process>,
     chores: BTreeMap<(Instant, u64), Chore>,
@@ -92,9 +94,18 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The configuration of the scheduler: the one that is shipped, in half of the episodes without reservations.
+    pub(crate) fn configuration(&self) -> &'static str {
+        let shipped = include_str!("../../examples/scheduler.yaml");
+        let (others, _) =
+            shipped.split_once("  - name: reservation").expect("it is the last plugin");
+        if self.reserves { shipped } else { others }
+    }
+
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             server: Server::default(),
+            reserves: seed.is_multiple_of(2),
             rng: Rng::with_seed(seed),
             processes: Vec::new(),
             chores: BTreeMap::new(),

@@ -1,10 +1,6 @@
 //! Which jobs may get a reservation.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BTreeSet,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -74,12 +70,7 @@ impl Session {
             queues.into_iter().filter_map(|queue| self.candidate_of(queue, terms)).collect();
         candidates.sort_by(|l, r| {
             let waited = |candidate: &Candidate| candidate.jobs.first().map(|(_, since)| *since);
-            waited(l).cmp(&waited(r)).then_with(|| {
-                match self.plugins().queue_order(l.queue, r.queue) {
-                    Ordering::Equal => l.queue.cmp(&r.queue),
-                    order => order,
-                }
-            })
+            waited(l).cmp(&waited(r)).then_with(|| self.plugins().queue_order(l.queue, r.queue))
         });
         candidates
     }
