@@ -21,6 +21,7 @@ mod process;
 mod proxy;
 mod relay;
 mod replicas;
+mod reservations;
 mod scenarios;
 mod silence;
 mod simulate;
