@@ -221,7 +221,7 @@ fn queue_report(
         cluster.jobs.queue[own.job] == Some(queue) && session.waits_for_reservation(own.job)
     });
     QueueReport {
-        reserved: display(reservation.map(|own| own.total(cluster.dimensions.len())).as_ref()),
+        reserved: display(reservation.map(|own| &own.total)),
         reservation: reservation.map(|own| ReservationReport {
             job: cluster.jobs.key[own.job].clone(),
             since: own.since,

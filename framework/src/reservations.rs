@@ -6,7 +6,7 @@
 //! grows from one cycle to the next.
 // Parity: new, see docs/parity.md#a12.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -32,17 +32,10 @@ pub struct Reservation {
     /// Whether the queue of the job would hold more than it deserves with it.
     pub is_above_share: bool,
     /// The amounts on each node.
-    pub amounts: BTreeMap<NodeIdx, ResourceVector>,
-    pub(crate) is_lifted: bool,
-}
-
-impl Reservation {
+    pub amounts: Arc<BTreeMap<NodeIdx, ResourceVector>>,
     /// The amounts on all nodes together.
-    pub fn total(&self, n_dimensions: usize) -> ResourceVector {
-        let mut total = ResourceVector::zero(n_dimensions);
-        self.amounts.values().for_each(|amounts| total.add(amounts, 1));
-        total
-    }
+    pub total: ResourceVector,
+    pub(crate) is_lifted: bool,
 }
 
 /// The reservations of a cycle.
@@ -53,6 +46,8 @@ pub(crate) struct Reservations {
     pub(crate) list: Vec<Reservation>,
     /// The tasks that run and started from a reservation above the share of their queue.
     pub(crate) protected: Vec<TaskIdx>,
+    /// How many pairs of a node and a class were compared.
+    pub(crate) n_steps: usize,
     /// What is remembered of earlier cycles, and then of this one.
     pub(crate) memory: ReservationMemory,
     /// After which time another job may get one.

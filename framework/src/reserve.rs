@@ -68,7 +68,7 @@ impl Session {
         let reserved = self.reservations.list.iter().filter(|reservation| {
             !reservation.is_lifted && self.cluster.jobs.queue[reservation.job] == Some(queue)
         });
-        reserved.flat_map(|reservation| reservation.amounts.values()).map(|own| own[dim]).sum()
+        reserved.map(|reservation| reservation.total[dim]).sum()
     }
 
     /// After which time another job may get a reservation, or pods on nodes should have ended by what they say: then
@@ -92,7 +92,7 @@ impl Session {
             &self.reservations.list
         {
             (&self.cluster.jobs.key[*job], since, start, is_above_share).hash(&mut hasher);
-            for (node, amounts) in amounts {
+            for (node, amounts) in &**amounts {
                 (self.cluster.node_name(*node), amounts.to_vec()).hash(&mut hasher);
             }
         }
@@ -161,7 +161,7 @@ impl Session {
     }
 
     fn charge_amounts(&mut self, reservation: &Reservation, sign: i64) {
-        for (node, amounts) in &reservation.amounts {
+        for (node, amounts) in &*reservation.amounts {
             let pipelined = &mut self.cluster.nodes.pipelined[*node];
             for (sum, amount) in pipelined.iter_mut().zip(amounts.iter()) {
                 *sum = sum.wrapping_add(amount.wrapping_mul(sign));

@@ -19,11 +19,11 @@ fn main() {
 
 fn print_waits(percent: u64, arguments: Option<&str>) {
     let (mut small, mut large, mut n_waiting) = (Vec::new(), Vec::new(), 0);
-    for seed in 0..10 {
+    for seed in 0..4 {
         let mut rng = Rng::new(seed);
         let nodes = vec![8; 8];
-        let mut arrivals = small_jobs(&mut rng, 0, 64, percent * 3 / 4, 1_800);
-        for number in 0..6 {
+        let mut arrivals = small_jobs(&mut rng, 0, 64, percent * 3 / 4, 1_200);
+        for number in 0..4 {
             // A quarter of the load: half of the cluster for a while.
             let seconds = 300 * percent / 100 / 2;
             arrivals.push(Arrival {
@@ -38,7 +38,7 @@ fn print_waits(percent: u64, arguments: Option<&str>) {
         }
         arrivals.sort_by_key(|arrival| arrival.at);
         let stream = Stream { weights: vec![1], nodes, arrivals };
-        let waits = stream.play(&configuration(arguments), 2_400, None);
+        let waits = stream.play(&configuration(arguments), 1_500, None);
         for (arrival, wait) in stream.arrivals.iter().zip(waits) {
             let waits = if arrival.name.starts_with("large") { &mut large } else { &mut small };
             match wait {

@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
@@ -20,6 +21,10 @@ use crate::{
     session::Session,
     topology::JobTopology,
 };
+
+/// How many pairs of a node and a class are compared in a cycle; a job that needs more gets no reservation. Guessed: some
+/// 10 ms.
+const MAX_STEPS: usize = 200_000;
 
 /// When a task can start on a node, and how much has to become free until then: the smallest is the best. `None` is a
 /// time that nobody knows. Of what has to become free the dimension counts of which it is most, in millionths of what
@@ -50,6 +55,14 @@ struct Places {
     total: i64,
 }
 
+impl Places {
+    fn sum(&self, n_dimensions: usize) -> ResourceVector {
+        let mut sum = ResourceVector::zero(n_dimensions);
+        self.amounts.values().for_each(|amounts| sum.add(amounts, 1));
+        sum
+    }
+}
+
 impl Session {
     /// A reservation for the first job that could start.
     pub(super) fn reservation_for(
@@ -70,17 +83,19 @@ impl Session {
             }
             let (Reverse(start), _) = places.last.unwrap_or(NO_WAIT);
             let start = start.map(|Reverse(start)| start.max(self.now));
-            if start.is_none() && !self.is_waited_for(job, places.total, terms) {
+            // Where all of it is free, something else keeps the job from starting.
+            let is_known = start.is_some_and(|start| start > self.now);
+            if !is_known && !self.is_waited_for(job, places.total, terms) {
                 continue;
             }
             let is_above_share = self.exceeds_share(queue, &tasks);
-            let amounts = places.amounts;
             return Some(Reservation {
                 job,
                 since,
                 start,
                 is_above_share,
-                amounts,
+                total: places.sum(self.cluster.dimensions.len()),
+                amounts: Arc::new(places.amounts),
                 is_lifted: false,
             });
         }
@@ -116,10 +131,8 @@ impl Session {
         if self.reservations.list.is_empty() {
             return true;
         }
-        let width = self.cluster.dimensions.len();
-        let mut sum = ResourceVector::zero(width);
-        self.reservations.list.iter().for_each(|own| sum.add(&own.total(width), 1));
-        places.amounts.values().for_each(|amounts| sum.add(amounts, 1));
+        let mut sum = places.sum(self.cluster.dimensions.len());
+        self.reservations.list.iter().for_each(|own| sum.add(&own.total, 1));
         let total = self.cluster.total();
         self.cluster.dimensions.shared().all(|dim| {
             i128::from(sum[dim]) * 100 <= i128::from(total[dim]) * i128::from(terms.max_percent)
@@ -172,6 +185,12 @@ impl Session {
             tasks.iter().map(|task| self.cluster.tasks.class[*task]).collect();
         for of_class in classes.chunk_by(ClassIdx::eq) {
             let class = of_class[0];
+            self.reservations.n_steps += nodes.len() + of_class.len();
+            if self.reservations.n_steps > MAX_STEPS
+                || self.plugins().class_admitted(class).is_err()
+            {
+                return None;
+            }
             let mut waits: BTreeSet<(Wait, NodeIdx)> = BTreeSet::new();
             for node in nodes {
                 if !self.is_eligible(class, *node) {

@@ -1,7 +1,8 @@
 //! Who may use what is reserved.
 
-use std::cmp::Ordering;
+use std::{cell::OnceCell, cmp::Ordering};
 
+use jiff::Timestamp;
 use kube_batch_api::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     facts::run_time::RunTime,
@@ -13,7 +14,7 @@ use crate::{
     session::Session,
 };
 
-/// How many nodes of a reservation are looked at to find out whether a job waits because of it. Guessed.
+/// How many reserved nodes are looked at to find out whether a job waits because of it. Guessed.
 const MAX_LOOKED_AT: usize = 64;
 
 /// How far a cycle has come.
@@ -68,20 +69,18 @@ impl Session {
 
     /// Lifts the reservations that a job may use, if they can help it. Returns whether there are some.
     fn lift_usable(&mut self, job: JobIdx, finds: Finds) -> bool {
+        let Some(class) = self.first_class(job) else { return false };
+        let older = OnceCell::new();
         let usable: Vec<usize> = (0..self.reservations.list.len())
             .filter(|at| !self.reservations.list[*at].is_lifted)
-            .filter(|at| self.may_use(job, &self.reservations.list[*at]))
+            .filter(|at| self.may_use(job, &self.reservations.list[*at], &older))
             .collect();
-        let Some(class) = self.first_class(job) else { return false };
-        let helps = finds == Finds::Victims
-            || usable.iter().any(|at| self.node_with_room(class, *at).is_some());
-        if !helps {
-            return false;
+        let helps =
+            finds == Finds::Victims || self.node_with_room(class, usable.iter().copied()).is_some();
+        if helps {
+            usable.iter().for_each(|at| self.set_lifted(*at, true));
         }
-        for at in &usable {
-            self.set_lifted(*at, true);
-        }
-        !usable.is_empty()
+        helps && !usable.is_empty()
     }
 
     /// Keeps everything again that is reserved for jobs without places.
@@ -92,8 +91,14 @@ impl Session {
         }
     }
 
-    /// Whether a job may use what is reserved for another one.
-    fn may_use(&self, job: JobIdx, reservation: &Reservation) -> bool {
+    /// Whether a job may use what is reserved for another one. `waits_within_share` is since when it has waited, if its
+    /// queue deserves what it needs.
+    fn may_use(
+        &self,
+        job: JobIdx,
+        reservation: &Reservation,
+        waits_within_share: &OnceCell<Option<Timestamp>>,
+    ) -> bool {
         let jobs = &self.cluster.jobs;
         let of_same_queue = jobs.queue[job] == jobs.queue[reservation.job];
         if of_same_queue && self.precedes(job, reservation.job)
@@ -101,10 +106,16 @@ impl Session {
         {
             return true;
         }
-        let Some(queue) = jobs.queue[job].filter(|_| !of_same_queue) else { return false };
+        let since = || waits_within_share.get_or_init(|| self.waits_within_share(job));
+        !of_same_queue && since().is_some_and(|since| since < reservation.since)
+    }
+
+    /// Since when a job has waited, if its queue holds no more than it deserves with it.
+    fn waits_within_share(&self, job: JobIdx) -> Option<Timestamp> {
+        let queue = self.cluster.jobs.queue[job]?;
         let n_tasks = self.plugins().tasks_missing(job).max(1) as usize;
         let tasks: Vec<TaskIdx> = self.waiting_tasks(job).into_iter().take(n_tasks).collect();
-        !self.exceeds_share(queue, &tasks) && self.waits_since(job) < reservation.since
+        (!self.exceeds_share(queue, &tasks)).then(|| self.waits_since(job))
     }
 
     /// Whether a job goes before another one of its queue: by priority, then by age.
@@ -133,11 +144,17 @@ impl Session {
         Some(self.cluster.tasks.class[first])
     }
 
-    /// A reserved node that has room now for a task of the class.
-    fn node_with_room(&mut self, class: ClassIdx, at: usize) -> Option<NodeIdx> {
-        let nodes: Vec<NodeIdx> =
-            self.reservations.list[at].amounts.keys().copied().take(MAX_LOOKED_AT).collect();
-        nodes.into_iter().find(|node| self.has_room_without(class, *node, at))
+    /// A reservation, and a node of it that has room now for a task of the class. Only so many nodes are looked at.
+    fn node_with_room(
+        &mut self,
+        class: ClassIdx,
+        reservations: impl Iterator<Item = usize>,
+    ) -> Option<(usize, NodeIdx)> {
+        let list = &self.reservations.list;
+        let nodes =
+            reservations.flat_map(|at| list[at].amounts.keys().map(move |node| (at, *node)));
+        let nodes: Vec<(usize, NodeIdx)> = nodes.take(MAX_LOOKED_AT).collect();
+        nodes.into_iter().find(|(at, node)| self.has_room_without(class, *node, *at))
     }
 
     fn has_room_without(&mut self, class: ClassIdx, node: NodeIdx, at: usize) -> bool {
@@ -160,16 +177,14 @@ impl Session {
             return;
         }
         let Some(class) = self.first_class(job) else { return };
-        for at in 0..self.reservations.list.len() {
-            let Reservation { job: holder, is_lifted, .. } = self.reservations.list[at];
-            if is_lifted {
-                continue;
-            }
-            if let Some(node) = self.node_with_room(class, at)
-                && !self.cluster.nodes.fits_idle(node, &self.cluster.classes.request[class])
-            {
-                return self.replace_failure(job, Some(Failure::Reserved { node, holder }));
-            }
+        let kept =
+            (0..self.reservations.list.len()).filter(|at| !self.reservations.list[*at].is_lifted);
+        let kept: Vec<usize> = kept.collect();
+        if let Some((at, node)) = self.node_with_room(class, kept.into_iter())
+            && !self.cluster.nodes.fits_idle(node, &self.cluster.classes.request[class])
+        {
+            let holder = self.reservations.list[at].job;
+            self.replace_failure(job, Some(Failure::Reserved { node, holder }));
         }
     }
 }

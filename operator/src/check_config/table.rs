@@ -214,12 +214,12 @@ static TABLE: &[Row] = &[
     not_needed(
         Action,
         "elect",
-        "the action allocate withholds what queues below their share still need",
+        "the plugin reservation keeps room for jobs that have waited long, in every action",
     ),
     not_needed(
         Action,
         "reserve",
-        "the action allocate withholds what queues below their share still need",
+        "the plugin reservation keeps room for jobs that have waited long, in every action",
     ),
     named(
         Action,
@@ -460,11 +460,15 @@ static TABLE: &[Row] = &[
         "kube-batch has no such plugin",
         "use leastrequested.resources and mostrequested.resources of nodeorder, or binpack",
     ),
-    lost(
+    named(
         Plugin,
         "reservation",
-        "it is for the actions elect and reserve, which kube-batch does not need",
-        "set a priority class for jobs that should go first",
+        "reservation",
+        &[],
+        Some(differs(
+            "nodes are kept for the job of each queue that has waited longest, without the actions elect and reserve; \
+             only as much as it needs, and after reservation.after",
+        )),
     ),
     // Keys of plugins.
     always_false(
