@@ -137,6 +137,8 @@ fn may_take(session: &Session, job: JobIdx, task: TaskIdx, other: JobIdx) -> boo
     let jobs = &session.cluster().jobs;
     if other == job
         || jobs.composites[other].is_some()
+        // Parity: see docs/parity.md#a12.
+        || !session.may_take_reserved(job, other)
         // What was evicted for it would have been evicted in vain.
         || session.is_preemptor(other)
         || !session.kept_tasks(other).any(|task| session.cluster().tasks.nominated[task].is_some())

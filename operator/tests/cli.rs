@@ -89,6 +89,11 @@ fn violation(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<
         let definition = &root["$defs"][name.rsplit('/').next().unwrap_or_default()];
         return violation(root, definition, value, path);
     }
+    if let Some(alternatives) = schema["anyOf"].as_array() {
+        let violations = alternatives.iter().map(|own| violation(root, own, value, path));
+        let violations: Option<Vec<String>> = violations.collect();
+        return violations.map(|all| all.join(", and "));
+    }
     let types: Vec<&str> = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
         one => one.as_str().into_iter().collect(),

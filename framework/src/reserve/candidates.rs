@@ -75,6 +75,17 @@ impl Session {
         candidates
     }
 
+    /// Whether the job has all the places that it needs to start, by nominations, and has not started. Its reservation
+    /// goes on, or others would take these places.
+    pub(super) fn is_nominated_to_start(&self, job: JobIdx) -> bool {
+        let n_kept = self.kept.get(&job).map_or(0, Vec::len);
+        let counts = &self.cluster.jobs.counts[job];
+        let n_placed = (counts.ready() + counts.pipelined()) as usize;
+        n_kept > 0
+            && self.plugins().job_pipelined(job)
+            && n_placed - n_kept < self.cluster.jobs.min_available[job].max(1) as usize
+    }
+
     /// Has another cycle run at a time.
     pub(super) fn choose_again_at(&mut self, time: Timestamp) {
         let left = Duration::try_from(time.duration_since(self.now)).unwrap_or_default();
@@ -84,8 +95,10 @@ impl Session {
 
     /// The oldest waiting jobs of the highest priority, as far as they have waited long enough.
     fn candidate_of(&mut self, queue: QueueIdx, terms: ReservationTerms) -> Option<Candidate> {
-        let waits =
-            |job: &JobIdx| self.has_waiting_tasks(*job) && self.plugins().tasks_missing(*job) > 0;
+        let waits = |job: &JobIdx| {
+            self.has_waiting_tasks(*job) && self.plugins().tasks_missing(*job) > 0
+                || self.is_nominated_to_start(*job)
+        };
         let mut jobs: Vec<JobIdx> =
             self.cluster.queues.jobs[queue].iter().copied().filter(waits).collect();
         // Most queues have thousands of waiting jobs, and only the first few count.

@@ -72,6 +72,17 @@ impl Session {
     ) -> Option<Reservation> {
         let Candidate { queue, jobs } = candidate;
         for (job, since) in jobs {
+            if self.is_nominated_to_start(job) {
+                return Some(Reservation {
+                    job,
+                    since,
+                    start: None,
+                    is_above_share: self.plugins().exceeds_deserved(queue, job),
+                    total: ResourceVector::zero(self.cluster.dimensions.len()),
+                    amounts: Arc::default(),
+                    is_lifted: false,
+                });
+            }
             let n_tasks = self.plugins().tasks_missing(job) as usize;
             let tasks: Vec<TaskIdx> = self.waiting_tasks(job).into_iter().take(n_tasks).collect();
             if tasks.len() < n_tasks || self.exceeds_capability(queue, &tasks) {

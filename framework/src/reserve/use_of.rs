@@ -91,6 +91,12 @@ impl Session {
         }
     }
 
+    /// Whether a job may take the nominated places of another one, as far as that has a reservation.
+    pub fn may_take_reserved(&self, job: JobIdx, other: JobIdx) -> bool {
+        let reservation = self.reservation_of(other);
+        reservation.is_none_or(|reservation| self.may_use(job, reservation, &OnceCell::new()))
+    }
+
     /// Whether a job may use what is reserved for another one. `waits_within_share` is since when it has waited, if its
     /// queue deserves what it needs.
     fn may_use(

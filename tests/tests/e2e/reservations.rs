@@ -5,7 +5,7 @@ use std::fs;
 use kube_batch_tests::build::root;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, group, nodes, pods, queue};
+use crate::bed::{Bed, NAMESPACE, group, nodes, pods, queue};
 
 const PROTECTION: &str = "scheduling.sigs.dev/protected-until";
 
@@ -14,6 +14,11 @@ fn create(bed: &Bed, name: &str, n_pods: usize, min: usize, queue: &str) {
     group["spec"]["queue"] = json!(queue);
     bed.apply(&group);
     bed.plane.create(&pods(name, n_pods, "2")).expect("pods are created");
+}
+
+fn delete(bed: &Bed, pod: &str) {
+    let args = ["delete", "pod", pod, "--namespace", NAMESPACE, "--wait=false"];
+    bed.kubectl(args).expect("deleted");
 }
 
 /// The message of the condition Unschedulable of a PodGroup.
@@ -60,7 +65,7 @@ fn a_gang_larger_than_its_share_starts_from_a_reservation() {
     create(&bed, "big", 2, 2, "b");
     says(&bed, "big", "are reserved for it");
     reserved(&bed, &json!("4"));
-    bed.kubectl(["delete", "pod", "old-0", "--wait=false"]).expect("deleted");
+    delete(&bed, "old-0");
     create(&bed, "young", 1, 1, "a");
     says(&bed, "young", "is reserved for job");
     bed.take_scheduler(first).kill();
@@ -69,7 +74,7 @@ fn a_gang_larger_than_its_share_starts_from_a_reservation() {
         0 => Ok(()),
         n_bound => Err(format!("{n_bound} are bound")),
     });
-    bed.kubectl(["delete", "pod", "old-1", "--wait=false"]).expect("deleted");
+    delete(&bed, "old-1");
     bed.wait_until_running("big", 2);
     for pod in bed.pods_in("big", "Running") {
         assert!(pod["metadata"]["annotations"][PROTECTION].is_string(), "{pod}");
