@@ -93,7 +93,7 @@ pub struct Nodes {
     pub idle: Ledger<NodeIdx>,
     /// Resources held by tasks that are being terminated.
     pub releasing: Ledger<NodeIdx>,
-    /// Resources nominated for pipelined tasks.
+    /// Resources nominated for pipelined tasks, or reserved while a session is open.
     pub pipelined: Ledger<NodeIdx>,
     /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,

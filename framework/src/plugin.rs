@@ -328,9 +328,9 @@ pub struct QueueShares {
 /// When a job that waits gets a reservation, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationTerms {
-    /// After it has waited for so long.
+    /// After it has waited for this time.
     pub after: Duration,
-    /// For how long room is kept while nothing becomes free and nobody knows when.
+    /// For how long room is kept while nothing becomes free and the time is not known.
     pub patience: Duration,
     /// How much of each resource of the cluster all reservations but the first may hold, in percent.
     pub max_percent: u32,

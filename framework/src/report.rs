@@ -55,7 +55,7 @@ pub struct ReservationReport {
     pub job: JobKey,
     /// Since when it has waited.
     pub since: Timestamp,
-    /// When all of it is free at the latest; `None` if nobody knows.
+    /// When all of it is free at the latest; `None` if that is not known.
     pub start: Option<Timestamp>,
     /// The nodes, in order.
     pub nodes: Vec<Name>,

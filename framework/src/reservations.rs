@@ -1,7 +1,7 @@
 //! Reservations: room that is kept for a job that has waited long, until it is enough for the job to start.
 //!
 //! A reservation names nodes and amounts there. They count as nominated, so that a search for other jobs does not find
-//! them. For the turn of a job that may use them they are *lifted*: they count as free. The nodes are chosen anew in
+//! them. For the turn of a job that may use them they are *lifted*: they count as free. The nodes are chosen again in
 //! each cycle. Since those are chosen on which least has to become free, and nothing new starts there, that amount never
 //! grows from one cycle to the next.
 // Parity: new, see docs/parity.md#a12.

@@ -127,7 +127,7 @@ impl Session {
             return self.protection_of(task);
         }
         let terms = self.reservations.terms?;
-        // Whoever wrote the annotation, it protects no longer than the configuration allows.
+        // Even if a user wrote the annotation, it protects no longer than the configuration allows.
         let longest = later(self.cluster.tasks.start[task], terms.max_protection);
         Some(self.cluster.tasks.facts[task].protected_until?.min(longest))
     }

@@ -37,7 +37,7 @@ pub(crate) struct Process {
 /// The clock of one machine: what it shows differs from the time that has passed.
 pub(crate) type Offset = std::sync::Arc<std::sync::atomic::AtomicI64>;
 
-/// The time of a clock that is right, so long after the begin of an episode.
+/// The time that a correct clock shows this long after an episode began.
 pub(crate) fn true_time(elapsed: Duration) -> Timestamp {
     let micros = i64::try_from(elapsed.as_micros()).expect("a short episode");
     Timestamp::from_microsecond(BEGIN * 1_000_000 + micros).expect("a time")

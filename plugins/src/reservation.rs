@@ -1,7 +1,7 @@
 //! Reservation: jobs that have waited long get room kept for them, until it is enough to start.
 //!
 //! The plugin says after what time, how much, and for how long such a job is not reclaimed then; the framework chooses
-//! the nodes. Without the plugin, a large job may wait for ever behind smaller ones: whenever a pod ends, one that is
+//! the nodes. Without the plugin, a large job may wait indefinitely behind smaller ones: whenever a pod ends, one that is
 //! just as large starts in its place.
 //!
 //! Slurm's `sched/backfill` and the sticky workloads of Kueue are for the same; kube-batch v0.5.0 has nothing like it.

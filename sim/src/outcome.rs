@@ -219,7 +219,7 @@ pub struct ReservationOutcome {
     pub job: String,
     /// Since when it has waited.
     pub since: String,
-    /// When all of it is free at the latest; absent if nobody knows.
+    /// When all of it is free at the latest; absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     /// The reserved nodes.

@@ -52,7 +52,7 @@ fn random_stream(rng: &mut Rng) -> (Stream, usize) {
     (Stream { weights, nodes, arrivals }, at)
 }
 
-/// Where run times are finite, no job waits for ever.
+/// Where run times are finite, no job waits indefinitely.
 #[test]
 fn a_job_that_fits_the_cluster_starts() {
     let seeds = seeds(100);

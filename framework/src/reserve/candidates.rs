@@ -12,7 +12,7 @@ use kube_batch_api::{
 use crate::{plugin::ReservationTerms, reservations::later, session::Session};
 
 /// Of each queue at most this many jobs are looked at that cannot start. Guessed: a user who has more of them hurts
-/// nobody else.
+/// no one else.
 const MAX_IN_VAIN: usize = 8;
 
 /// The jobs of a queue that may get a reservation; the first that could start does.
@@ -26,7 +26,7 @@ pub(super) struct Candidate {
 impl Session {
     /// Notes which jobs could not be scheduled, and which queues have jobs that started from a reservation above their
     /// share: others of these queues do not wait meanwhile, or a queue with many large jobs would hold more than it
-    /// deserves for ever.
+    /// deserves indefinitely.
     pub(super) fn note_what_does_not_wait(&mut self) {
         let now = self.now;
         let jobs = &self.cluster.jobs;

@@ -43,7 +43,7 @@ impl Session {
         false
     }
 
-    /// Whether a reservation for a job is still waited for, if so much has to become free and nobody knows when.
+    /// Whether a reservation for a job is still waited for, if this much has to become free and it is not known when.
     pub(super) fn is_waited_for(
         &mut self,
         job: JobIdx,

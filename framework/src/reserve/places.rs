@@ -27,7 +27,7 @@ use crate::{
 const MAX_STEPS: usize = 200_000;
 
 /// When a task can start on a node, and how much has to become free until then: the smallest is the best. `None` is a
-/// time that nobody knows. Of what has to become free the dimension counts of which it is most, in millionths of what
+/// time that is not known. Of what has to become free the dimension counts of which it is most, in millionths of what
 /// the node has.
 type Wait = (Reverse<Option<Reverse<Timestamp>>>, i64);
 

@@ -150,7 +150,7 @@ impl Session {
         Some(self.cluster.tasks.class[first])
     }
 
-    /// A reservation, and a node of it that has room now for a task of the class. Only so many nodes are looked at.
+    /// A reservation, and a node of it that has room now for a task of the class. The number of nodes that are looked at is limited.
     fn node_with_room(
         &mut self,
         class: ClassIdx,

@@ -46,7 +46,7 @@ fn reserved(bed: &Bed, cpu: &Value) {
     });
 }
 
-/// A gang of two nodes, whose queue deserves one, starts beside a stream of another queue; another replica goes on with
+/// A gang of two nodes, whose queue deserves one, starts beside a stream of another queue; another replica keeps
 /// its reservation.
 #[test]
 fn a_gang_larger_than_its_share_starts_from_a_reservation() {
