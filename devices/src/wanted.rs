@@ -1,7 +1,7 @@
 //! What requests want, and which devices are what they want.
 //!
 //! Requests with equal fields share one row, whatever claim they are of: pods made from one template have
-//! equal claims.
+//! equal claims. Requests that differ in amounts only share what is known of the devices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,6 +31,12 @@ pub struct Matching {
     pub wanted: Wanted,
     /// Its class.
     pub class: Arc<DeviceClassFacts>,
+    decided: Arc<Decided>,
+}
+
+/// Which devices the class, the selectors and the tolerations of a request admit.
+#[derive(Debug)]
+struct Decided {
     /// The devices for which every selector holds.
     matches: FixedBitSet,
     /// The devices on which a selector fails before another says no.
@@ -97,21 +103,21 @@ pub enum SelectorProblem {
     TooComplex,
 }
 
-impl Matching {
+impl Decided {
     fn new(
         inventory: &Inventory,
         selectors: &mut Selectors,
-        (wanted, class): (Wanted, Arc<DeviceClassFacts>),
+        (wanted, class): (&Wanted, &DeviceClassFacts),
         budget: &mut u64,
     ) -> Self {
-        for expression in expressions(&wanted, &class) {
+        for expression in expressions(wanted, class) {
             selectors.evaluate(inventory, expression, budget);
         }
         let n_devices = inventory.devices().len();
         let empty = || FixedBitSet::with_capacity(n_devices);
         let (mut matches, mut fails, mut tolerated) = (empty(), empty(), empty());
         let (mut plain, mut single, mut other) = (empty(), empty(), empty());
-        let deciders = deciders(selectors, &wanted, &class);
+        let deciders = deciders(selectors, wanted, class);
         let mut errors: Vec<(DeviceIdx, SelectorError)> = Vec::new();
         let postponed = deciders.iter().find(|own| matches!(own.verdicts, Verdicts::Postponed));
         let is_final = postponed.is_none();
@@ -125,7 +131,7 @@ impl Matching {
             errors.push((DeviceIdx::new(0), error));
         }
         for (row, device) in inventory.devices().iter().filter(|_| is_final) {
-            let is_tolerated = tolerates(&wanted, device);
+            let is_tolerated = tolerates(wanted, device);
             tolerated.set(row.at(), is_tolerated);
             match decide(&deciders, row) {
                 Ok(false) => {}
@@ -147,24 +153,27 @@ impl Matching {
                 }
             }
         }
-        Self { wanted, class, matches, fails, errors, tolerated, plain, single, other, is_final }
+        Self { matches, fails, errors, tolerated, plain, single, other, is_final }
     }
+}
 
+impl Matching {
     /// What decides whether the request can have a device.
     pub(crate) fn test(&self, device: DeviceIdx) -> Test {
+        let decided = &self.decided;
         match device.at() {
-            at if self.plain.contains(at) => Test::Free,
-            at if self.single.contains(at) => Test::Counters,
-            at if self.other.contains(at) => Test::Search,
+            at if decided.plain.contains(at) => Test::Free,
+            at if decided.single.contains(at) => Test::Counters,
+            at if decided.other.contains(at) => Test::Search,
             _ => Test::Never,
         }
     }
 
     /// What the selectors say of a device.
     pub fn of(&self, device: DeviceIdx) -> Match {
-        if self.matches.contains(device.at()) {
+        if self.decided.matches.contains(device.at()) {
             Match::Yes
-        } else if self.fails.contains(device.at()) {
+        } else if self.decided.fails.contains(device.at()) {
             Match::Fails
         } else {
             Match::No
@@ -173,14 +182,24 @@ impl Matching {
 
     /// Why the selectors fail on a device; `None` if they do not.
     pub fn error(&self, device: DeviceIdx) -> Option<&SelectorError> {
-        let next = self.errors.partition_point(|(first, _)| *first <= device);
-        let (_, error) = self.errors.get(next.checked_sub(1)?)?;
-        self.fails.contains(device.at()).then_some(error)
+        let errors = &self.decided.errors;
+        let next = errors.partition_point(|(first, _)| *first <= device);
+        let (_, error) = errors.get(next.checked_sub(1)?)?;
+        self.decided.fails.contains(device.at()).then_some(error)
     }
 
     /// Whether every taint of a device is tolerated.
     pub fn tolerates(&self, device: DeviceIdx) -> bool {
-        self.tolerated.contains(device.at())
+        self.decided.tolerated.contains(device.at())
+    }
+}
+
+/// A request that admits the same devices, and asks for one of them.
+fn without_amounts(wanted: &Wanted) -> Wanted {
+    Wanted {
+        selectors: wanted.selectors.clone(),
+        tolerations: wanted.tolerations.clone(),
+        ..Wanted::of_class(&wanted.class, 1)
     }
 }
 
@@ -248,6 +267,8 @@ fn tolerates(wanted: &Wanted, device: &Device) -> bool {
 pub struct AllWanted {
     rows: BTreeMap<Wanted, WantedIdx>,
     matching: Column<WantedIdx, Arc<Matching>>,
+    /// The first row with what is decided of a request without its amounts, if it is decided.
+    first_alike: BTreeMap<Wanted, WantedIdx>,
     /// What was known before, about the same devices and classes.
     known: BTreeMap<Wanted, Arc<Matching>>,
 }
@@ -265,20 +286,37 @@ impl AllWanted {
         if let Some(row) = self.rows.get(wanted) {
             return *row;
         }
-        let matching = self.known.remove(wanted).unwrap_or_else(|| {
-            let wanted = (wanted.clone(), Arc::clone(class));
-            Arc::new(Matching::new(inventory, selectors, wanted, budget))
+        let known = self.known.remove(wanted);
+        let alike = without_amounts(wanted);
+        // What one namespace has no budget left for, another may have.
+        let is_final = |row: &WantedIdx| self.matching[*row].decided.is_final;
+        let first = self.first_alike.get(&alike).copied().filter(is_final);
+        let matching = known.unwrap_or_else(|| {
+            let decided = match first {
+                Some(first) => Arc::clone(&self.matching[first].decided),
+                None => Arc::new(Decided::new(inventory, selectors, (wanted, &**class), budget)),
+            };
+            let (wanted, class) = (wanted.clone(), Arc::clone(class));
+            Arc::new(Matching { wanted, class, decided })
         });
         let row = self.matching.push(matching);
+        if first.is_none() {
+            self.first_alike.insert(alike, row);
+        }
         self.rows.insert(wanted.clone(), row);
         row
+    }
+
+    /// The first row of a request that admits the same devices.
+    pub fn first_alike(&self, row: WantedIdx) -> WantedIdx {
+        self.first_alike.get(&without_amounts(&self.matching[row].wanted)).copied().unwrap_or(row)
     }
 
     /// Starts again without rows, with what is known. Expressions are forgotten that no row needed.
     #[must_use]
     pub fn again(&self, selectors: &mut Selectors) -> Self {
         let known = self.rows.iter().map(|(wanted, row)| (wanted.clone(), &self.matching[*row]));
-        let known = known.filter(|(_, matching)| matching.is_final);
+        let known = known.filter(|(_, matching)| matching.decided.is_final);
         let known: BTreeMap<Wanted, Arc<Matching>> =
             known.map(|(wanted, matching)| (wanted, Arc::clone(matching))).collect();
         let matching = known.values();
@@ -290,7 +328,7 @@ impl AllWanted {
 
     /// Whether expressions are postponed to the next session: it may give other answers.
     pub fn has_postponed(&self) -> bool {
-        self.matching.values().any(|matching| !matching.is_final)
+        self.matching.values().any(|matching| !matching.decided.is_final)
     }
 
     /// Which devices are what a request wants.

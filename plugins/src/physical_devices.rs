@@ -48,8 +48,8 @@ pub fn physical_requests(cluster: &Cluster) -> PhysicalRequests {
     }
     let unshared = unshared(cluster, tables.shared.groups());
     let held = tables.shared.held(&cluster.devices.claims);
-    let largest = BTreeMap::new();
-    let mut counting = Counting { cluster, tables, held, largest };
+    let (largest, models) = (BTreeMap::new(), BTreeMap::new());
+    let mut counting = Counting { cluster, tables, held, largest, models };
     let amounts = counting.by_class();
     counting.tables.keep();
     PhysicalRequests { amounts, unshared }
@@ -89,6 +89,8 @@ struct Counting<'a> {
     held: Vec<HeldBy>,
     /// The largest part of one matching device, by request.
     largest: BTreeMap<WantedIdx, i64>,
+    /// The first matching device of each model, by the first request that admits the same devices.
+    models: BTreeMap<WantedIdx, Vec<DeviceIdx>>,
 }
 
 impl Counting<'_> {
@@ -258,9 +260,13 @@ impl Counting<'_> {
             let parts = inventory.parts(row, share.as_ref());
             Some(parts.iter().map(|(_, part)| part).sum())
         };
-        let rows = inventory.devices().ids().filter(|row| matching.of(*row) == Match::Yes);
-        let rows = self.tables.shared.groups().first_of_models(rows);
-        let largest = rows.into_iter().filter_map(part).max().unwrap_or(WHOLE);
+        let first_alike = self.tables.wanted().first_alike(row);
+        let models = self.models.entry(first_alike).or_insert_with(|| {
+            let matching = self.tables.wanted().get(first_alike);
+            let rows = inventory.devices().ids().filter(|row| matching.of(*row) == Match::Yes);
+            self.tables.shared.groups().first_of_models(rows)
+        });
+        let largest = models.iter().copied().filter_map(part).max().unwrap_or(WHOLE);
         self.largest.insert(row, largest);
         largest
     }
