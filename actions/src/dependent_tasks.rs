@@ -26,7 +26,7 @@ use kube_batch_framework::{
 use crate::{
     budget::Budget,
     gang::{minimum_reached, place_if_free, place_tasks},
-    unlike_tasks::{Alike, SearchBound, groups_of, needed, requested},
+    unlike_tasks::{Alike, SearchBound, groups_of, needed, needs_only_resources, requested},
 };
 
 /// One task more: of a group, on a node, with the alternative of its devices that is tried first.
@@ -90,14 +90,12 @@ impl Search {
         bound: &mut SearchBound,
     ) -> Option<Self> {
         let groups = groups_of(session, tasks);
-        if !are_dependent(session, &groups) {
+        let in_scope = session.nodes_in_scope();
+        let n_pairs = (groups.len() * in_scope.len()) as u64;
+        if !are_dependent(session, &groups, bound) || !bound.admits(n_pairs) {
             return None;
         }
         let dims = requested(session, &groups);
-        let in_scope = session.nodes_in_scope();
-        if !bound.admits((groups.len() * in_scope.len()) as u64) {
-            return None;
-        }
         let mut nodes = in_scope;
         nodes.retain(|node| groups.iter().any(|group| has_room(session, group.class, *node)));
         let templates = groups.iter().map(|group| template(session, group.class));
@@ -384,14 +382,15 @@ fn has_claims(session: &Session, class: ClassIdx) -> bool {
         || !template(session, class).claims.is_empty()
 }
 
-/// Whether the place of one task may decide where another fits, other than by what is free.
-fn are_dependent(session: &mut Session, groups: &[Alike]) -> bool {
+/// Whether the place of one task may decide where another fits, other than by what is free. True as well if nothing is
+/// left of the bound.
+fn are_dependent(session: &mut Session, groups: &[Alike], bound: &mut SearchBound) -> bool {
     let is_alone = groups.len() == 1;
     let firsts: Vec<TaskIdx> = groups.iter().map(|group| group.tasks[0]).collect();
     groups.iter().any(|group| {
         // Tasks that are all alike need no other order because of other rules, see A10 for affinity.
         has_claims(session, group.class)
-            || !is_alone && !session.needs_only_resources(group.class, &firsts)
+            || !is_alone && !needs_only_resources(session, group.class, &firsts, bound)
     })
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use kube_batch_api::{
-    column::{ClassIdx, TaskIdx},
+    column::{ClassIdx, JobIdx, TaskIdx},
     resource::ResourceVector,
     status::TaskStatus,
 };
@@ -15,6 +15,7 @@ use kube_batch_framework::{
     candidates::Choice,
     failure::Failure,
     plugin::Capacity,
+    session::Session,
     statement::{Savepoint, Statement},
 };
 
@@ -200,6 +201,20 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
             unfit.push(class);
         }
     }
+}
+
+/// Whether the nodes would have room for tasks enough, each by itself, without kube-batch's own pods. If not, no order
+/// of the tasks and no eviction helps the job.
+pub(crate) fn could_be_held(session: &mut Session, job: JobIdx) -> bool {
+    let n_missing = session.plugins().tasks_missing(job) as usize;
+    let cluster = session.cluster();
+    let waiting = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
+    let classes: Vec<ClassIdx> = waiting.map(|task| cluster.tasks.class[task]).collect();
+    let Some(n_to_spare) = classes.len().checked_sub(n_missing) else { return false };
+    // A job that has its minimum wants one more task.
+    let n_to_spare = n_to_spare.min(classes.len().saturating_sub(1));
+    let too_large = classes.iter().filter(|class| !session.could_hold(**class));
+    too_large.take(n_to_spare + 1).count() <= n_to_spare
 }
 
 /// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may

@@ -5,7 +5,10 @@
 //! hold the gang, others are tried, one after another, the one with most free places first.
 // Parity: see docs/parity.md#a10.
 
-use std::{cmp::Reverse, collections::VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, VecDeque},
+};
 
 use kube_batch_api::{
     column::{ClassIdx, NodeIdx, TaskIdx},
@@ -20,7 +23,7 @@ use kube_batch_framework::{
 use crate::{
     budget::Budget,
     dependent_tasks::{have_claims, place_by_trying},
-    gang::{minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting},
+    gang::{could_be_held, minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting},
     unlike_tasks::{SearchBound, are_unlike, place_in_other_orders},
 };
 
@@ -75,6 +78,11 @@ impl Tries<'_, '_, '_> {
     fn run(&mut self, reached: Option<Capacity>, are_unlike: bool) {
         self.take_back();
         let left = std::mem::take(self.tasks);
+        let job = self.statement.job();
+        if !could_be_held(self.statement.session_mut(), job) {
+            *self.tasks = left;
+            return;
+        }
         if are_unlike {
             self.tasks.clone_from(&self.waiting);
             if self.in_other_orders(Capacity::Idle) {
@@ -169,21 +177,17 @@ fn domains_to_try(
     statement: &mut Statement<'_>,
     waiting: &VecDeque<TaskIdx>,
 ) -> Option<(Vec<TaskIdx>, Vec<Vec<NodeIdx>>)> {
-    let mut tried: Vec<ClassIdx> = Vec::new();
+    let mut tried: BTreeSet<ClassIdx> = BTreeSet::new();
     for task in waiting {
         let class = statement.session().cluster().tasks.class[*task];
-        if tried.contains(&class) {
-            continue;
-        }
-        tried.push(class);
-        if !statement.session_mut().is_open_to_change(class) {
+        if !tried.insert(class) || !statement.session_mut().is_open_to_change(class) {
             continue;
         }
         let domains = statement.session().plugins().domains_to_choose(class);
         if !domains.is_empty() {
             let needed = tasks_needed(statement, waiting, class);
             let firsts = firsts(statement, waiting, class);
-            return Some((firsts, largest(statement, class, domains, needed)));
+            return Some((firsts, largest(statement, class, &domains, needed)));
         }
     }
     None
@@ -196,15 +200,12 @@ fn firsts(
     class: ClassIdx,
 ) -> Vec<TaskIdx> {
     let session = statement.session_mut();
-    let mut known: Vec<ClassIdx> = Vec::new();
+    let mut known: BTreeSet<ClassIdx> = BTreeSet::new();
     let mut firsts = Vec::new();
     for task in waiting {
         let other = session.cluster().tasks.class[*task];
-        if !known.contains(&other) {
-            known.push(other);
-            if !session.needs_only_resources(class, &[*task]) {
-                firsts.push(*task);
-            }
+        if known.insert(other) && !session.needs_only_resources(class, &[*task]) {
+            firsts.push(*task);
         }
     }
     // Those of the class itself may choose for all.
@@ -226,17 +227,17 @@ fn tasks_needed(statement: &Statement<'_>, waiting: &VecDeque<TaskIdx>, class: C
 fn largest(
     statement: &mut Statement<'_>,
     class: ClassIdx,
-    domains: Vec<Vec<NodeIdx>>,
+    domains: &[Vec<NodeIdx>],
     needed: u64,
 ) -> Vec<Vec<NodeIdx>> {
-    let mut counted: Vec<(Reverse<u64>, Vec<NodeIdx>)> = domains
-        .into_iter()
-        .map(|nodes| (Reverse(statement.session_mut().count_fitting(class, &nodes)), nodes))
+    let mut counted: Vec<(Reverse<u64>, &Vec<NodeIdx>)> = domains
+        .iter()
+        .map(|nodes| (Reverse(statement.session_mut().count_fitting(class, nodes)), nodes))
         .collect();
     counted.sort_unstable();
     let n_enough = counted.iter().filter(|(Reverse(n_places), _)| *n_places >= needed).count();
     counted.truncate(n_enough.clamp(1, DOMAINS_TO_TRY));
-    counted.into_iter().map(|(_, nodes)| nodes).collect()
+    counted.into_iter().map(|(_, nodes)| nodes.clone()).collect()
 }
 
 /// Places the first task on the best node of a domain. Returns whether it has a place.

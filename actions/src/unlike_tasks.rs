@@ -21,7 +21,7 @@ use kube_batch_framework::{
 use crate::{
     assignment::{Assignment, Group, Kind, Needed, assign},
     budget::Budget,
-    gang::{minimum_reached, place_if_free, place_tasks, tasks_for_backfill},
+    gang::{could_be_held, minimum_reached, place_if_free, place_tasks, tasks_for_backfill},
 };
 
 /// How much may be done in one turn to find another order: sets of tasks that are formed, and comparisons of a node with
@@ -111,7 +111,7 @@ pub(crate) fn place_in_other_orders(
         |session: &mut Session, class: ClassIdx, node: NodeIdx| session.fits(class, node, capacity);
     let view = View::new(statement.session_mut(), tasks, bound, (&fits, &free));
     let Some(view) = view else { return false };
-    let found = if view.depends_on_nodes_alone(statement.session_mut()) {
+    let found = if view.depends_on_nodes_alone(statement.session_mut(), bound) {
         view.search(statement, bound)
     } else {
         Assignment::Unknown
@@ -168,7 +168,7 @@ pub(crate) fn places_of_jobs(
         session.fits(class, node, Capacity::Idle)
     };
     let view = View::of_groups(session, groups, bound, (&fits, &free))?;
-    if !view.depends_on_nodes_alone(session) {
+    if !view.depends_on_nodes_alone(session, bound) {
         return None;
     }
     let of_roles: Vec<u32> = jobs.iter().map(|job| session.plugins().tasks_missing(*job)).collect();
@@ -191,9 +191,10 @@ pub(crate) fn places_of_jobs(
 /// yet, so a node counts for a task if the rules that no placement can change admit it.
 pub(crate) fn other_orders(
     session: &mut Session,
+    job: JobIdx,
     tasks: &VecDeque<TaskIdx>,
 ) -> Vec<VecDeque<TaskIdx>> {
-    if !are_unlike(session, tasks) {
+    if !are_unlike(session, tasks) || !could_be_held(session, job) {
         return Vec::new();
     }
     let allocatable =
@@ -256,12 +257,13 @@ impl View {
     }
 
     /// Whether only what is free, and rules that no placement of these tasks can change, decide where they fit.
-    fn depends_on_nodes_alone(&self, session: &mut Session) -> bool {
+    /// `false` as well if nothing is left of the bound.
+    fn depends_on_nodes_alone(&self, session: &mut Session, bound: &mut SearchBound) -> bool {
         let firsts: Vec<TaskIdx> = self.groups.iter().map(|group| group.tasks[0]).collect();
         self.groups.iter().all(|group| {
             session.cluster().classes.devices[group.class].is_empty()
                 && !session.is_open_to_change(group.class)
-                && session.needs_only_resources(group.class, &firsts)
+                && needs_only_resources(session, group.class, &firsts, bound)
         })
     }
 
@@ -309,6 +311,17 @@ impl View {
                 .any(|capacity| place_if_free(statement, task, Choice { node, capacity }, budget))
         })
     }
+}
+
+/// Whether none of these tasks changes an answer of a rule for the class; `false` as well if nothing is left of the bound.
+pub(crate) fn needs_only_resources(
+    session: &mut Session,
+    class: ClassIdx,
+    others: &[TaskIdx],
+    bound: &mut SearchBound,
+) -> bool {
+    let work = session.work();
+    session.needs_only_resources(class, others) && bound.admits_rules_since(session, work)
 }
 
 /// The tasks by class and role, in their order.

@@ -113,7 +113,8 @@ pub(crate) fn foresee<P: VictimPolicy>(
     if session.incomplete_above(job).is_some() {
         return;
     }
-    while !next.is_spent(session) {
+    while !next.is_spent(session, job) {
+        let work = session.work();
         let tasks = session.waiting_tasks(job).into();
         let mut foreseen = None;
         session.beside_reservations(job, Finds::Victims, |session| {
@@ -124,6 +125,7 @@ pub(crate) fn foresee<P: VictimPolicy>(
                 });
             }
         });
+        next.count_since(session, job, work);
         if !foreseen.is_some_and(|foreseen| next.take_back(session, &foreseen)) {
             return;
         }
@@ -214,7 +216,7 @@ fn find_places<P: VictimPolicy>(
             };
         let mut outcome = place(session, search, tasks);
         if outcome == Outcome::Unplaceable {
-            let orders = orders.get_or_insert_with(|| other_orders(session, tasks));
+            let orders = orders.get_or_insert_with(|| other_orders(session, job, tasks));
             for tasks in orders.iter() {
                 outcome = place(session, search, tasks);
                 if outcome != Outcome::Unplaceable {

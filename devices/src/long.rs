@@ -79,7 +79,7 @@ impl LongSearches {
     }
 
     /// Chooses devices of a node for all claims of an owner, as [`Devices::choose`] does. To be asked if
-    /// [`Devices::choose_quickly`] has no answer.
+    /// [`Devices::choose_quickly`] has no answer, there or on other nodes: the answer is the same.
     ///
     /// # Errors
     ///
@@ -98,11 +98,14 @@ impl LongSearches {
             return moved(known, |at| rows[at.at()]);
         }
         let left = self.left.entry(owner.clone()).or_insert(STEPS_OF_OWNER);
-        let (answer, n_steps) = devices.choose_within(node, claims, in_use, MAX_STEPS.min(*left));
+        let most = MAX_STEPS.min((*left).max(SHORT));
+        let (answer, n_steps) = devices.choose_within(node, claims, in_use, most);
         *left = left.saturating_sub(n_steps);
         self.n_steps += u64::from(START + n_steps);
         let is_final = *left > 0 || answer != Err(Refusal::TooComplex);
-        if let Some(signature) = signature.filter(|_| is_final) {
+        // Few searches are long, because each takes of what is left.
+        let is_worth_it = is_final && n_steps > SHORT;
+        if let Some(signature) = signature.filter(|_| is_worth_it) {
             let position = |row| {
                 let at = rows.iter().position(|own| *own == row).unwrap_or_default();
                 DeviceIdx::new(at)

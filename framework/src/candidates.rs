@@ -59,6 +59,9 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
+/// So many comparisons of amounts count as one evaluation of a node. Measured.
+const COMPARISONS: usize = 8;
+
 /// A class with this many tasks has an index of its own, even if it has variants. Guessed.
 const OWN_INDEX: usize = 10;
 
@@ -82,6 +85,16 @@ fn n_tasks_of_variants(cluster: &Cluster) -> Column<ClassIdx, usize> {
 /// A class, or the first of variants that share an index; a capacity; and the number of a level.
 type ByDomain = (ClassIdx, Capacity, usize);
 
+/// How many tasks of a class there could be room for.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// Counting ended there.
+    limit: u64,
+    n: u64,
+    /// How long the log of touched nodes was, if the answer depends on other nodes.
+    n_touched: usize,
+}
+
 /// The answers cached in this cycle, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
@@ -104,6 +117,10 @@ pub(crate) struct Candidates {
     /// What reports were made of, for classes that are explained repeatedly.
     explanations: BTreeMap<ClassIdx, Explanation>,
     placeable: Placeable,
+    /// See [`Self::could_hold`].
+    could_hold: Column<ClassIdx, Option<bool>>,
+    /// What was counted last of [`Room::WithoutOwnPods`] on all nodes.
+    counted: Column<ClassIdx, Option<Counted>>,
     /// Number of evaluations of a node for a class.
     work: Cell<u64>,
 }
@@ -126,6 +143,8 @@ impl Candidates {
             reports: Column::filled(None, n_classes),
             explanations: BTreeMap::new(),
             placeable: Placeable::new(n_constraint_classes),
+            could_hold: Column::filled(None, n_classes),
+            counted: Column::filled(None, n_classes),
             work: Cell::new(0),
         }
     }
@@ -139,6 +158,11 @@ impl Candidates {
         self.work.set(self.work.get() + n_nodes as u64);
     }
 
+    /// Counts nodes of which only amounts were compared: that takes far less than asking rules.
+    fn count_comparisons(&self, n_nodes: usize) {
+        self.count_work(n_nodes.div_ceil(COMPARISONS));
+    }
+
     /// The best node for a task of the class where it fits into this capacity.
     pub(crate) fn best(
         &mut self,
@@ -149,9 +173,10 @@ impl Candidates {
         self.prepare(inputs, class);
         self.count_work(1);
         let rules = self.rules[class].as_ref().expect("prepared above");
-        if !rules.admitted() {
+        if !rules.admitted() || self.uses_index() && !self.could_hold(inputs, class) {
             return None;
         }
+        let rules = self.rules[class].as_ref().expect("prepared above");
         if let Some(scope) = inputs.scope {
             let index = match scope.nodes {
                 InLevel::Domain(domain) => {
@@ -165,7 +190,9 @@ impl Candidates {
             };
         }
         if self.search == Search::Naive || !rules.is_indexable() {
-            return self.best_by_full_search(inputs, class, capacity);
+            let best = self.best_by_full_search(inputs, class, capacity);
+            debug_assert!(best.is_none() || self.could_hold(inputs, class), "it holds one now");
+            return best;
         }
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
@@ -177,7 +204,8 @@ impl Candidates {
                 self.work.set(self.work.get() + eligible.len() as u64);
                 ClassIndex::new(inputs, class, capacity, Sharing::Variants, rules, eligible)
             });
-            index.catch_up(inputs, rules);
+            let n_nodes = index.catch_up(inputs, rules);
+            self.work.set(self.work.get() + n_nodes as u64);
             return index.best(inputs, class, rules, None);
         }
         let slot = &mut self.indexes[capacity as usize][class];
@@ -189,7 +217,8 @@ impl Candidates {
                 self.best_by_full_search(inputs, class, capacity)
             }
             Some(index) => {
-                index.catch_up(inputs, rules);
+                let n_nodes = index.catch_up(inputs, rules);
+                self.work.set(self.work.get() + n_nodes as u64);
                 index.best(inputs, class, rules, None)
             }
             None if inputs.cluster.classes.counts[class].waiting == 1 && !self.searched[class] => {
@@ -246,7 +275,8 @@ impl Candidates {
             self.work.set(self.work.get() + eligible.len() as u64);
             ClassIndex::by_domain(inputs, (class, sharing), capacity, rules, eligible, level)
         });
-        index.catch_up(inputs, rules);
+        let n_nodes = index.catch_up(inputs, rules);
+        self.work.set(self.work.get() + n_nodes as u64);
         Some((index, rules))
     }
 
@@ -396,6 +426,25 @@ impl Candidates {
         scores::normalised(inputs, class, rules, nodes)
     }
 
+    /// Whether some node of the cluster would have room for a task of the class without kube-batch's own pods. If not,
+    /// no search and no eviction finds a place in this cycle.
+    pub(crate) fn could_hold(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
+        if let Some(known) = self.could_hold[class] {
+            return known;
+        }
+        self.prepare(inputs, class);
+        let request = &inputs.cluster.classes.request[class];
+        let left = self.placeable.left_by_others(inputs.cluster);
+        let mut n_nodes = 0;
+        let could_hold = self.eligible(inputs.cluster, class).iter().any(|node| {
+            n_nodes += 1;
+            request.times_in(&left[node]) > 0
+        });
+        self.count_comparisons(n_nodes);
+        self.could_hold[class] = Some(could_hold);
+        could_hold
+    }
+
     /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
     pub(crate) fn is_placeable(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> bool {
         self.count_placeable(inputs, class, 1, Room::WithoutOwnPods) > 0
@@ -410,10 +459,27 @@ impl Candidates {
         room: Room,
     ) -> u64 {
         self.prepare(inputs, class);
+        let may_recall = room == Room::WithoutOwnPods && inputs.scope.is_none();
+        let may_recall = may_recall && self.search == Search::Index;
+        if may_recall && !self.could_hold(inputs, class) {
+            return 0;
+        }
         let rules = self.rules[class].as_ref().expect("prepared above");
-        self.count_work(inputs.n_nodes());
+        let n_touched = if rules.depend_on_other_nodes() { inputs.touched.len() } else { 0 };
+        if may_recall
+            && let Some(known) = self.counted[class]
+            && known.n_touched == n_touched
+            && (known.n < known.limit || limit <= known.limit)
+        {
+            return known.n.min(limit);
+        }
+        self.count_comparisons(inputs.n_nodes());
         let eligible = self.eligible(inputs.cluster, class);
-        self.placeable.count(inputs, Question { class, rules, eligible, room, limit })
+        let n = self.placeable.count(inputs, Question { class, rules, eligible, room, limit });
+        if may_recall {
+            self.counted[class] = Some(Counted { limit, n, n_touched });
+        }
+        n
     }
 
     /// How many tasks of the class the eligible ones of these nodes hold by their free amounts, those
@@ -425,7 +491,7 @@ impl Candidates {
         nodes: &[NodeIdx],
     ) -> u64 {
         self.prepare(inputs, class);
-        self.count_work(nodes.len());
+        self.count_comparisons(nodes.len());
         let request = &inputs.cluster.classes.request[class];
         let eligible = self.eligible(inputs.cluster, class);
         let nodes =
@@ -494,10 +560,12 @@ impl Candidates {
     ) -> bool {
         self.prepare(inputs, class);
         let rules = self.rules[class].as_ref().expect("prepared above");
+        if !rules.admitted() || !rules.may_depend_on_tasks() {
+            return rules.admitted();
+        }
+        self.count_comparisons(victims.len());
         let mut affecting = victims.iter();
-        rules.admitted()
-            && !affecting
-                .any(|victim| rules.depend_on(inputs.policy, inputs.cluster, class, *victim))
+        !affecting.any(|victim| rules.depend_on(inputs.policy, inputs.cluster, class, *victim))
     }
 
     /// Whether every rule passes once tasks that are being terminated are gone, free resources aside.

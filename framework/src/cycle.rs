@@ -19,6 +19,9 @@ use crate::{
 /// The largest number of times that a cycle is repeated. Guessed.
 const MAX_REPEATS: usize = 8;
 
+/// A cycle is repeated only as long as the turns that led to something took no more work than this: about 60 ms.
+const MAX_USEFUL_WORK: u64 = 1_000_000;
+
 /// A step of a cycle: it reads the session and changes it through statements.
 pub trait Action: Send + Sync {
     /// The name of the action in the configuration.
@@ -46,13 +49,13 @@ pub fn run_cycle(
     reached: &mut dyn FnMut(Milestone),
 ) -> (Cycle, Cluster) {
     let remembered = std::mem::replace(memory, Memory::none());
-    let mut start = Start { cluster, memory: remembered, holds: Holds::new(), work: 0 };
+    let mut start = Start::new(cluster, remembered);
     let mut repeats = 0..MAX_REPEATS;
     let (mut session, opening) = loop {
         let (mut session, opening) = act(start, now, policy(), actions, search, reached);
         let held = held(&mut session, actions);
         debug_assert_eq!(session.audit(), [], "after the next cycle was foreseen");
-        let may_repeat = session.work() <= session.turn_log.memory.budget;
+        let may_repeat = session.turn_log.useful() <= MAX_USEFUL_WORK;
         if held.is_empty() || !may_repeat || repeats.next().is_none() {
             break (session, opening);
         }
@@ -85,9 +88,10 @@ fn act(
     search: Search,
     reached: &mut dyn FnMut(Milestone),
 ) -> (Session, Opening) {
-    let Start { cluster, memory, holds, work } = start;
+    let Start { cluster, memory, holds, work, earlier } = start;
     let mut session = Session::open_measured(cluster, now, policy, search, memory, reached);
     session.work_before = work;
+    session.turn_log.earlier = earlier;
     session.actions = actions.iter().map(|action| action.name()).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
@@ -100,7 +104,6 @@ fn act(
     reached(Milestone::Opened);
     for (at, action) in actions.iter().enumerate() {
         session.n_started = at + 1;
-        session.turn_log.begin_action();
         action.execute(&mut session);
         debug_assert_eq!(session.audit(), [], "after {}", action.name());
         reached(Milestone::Acted(action.name()));

@@ -5,17 +5,19 @@
 //! that this cycle placed, its job is *held*, and the cycle is run again from the same snapshot.
 // Parity: new, see docs/parity.md#p14.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{JobIdx, NodeIdx, TaskIdx},
+    column::{JobIdx, NodeIdx, QueueIdx, TaskIdx},
     status::{Placement, TaskStatus},
 };
 
 use crate::{
     failure::Failure,
     holds::{Hold, Holds},
-    memory::{Memory, TurnLog},
+    memory::{EarlierRuns, Memory, TurnLog},
     moves::Move,
     session::Session,
 };
@@ -40,8 +42,10 @@ fn placed_tasks(session: &Session) -> Vec<TaskIdx> {
 pub struct NextCycle {
     /// The first placed task of each job. Only their queues and jobs can lose more than before.
     first_placed: Vec<TaskIdx>,
-    /// How much work the simulation may have done, see [`Session::work`].
-    most_work: u64,
+    /// How much work the simulation may do for the jobs of each queue, see [`Session::work`].
+    part: u64,
+    /// What it has done for them, in earlier runs of the cycle too.
+    spent: BTreeMap<QueueIdx, u64>,
     /// The tasks that this cycle has placed and that are not taken back, in order. Those that were nominated before are
     /// not among them, because pods were evicted for them.
     fresh: Vec<TaskIdx>,
@@ -76,7 +80,8 @@ impl NextCycle {
         first_placed.dedup_by_key(|task| session.cluster.tasks.job[*task]);
         let mut next = Self {
             first_placed,
-            most_work: session.work().saturating_add(session.turn_log.memory.budget),
+            part: session.turn_log.part,
+            spent: std::mem::take(&mut session.turn_log.earlier.foreseen),
             fresh: Vec::new(),
             holds: Holds::new(),
             placements: Vec::new(),
@@ -105,9 +110,17 @@ impl NextCycle {
         next
     }
 
-    /// Whether the limit of work is reached.
-    pub fn is_spent(&self, session: &Session) -> bool {
-        session.work() >= self.most_work
+    /// Whether the queue of the job has used its part of the work.
+    pub fn is_spent(&self, session: &Session, job: JobIdx) -> bool {
+        let queue = session.cluster().jobs.queue[job];
+        queue.and_then(|queue| self.spent.get(&queue)).is_some_and(|spent| *spent >= self.part)
+    }
+
+    /// Counts the work since the session had done so much for the queue of the job.
+    pub fn count_since(&mut self, session: &Session, job: JobIdx, work: u64) {
+        if let Some(queue) = session.cluster().jobs.queue[job] {
+            *self.spent.entry(queue).or_default() += session.work() - work;
+        }
     }
 
     /// The first task of each job that was placed: only its queue, or its job, can lose more than before.
@@ -160,6 +173,7 @@ impl NextCycle {
     /// Restores the session. Returns the jobs to hold.
     pub(crate) fn restore(self, session: &mut Session) -> Holds {
         session.holds = self.held_so_far;
+        session.turn_log.earlier.foreseen = self.spent;
         for (node, task) in self.on_nodes.into_iter().rev() {
             let last = session.cluster.nodes.tasks[node].pop();
             debug_assert_eq!(last, Some(task), "it was the last one");
@@ -181,6 +195,15 @@ pub(crate) struct Start {
     pub(crate) holds: Holds,
     /// The work done so far, see [`Session::work`].
     pub(crate) work: u64,
+    pub(crate) earlier: EarlierRuns,
+}
+
+impl Start {
+    /// The first run of a cycle.
+    pub(crate) fn new(cluster: Cluster, memory: Memory) -> Self {
+        let earlier = EarlierRuns::default();
+        Self { cluster, memory, holds: Holds::new(), work: 0, earlier }
+    }
 }
 
 impl Session {
@@ -192,10 +215,11 @@ impl Session {
             known.limit = hold.limit.min(known.limit);
         }
         let work = self.work();
-        let log = std::mem::replace(&mut self.turn_log, TurnLog::new(Memory::none(), 0));
-        let mut memory = log.memory;
-        memory.generation = log.seen.map(|seen| seen.generation);
-        Start { cluster: self.into_cluster(), memory, holds, work }
+        let mut log = std::mem::replace(&mut self.turn_log, TurnLog::new(Memory::none(), 0));
+        let mut memory = std::mem::replace(&mut log.memory, Memory::none());
+        memory.generation = log.seen.as_ref().map(|seen| seen.generation);
+        let earlier = log.into_earlier(holds.values().map(|hold| hold.by));
+        Start { cluster: self.into_cluster(), memory, holds, work, earlier }
     }
 
     /// Records why the held jobs wait.

@@ -13,8 +13,9 @@
 //! It also remembers which gangs were evicted as a whole, until they run again or are gone, how far PodGroups
 //! with `minResources` have come, and what decides since when jobs wait for a reservation.
 //!
-//! Work is counted in evaluations of a node for a class of tasks, and not in time, so that the same
-//! snapshots lead to the same decisions.
+//! Work is counted in evaluations of a node for a class of tasks, which take about 60 ns, and not in time, so that the
+//! same snapshots lead to the same decisions. What takes longer counts as several evaluations, and comparing amounts as
+//! a part of one.
 // Parity: new, see docs/parity.md#o4 and docs/parity.md#o5.
 
 use std::{
@@ -33,8 +34,8 @@ use crate::{
     headroom::HeadroomMemory, plugin::QueueShares, reservations::ReservationMemory, tried::Tried,
 };
 
-/// The default of [`Memory::with_budget`]: about 0.1 s.
-pub const DEFAULT_BUDGET: u64 = 1_000_000;
+/// The default of [`Memory::with_budget`]: about 25 ms.
+pub const DEFAULT_BUDGET: u64 = 400_000;
 
 /// What is remembered. Begin with a new one when the configuration changes.
 #[derive(Clone, Debug)]
@@ -112,9 +113,26 @@ impl Memory {
     }
 }
 
+/// What the earlier runs of a cycle that is repeated have taken, so that all of them together may take as much work as
+/// one.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierRuns {
+    /// See [`TurnLog::spent`].
+    spent: BTreeMap<(&'static str, QueueIdx), u64>,
+    had_turn: BTreeMap<(&'static str, QueueIdx), BTreeSet<JobIdx>>,
+    /// Jobs that get a turn although their queue has used its part: those whose turn led to something, and those for
+    /// which others are held.
+    with_turn: BTreeSet<JobIdx>,
+    /// What turns took that led to something.
+    useful: u64,
+    /// What each queue has taken to foresee the next cycle.
+    pub(crate) foreseen: BTreeMap<QueueIdx, u64>,
+}
+
 /// What a cycle records of its turns.
 #[derive(Debug)]
 pub(crate) struct TurnLog {
+    pub(crate) earlier: EarlierRuns,
     pub(crate) memory: Memory,
     /// The state when the session opened; `None` if no generation is known.
     pub(crate) seen: Option<Seen>,
@@ -122,8 +140,10 @@ pub(crate) struct TurnLog {
     pub(crate) tried: Column<JobIdx, Option<Arc<Tried>>>,
     /// The budget of each queue.
     pub(crate) part: u64,
-    /// What the turns in vain of each queue have taken in this action.
-    pub(crate) spent: BTreeMap<QueueIdx, u64>,
+    /// What the turns in vain of each queue have taken in each action.
+    spent: BTreeMap<(&'static str, QueueIdx), u64>,
+    /// What turns took that led to something.
+    useful: u64,
     pub(crate) had_turn: BTreeMap<(&'static str, QueueIdx), BTreeSet<JobIdx>>,
     /// Where jobs got no turn because the queue had used its part.
     pub(crate) cut: BTreeSet<(&'static str, QueueIdx)>,
@@ -142,11 +162,13 @@ pub(crate) struct TurnLog {
 impl TurnLog {
     pub(crate) fn new(memory: Memory, n_jobs: usize) -> Self {
         Self {
+            earlier: EarlierRuns::default(),
             memory,
             seen: None,
             tried: Column::filled(None, n_jobs),
             part: u64::MAX,
             spent: BTreeMap::new(),
+            useful: 0,
             had_turn: BTreeMap::new(),
             cut: BTreeSet::new(),
             left_out: BTreeSet::new(),
@@ -172,8 +194,59 @@ impl TurnLog {
         !self.cut.is_empty()
     }
 
-    pub(crate) fn begin_action(&mut self) {
-        self.spent.clear();
+    /// Forgets the turns so far, which are no part of an action.
+    pub(crate) fn begin(&mut self) {
+        self.had_turn.clear();
+        self.helped.clear();
+        self.spent.clone_from(&self.earlier.spent);
+        self.useful = self.earlier.useful;
+    }
+
+    /// Whether a job gets no turn because its queue has used its part.
+    pub(crate) fn is_spent(&self, action: &'static str, queue: QueueIdx, job: JobIdx) -> bool {
+        let spent = self.spent.get(&(action, queue));
+        spent.is_some_and(|spent| *spent >= self.part) && !self.earlier.with_turn.contains(&job)
+    }
+
+    pub(crate) fn count_in_vain(
+        &mut self,
+        action: &'static str,
+        queue: QueueIdx,
+        job: JobIdx,
+        work: u64,
+    ) {
+        *self.spent.entry((action, queue)).or_default() += work;
+        self.had_turn.entry((action, queue)).or_default().insert(job);
+    }
+
+    pub(crate) fn count_useful(&mut self, job: JobIdx, work: u64) {
+        self.useful += work;
+        self.helped.insert(job);
+    }
+
+    /// What turns took so far that led to something, in all runs of the cycle.
+    pub(crate) const fn useful(&self) -> u64 {
+        self.useful
+    }
+
+    /// The jobs of a queue that had a turn in vain in an action, in any run of the cycle.
+    pub(crate) fn in_vain(
+        &self,
+        action: &'static str,
+        queue: QueueIdx,
+    ) -> impl Iterator<Item = JobIdx> {
+        let of = [&self.earlier.had_turn, &self.had_turn].into_iter();
+        of.filter_map(move |jobs| jobs.get(&(action, queue))).flatten().copied()
+    }
+
+    /// What the next run of the cycle is to know of this one. In it, others are held for some jobs.
+    pub(crate) fn into_earlier(self, held_for: impl Iterator<Item = JobIdx>) -> EarlierRuns {
+        let Self { mut earlier, had_turn, spent, useful, helped, .. } = self;
+        for (place, jobs) in had_turn {
+            earlier.had_turn.entry(place).or_default().extend(jobs);
+        }
+        earlier.with_turn.extend(helped.into_iter().chain(held_for));
+        EarlierRuns { spent, useful, ..earlier }
     }
 
     pub(crate) fn had_turn_in_round(

@@ -21,7 +21,7 @@
 //! A *statement* is a transaction: a list of tentative placements and evictions that is committed or
 //! rolled back as a whole.
 
-use std::{cmp::Ordering, ops, time::Duration};
+use std::{cmp::Ordering, ops, sync::Arc, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
@@ -62,6 +62,9 @@ impl Dependency {
     /// All, from the narrowest to the broadest.
     pub const ALL: [Self; 4] = [Self::Class, Self::Node, Self::Domain, Self::Cluster];
 }
+
+/// The nodes of each of some domains, ascending.
+pub type NodesByDomain = Arc<[Vec<NodeIdx>]>;
 
 /// A number for each node; nodes with equal numbers are in one domain.
 pub type DomainColumn = Column<NodeIdx, u32>;
@@ -671,6 +674,22 @@ pub trait Plugin: Send {
         Ok(())
     }
 
+    /// The same for a node that lacks what the task requests: a refusal is reported only if it comes before
+    /// [`Unfit::TooManyPods`], so a plugin may leave out predicates whose refusals come later.
+    ///
+    /// # Errors
+    ///
+    /// The reason given by the first predicate that refuses.
+    fn predicate_before_resources(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        node: NodeIdx,
+        dependency: Dependency,
+    ) -> Result<(), Unfit> {
+        self.predicate(cluster, class, node, dependency, Capacity::Idle)
+    }
+
     /// At most how many further tasks of the class may be placed on the node together, as far as the predicates of
     /// [`Dependency::Node`] count them; [`u64::MAX`] if they do not. Called only if there are such predicates.
     ///
@@ -698,8 +717,8 @@ pub trait Plugin: Send {
     /// The domains of which the first task chooses one for all tasks of the class: each a list of nodes, ascending.
     /// So it is with required pod affinity to the task's own labels or to those of a task that has no place yet, and
     /// with a claim that several tasks share. Empty if no rule confines them, or a placed task has chosen already.
-    fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> Vec<Vec<NodeIdx>> {
-        Vec::new()
+    fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> NodesByDomain {
+        NodesByDomain::default()
     }
 
     /// How many alternatives a choice has that a placement of a task of the class makes, as of `firstAvailable`

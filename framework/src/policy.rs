@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
@@ -14,7 +14,7 @@ use kube_batch_api::{
 
 use crate::{
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares,
+        Change, Dependencies, JobProposal, NodesByDomain, OrderScope, Plugin, Proposal, QueueShares,
         ReservationTerms, ScoreTerm, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
@@ -384,7 +384,7 @@ impl<'p> Plugins<'p> {
     }
 
     /// The answer of the first plugin that has one.
-    pub fn domains_to_choose(self, class: ClassIdx) -> Vec<Vec<NodeIdx>> {
+    pub fn domains_to_choose(self, class: ClassIdx) -> NodesByDomain {
         let mut answers = self
             .policy
             .enabled(ExtensionPoint::Predicate)

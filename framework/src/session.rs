@@ -114,6 +114,9 @@ pub struct RecordedFailure {
     action: &'static str,
 }
 
+/// Moving a task takes as long as this number of evaluations of a node, because plugins follow it. Guessed.
+const WORK_OF_MOVE: usize = 4;
+
 /// The nodes and jobs of all moves, in order, for indexes and orders to catch up.
 #[derive(Debug, Default)]
 struct Log {
@@ -399,6 +402,13 @@ impl Session {
         })
     }
 
+    /// Whether some node of the cluster would have room for a task of the class without kube-batch's own pods. If not,
+    /// no search and no eviction finds a place in this cycle.
+    pub fn could_hold(&mut self, class: ClassIdx) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        candidates.could_hold(inputs, class)
+    }
+
     /// Whether there could be room for a task of the class: see [`Room::WithoutOwnPods`].
     pub fn is_placeable(&mut self, class: ClassIdx) -> bool {
         let (candidates, inputs) = self.query_unread();
@@ -682,6 +692,7 @@ impl Session {
 
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.
     pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
+        self.candidates.count_work(WORK_OF_MOVE);
         let from = self.cluster.set_placement(task, to);
         if let Some(job) = self.cluster.tasks.job[task] {
             self.headroom.follow(&self.cluster, job);

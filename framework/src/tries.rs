@@ -53,9 +53,8 @@ impl Session {
         });
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
-        // The renewal is the same in the same state, and no part of an action.
-        turn_log.had_turn.clear();
-        turn_log.helped.clear();
+        // The renewal is the same in the same state.
+        turn_log.begin();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.n_decisions = n_decisions;
         turn_log.seen = seen;
@@ -76,8 +75,7 @@ impl Session {
         let queue = self.cluster.jobs.queue[job]?;
         let action = self.action();
         let name = &self.cluster.queues.facts[queue].name;
-        let is_spent =
-            self.turn_log.spent.get(&queue).is_some_and(|spent| *spent >= self.turn_log.part);
+        let is_spent = self.turn_log.is_spent(action, queue, job);
         if is_spent {
             self.turn_log.cut.insert((action, queue));
         }
@@ -97,11 +95,9 @@ impl Session {
         let work = (self.work() - work).max(1);
         let Some(queue) = self.cluster.jobs.queue[job] else { return };
         let action = self.action();
-        if is_in_vain {
-            *self.turn_log.spent.entry(queue).or_default() += work;
-            self.turn_log.had_turn.entry((action, queue)).or_default().insert(job);
-        } else {
-            self.turn_log.helped.insert(job);
+        match is_in_vain {
+            true => self.turn_log.count_in_vain(action, queue, job, work),
+            false => self.turn_log.count_useful(job, work),
         }
     }
 
@@ -147,8 +143,8 @@ impl Session {
         for (action, queue) in &turn_log.cut {
             let place = (*action, self.cluster.queues.facts[*queue].name.clone());
             let mut jobs = turn_log.memory.rounds.get(&place).cloned().unwrap_or_default();
-            let now = turn_log.had_turn.get(&(*action, *queue)).into_iter().flatten();
-            jobs.extend(now.map(|job| self.cluster.jobs.key[*job].clone()));
+            let now = turn_log.in_vain(action, *queue);
+            jobs.extend(now.map(|job| self.cluster.jobs.key[job].clone()));
             rounds.insert(place, jobs);
         }
         let evicted = turn_log.memory.evicted.clone();

@@ -3,11 +3,14 @@
 //! Resources are withheld for a queue that holds less than it deserves, but only for jobs that they
 //! can help: jobs whose minimum fits beside the pods of other schedulers, beside what their queue uses
 //! into its capability, and into what their queue deserves. Another job withholds nothing.
+//!
+//! Finding these jobs may take as much work for each queue as its turns in vain, see [`crate::memory`]; the jobs that
+//! are left then withhold nothing.
 // Parity: new, see docs/parity.md#a9.
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
 
@@ -41,8 +44,16 @@ impl Withheld {
                 let shares = shares.as_ref().filter(|shares| !shares.overused);
                 shares.is_some_and(|shares| shares.allocated[dim] < shares.deserved[dim])
             };
+            let dims = session.cluster().dimensions.ids();
+            if shares.is_some() && !dims.into_iter().any(is_short) {
+                continue;
+            }
             let limits = Limits { total: &total, shares: shares.as_ref() };
+            let most_work = session.work().saturating_add(session.turn_log.part);
             for job in session.cluster().queues.jobs[queue].clone() {
+                if session.work() > most_work {
+                    break;
+                }
                 // What is reserved is not idle.
                 if !session.has_waiting_tasks(job)
                     || session.reservation_of(job).is_some()
@@ -102,7 +113,14 @@ fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
     let cluster = session.cluster();
     let all = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
     let mut tasks: Vec<TaskIdx> = all.collect();
-    tasks.retain(|task| session.is_placeable(session.cluster().tasks.class[*task]));
+    let mut last: Option<(ClassIdx, bool)> = None;
+    tasks.retain(|task| {
+        let class = session.cluster().tasks.class[*task];
+        let known = last.filter(|(of, _)| *of == class);
+        let (_, is_placeable) =
+            *last.insert(known.unwrap_or_else(|| (class, session.is_placeable(class))));
+        is_placeable
+    });
     tasks
 }
 

@@ -15,16 +15,16 @@ mod class_devices;
 mod in_use;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{Column, JobIdx, NodeIdx, TaskIdx},
+    column::{Column, JobIdx, NodeIdx, Ordinal as _, TaskIdx},
     decision::DeviceChoice,
     devices::{ClaimDemand, ExtendedClaim},
     facts::{
@@ -44,11 +44,11 @@ use kube_batch_devices::{
     inventory::Inventory,
     long::LongSearches,
     result::score_of,
-    rows::DeviceIdx,
+    rows::{DeviceIdx, WantedIdx},
     search::{Chosen, Devices, InUse, Refusal},
     usage::Usage,
 };
-use kube_batch_framework::plugin::Capacity;
+use kube_batch_framework::plugin::{Capacity, NodesByDomain};
 
 use self::{
     class_devices::{ClassClaim, ClassDevices, EXTENDED_CLAIM, ExtendedKind, Need, has_failed},
@@ -71,8 +71,13 @@ pub(crate) struct DynamicResources {
     of_tasks: BTreeMap<TaskIdx, TaskClaims>,
     /// Searches that take long.
     long: Mutex<LongSearches>,
+    /// Whether a search for a class took long.
+    took_long: Column<ConstraintClassIdx, AtomicBool>,
+    /// The nodes that have no devices for a class.
+    refused: Column<ConstraintClassIdx, Mutex<RefusedNodes>>,
     /// The steps of the others.
     n_steps: AtomicU64,
+    domains: Mutex<KnownDomains>,
     /// Grows with every change of what is in use.
     pub(crate) version: u64,
     /// The alternative of `firstAvailable` that is tried first, if that is prescribed.
@@ -80,6 +85,93 @@ pub(crate) struct DynamicResources {
     /// The alternative that was prescribed when a task was placed on a node: it gets its devices again if the
     /// placement is repeated.
     first_of: BTreeMap<(TaskIdx, NodeIdx), usize>,
+}
+
+/// The nodes on which a search found no devices for the claims of a class, as long as what is in use stays the same:
+/// a node is searched for each action, and once more to explain why a task waits.
+#[derive(Debug, Default)]
+struct RefusedNodes {
+    /// [`DynamicResources::version`] and the alternative that is tried first.
+    of: (u64, usize),
+    /// By node, two bits for each capacity; empty if there are none.
+    bits: Vec<u8>,
+}
+
+impl RefusedNodes {
+    const INSUFFICIENT: u8 = 1;
+    const TOO_COMPLEX: u8 = 2;
+
+    fn known(
+        &self,
+        (node, capacity, first): (NodeIdx, Capacity, usize),
+        version: u64,
+    ) -> Option<Refusal> {
+        let bits = *self.bits.get(node.at()).filter(|_| self.of == (version, first))?;
+        match bits >> Self::shift(capacity) & 3 {
+            Self::INSUFFICIENT => Some(Refusal::Insufficient),
+            Self::TOO_COMPLEX => Some(Refusal::TooComplex),
+            _ => None,
+        }
+    }
+
+    fn add(
+        &mut self,
+        (node, capacity, first): (NodeIdx, Capacity, usize),
+        version: u64,
+        refusal: &Refusal,
+    ) {
+        let bits = match refusal {
+            Refusal::Insufficient => Self::INSUFFICIENT,
+            Refusal::TooComplex => Self::TOO_COMPLEX,
+            Refusal::InvalidPools | Refusal::Error(_) => return,
+        };
+        if self.of != (version, first) {
+            self.of = (version, first);
+            self.bits.clear();
+        }
+        if self.bits.len() <= node.at() {
+            self.bits.resize(node.at() + 1, 0);
+        }
+        self.bits[node.at()] |= bits << Self::shift(capacity);
+    }
+
+    const fn shift(capacity: Capacity) -> u8 {
+        match capacity {
+            Capacity::Idle => 0,
+            Capacity::FutureIdle => 2,
+        }
+    }
+}
+
+/// The nodes of pools that could serve claims, by the requests that admit the same devices.
+#[derive(Debug, Default)]
+struct KnownDomains {
+    by_requests: BTreeMap<BTreeSet<WantedIdx>, NodesByDomain>,
+    n_nodes: usize,
+}
+
+/// At most so many nodes are kept in [`KnownDomains`]: some megabytes.
+const MAX_KNOWN_NODES: usize = 200_000;
+
+impl KnownDomains {
+    fn of(
+        &mut self,
+        requests: BTreeSet<WantedIdx>,
+        find: impl FnOnce() -> NodesByDomain,
+    ) -> NodesByDomain {
+        if let Some(known) = self.by_requests.get(&requests) {
+            return Arc::clone(known);
+        }
+        let domains = find();
+        // A domain takes about as much as some nodes.
+        let n_nodes: usize = domains.iter().map(|nodes| 4 + nodes.len()).sum();
+        if self.n_nodes + n_nodes > MAX_KNOWN_NODES {
+            *self = Self::default();
+        }
+        self.n_nodes += n_nodes;
+        self.by_requests.insert(requests, Arc::clone(&domains));
+        domains
+    }
 }
 
 /// The claims of a task.
@@ -162,6 +254,8 @@ impl DynamicResources {
         }
         let of_tasks = of_tasks.into_iter().collect();
         let nodes = cluster.nodes.facts.values().cloned().collect();
+        let refused = classes.ids().map(|_| Mutex::default()).collect();
+        let classes_taking_long = classes.ids().map(|_| AtomicBool::new(false)).collect();
         Self {
             classes,
             has_claims,
@@ -170,7 +264,10 @@ impl DynamicResources {
             nodes,
             of_tasks,
             long: Mutex::default(),
+            took_long: classes_taking_long,
+            refused,
             n_steps: AtomicU64::new(0),
+            domains: Mutex::default(),
             version: 0,
             first: None,
             first_of: BTreeMap::new(),
@@ -268,13 +365,57 @@ impl DynamicResources {
         node: NodeIdx,
         capacity: Capacity,
     ) -> Result<Vec<(usize, Chosen)>, Refusal> {
+        let mut refused = self.refused[class].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(refusal) = refused.known((node, capacity, first), self.version) {
+            debug_assert!(
+                refusal == Refusal::TooComplex || self.is_refused(first, class, node, capacity),
+                "it was refused before"
+            );
+            return Err(refusal);
+        }
+        let answer = self.search(first, class, node, capacity);
+        if let Err(refusal) = &answer {
+            refused.add((node, capacity, first), self.version, refusal);
+        }
+        answer
+    }
+
+    /// Whether a search without a limit for its owner finds nothing.
+    fn is_refused(
+        &self,
+        first: usize,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> bool {
+        let search = |devices: Devices<'_>, claims: &[(&str, &Claim)], in_use: InUse<'_>| {
+            Devices { first, ..devices }.choose(node, claims, in_use)
+        };
+        self.choose_with(class, node, capacity, search).is_err()
+    }
+
+    fn search(
+        &self,
+        first: usize,
+        class: ConstraintClassIdx,
+        node: NodeIdx,
+        capacity: Capacity,
+    ) -> Result<Vec<(usize, Chosen)>, Refusal> {
         self.choose_with(class, node, capacity, |devices, claims, in_use| {
             let devices = Devices { first, ..devices };
+            let choose_long = || {
+                let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+                long.choose(devices, &self.classes[class].namespace, (node, claims), in_use)
+            };
+            // What took long on one node mostly does on the others.
+            if self.took_long[class].load(Ordering::Relaxed) {
+                return choose_long();
+            }
             let (quick, n_steps) = devices.choose_quickly(node, claims, in_use);
             self.n_steps.fetch_add(n_steps.into(), Ordering::Relaxed);
             quick.unwrap_or_else(|| {
-                let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-                long.choose(devices, &self.classes[class].namespace, (node, claims), in_use)
+                self.took_long[class].store(true, Ordering::Relaxed);
+                choose_long()
             })
         })
     }
@@ -344,10 +485,10 @@ impl DynamicResources {
         })
     }
 
-    /// How long searches took so far, in evaluations of a node by other rules: a step takes as long as four.
+    /// How long searches took so far, in evaluations of a node by other rules: a step takes about as long.
     pub(crate) fn work(&self) -> u64 {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner).n_steps();
-        4 * (self.n_steps.load(Ordering::Relaxed) + long)
+        self.n_steps.load(Ordering::Relaxed) + long
     }
 
     /// Whether a node can use the devices of the claims that have some.
@@ -508,13 +649,22 @@ impl DynamicResources {
 
     /// The nodes of each pool that could serve a claim which all tasks of a class share and which has no devices yet.
     /// They must all be on nodes that reach the devices of the first of them.
-    pub(crate) fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+    pub(crate) fn domains_to_choose(&self, class: ConstraintClassIdx) -> NodesByDomain {
         let is_open = |row: ClaimIdx| self.claims.chosen(row).is_none();
         let mut shared = self.classes[class].without_devices();
         let claim = shared.find_map(|(_, claim, _, ready)| {
             claim.row.filter(|row| is_open(*row)).and(Some(ready))
         });
-        let Some(claim) = claim else { return Vec::new() };
+        let Some(claim) = claim else { return NodesByDomain::default() };
+        let mut known = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        let alternatives = claim.requests.iter().flat_map(|request| &request.alternatives);
+        let admitting: BTreeSet<WantedIdx> =
+            alternatives.map(|row| self.tables.wanted().first_alike(*row)).collect();
+        known.of(admitting, || self.nodes_of_pools(claim))
+    }
+
+    /// The nodes of each pool that could serve a claim.
+    fn nodes_of_pools(&self, claim: &Claim) -> NodesByDomain {
         let devices = self.tables.devices();
         let mut domains: BTreeMap<_, Vec<NodeIdx>> = BTreeMap::new();
         for node in self.nodes.ids() {
@@ -524,6 +674,7 @@ impl DynamicResources {
                 }
             }
         }
+        self.n_steps.fetch_add(self.nodes.len() as u64, Ordering::Relaxed);
         domains.into_values().collect()
     }
 

@@ -51,8 +51,8 @@ use kube_batch_api::{
 };
 use kube_batch_framework::{
     plugin::{
-        Capacity, Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin,
-        VictimQuestion, VictimScope,
+        Capacity, Change, Dependencies, Dependency, DomainColumn, NodesByDomain, OrderScope,
+        Plugin, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -85,6 +85,9 @@ const FILTERS: &[Build] = &[
     inter_pod_affinity::build,
     dynamic_resources::build,
 ];
+
+/// Number of those that come before Kubernetes' filter for resources, which the framework itself is.
+const N_BEFORE_RESOURCES: usize = 7;
 
 const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);
 
@@ -215,7 +218,7 @@ impl Plugin for Predicates {
         self.filters.iter().find_map(|filter| filter.reason_text(class, reason))
     }
 
-    fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> Vec<Vec<NodeIdx>> {
+    fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> NodesByDomain {
         let class = cluster.classes.constraint_class[class];
         let [_, _, domain, all] = self.applicable[class];
         let domains = domain.union(all).find_map(|at| {
@@ -297,6 +300,20 @@ impl Plugin for Predicates {
         let query = Query { class, node, dependency, capacity };
         let mut applicable = self.applicable[class][dependency as usize];
         applicable.try_for_each(|at| self.filters[at].check(query))
+    }
+
+    fn predicate_before_resources(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        node: NodeIdx,
+        dependency: Dependency,
+    ) -> Result<(), Unfit> {
+        let class = cluster.classes.constraint_class[class];
+        let query = Query { class, node, dependency, capacity: Capacity::Idle };
+        let applicable = self.applicable[class][dependency as usize];
+        let mut first = applicable.take_while(|at| *at < N_BEFORE_RESOURCES);
+        first.try_for_each(|at| self.filters[at].check(query))
     }
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {

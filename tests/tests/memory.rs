@@ -325,8 +325,8 @@ fn a_job_is_tried_again_when_its_claim_for_devices_is_made() {
     assert!(matches!(cycle.decisions[..], [Decision::Bind { .. }]), "{:?}", cycle.decisions);
 }
 
-/// 30 nodes that are full but for a little, and two queues. Each of 40 jobs of the first queue has a
-/// template of its own that fits nowhere; the pod of the second queue fits, and so does the last job of
+/// 30 nodes that have one of three CPUs left, and two queues. Each of 40 jobs of the first queue has a
+/// template of its own that needs two; the pod of the second queue fits, and so does the last job of
 /// the first.
 fn crowded() -> String {
     let mut text = String::from(
@@ -344,7 +344,20 @@ objects:
     for n in 0..30 {
         text += &format!(
             "- {{apiVersion: v1, kind: Node, metadata: {{name: n{n}}}, \
-             status: {{allocatable: {{cpu: '1', pods: '9'}}}}}}\n"
+             status: {{allocatable: {{cpu: '3', pods: '9'}}}}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: runs-{n}, namespace: ns, annotations: {{scheduling.k8s.io/group-name: runs-{n}}}}}
+  spec:
+    schedulerName: kube-batch
+    nodeName: n{n}
+    containers: [{{name: c, resources: {{requests: {{cpu: '2'}}}}}}]
+  status: {{phase: Running}}
+- apiVersion: scheduling.sigs.dev/v1alpha2
+  kind: PodGroup
+  metadata: {{name: runs-{n}, namespace: ns, creationTimestamp: '2025-01-01T00:00:00Z'}}
+  spec: {{minMember: 1, queue: many}}
+"
         );
     }
     let jobs = (0..40).map(|n| (format!("many-{n}"), "many", 2000 + n, n));
@@ -444,4 +457,42 @@ fn an_evicted_gang_is_reported_until_it_runs_again() {
     }
     let (cycle, _) = cycle(&mut simulation);
     assert!(cycle.jobs.iter().all(|job| job.evicted.is_none()));
+}
+
+/// The case in which a pod would start only to be preempted, and jobs of another queue that find no place. Each has a
+/// template of its own.
+fn beside_many_in_vain() -> Case {
+    let case = include_str!("../cases/preempt-nothing-starts-to-be-preempted.yaml");
+    let (objects, steps) = case.split_once("steps:").expect("steps");
+    let mut text = format!(
+        "{objects}- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {{name: many}}, \
+         spec: {{weight: 1}}}}\n"
+    );
+    for n in 0..40 {
+        text += &format!(
+            "- apiVersion: scheduling.sigs.dev/v1alpha2
+  kind: PodGroup
+  metadata: {{name: many-{n}, namespace: ns}}
+  spec: {{minMember: 1, queue: many}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {{name: many-{n}, namespace: ns, annotations: {{scheduling.k8s.io/group-name: many-{n}}}}}
+  spec:
+    schedulerName: kube-batch
+    tolerations: [{{key: key-{n}, operator: Exists}}]
+    containers: [{{name: main, image: app, resources: {{requests: {{cpu: '3'}}}}}}]
+"
+        );
+    }
+    read(&format!("{text}steps:{steps}"))
+}
+
+#[test]
+fn jobs_of_another_queue_do_not_let_a_pod_start_only_to_be_evicted() {
+    let case = beside_many_in_vain();
+    // Their turns take far more than that.
+    let memories = [Memory::none(), Memory::with_budget(20)];
+    let decisions = memories.map(|memory| cycle(&mut simulation(&case, memory, |_| true)).0.decisions);
+    assert!(matches!(decisions[0][..], [Decision::Evict { .. }, Decision::Nominate { .. }]));
+    assert_eq!(decisions[0], decisions[1]);
 }

@@ -232,6 +232,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     /// the lowest cost. Returns whether a place was found.
     fn find_place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> bool {
         let class = self.statement.session().cluster().tasks.class[task];
+        if !self.statement.session_mut().could_hold(class) {
+            return false;
+        }
         let within_capability =
             self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok();
         if within_capability && let Some(choice) = self.statement.best_node(class) {
@@ -277,6 +280,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if kind.never_preempts || !tasks.iter().filter(waiting).all(is_alike) {
             return false;
         }
+        if !self.statement.session_mut().could_hold(kind.class) {
+            return false;
+        }
         let limit = Limit { bound, ..Limit::WIDEST };
         self.limit = Some(limit);
         let wanted = self.wanted(limit, first, tasks);
@@ -310,6 +316,10 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let cluster = self.statement.session().cluster();
         let first = tasks.iter().copied().find(|task| cluster.is_waiting(*task));
         let Some(first) = first.filter(|_| self.need.is_some()) else { return (widest, None) };
+        let class = cluster.tasks.class[first];
+        if !self.statement.session_mut().could_hold(class) {
+            return (widest, None);
+        }
         self.limit = Some(Limit::WIDEST);
         let wanted = self.wanted(Limit::WIDEST, first, tasks);
         self.limit = None;

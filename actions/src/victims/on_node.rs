@@ -15,6 +15,9 @@ use super::{
     policy::VictimPolicy,
 };
 
+/// So many tasks that are looked at as candidates count as one evaluation of a node. Guessed.
+const TASKS_LOOKED_AT: usize = 4;
+
 /// A task that gets the place of victims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preemptor {
@@ -94,6 +97,8 @@ pub(super) fn lower_bound<P: VictimPolicy>(
     if !session.is_eligible(preemptor.class, node) {
         return None;
     }
+    let n_tasks = session.cluster().nodes.tasks[node].len();
+    session.count_work(n_tasks.div_ceil(TASKS_LOOKED_AT) as u64);
     let cluster = session.cluster();
     let tasks = cluster.nodes.tasks[node].iter().copied();
     let is_candidate = |task: &TaskIdx| {
@@ -144,6 +149,7 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
     }
     let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node);
     let Some(candidates) = candidates else { return (None, considered) };
+    statement.session_mut().count_work(candidates.all.len() as u64);
     considered.is_volatile = candidates.are_volatile::<P>(statement.session());
     if statement.session_mut().needs_only_resources(class, &candidates.all) {
         // A rule that refuses the node now refuses it without the victims too.

@@ -125,14 +125,18 @@ fn collect_reasons(
     reasons: &mut Vec<Unfit>,
 ) {
     let Inputs { cluster, policy, .. } = inputs;
-    let refusals = Dependency::ALL.into_iter().filter_map(|dependency| {
-        rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
-    });
-    let refusals: Vec<Unfit> = refusals.collect();
     let request = &cluster.classes.request[class];
     reasons.extend(cluster.nodes.lacking(node, request).map(short_of));
     let n_unknown = request.unknown().len().min(MAX_UNKNOWN);
     reasons.extend((0..n_unknown as u32).map(Unfit::UnknownResource));
+    let refusals: Vec<Unfit> = if reasons.is_empty() {
+        let of = |dependency| {
+            rules.predicate(policy, cluster, class, node, dependency, Capacity::Idle).err()
+        };
+        Dependency::ALL.into_iter().filter_map(of).collect()
+    } else {
+        rules.refusals_before_resources(inputs, class, node)
+    };
     if let Some(first) = refusals.iter().min().copied()
         && (reasons.is_empty() || first < Unfit::TooManyPods)
     {

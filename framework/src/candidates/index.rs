@@ -226,8 +226,8 @@ impl ClassIndex {
             && self.version != rules.version(inputs.policy, inputs.cluster, self.class)
     }
 
-    /// Updates the nodes that have changed since the last search.
-    pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) {
+    /// Updates the nodes that have changed since the last search, and returns how many.
+    pub(super) fn catch_up(&mut self, inputs: Inputs<'_>, rules: &ClassRules) -> usize {
         let mut touched = Cow::Borrowed(&inputs.touched[self.seen..]);
         // Moves that are taken back touch their nodes again: each node is evaluated once. After one move, sorting
         // would take longer than it saves.
@@ -243,7 +243,7 @@ impl ClassIndex {
                 let scores = self.scores(inputs, rules, &self.groups[group].members);
                 self.groups[group].tree = Tournament::new(scores.iter().copied());
             }
-            return;
+            return n_members;
         }
         for node in touched.iter() {
             let place = match self.places.as_slice() {
@@ -259,6 +259,7 @@ impl ClassIndex {
                 self.groups[group].tree.set(position, score);
             }
         }
+        touched.len()
     }
 
     /// Whether a placement on a node can change its raw scores. Those of domains are not kept.

@@ -12,7 +12,7 @@ use kube_batch_api::{
 };
 
 use super::{inputs::Inputs, rules::ClassRules};
-use crate::plugin::{Capacity, Dependency};
+use crate::plugin::{Capacity, Dependency, NodesByDomain};
 
 /// Which nodes are counted, and how much of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,11 @@ impl Placeable {
         Self { left_by_others, whole, may_admit_later: cells.collect() }
     }
 
+    /// What nodes have, less what pods of other schedulers use.
+    pub(super) fn left_by_others(&self, cluster: &Cluster) -> &Ledger<NodeIdx> {
+        self.left_by_others.get_or_init(|| left_by_others(cluster))
+    }
+
     /// How many tasks of a class there could be room for. Tasks that must all be in one topology
     /// domain are counted in the domain that holds most. Other rules that look at other pods are not
     /// considered.
@@ -79,7 +84,7 @@ impl Placeable {
         let domains = if question.rules.depend_on_other_nodes() && inputs.scope.is_none() {
             inputs.policy.about(inputs.cluster).domains_to_choose(question.class)
         } else {
-            Vec::new()
+            NodesByDomain::default()
         };
         if domains.is_empty() {
             return match inputs.scope {
@@ -88,7 +93,7 @@ impl Placeable {
             };
         }
         let counts =
-            domains.into_iter().map(|nodes| self.count_on(inputs, question, nodes.into_iter()));
+            domains.iter().map(|nodes| self.count_on(inputs, question, nodes.iter().copied()));
         counts.max().unwrap_or(0)
     }
 
@@ -105,8 +110,7 @@ impl Placeable {
         let request = &inputs.cluster.classes.request[class];
         let admitted = nodes.clone().filter(|node| eligible.contains(*node));
         if room == Room::WithoutOwnPods {
-            let left = self.left_by_others.get_or_init(|| left_by_others(inputs.cluster));
-            return count(request, left, admitted, limit);
+            return count(request, self.left_by_others(inputs.cluster), admitted, limit);
         }
         let whole = self.whole.get_or_init(|| inputs.cluster.idle_if_empty());
         let n_tasks = count(request, whole, admitted, limit);

@@ -121,6 +121,20 @@ impl ClassRules {
         dependencies.has(Dependency::Domain) || dependencies.has(Dependency::Cluster)
     }
 
+    /// The plugins whose answers about the class depend on more than what no placement changes.
+    fn moving(&self) -> impl Iterator<Item = Position> {
+        let moving = self.predicates.iter().filter(|(_, own)| {
+            let fixed = Dependencies::NONE.with_if(Dependency::Class, own.has(Dependency::Class));
+            *own != fixed
+        });
+        moving.map(|(at, _)| *at)
+    }
+
+    /// Whether moving some task may change an answer about the class.
+    pub(super) fn may_depend_on_tasks(&self) -> bool {
+        self.moving().next().is_some()
+    }
+
     /// Whether moving a task may change an answer about the class.
     pub(super) fn depend_on(
         &self,
@@ -129,11 +143,7 @@ impl ClassRules {
         class: ClassIdx,
         other: TaskIdx,
     ) -> bool {
-        let mut moving = self.predicates.iter().filter(|(_, own)| {
-            let fixed = Dependencies::NONE.with_if(Dependency::Class, own.has(Dependency::Class));
-            *own != fixed
-        });
-        moving.any(|(at, _)| policy.plugin(*at).depends_on(cluster, class, other))
+        self.moving().any(|at| policy.plugin(at).depends_on(cluster, class, other))
     }
 
     /// The sum of the versions of all plugins.
@@ -240,6 +250,26 @@ impl ClassRules {
             Dependency::Domain | Dependency::Cluster => false,
         };
         self.terms.iter().all(|(_, term)| is_of_nodes(term))
+    }
+
+    /// What a node that lacks what the class requests is refused for, of each dependency, if that comes before
+    /// resources.
+    pub(super) fn refusals_before_resources(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        node: NodeIdx,
+    ) -> Vec<Unfit> {
+        let Inputs { cluster, policy, .. } = inputs;
+        let of = |dependency: Dependency| {
+            let predicates = self.predicates.iter().filter(|(_, own)| own.has(dependency));
+            let refusals = predicates.filter_map(|(at, _)| {
+                let plugin = policy.plugin(*at);
+                plugin.predicate_before_resources(cluster, class, node, dependency).err()
+            });
+            refusals.min().filter(|refusal| *refusal < Unfit::TooManyPods)
+        };
+        Dependency::ALL.into_iter().filter_map(of).collect()
     }
 
     /// Evaluates the predicates of one dependency. Of several reasons, returns the one Kubernetes

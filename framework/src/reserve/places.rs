@@ -185,7 +185,10 @@ impl Session {
         }
         let class = self.cluster.tasks.class[first];
         let domains = self.plugins().domains_to_choose(class);
-        if domains.is_empty() { vec![self.cluster.nodes.facts.ids().collect()] } else { domains }
+        match &*domains {
+            [] => vec![self.cluster.nodes.facts.ids().collect()],
+            domains => domains.to_vec(),
+        }
     }
 
     /// Places for the tasks on some nodes, each where it can start soonest.

@@ -11,7 +11,7 @@ use kube_batch_api::{
     reason::{Cause, Inadmissible, Unfit},
 };
 use kube_batch_devices::search::Refusal;
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::{
     arguments::PredicatesArguments,
@@ -75,7 +75,7 @@ impl Filter for DynamicResources {
         if self.can_use(class, node, capacity) { Ok(()) } else { Err(Unfit::ResourceClaim) }
     }
 
-    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> NodesByDomain {
         Self::domains_to_choose(self, class)
     }
 

@@ -10,7 +10,7 @@ use kube_batch_api::{
     node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::arguments::PredicatesArguments;
 use crate::{
@@ -59,8 +59,8 @@ pub(super) trait Filter: fmt::Debug + Send {
     }
 
     /// See [`Plugin::domains_to_choose`](kube_batch_framework::plugin::Plugin::domains_to_choose).
-    fn domains_to_choose(&self, _class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
-        Vec::new()
+    fn domains_to_choose(&self, _class: ConstraintClassIdx) -> NodesByDomain {
+        NodesByDomain::default()
     }
 
     /// See [`Plugin::n_alternatives`](kube_batch_framework::plugin::Plugin::n_alternatives).

@@ -13,12 +13,12 @@
 use std::sync::Arc;
 
 use kube_batch_api::{
-    column::{Column, NodeIdx},
+    column::Column,
     facts::class::{PodTerm, PodTerms},
     name::Name,
     reason::{Cause, Inadmissible, Unfit},
 };
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::{
     arguments::PredicatesArguments,
@@ -179,14 +179,14 @@ impl Filter for InterPodAffinity {
         }
     }
 
-    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> NodesByDomain {
         let terms = &self.terms[class];
         let is_nowhere =
             |count: &TopologyCountIdx| self.counts.total(*count, Capacity::FutureIdle) == 0;
         if !terms.affinity.iter().all(is_nowhere) {
-            return Vec::new();
+            return NodesByDomain::default();
         }
-        self.counts.domains(&terms.affinity)
+        self.counts.domains(&terms.affinity).into()
     }
 
     fn on_placement(&mut self, placed: &Placed) {

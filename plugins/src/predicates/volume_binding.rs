@@ -29,7 +29,7 @@ use kube_batch_api::{
     reason::{Cause, Inadmissible, Unfit},
     status::Placement,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_framework::plugin::{Dependencies, Dependency, NodesByDomain};
 
 use self::available::{AvailableVolume, AvailableVolumes, ClaimToBind, VolumeChoice};
 use super::{
@@ -134,7 +134,7 @@ impl Filter for VolumeBinding {
         self.unbound.choices(class)
     }
 
-    fn domains_to_choose(&self, class: ConstraintClassIdx) -> Vec<Vec<NodeIdx>> {
+    fn domains_to_choose(&self, class: ConstraintClassIdx) -> NodesByDomain {
         let unbound = &self.unbound;
         let mut open =
             unbound.of_class[class].iter().filter(|claim| unbound.assumed[**claim].is_none());

@@ -15,6 +15,7 @@ use kube_batch_api::{
     name::Name,
     selector::{LabelSelector, Requirement},
 };
+use kube_batch_framework::plugin::NodesByDomain;
 
 use crate::{
     compiled::Opening,
@@ -252,8 +253,8 @@ impl AvailableVolumes {
 
     /// The sets of nodes of which the first pod chooses one for all pods that share a claim, if a volume must be made
     /// for it.
-    pub(super) fn domains_to_choose(&self, claim: &ClaimToBind) -> Vec<Vec<NodeIdx>> {
-        let Reach::Labels(labels) = &claim.reach else { return Vec::new() };
+    pub(super) fn domains_to_choose(&self, claim: &ClaimToBind) -> NodesByDomain {
+        let Reach::Labels(labels) = &claim.reach else { return NodesByDomain::default() };
         let matching = &self.matching[claim.matching];
         if labels.is_empty()
             || claim.reserved.is_some()
@@ -261,7 +262,7 @@ impl AvailableVolumes {
             || !matching.anywhere.is_empty()
             || !matching.by_label.is_empty()
         {
-            return Vec::new();
+            return NodesByDomain::default();
         }
         let mut domains = BTreeMap::<Vec<Value>, Vec<NodeIdx>>::new();
         for node in labels.iter().take(1).flat_map(|labels| labels.nodes()) {
