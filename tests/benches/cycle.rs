@@ -22,7 +22,7 @@ use kube_batch_tests::{
     shapes::{
         Shape,
         kinds::{STANDARD, description, parse},
-        shape,
+        shape, with_reservations,
     },
 };
 
@@ -46,6 +46,9 @@ struct Args {
     /// and cycle, after the decisions of the first are sent), binds, evictions, nominations, peak_mb.
     #[arg(long)]
     json: bool,
+    /// Add the plugin `reservation` to the configuration.
+    #[arg(long)]
+    reservations: bool,
     /// Measure one shape in this process.
     #[arg(long, hide = true)]
     measure: bool,
@@ -65,14 +68,14 @@ fn main() -> ExitCode {
     let standard = || STANDARD.map(str::to_owned).to_vec();
     let names = if args.shapes.is_empty() { standard() } else { args.shapes.clone() };
     if args.measure {
-        return report(measure(&names[0]).map(|figures| print_json(&figures)));
+        return report(measure(&names[0], args.reservations).map(|figures| print_json(&figures)));
     }
     if !args.json {
         print_heading();
     }
     let mut has_failed = false;
     for name in names {
-        match measure_apart(&name) {
+        match measure_apart(&name, args.reservations) {
             Ok(figures) if args.json => print_json(&figures),
             Ok(figures) => print_row(&figures),
             Err(_) => has_failed = true,
@@ -83,9 +86,10 @@ fn main() -> ExitCode {
 
 /// Measures a shape in another process, so that its peak memory is its own. That process has printed what
 /// is wrong if there is an error.
-fn measure_apart(name: &str) -> Result<Figures, ()> {
+fn measure_apart(name: &str, reservations: bool) -> Result<Figures, ()> {
     let binary = std::env::current_exe().expect("the path of this process is known");
     let mut command = Command::new(binary);
+    command.args(reservations.then_some("--reservations"));
     let output = command.args(["--measure", name]).stderr(Stdio::inherit()).output();
     let output = output.expect("this binary can be run again");
     if !output.status.success() {
@@ -99,8 +103,11 @@ fn measure_apart(name: &str) -> Result<Figures, ()> {
 /// # Errors
 ///
 /// What is wrong with the decisions.
-fn measure(name: &str) -> Result<Figures, Vec<String>> {
+fn measure(name: &str, reservations: bool) -> Result<Figures, Vec<String>> {
     let mut shape = shape(name).expect("the arguments are checked");
+    if reservations {
+        shape.conf = with_reservations(shape.conf);
+    }
     let mut runs: Vec<Run> = Vec::new();
     let mut decisions = Vec::new();
     let mut published = None;

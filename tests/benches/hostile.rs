@@ -1,5 +1,5 @@
 //! Measures what hostile objects of one namespace cost everyone else:
-//! `cargo bench -p kube-batch-tests --bench hostile -- [KIND…]`.
+//! `cargo bench -p kube-batch-tests --bench hostile -- [--reservations] [KIND…]`.
 //!
 //! Every kind runs in two processes of its own: one with plain pods, one with the hostile objects. See
 //! `tests/src/hostile.rs` for what plain means.
@@ -23,7 +23,7 @@ use kube_batch_framework::{candidates::Search, memory::Memory};
 use kube_batch_tests::{
     figures::peak_mb,
     hostile::{Kind, Size, Variant, contents::kinds, decisions_about_others},
-    shapes::full,
+    shapes::{full, with_reservations},
 };
 
 /// Cycles of each process; the fastest is shown.
@@ -36,12 +36,17 @@ const ENOUGH_MS: f64 = 20_000.0;
 const MAX_MORE_MS: f64 = 100.0;
 const MAX_MORE_MB: f64 = 50.0;
 
+/// Adds the plugin `reservation` to the configuration.
+const RESERVATIONS: &str = "--reservations";
+
 /// Passed to the processes that measure.
 const MEASURE: [(&str, Variant); 2] =
     [("--measure-plain", Variant::Plain), ("--measure-hostile", Variant::Hostile)];
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let reservations = arguments.iter().any(|argument| argument == RESERVATIONS);
+    let arguments: Vec<String> = arguments.into_iter().filter(|a| a != RESERVATIONS).collect();
     let all = kinds();
     let find = |name: &String| {
         let kind = all.iter().find(|kind| kind.name == name);
@@ -51,27 +56,28 @@ fn main() -> io::Result<()> {
     if let [flag, name] = arguments.as_slice()
         && let Some((_, variant)) = variant(flag)
     {
-        println!("{}", measure(find(name)?, *variant));
+        println!("{}", measure(find(name)?, *variant, reservations));
         return Ok(());
     }
     let chosen: Vec<&Kind> = arguments.iter().map(find).collect::<io::Result<_>>()?;
     let chosen = if arguments.is_empty() { all.iter().collect() } else { chosen };
     println!(
-        "{:<20} {:>9} {:>9} {:>8} {:>7} {:>7} {:>7}  others' decisions",
-        "kind", "plain ms", "with ms", "more ms", "plain MB", "with MB", "more MB"
+        "{:<20} {:>9} {:>9} {:>8} {:>10} {:>9} {:>7} {:>7}  others' decisions",
+        "kind", "plain ms", "with ms", "more ms", "more work", "plain MB", "with MB", "more MB"
     );
     for kind in chosen {
-        let [plain, hostile] = [run(kind, 0)?, run(kind, 1)?];
+        let [plain, hostile] = [run(kind, 0, reservations)?, run(kind, 1, reservations)?];
         let (more_ms, more_mb) =
             (hostile.cycle_ms - plain.cycle_ms, hostile.peak_mb - plain.peak_mb);
         let same = if plain.decisions == hostile.decisions { "same" } else { "DIFFERENT" };
         let above = if more_ms > MAX_MORE_MS || more_mb > MAX_MORE_MB { "  ABOVE" } else { "" };
         println!(
-            "{:<20} {:>9.1} {:>9.1} {:>8.1} {:>7.1} {:>7.1} {:>7.1}  {same}{above}",
+            "{:<20} {:>9.1} {:>9.1} {:>8.1} {:>10} {:>9.1} {:>7.1} {:>7.1}  {same}{above}",
             kind.name,
             plain.cycle_ms,
             hostile.cycle_ms,
             more_ms,
+            hostile.work - plain.work,
             plain.peak_mb,
             hostile.peak_mb,
             more_mb
@@ -84,20 +90,24 @@ fn main() -> io::Result<()> {
 struct Measured {
     /// CPU time of the snapshot and the cycle.
     cycle_ms: f64,
+    /// The work that was counted: see `kube_batch_framework::memory`.
+    work: i64,
     peak_mb: f64,
     /// A hash of the decisions about other pods.
     decisions: String,
 }
 
-fn run(kind: &Kind, at: usize) -> io::Result<Measured> {
-    let output =
-        Command::new(std::env::current_exe()?).args([MEASURE[at].0, kind.name]).output()?;
+fn run(kind: &Kind, at: usize, reservations: bool) -> io::Result<Measured> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(reservations.then_some(RESERVATIONS));
+    let output = command.args([MEASURE[at].0, kind.name]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let parts: Vec<&str> = text.split_whitespace().collect();
     let number = |text: &str| text.parse().map_err(io::Error::other);
     match parts.as_slice() {
-        [cycle_ms, peak_mb, decisions] => Ok(Measured {
+        [cycle_ms, work, peak_mb, decisions] => Ok(Measured {
             cycle_ms: number(cycle_ms)?,
+            work: work.parse().map_err(io::Error::other)?,
             peak_mb: number(peak_mb)?,
             decisions: (*decisions).to_owned(),
         }),
@@ -109,10 +119,13 @@ fn run(kind: &Kind, at: usize) -> io::Result<Measured> {
     }
 }
 
-fn measure(kind: &Kind, variant: Variant) -> String {
+fn measure(kind: &Kind, variant: Variant, reservations: bool) -> String {
     let store = kind.store(Size::FULL, variant);
-    let conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
-    let (mut fastest, mut total, mut decisions) = (f64::INFINITY, 0.0, 0);
+    let mut conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
+    if reservations {
+        conf = with_reservations(conf);
+    }
+    let (mut fastest, mut total, mut decisions, mut work) = (f64::INFINITY, 0.0, 0, 0);
     let mut published: Option<Arc<PublishedDevices>> = None;
     for _ in 0..CYCLES {
         let start_ms = cpu_ms();
@@ -134,12 +147,12 @@ fn measure(kind: &Kind, variant: Variant) -> String {
         (fastest, total) = (fastest.min(ms), total + ms);
         let mut hasher = DefaultHasher::new();
         decisions_about_others(&cycle.decisions).hash(&mut hasher);
-        decisions = hasher.finish();
+        (decisions, work) = (hasher.finish(), cycle.work);
         if total > ENOUGH_MS {
             break;
         }
     }
-    format!("{fastest} {} {decisions:x}", peak_mb())
+    format!("{fastest} {work} {} {decisions:x}", peak_mb())
 }
 
 /// CPU time of this thread: unlike the time of the clock, it does not depend on what else runs.

@@ -56,6 +56,9 @@ pub struct Kind {
     n_pods: usize,
     /// Pods of each PodGroup.
     pods_per_group: usize,
+    /// Whether all pods of a PodGroup must start together, plain ones too. They fit on nodes, but the nodes have less
+    /// left than all of them need.
+    are_gangs: bool,
     /// Whether the pods are on nodes, one on each.
     runs: bool,
     pod: fn(&mut Value, usize),
@@ -75,6 +78,7 @@ impl Kind {
         about: "plain pods, for the noise of a measurement",
         n_pods: 200,
         pods_per_group: 10,
+        are_gangs: false,
         runs: false,
         pod: |_, _| {},
         group: |_, _| {},
@@ -98,7 +102,8 @@ impl Kind {
         let n_pods = (self.n_pods / size.divisor).max(1);
         let n_groups = n_pods.div_ceil(self.pods_per_group);
         for n in 0..n_groups {
-            let mut spec = group_spec(1, NAMESPACE);
+            let size = self.pods_per_group.min(n_pods) as i32;
+            let mut spec = group_spec(if self.are_gangs { size } else { 1 }, NAMESPACE);
             if variant == Variant::Hostile {
                 (self.group)(&mut spec, n);
                 if let Some(budget) = (self.budget)(n) {
@@ -110,7 +115,11 @@ impl Kind {
         let first_node = size.nodes - size.nodes / 5;
         for n in 0..n_pods {
             let node = self.runs.then(|| first_node + n % (size.nodes - first_node));
-            let cpu = if self.runs { "32" } else { "33" };
+            let cpu = match (self.runs, self.are_gangs) {
+                (true, _) => "32",
+                (false, true) => "16",
+                (false, false) => "33",
+            };
             let group = format!("group-{}", n / self.pods_per_group);
             let mut pod = pod(NAMESPACE, &group, n, cpu, node);
             if variant == Variant::Hostile {

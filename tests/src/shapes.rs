@@ -31,7 +31,7 @@ use kube_batch_framework::{
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_plugins::{
-    conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
+    conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, reservation,
 };
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 
@@ -313,6 +313,13 @@ fn with_whole_gangs(mut conf: Conf) -> Conf {
             plugin.arguments.set(spec, ArgumentValue::Bool(true));
         }
     }
+    conf
+}
+
+/// With the plugin `reservation`. The time of the shapes is the end of time, so every job has waited long.
+#[must_use]
+pub fn with_reservations(mut conf: Conf) -> Conf {
+    conf.tiers[0].push(PluginConf::new(reservation::SPEC));
     conf
 }
 

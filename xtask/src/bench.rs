@@ -21,8 +21,11 @@ pub(crate) struct Args {
     /// and cycle, after the decisions of the first are sent), binds, evictions, nominations, peak_mb.
     #[arg(long)]
     json: bool,
+    /// Add the plugin `reservation` to the configuration.
+    #[arg(long)]
+    reservations: bool,
     /// Run the shapes of docs/performance.md, and write their figures there.
-    #[arg(long, conflicts_with_all = ["shapes", "json"])]
+    #[arg(long, conflicts_with_all = ["shapes", "json", "reservations"])]
     record: bool,
 }
 
@@ -32,7 +35,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return record();
     }
     let json = args.json.then(|| "--json".to_owned());
-    let arguments: Vec<String> = json.into_iter().chain(args.shapes.iter().cloned()).collect();
+    let flag = args.reservations.then(|| "--reservations".to_owned());
+    let flags = json.into_iter().chain(flag);
+    let arguments: Vec<String> = flags.chain(args.shapes.iter().cloned()).collect();
     test::bench("cycle", &arguments)
 }
 

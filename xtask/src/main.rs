@@ -64,6 +64,9 @@ enum Command {
     Hostile {
         /// Kinds of hostile objects (default: all).
         kinds: Vec<String>,
+        /// Add the plugin `reservation` to the configuration.
+        #[arg(long)]
+        reservations: bool,
     },
     /// Measure pods bound per second against a real API server, compared with a plain loop of
     /// bindings and with kube-scheduler; see --help.
@@ -99,7 +102,11 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Test(args) => return test::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::Instructions(args) => instructions::run(&args),
-        Command::Hostile { kinds } => test::bench("hostile", &kinds),
+        Command::Hostile { kinds, reservations } => {
+            let flag = reservations.then(|| "--reservations".to_owned());
+            let arguments: Vec<String> = flag.into_iter().chain(kinds).collect();
+            test::bench("hostile", &arguments)
+        }
         Command::BenchCluster { args } => test::bench("cluster", &args),
         Command::SimulateOperator { args } => test::simulate_operator(&args),
         Command::Envtest => envtest::run(),

@@ -389,13 +389,45 @@ fn groups() -> Vec<Kind> {
             about: "a gang of 10 000 waiting pods, every template different",
             n_pods: 10_000,
             pods_per_group: 10_000,
-            pod: |pod, n| {
-                pod["spec"]["containers"][0]["resources"]["requests"]["memory"] =
-                    json!(format!("{}Mi", 1_024 + n));
-                pod["spec"]["tolerations"] =
-                    json!([{"key": format!("key-{n}"), "operator": "Exists"}]);
-            },
+            pod: unlike,
             group: |group, _| group.min_member = 10_000,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "unlike-gang",
+            about: "a gang of 2 000 pods that fit one by one, every template different",
+            n_pods: 2_000,
+            pods_per_group: 2_000,
+            are_gangs: true,
+            pod: unlike,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "unlike-apart",
+            about: "the same, with required anti-affinity to each other",
+            n_pods: 2_000,
+            pods_per_group: 2_000,
+            are_gangs: true,
+            pod: |pod, n| {
+                unlike(pod, n);
+                let own = json!({"matchLabels": {"gang": "one"}});
+                pod["metadata"]["labels"]["gang"] = json!("one");
+                affinity(pod, "podAntiAffinity", [own_term(own, HOST)].into_iter());
+            },
+            ..Kind::NONE
+        },
+        Kind {
+            name: "unlike-in-a-zone",
+            about: "the same, with required affinity to each other",
+            n_pods: 2_000,
+            pods_per_group: 2_000,
+            are_gangs: true,
+            pod: |pod, n| {
+                unlike(pod, n);
+                let own = json!({"matchLabels": {"gang": "one"}});
+                pod["metadata"]["labels"]["gang"] = json!("one");
+                affinity(pod, "podAffinity", [own_term(own, ZONE)].into_iter());
+            },
             ..Kind::NONE
         },
         Kind {
@@ -407,6 +439,13 @@ fn groups() -> Vec<Kind> {
             ..Kind::NONE
         },
     ]
+}
+
+/// A template that no other pod has.
+fn unlike(pod: &mut Value, n: usize) {
+    pod["spec"]["containers"][0]["resources"]["requests"]["memory"] =
+        json!(format!("{}Mi", 1_024 + n));
+    pod["spec"]["tolerations"] = json!([{"key": format!("key-{n}"), "operator": "Exists"}]);
 }
 
 /// Requests for this many resources that no other pod requests, over 15 containers.
