@@ -23,7 +23,9 @@ use kube_batch_framework::{
 use crate::{
     budget::Budget,
     dependent_tasks::{have_claims, place_by_trying},
-    gang::{could_be_held, minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting},
+    gang::{
+        could_be_held, minimum_reached, place_tasks, place_within, reaches_minimum, record_fitting,
+    },
     unlike_tasks::{SearchBound, are_unlike, place_in_other_orders},
 };
 

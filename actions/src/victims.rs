@@ -110,7 +110,7 @@ pub(crate) fn foresee<P: VictimPolicy>(
     job: JobIdx,
     next: &mut NextCycle,
 ) {
-    if session.incomplete_above(job).is_some() {
+    if session.incomplete_above(job).is_some() || session.is_turn_large(job) {
         return;
     }
     while !next.is_spent(session, job) {

@@ -31,7 +31,11 @@ use kube_batch_api::{
 };
 
 use crate::{
-    headroom::HeadroomMemory, plugin::QueueShares, reservations::ReservationMemory, tried::Tried,
+    headroom::HeadroomMemory,
+    plugin::QueueShares,
+    reservations::ReservationMemory,
+    savings::{LargeTurns, Savings},
+    tried::Tried,
 };
 
 /// The default of [`Memory::with_budget`]: about 25 ms.
@@ -52,6 +56,7 @@ pub struct Memory {
     /// The PodGroups that have headroom in their queue, or may get it or had it.
     pub(crate) headroom: HeadroomMemory,
     pub(crate) reservations: ReservationMemory,
+    pub(crate) savings: Savings,
 }
 
 impl Default for Memory {
@@ -97,6 +102,7 @@ impl Memory {
             evicted: BTreeMap::new(),
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),
+            savings: Savings::new(),
         }
     }
 
@@ -125,6 +131,7 @@ pub(crate) struct EarlierRuns {
     with_turn: BTreeSet<JobIdx>,
     /// What turns took that led to something.
     useful: u64,
+    large: LargeTurns,
     /// What each queue has taken to foresee the next cycle.
     pub(crate) foreseen: BTreeMap<QueueIdx, u64>,
 }
@@ -145,6 +152,7 @@ pub(crate) struct TurnLog {
     /// What turns took that led to something.
     useful: u64,
     pub(crate) had_turn: BTreeMap<(&'static str, QueueIdx), BTreeSet<JobIdx>>,
+    pub(crate) large: LargeTurns,
     /// Where jobs got no turn because the queue had used its part.
     pub(crate) cut: BTreeSet<(&'static str, QueueIdx)>,
     /// Jobs that got no turn, in some action.
@@ -170,6 +178,7 @@ impl TurnLog {
             spent: BTreeMap::new(),
             useful: 0,
             had_turn: BTreeMap::new(),
+            large: LargeTurns::default(),
             cut: BTreeSet::new(),
             left_out: BTreeSet::new(),
             remembered: Column::filled(false, n_jobs),
@@ -200,12 +209,18 @@ impl TurnLog {
         self.helped.clear();
         self.spent.clone_from(&self.earlier.spent);
         self.useful = self.earlier.useful;
+        self.large = self.earlier.large.clone();
     }
 
     /// Whether a job gets no turn because its queue has used its part.
     pub(crate) fn is_spent(&self, action: &'static str, queue: QueueIdx, job: JobIdx) -> bool {
         let spent = self.spent.get(&(action, queue));
         spent.is_some_and(|spent| *spent >= self.part) && !self.earlier.with_turn.contains(&job)
+    }
+
+    /// Whether the job gets a turn however large it is: an earlier one led to something, or others are held for the job.
+    pub(crate) fn has_turn_anyway(&self, job: JobIdx) -> bool {
+        self.helped.contains(&job) || self.earlier.with_turn.contains(&job)
     }
 
     pub(crate) fn count_in_vain(
@@ -241,12 +256,12 @@ impl TurnLog {
 
     /// What the next run of the cycle is to know of this one. In it, others are held for some jobs.
     pub(crate) fn into_earlier(self, held_for: impl Iterator<Item = JobIdx>) -> EarlierRuns {
-        let Self { mut earlier, had_turn, spent, useful, helped, .. } = self;
+        let Self { mut earlier, had_turn, spent, useful, helped, large, .. } = self;
         for (place, jobs) in had_turn {
             earlier.had_turn.entry(place).or_default().extend(jobs);
         }
         earlier.with_turn.extend(helped.into_iter().chain(held_for));
-        EarlierRuns { spent, useful, ..earlier }
+        EarlierRuns { spent, useful, large: large.of_earlier_run(), ..earlier }
     }
 
     pub(crate) fn had_turn_in_round(

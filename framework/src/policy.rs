@@ -14,8 +14,8 @@ use kube_batch_api::{
 
 use crate::{
     plugin::{
-        Change, Dependencies, JobProposal, NodesByDomain, OrderScope, Plugin, Proposal, QueueShares,
-        ReservationTerms, ScoreTerm, VictimQuestion, VictimScope, Vote,
+        Change, Dependencies, JobProposal, NodesByDomain, OrderScope, Plugin, Proposal,
+        QueueShares, ReservationTerms, ScoreTerm, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},

@@ -172,7 +172,9 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         let others = others.chain(session.headroom.next_end(session.now));
         let others = others.chain(session.next_reservation());
         let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
-        stale_gangs::next_due(session).into_iter().chain(others).chain(announced).min()
+        let others = others.chain(announced);
+        let put_off = session.turn_log.large.are_put_off().then_some(NEXT_SAVING);
+        stale_gangs::next_due(session).into_iter().chain(others).chain(put_off).min()
     };
     let work = session.work();
     let decisions = std::mem::take(&mut session.decisions);
@@ -345,6 +347,9 @@ fn job_report(
         waited_since: if had_started { None } else { waited_since(cluster, job) },
     }
 }
+
+/// After so much time queues save work again for turns that are put off.
+const NEXT_SAVING: Duration = Duration::from_secs(1);
 
 /// After so much time it is reported that a PodGroup which was admitted lacks its pods.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);

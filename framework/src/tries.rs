@@ -19,6 +19,7 @@ use kube_batch_api::{
 
 use crate::{
     failure::Failure,
+    large_turns::LargeTurn,
     memory::{Hopeless, Memory, Seen},
     plugin::QueueShares,
     session::Session,
@@ -32,6 +33,8 @@ pub(crate) struct Begun {
     work: u64,
     n_decisions: usize,
     n_kept: Option<usize>,
+    /// Whether its queue has saved the work.
+    is_given: bool,
 }
 
 impl Session {
@@ -74,25 +77,30 @@ impl Session {
         self.turn_log.tried_again[job] = true;
         let queue = self.cluster.jobs.queue[job]?;
         let action = self.action();
-        let name = &self.cluster.queues.facts[queue].name;
-        let is_spent = self.turn_log.is_spent(action, queue, job);
+        let large = self.large_turn(job, queue);
+        let is_given = large == LargeTurn::Given;
+        let is_spent = large == LargeTurn::No && self.turn_log.is_spent(action, queue, job);
         if is_spent {
             self.turn_log.cut.insert((action, queue));
         }
-        if is_spent || self.turn_log.had_turn_in_round(action, name, &self.cluster.jobs.key[job]) {
+        let name = &self.cluster.queues.facts[queue].name;
+        let key = &self.cluster.jobs.key[job];
+        let is_left_out = !is_given && self.turn_log.had_turn_in_round(action, name, key);
+        if is_spent || is_left_out || large == LargeTurn::PutOff {
             self.turn_log.left_out.insert(job);
             return None;
         }
         let n_kept = self.kept.get(&job).map(Vec::len);
-        Some(Begun { job, work: self.work(), n_decisions: self.decisions.len(), n_kept })
+        let n_decisions = self.decisions.len();
+        Some(Begun { job, work: self.work(), n_decisions, n_kept, is_given })
     }
 
     /// Ends a turn.
     pub(crate) fn end_turn(&mut self, begun: &Begun) {
-        let Begun { job, work, n_decisions, n_kept } = *begun;
+        let Begun { job, work, n_decisions, n_kept, is_given } = *begun;
         let is_in_vain =
             self.decisions.len() == n_decisions && self.kept.get(&job).map(Vec::len) == n_kept;
-        let work = (self.work() - work).max(1);
+        let work = if is_given { 0 } else { (self.work() - work).max(1) };
         let Some(queue) = self.cluster.jobs.queue[job] else { return };
         let action = self.action();
         match is_in_vain {
@@ -150,6 +158,7 @@ impl Session {
         let evicted = turn_log.memory.evicted.clone();
         let Memory { budget, recalls, .. } = turn_log.memory;
         let headroom = turn_log.memory.headroom.clone();
+        let savings = self.savings();
         let reservations = self.remember_reservations();
         Memory {
             budget,
@@ -160,6 +169,7 @@ impl Session {
             evicted,
             headroom,
             reservations,
+            savings,
         }
     }
 

@@ -492,7 +492,100 @@ fn jobs_of_another_queue_do_not_let_a_pod_start_only_to_be_evicted() {
     let case = beside_many_in_vain();
     // Their turns take far more than that.
     let memories = [Memory::none(), Memory::with_budget(20)];
-    let decisions = memories.map(|memory| cycle(&mut simulation(&case, memory, |_| true)).0.decisions);
+    let decisions =
+        memories.map(|memory| cycle(&mut simulation(&case, memory, |_| true)).0.decisions);
     assert!(matches!(decisions[0][..], [Decision::Evict { .. }, Decision::Nominate { .. }]));
     assert_eq!(decisions[0], decisions[1]);
+}
+
+/// 30 nodes, and gangs with as many templates as pods.
+fn with_gangs_of_templates(gangs: &[(&str, usize, &str)]) -> Case {
+    let mut text = String::from(
+        "name: templates
+config:
+  actions: allocate
+  tiers:
+  - plugins: [{name: priority}, {name: gang}]
+  - plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+objects:
+- {apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}
+",
+    );
+    for n in 0..30 {
+        text += &format!(
+            "- {{apiVersion: v1, kind: Node, metadata: {{name: n{n}}}, \
+             status: {{allocatable: {{cpu: '4', pods: '99'}}}}}}\n"
+        );
+    }
+    for (gang, (name, n_pods, cpu)) in gangs.iter().enumerate() {
+        text += &format!(
+            "- apiVersion: scheduling.sigs.dev/v1alpha2
+  kind: PodGroup
+  metadata: {{name: {name}, namespace: ns, creationTimestamp: '2025-01-01T00:00:{gang:02}Z'}}
+  spec: {{minMember: {n_pods}}}
+"
+        );
+        for n in 0..*n_pods {
+            text += &format!(
+                "- apiVersion: v1
+  kind: Pod
+  metadata: {{name: {name}-{n}, namespace: ns, annotations: {{scheduling.k8s.io/group-name: {name}}}}}
+  spec:
+    schedulerName: kube-batch
+    tolerations: [{{key: key-{n}, operator: Exists}}]
+    containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]
+"
+            );
+        }
+    }
+    read(&(text + "steps:\n- cycles: 1\n"))
+}
+
+/// The cycle, from 1, in which the first pod of each gang is bound.
+fn cycles_of(case: &Case, gangs: &[&str], budget: u64) -> Vec<Option<usize>> {
+    let mut simulation = simulation(case, Memory::with_budget(budget), |_| true);
+    let mut found = vec![None; gangs.len()];
+    for n in 1..=60 {
+        let (cycle, _) = cycle(&mut simulation);
+        let bound = bound(&cycle);
+        for (gang, found) in gangs.iter().zip(&mut found) {
+            if bound.contains(&format!("{gang}-0")) {
+                assert_eq!(*found, None);
+                *found = Some(n);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn large_turns_are_put_off_until_their_queue_has_saved_the_work() {
+    // Each of 40 templates is compared with 30 nodes, for two capacities.
+    let gangs = [("large", 40, "100m"), ("small", 2, "100m")];
+    let case = with_gangs_of_templates(&gangs);
+    let names = ["large", "small"];
+    assert_eq!(cycles_of(&case, &names, 40 * 30 * 2), [Some(1), Some(1)]);
+    assert_eq!(cycles_of(&case, &names, 1_200), [Some(3), Some(1)]);
+    assert_eq!(cycles_of(&case, &names, 600), [Some(5), Some(1)]);
+}
+
+#[test]
+fn a_large_turn_is_saved_for_although_others_use_the_part_of_the_queue() {
+    // Each of the others takes more than a part, and is not large.
+    let vain = [("vain-a", 31, "3"), ("vain-b", 31, "3"), ("vain-c", 31, "3")];
+    let case = with_gangs_of_templates(&[&vain[..], &[("large", 40, "100m")]].concat());
+    let found = cycles_of(&case, &["vain-a", "large"], 2_000);
+    assert_eq!(found[0], None);
+    assert!(found[1].is_some_and(|cycle| cycle <= 5), "{found:?}");
+}
+
+#[test]
+fn a_large_turn_in_vain_does_not_keep_others_from_theirs() {
+    // 40 pods of three CPUs need more nodes than there are.
+    let gangs = [("vain", 40, "3"), ("fits", 40, "100m"), ("small", 2, "100m")];
+    let case = with_gangs_of_templates(&gangs);
+    let found = cycles_of(&case, &["vain", "fits", "small"], 600);
+    assert_eq!(found[0], None);
+    assert!(found[1].is_some_and(|cycle| cycle <= 10), "{found:?}");
+    assert_eq!(found[2], Some(1));
 }

@@ -48,7 +48,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
         return None;
     }
     if session.turn_log.is_left_out(job) && !session.was_tried(job) {
-        return Some(not_tried(cluster, job));
+        return Some(not_tried(session, job));
     }
     let why = of_failure(session, job);
     let message = match (session.failure(job), cluster.jobs.tasks[job].len()) {
@@ -90,11 +90,15 @@ fn refused_gang(session: &Session, refused: &RefusedGang) -> String {
     )
 }
 
-/// The reason and message of a job that had no turn, because other jobs of its queue were tried in vain:
-/// those it has, as far as they are about resources.
+/// The reason and message of a job that had no turn, because other jobs of its queue were tried in vain or
+/// its turn is large: those it has, as far as they are about resources.
 // Parity: see docs/parity.md#o5.
-fn not_tried(cluster: &Cluster, job: JobIdx) -> (&'static str, String) {
-    let group = cluster.jobs.group[job].iter();
+fn not_tried(session: &Session, job: JobIdx) -> (&'static str, String) {
+    let group = session.cluster().jobs.group[job].iter();
+    let text = match session.turn_log.large.is_put_off(job) {
+        true => "its pods have so many templates that it is not tried in every cycle",
+        false => "other jobs of its queue are tried before it, in this cycle or the next",
+    };
     let mut conditions = group.flat_map(|group| &group.status.conditions);
     let condition =
         conditions.find(|condition| condition.type_ == UNSCHEDULABLE && condition.status == "True");
@@ -102,12 +106,7 @@ fn not_tried(cluster: &Cluster, job: JobIdx) -> (&'static str, String) {
         let reason = REASONS.into_iter().find(|reason| *reason == condition.reason)?;
         Some((reason, condition.message.clone()))
     });
-    known.unwrap_or_else(|| {
-        (
-            "NotTried",
-            "other jobs of its queue are tried before it, in this cycle or the next".to_owned(),
-        )
-    })
+    known.unwrap_or_else(|| ("NotTried", text.to_owned()))
 }
 
 /// The reasons that a job may have which is scheduled and finds no place.

@@ -1,0 +1,47 @@
+//! What queues have saved for large turns: see [`crate::large_turns`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_batch_api::{
+    column::{JobIdx, QueueIdx},
+    name::{JobKey, Name},
+};
+
+/// An action, and a queue.
+pub(crate) type Place = (&'static str, QueueIdx);
+
+/// What is remembered from one cycle to the next, by action and queue.
+pub(crate) type Savings = BTreeMap<(&'static str, Name), Saved>;
+
+/// What a queue has saved for an action.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Saved {
+    pub(crate) work: u64,
+    /// The jobs that had a large turn in vain while others waited for theirs.
+    pub(crate) had_turn: BTreeSet<JobKey>,
+}
+
+/// The large turns of a cycle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LargeTurns {
+    /// The job that has one; it is kept for all runs of the cycle.
+    pub(crate) given: BTreeMap<Place, JobIdx>,
+    pub(crate) put_off: BTreeMap<Place, BTreeSet<JobIdx>>,
+}
+
+impl LargeTurns {
+    /// Whether large turns were put off to the next cycle.
+    pub(crate) fn are_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Whether a large turn of a job was put off.
+    pub(crate) fn is_put_off(&self, job: JobIdx) -> bool {
+        self.put_off.values().any(|jobs| jobs.contains(&job))
+    }
+
+    /// For the next run of the cycle: a queue has no second large turn in it.
+    pub(crate) fn of_earlier_run(self) -> Self {
+        Self { put_off: BTreeMap::new(), ..self }
+    }
+}
