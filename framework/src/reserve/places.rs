@@ -153,7 +153,8 @@ impl Session {
     /// The nodes on which the tasks can start soonest; `None` if they do not fit even without all pods of kube-batch.
     fn places_of(&mut self, job: JobIdx, tasks: Vec<TaskIdx>) -> Option<Places> {
         let mut largest_first = tasks.clone();
-        largest_first.sort_by_key(|task| Reverse(self.largest_part(*task)));
+        let total = self.cluster.total();
+        largest_first.sort_by_cached_key(|task| Reverse(self.largest_part(*task, &total)));
         let mut orders = vec![tasks];
         if orders[0] != largest_first {
             orders.push(largest_first);
@@ -171,8 +172,7 @@ impl Session {
     }
 
     /// The largest part of the cluster that a task requests of a resource, in millionths.
-    fn largest_part(&self, task: TaskIdx) -> i64 {
-        let total = self.cluster.total();
+    fn largest_part(&self, task: TaskIdx, total: &ResourceVector) -> i64 {
         let amounts = self.cluster.request(task).shared();
         amounts.map(|(dim, amount)| millionths(amount, total[dim])).max().unwrap_or(0)
     }
