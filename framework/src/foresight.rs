@@ -17,9 +17,10 @@ use kube_batch_api::{
 use crate::{
     failure::Failure,
     holds::{Hold, Holds},
-    memory::{EarlierRuns, Memory, TurnLog},
+    memory::Memory,
     moves::Move,
     session::Session,
+    turn_log::{EarlierRuns, TurnLog},
 };
 
 /// Tasks that an action would evict in the next cycle.

@@ -38,5 +38,6 @@ pub mod topology;
 mod tournament;
 mod tried;
 mod tries;
+mod turn_log;
 mod valid_composites;
 pub mod withheld;

@@ -28,7 +28,7 @@ use crate::{
     failure::{Failure, RefusedGang},
     headroom::Headroom,
     holds::Holds,
-    memory::{Memory, TurnLog},
+    memory::Memory,
     milestone::Milestone,
     moves::Move,
     plugin::{Capacity, Change, OrderScope},
@@ -36,6 +36,7 @@ use crate::{
     reservations::Reservations,
     roles, stuck,
     topology::{Level, Scope, ScopeKey, ScopeRef, nodes_in},
+    turn_log::TurnLog,
     valid_composites::{mark_incomplete_composites, mark_scattered_composites},
 };
 
