@@ -1,47 +1,48 @@
-//! Large turns: those of jobs with so many classes of tasks that one takes more work than all turns in vain of an action
-//! may.
+//! Turns that are larger than all turns in vain of an action may be, because the tasks of the job are of very many
+//! classes.
 //!
-//! A queue saves work up for them. In each cycle in which it puts one off, its savings grow by what the turns in vain of
-//! an action may take, and the job has its turn once they suffice. If several such jobs wait in a queue, they have their
-//! turns one after the other.
-// Parity: new, see docs/parity.md#o5.
+//! Such a turn needs credit of the queue, as a large packet does in deficit round robin. Each cycle that puts off a large
+//! turn adds the work that the turns in vain of an action may take, and the job gets its turn once the credit suffices.
+//! If several jobs of a queue need large turns, they get them one after the other.
+// Parity: new, see docs/parity.md#o5-turns-in-vain.
 
 use std::collections::BTreeSet;
 
 use kube_batch_api::column::{JobIdx, QueueIdx};
 
 use crate::{
-    savings::{Saved, Savings},
+    credit::{Credit, Credits},
     session::Session,
 };
 
 /// What becomes of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeTurn {
-    /// It is not large, or what it takes does not matter.
+    /// It is not large, or the job gets it in any case.
     No,
-    /// Its queue has saved the work.
+    /// The credit of the queue suffices.
     Given,
+    /// It does not.
     PutOff,
 }
 
 impl Session {
     /// Whether the turn of a job in this action is large, and what becomes of it.
     pub(crate) fn large_turn(&mut self, job: JobIdx, queue: QueueIdx) -> LargeTurn {
-        if !self.is_turn_large(job) || self.turn_log.has_turn_anyway(job) {
+        let needed = self.work_of_turn(job);
+        if needed <= self.turn_log.memory.budget || self.turn_log.has_turn_anyway(job) {
             return LargeTurn::No;
         }
-        let needed = self.work_of_turn(job);
         let place = (self.action(), queue);
         let key = &self.cluster.jobs.key[job];
         let name = &self.cluster.queues.facts[queue].name;
-        let saved = self.turn_log.memory.savings.get(&(place.0, name.clone()));
-        let suffices = |saved: &Saved| saved.work >= needed && !saved.had_turn.contains(key);
+        let credit = self.turn_log.memory.credits.get(&(place.0, name.clone()));
+        let suffices = |credit: &Credit| credit.work >= needed && !credit.had_turn.contains(key);
         let turns = &mut self.turn_log.large;
         // An action may give a job several turns, as when it lends resources after the fair pass.
         let is_given = match turns.given.get(&place) {
             Some(other) => *other == job,
-            None => saved.is_some_and(suffices),
+            None => credit.is_some_and(suffices),
         };
         if is_given {
             turns.given.insert(place, job);
@@ -51,13 +52,13 @@ impl Session {
         LargeTurn::PutOff
     }
 
-    /// Whether a turn of the job is large: it has one in few cycles.
+    /// Whether a turn of the job is large, so that most cycles put it off.
     pub fn is_turn_large(&self, job: JobIdx) -> bool {
         self.work_of_turn(job) > self.turn_log.memory.budget
     }
 
-    /// What a turn of the job takes about: each class of its waiting tasks is compared with each node, as it is and as
-    /// it will be.
+    /// An estimate of the work of a turn of the job: each class of its waiting tasks is compared with each node, for two
+    /// capacities.
     fn work_of_turn(&self, job: JobIdx) -> u64 {
         let n_nodes = self.cluster.nodes.facts.len() as u64;
         let work = |n_classes: usize| (n_classes as u64).saturating_mul(2 * n_nodes);
@@ -70,13 +71,13 @@ impl Session {
         work(classes.len())
     }
 
-    /// What queues have saved after this cycle.
-    pub(crate) fn savings(&self) -> Savings {
+    /// The credit of queues after this cycle.
+    pub(crate) fn credits(&self) -> Credits {
         let log = &self.turn_log;
         let after = log.large.put_off.iter().map(|(place, jobs)| {
             let (action, queue) = *place;
             let name = (action, self.cluster.queues.facts[queue].name.clone());
-            let before = log.memory.savings.get(&name).cloned().unwrap_or_default();
+            let before = log.memory.credits.get(&name).cloned().unwrap_or_default();
             let given = log.large.given.get(place);
             let work = if given.is_some() { 0 } else { before.work };
             let key = |job: &JobIdx| &self.cluster.jobs.key[*job];
@@ -85,7 +86,7 @@ impl Session {
             if jobs.iter().all(|job| had_turn.contains(key(job))) {
                 had_turn.clear();
             }
-            (name, Saved { work: work.saturating_add(log.memory.budget), had_turn })
+            (name, Credit { work: work.saturating_add(log.memory.budget), had_turn })
         });
         after.collect()
     }

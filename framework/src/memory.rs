@@ -30,8 +30,8 @@ use kube_batch_api::{
 };
 
 use crate::{
-    headroom::HeadroomMemory, plugin::QueueShares, reservations::ReservationMemory,
-    savings::Savings, tried::Tried,
+    credit::Credits, headroom::HeadroomMemory, plugin::QueueShares,
+    reservations::ReservationMemory, tried::Tried,
 };
 
 /// The default of [`Memory::with_budget`]: about 25 ms.
@@ -52,7 +52,7 @@ pub struct Memory {
     /// The PodGroups that have headroom in their queue, or may get it or had it.
     pub(crate) headroom: HeadroomMemory,
     pub(crate) reservations: ReservationMemory,
-    pub(crate) savings: Savings,
+    pub(crate) credits: Credits,
 }
 
 impl Default for Memory {
@@ -98,7 +98,7 @@ impl Memory {
             evicted: BTreeMap::new(),
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),
-            savings: Savings::new(),
+            credits: Credits::new(),
         }
     }
 

@@ -173,7 +173,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         let others = others.chain(session.next_reservation());
         let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         let others = others.chain(announced);
-        let put_off = session.turn_log.large.are_put_off().then_some(NEXT_SAVING);
+        let put_off = session.turn_log.large.are_put_off().then_some(NEXT_CREDIT);
         stale_gangs::next_due(session).into_iter().chain(others).chain(put_off).min()
     };
     let work = session.work();
@@ -348,8 +348,8 @@ fn job_report(
     }
 }
 
-/// After so much time queues save work again for turns that are put off.
-const NEXT_SAVING: Duration = Duration::from_secs(1);
+/// Time to the next cycle while a large turn is put off: each cycle adds to the credit of its queue.
+const NEXT_CREDIT: Duration = Duration::from_secs(1);
 
 /// After so much time it is reported that a PodGroup which was admitted lacks its pods.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);

@@ -33,7 +33,7 @@ pub(crate) struct Begun {
     work: u64,
     n_decisions: usize,
     n_kept: Option<usize>,
-    /// Whether its queue has saved the work.
+    /// Whether the credit of its queue pays for it.
     is_given: bool,
 }
 
@@ -158,7 +158,7 @@ impl Session {
         let evicted = turn_log.memory.evicted.clone();
         let Memory { budget, recalls, .. } = turn_log.memory;
         let headroom = turn_log.memory.headroom.clone();
-        let savings = self.savings();
+        let credits = self.credits();
         let reservations = self.remember_reservations();
         Memory {
             budget,
@@ -169,7 +169,7 @@ impl Session {
             evicted,
             headroom,
             reservations,
-            savings,
+            credits,
         }
     }
 

@@ -11,8 +11,8 @@ use kube_batch_api::{
 };
 
 use crate::{
+    credit::LargeTurns,
     memory::{Memory, Seen},
-    savings::LargeTurns,
     tried::Tried,
 };
 

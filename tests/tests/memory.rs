@@ -559,7 +559,7 @@ fn cycles_of(case: &Case, gangs: &[&str], budget: u64) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn large_turns_are_put_off_until_their_queue_has_saved_the_work() {
+fn large_turns_are_put_off_until_their_queue_has_the_credit() {
     // Each of 40 templates is compared with 30 nodes, for two capacities.
     let gangs = [("large", 40, "100m"), ("small", 2, "100m")];
     let case = with_gangs_of_templates(&gangs);
@@ -570,7 +570,7 @@ fn large_turns_are_put_off_until_their_queue_has_saved_the_work() {
 }
 
 #[test]
-fn a_large_turn_is_saved_for_although_others_use_the_part_of_the_queue() {
+fn a_large_turn_gets_its_credit_although_others_use_the_part_of_the_queue() {
     // Each of the others takes more than a part, and is not large.
     let vain = [("vain-a", 31, "3"), ("vain-b", 31, "3"), ("vain-c", 31, "3")];
     let case = with_gangs_of_templates(&[&vain[..], &[("large", 40, "100m")]].concat());
@@ -580,7 +580,7 @@ fn a_large_turn_is_saved_for_although_others_use_the_part_of_the_queue() {
 }
 
 #[test]
-fn a_large_turn_in_vain_does_not_keep_others_from_theirs() {
+fn large_turns_in_vain_do_not_delay_other_jobs() {
     // 40 pods of three CPUs need more nodes than there are.
     let gangs = [("vain", 40, "3"), ("fits", 40, "100m"), ("small", 2, "100m")];
     let case = with_gangs_of_templates(&gangs);

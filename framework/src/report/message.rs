@@ -96,7 +96,7 @@ fn refused_gang(session: &Session, refused: &RefusedGang) -> String {
 fn not_tried(session: &Session, job: JobIdx) -> (&'static str, String) {
     let group = session.cluster().jobs.group[job].iter();
     let text = match session.turn_log.large.is_put_off(job) {
-        true => "its pods have so many templates that it is not tried in every cycle",
+        true => "not tried in every cycle, because its pods have many different templates",
         false => "other jobs of its queue are tried before it, in this cycle or the next",
     };
     let mut conditions = group.flat_map(|group| &group.status.conditions);

@@ -1,4 +1,4 @@
-//! What queues have saved for large turns: see [`crate::large_turns`].
+//! The credit of queues for large turns: see [`crate::large_turns`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,13 @@ use kube_batch_api::{
 /// An action, and a queue.
 pub(crate) type Place = (&'static str, QueueIdx);
 
-/// What is remembered from one cycle to the next, by action and queue.
-pub(crate) type Savings = BTreeMap<(&'static str, Name), Saved>;
+/// The credit that is remembered from one cycle to the next, by action and queue.
+pub(crate) type Credits = BTreeMap<(&'static str, Name), Credit>;
 
-/// What a queue has saved for an action.
+/// The credit of a queue in an action.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Saved {
+pub(crate) struct Credit {
+    /// In evaluations of a node, see [`crate::memory`].
     pub(crate) work: u64,
     /// The jobs that had a large turn in vain while others waited for theirs.
     pub(crate) had_turn: BTreeSet<JobKey>,
@@ -24,7 +25,7 @@ pub(crate) struct Saved {
 /// The large turns of a cycle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LargeTurns {
-    /// The job that has one; it is kept for all runs of the cycle.
+    /// The job that gets one, in all runs of the cycle.
     pub(crate) given: BTreeMap<Place, JobIdx>,
     pub(crate) put_off: BTreeMap<Place, BTreeSet<JobIdx>>,
 }
