@@ -59,7 +59,7 @@ pub struct Choice {
     pub capacity: Capacity,
 }
 
-/// So many comparisons of amounts count as one evaluation of a node. Measured.
+/// Number of comparisons of amounts that count as one evaluation of a node. Measured.
 const COMPARISONS: usize = 8;
 
 /// A class with this many tasks has an index of its own, even if it has variants. Guessed.
@@ -95,6 +95,16 @@ struct Counted {
     n_touched: usize,
 }
 
+/// Number of evaluations of a node for a class.
+#[derive(Debug, Default)]
+struct Work(Cell<u64>);
+
+impl Work {
+    fn add(&self, n_nodes: usize) {
+        self.0.set(self.0.get() + n_nodes as u64);
+    }
+}
+
 /// The answers cached in this cycle, and the state they were computed from.
 #[derive(Debug)]
 pub(crate) struct Candidates {
@@ -121,8 +131,7 @@ pub(crate) struct Candidates {
     could_hold: Column<ClassIdx, Option<bool>>,
     /// What was counted last of [`Room::WithoutOwnPods`] on all nodes.
     counted: Column<ClassIdx, Option<Counted>>,
-    /// Number of evaluations of a node for a class.
-    work: Cell<u64>,
+    work: Work,
 }
 
 impl Candidates {
@@ -145,17 +154,17 @@ impl Candidates {
             placeable: Placeable::new(n_constraint_classes),
             could_hold: Column::filled(None, n_classes),
             counted: Column::filled(None, n_classes),
-            work: Cell::new(0),
+            work: Work::default(),
         }
     }
 
     /// Number of evaluations of a node for a class so far.
     pub(crate) const fn work(&self) -> u64 {
-        self.work.get()
+        self.work.0.get()
     }
 
     pub(crate) fn count_work(&self, n_nodes: usize) {
-        self.work.set(self.work.get() + n_nodes as u64);
+        self.work.add(n_nodes);
     }
 
     /// Counts nodes of which only amounts were compared: that takes far less than asking rules.
@@ -201,11 +210,11 @@ impl Candidates {
         {
             let first = inputs.cluster.classes.variant_of[class];
             let index = self.shared[capacity as usize].entry(first).or_insert_with(|| {
-                self.work.set(self.work.get() + eligible.len() as u64);
+                self.work.add(eligible.len());
                 ClassIndex::new(inputs, class, capacity, Sharing::Variants, rules, eligible)
             });
             let n_nodes = index.catch_up(inputs, rules);
-            self.work.set(self.work.get() + n_nodes as u64);
+            self.work.add(n_nodes);
             return index.best(inputs, class, rules, None);
         }
         let slot = &mut self.indexes[capacity as usize][class];
@@ -218,7 +227,7 @@ impl Candidates {
             }
             Some(index) => {
                 let n_nodes = index.catch_up(inputs, rules);
-                self.work.set(self.work.get() + n_nodes as u64);
+                self.work.add(n_nodes);
                 index.best(inputs, class, rules, None)
             }
             None if inputs.cluster.classes.counts[class].waiting == 1 && !self.searched[class] => {
@@ -227,7 +236,7 @@ impl Candidates {
                 self.best_of(inputs, class, &nodes, capacity)
             }
             none => {
-                self.work.set(self.work.get() + eligible.len() as u64);
+                self.work.add(eligible.len());
                 let index =
                     ClassIndex::new(inputs, class, capacity, Sharing::Class, rules, eligible);
                 none.insert(Box::new(index)).best(inputs, class, rules, None)
@@ -272,11 +281,11 @@ impl Candidates {
         }
         make_room(&mut self.by_domain, &key);
         let index = self.by_domain.entry(key).or_insert_with(|| {
-            self.work.set(self.work.get() + eligible.len() as u64);
+            self.work.add(eligible.len());
             ClassIndex::by_domain(inputs, (class, sharing), capacity, rules, eligible, level)
         });
         let n_nodes = index.catch_up(inputs, rules);
-        self.work.set(self.work.get() + n_nodes as u64);
+        self.work.add(n_nodes);
         Some((index, rules))
     }
 
@@ -335,7 +344,7 @@ impl Candidates {
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         let eligible = self.eligible[constraint_class].as_ref().expect("prepared above");
         let fits = self.domain_fits.entry(key).or_insert_with(|| {
-            self.work.set(self.work.get() + eligible.len() as u64);
+            self.work.add(eligible.len());
             DomainFits::new(inputs, class, rules, eligible, level, capacity)
         });
         fits.catch_up(inputs, class, rules, eligible, level);
@@ -392,7 +401,7 @@ impl Candidates {
         let rules = self.rules[class].as_ref().expect("collected above");
         let constraint_class = inputs.cluster.classes.constraint_class[class];
         self.eligible[constraint_class].get_or_insert_with(|| {
-            self.work.set(self.work.get() + inputs.cluster.nodes.facts.len() as u64);
+            self.work.add(inputs.cluster.nodes.facts.len());
             rules.eligible(inputs, class)
         });
     }

@@ -117,7 +117,7 @@ impl NextCycle {
         queue.and_then(|queue| self.spent.get(&queue)).is_some_and(|spent| *spent >= self.part)
     }
 
-    /// Counts the work since the session had done so much for the queue of the job.
+    /// Counts what the session has done for the queue of the job since its work was `work`.
     pub fn count_since(&mut self, session: &Session, job: JobIdx, work: u64) {
         if let Some(queue) = session.cluster().jobs.queue[job] {
             *self.spent.entry(queue).or_default() += session.work() - work;

@@ -4,13 +4,13 @@
 //! can help: jobs whose minimum fits beside the pods of other schedulers, beside what their queue uses
 //! into its capability, and into what their queue deserves. Another job withholds nothing.
 //!
-//! Finding these jobs may take as much work for each queue as its turns in vain, see [`crate::memory`]; the jobs that
-//! are left then withhold nothing.
+//! The work of finding these jobs is bounded for each queue, as that of its turns in vain, see [`crate::memory`]:
+//! further jobs withhold nothing.
 // Parity: new, see docs/parity.md#a9.
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
+    column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
 
@@ -113,14 +113,7 @@ fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
     let cluster = session.cluster();
     let all = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
     let mut tasks: Vec<TaskIdx> = all.collect();
-    let mut last: Option<(ClassIdx, bool)> = None;
-    tasks.retain(|task| {
-        let class = session.cluster().tasks.class[*task];
-        let known = last.filter(|(of, _)| *of == class);
-        let (_, is_placeable) =
-            *last.insert(known.unwrap_or_else(|| (class, session.is_placeable(class))));
-        is_placeable
-    });
+    tasks.retain(|task| session.is_placeable(session.cluster().tasks.class[*task]));
     tasks
 }
 

@@ -15,7 +15,7 @@ use super::{
     policy::VictimPolicy,
 };
 
-/// So many tasks that are looked at as candidates count as one evaluation of a node. Guessed.
+/// Number of tasks checked as candidates that count as one evaluation of a node. Guessed.
 const TASKS_LOOKED_AT: usize = 4;
 
 /// A task that gets the place of victims.
