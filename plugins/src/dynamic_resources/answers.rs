@@ -15,25 +15,28 @@ use kube_batch_framework::plugin::{Capacity, NodesByDomain};
 pub(super) struct RefusedNodes {
     /// `DynamicResources::version` and the alternative that is tried first.
     of: (u64, usize),
-    /// By node, two bits for each capacity; empty if there are none.
-    bits: Vec<u8>,
+    /// By node, then by capacity; nodes beyond the end are unknown.
+    reasons: Vec<[Option<Reason>; 2]>,
+}
+
+/// The refusals that are worth keeping: the others are rare.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    Insufficient,
+    TooComplex,
 }
 
 impl RefusedNodes {
-    const INSUFFICIENT: u8 = 1;
-    const TOO_COMPLEX: u8 = 2;
-
     pub(super) fn known(
         &self,
         (node, capacity, first): (NodeIdx, Capacity, usize),
         version: u64,
     ) -> Option<Refusal> {
-        let bits = *self.bits.get(node.at()).filter(|_| self.of == (version, first))?;
-        match bits >> Self::shift(capacity) & 3 {
-            Self::INSUFFICIENT => Some(Refusal::Insufficient),
-            Self::TOO_COMPLEX => Some(Refusal::TooComplex),
-            _ => None,
-        }
+        let of_node = self.reasons.get(node.at()).filter(|_| self.of == (version, first))?;
+        Some(match of_node[capacity as usize]? {
+            Reason::Insufficient => Refusal::Insufficient,
+            Reason::TooComplex => Refusal::TooComplex,
+        })
     }
 
     pub(super) fn add(
@@ -42,26 +45,19 @@ impl RefusedNodes {
         version: u64,
         refusal: &Refusal,
     ) {
-        let bits = match refusal {
-            Refusal::Insufficient => Self::INSUFFICIENT,
-            Refusal::TooComplex => Self::TOO_COMPLEX,
+        let reason = match refusal {
+            Refusal::Insufficient => Reason::Insufficient,
+            Refusal::TooComplex => Reason::TooComplex,
             Refusal::InvalidPools | Refusal::Error(_) => return,
         };
         if self.of != (version, first) {
             self.of = (version, first);
-            self.bits.clear();
+            self.reasons.clear();
         }
-        if self.bits.len() <= node.at() {
-            self.bits.resize(node.at() + 1, 0);
+        if self.reasons.len() <= node.at() {
+            self.reasons.resize(node.at() + 1, [None; 2]);
         }
-        self.bits[node.at()] |= bits << Self::shift(capacity);
-    }
-
-    const fn shift(capacity: Capacity) -> u8 {
-        match capacity {
-            Capacity::Idle => 0,
-            Capacity::FutureIdle => 2,
-        }
+        self.reasons[node.at()][capacity as usize] = Some(reason);
     }
 }
 
