@@ -14,6 +14,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(pod_terms());
     all.extend(own_rules());
     all.extend(groups());
+    all.extend(unlike_gangs());
     all.extend(device_claims());
     all
 }
@@ -394,43 +395,6 @@ fn groups() -> Vec<Kind> {
             ..Kind::NONE
         },
         Kind {
-            name: "unlike-gang",
-            about: "a gang of 2 000 pods that fit one by one, every template different",
-            n_pods: 2_000,
-            pods_per_group: 2_000,
-            are_gangs: true,
-            pod: unlike,
-            ..Kind::NONE
-        },
-        Kind {
-            name: "unlike-apart",
-            about: "the same, with required anti-affinity to each other",
-            n_pods: 2_000,
-            pods_per_group: 2_000,
-            are_gangs: true,
-            pod: |pod, n| {
-                unlike(pod, n);
-                let own = json!({"matchLabels": {"gang": "one"}});
-                pod["metadata"]["labels"]["gang"] = json!("one");
-                affinity(pod, "podAntiAffinity", [own_term(own, HOST)].into_iter());
-            },
-            ..Kind::NONE
-        },
-        Kind {
-            name: "unlike-in-a-zone",
-            about: "the same, with required affinity to each other",
-            n_pods: 2_000,
-            pods_per_group: 2_000,
-            are_gangs: true,
-            pod: |pod, n| {
-                unlike(pod, n);
-                let own = json!({"matchLabels": {"gang": "one"}});
-                pod["metadata"]["labels"]["gang"] = json!("one");
-                affinity(pod, "podAffinity", [own_term(own, ZONE)].into_iter());
-            },
-            ..Kind::NONE
-        },
-        Kind {
             name: "gang-10000",
             about: "a gang of 10 000 equal waiting pods",
             n_pods: 10_000,
@@ -439,6 +403,39 @@ fn groups() -> Vec<Kind> {
             ..Kind::NONE
         },
     ]
+}
+
+/// Gangs of 2 000 pods that fit one by one, but not together.
+fn unlike_gangs() -> Vec<Kind> {
+    let kind = |name, about, pod| Kind {
+        name,
+        about,
+        n_pods: 2_000,
+        pods_per_group: 2_000,
+        are_gangs: true,
+        pod,
+        ..Kind::NONE
+    };
+    vec![
+        kind(
+            "unlike-gang",
+            "a gang of 2 000 pods that fit one by one, every template different",
+            unlike,
+        ),
+        kind("unlike-apart", "the same, with required anti-affinity to each other", |pod, n| {
+            unlike(pod, n);
+            affinity(pod, "podAntiAffinity", [own_term(own_gang(), HOST)].into_iter());
+        }),
+        kind("unlike-in-a-zone", "the same, with required affinity to each other", |pod, n| {
+            unlike(pod, n);
+            affinity(pod, "podAffinity", [own_term(own_gang(), ZONE)].into_iter());
+        }),
+    ]
+}
+
+/// Matches the pods of the only gang.
+fn own_gang() -> Value {
+    json!({"matchLabels": {"job-name": "group-0"}})
 }
 
 /// A template that no other pod has.
