@@ -382,8 +382,8 @@ fn has_claims(session: &Session, class: ClassIdx) -> bool {
         || !template(session, class).claims.is_empty()
 }
 
-/// Whether the place of one task may decide where another fits, other than by what is free. True as well if nothing is
-/// left of the bound.
+/// Whether the place of one task may decide where another fits, other than by what is free. Also `true` if the bound is
+/// used up.
 fn are_dependent(session: &mut Session, groups: &[Alike], bound: &mut SearchBound) -> bool {
     let is_alone = groups.len() == 1;
     let firsts: Vec<TaskIdx> = groups.iter().map(|group| group.tasks[0]).collect();

@@ -203,8 +203,8 @@ pub(crate) fn start_sooner(statement: &mut Statement<'_>, budget: &mut Budget<'_
     }
 }
 
-/// Whether the nodes would have room for tasks enough, each by itself, without kube-batch's own pods. If not, no order
-/// of the tasks and no eviction helps the job.
+/// Whether enough tasks of the job would each fit on some node if all of kube-batch's own pods left. If not, no other
+/// order of the tasks and no eviction helps the job.
 pub(crate) fn could_be_held(session: &mut Session, job: JobIdx) -> bool {
     let n_missing = session.plugins().tasks_missing(job) as usize;
     let cluster = session.cluster();

@@ -257,7 +257,7 @@ impl View {
     }
 
     /// Whether only what is free, and rules that no placement of these tasks can change, decide where they fit.
-    /// `false` as well if nothing is left of the bound.
+    /// Also `false` if the bound is used up.
     fn depends_on_nodes_alone(&self, session: &mut Session, bound: &mut SearchBound) -> bool {
         let firsts: Vec<TaskIdx> = self.groups.iter().map(|group| group.tasks[0]).collect();
         self.groups.iter().all(|group| {
@@ -313,7 +313,7 @@ impl View {
     }
 }
 
-/// Whether none of these tasks changes an answer of a rule for the class; `false` as well if nothing is left of the bound.
+/// Whether none of these tasks can change an answer of a rule for the class; also `false` if the bound is used up.
 pub(crate) fn needs_only_resources(
     session: &mut Session,
     class: ClassIdx,

@@ -167,7 +167,7 @@ impl Candidates {
         self.work.add(n_nodes);
     }
 
-    /// Counts nodes of which only amounts were compared: that takes far less than asking rules.
+    /// Counts nodes of which only amounts were compared, which takes far less than evaluating predicates.
     fn count_comparisons(&self, n_nodes: usize) {
         self.count_work(n_nodes.div_ceil(COMPARISONS));
     }
@@ -468,8 +468,8 @@ impl Candidates {
         room: Room,
     ) -> u64 {
         self.prepare(inputs, class);
-        let may_recall = room == Room::WithoutOwnPods && inputs.scope.is_none();
-        let may_recall = may_recall && self.search == Search::Index;
+        let may_recall =
+            self.uses_index() && room == Room::WithoutOwnPods && inputs.scope.is_none();
         if may_recall && !self.could_hold(inputs, class) {
             return 0;
         }

@@ -674,8 +674,8 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// The same for a node that lacks what the task requests: a refusal is reported only if it comes before
-    /// [`Unfit::TooManyPods`], so a plugin may leave out predicates whose refusals come later.
+    /// The same for a node that lacks resources for the task. Only a refusal before [`Unfit::TooManyPods`] is reported
+    /// then, so a plugin may leave out predicates with later refusals.
     ///
     /// # Errors
     ///

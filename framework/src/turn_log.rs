@@ -16,8 +16,7 @@ use crate::{
     tried::Tried,
 };
 
-/// What the earlier runs of a cycle that is repeated have taken, so that all of them together may take as much work as
-/// one.
+/// What earlier runs of the same cycle have taken: the bounds hold for all runs together.
 #[derive(Debug, Default)]
 pub(crate) struct EarlierRuns {
     /// See [`TurnLog::spent`].
@@ -100,7 +99,7 @@ impl TurnLog {
         !self.cut.is_empty()
     }
 
-    /// Forgets the turns so far, which are no part of an action.
+    /// Begins the first action: turns before it, which renew nominations, are part of none.
     pub(crate) fn begin(&mut self) {
         self.had_turn.clear();
         self.helped.clear();
@@ -115,7 +114,7 @@ impl TurnLog {
         spent.is_some_and(|spent| *spent >= self.part) && !self.earlier.with_turn.contains(&job)
     }
 
-    /// Whether the job gets a turn however large it is: an earlier one led to something, or others are held for the job.
+    /// Whether the job gets a turn however large it is: an earlier turn led to something, or other jobs are held for it.
     pub(crate) fn has_turn_anyway(&self, job: JobIdx) -> bool {
         self.helped.contains(&job) || self.earlier.with_turn.contains(&job)
     }

@@ -86,7 +86,7 @@ const FILTERS: &[Build] = &[
     dynamic_resources::build,
 ];
 
-/// Number of those that come before Kubernetes' filter for resources, which the framework itself is.
+/// Number of [`FILTERS`] before Kubernetes' filter for resources; the framework compares resources itself.
 const N_BEFORE_RESOURCES: usize = 7;
 
 const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);

@@ -121,7 +121,7 @@ impl ClassRules {
         dependencies.has(Dependency::Domain) || dependencies.has(Dependency::Cluster)
     }
 
-    /// The plugins whose answers about the class depend on more than what no placement changes.
+    /// The plugins whose answers about the class placements can change.
     fn moving(&self) -> impl Iterator<Item = Position> {
         let moving = self.predicates.iter().filter(|(_, own)| {
             let fixed = Dependencies::NONE.with_if(Dependency::Class, own.has(Dependency::Class));
@@ -252,8 +252,8 @@ impl ClassRules {
         self.terms.iter().all(|(_, term)| is_of_nodes(term))
     }
 
-    /// What a node that lacks what the class requests is refused for, of each dependency, if that comes before
-    /// resources.
+    /// The refusals of a node that come before a lack of resources, one for each dependency: on a node that lacks
+    /// resources, later ones are not reported.
     pub(super) fn refusals_before_resources(
         &self,
         inputs: Inputs<'_>,
