@@ -11,7 +11,7 @@ use kube_batch_cache::{
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
-use kube_batch_framework::{candidates::Search, session::Session};
+use kube_batch_framework::{candidates::Search, memory::Memory, session::Session};
 use kube_batch_scheduler::conf::Conf;
 use kube_batch_tests::{
     hostile::{Kind, NAMESPACE, Size, Variant, contents::kinds, decisions_about_others},
@@ -66,5 +66,34 @@ fn pods_of_others_stay_one_class_that_has_an_index() {
         let (n_classes, n_indexable) = classes_of_others(&kind, Variant::Hostile);
         assert_eq!(n_indexable, n_classes, "{}", kind.name);
         assert!(n_classes == 1 || SPLITTING.contains(&kind.name), "{}: {n_classes}", kind.name);
+    }
+}
+
+/// The evaluations that the searches of one turn may take.
+const SEARCHES: i64 = 200_000;
+
+/// How often a turn evaluates a class on a node, or compares it with another class: for what is idle, and for what will be.
+const EVALUATIONS: i64 = 2;
+
+/// The work of a cycle in which every job gets its turns, however large they are.
+fn work(kind: &Kind, size: Size, variant: Variant) -> i64 {
+    let snapshot =
+        take_snapshot(&kind.store(size, variant), &Assumed::default(), &SnapshotOptions::default());
+    let memory = &mut Memory::with_budget(u64::MAX);
+    let conf = conf();
+    let search = Search::Index;
+    conf.run_next_cycle(snapshot.cluster, Timestamp::MAX, search, memory, &mut |_| {}).0.work as i64
+}
+
+#[test]
+fn the_turns_of_a_gang_of_many_templates_have_a_bound() {
+    for kind in kinds().iter().filter(|kind| kind.name.starts_with("unlike")) {
+        for (nodes, divisor) in [(50, 40), (50, 10), (100, 40), (100, 5), (200, 20), (200, 10)] {
+            let size = Size { nodes, jobs: nodes / 2, divisor };
+            let more = work(kind, size, Variant::Hostile) - work(kind, size, Variant::Plain);
+            let (classes, nodes) = (2_000 / divisor as i64, nodes as i64);
+            let bound = 4 * (SEARCHES + EVALUATIONS * classes * (nodes + classes));
+            assert!(more <= bound, "{}: {more} of {bound}, {classes} on {nodes}", kind.name);
+        }
     }
 }
