@@ -142,10 +142,11 @@ impl NextCycle {
         let own = cluster.jobs.queue[*by];
         let queues: Vec<_> = victims.iter().map(|task| cluster.queue_of(*task)).collect();
         let is_victim = |task: &&TaskIdx| victims.contains(*task);
-        // In reclaim any placement in the queue of a victim counts: it raises what the queue holds.
+        // In reclaim any placement in the queue of a victim counts: it raises what the queue holds. A job that starts from
+        // a reservation above the share has waited for that, and the others of its queue make room.
         let is_of_queue = |task: &&TaskIdx| {
             let queue = cluster.queue_of(**task);
-            queue != own && queues.contains(&queue)
+            queue != own && queues.contains(&queue) && session.protection_of(**task).is_none()
         };
         let mut last_first = self.fresh.iter().rev();
         let last = last_first.clone().find(is_of_queue).or_else(|| last_first.find(is_victim));
