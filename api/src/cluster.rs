@@ -97,7 +97,7 @@ pub struct Nodes {
     pub pipelined: Ledger<NodeIdx>,
     /// Resources held or nominated.
     pub used: Ledger<NodeIdx>,
-    /// What tasks without a job use, which are pods of other schedulers, unless they are being terminated.
+    /// What pods of other schedulers use that are in no job, unless they are being terminated or not admitted yet.
     pub foreign: Ledger<NodeIdx>,
     /// The same for CPU (milli) and memory (bytes), as scores count them.
     pub scoring: Column<NodeIdx, [i64; 2]>,
@@ -240,8 +240,8 @@ pub struct Queues {
     pub held: Ledger<QueueIdx>,
     /// What the tasks that count for each and are being terminated still use.
     pub leaving: Ledger<QueueIdx>,
-    /// What other tasks that count for each use on nodes: those that do not end, and those that their node does not
-    /// report.
+    /// What other tasks that count for each use: those that do not end, those that their node does not report, and those
+    /// whose node is gone.
     pub stuck: Ledger<QueueIdx>,
 }
 
@@ -592,7 +592,7 @@ impl Cluster {
                     *count = count.wrapping_add_signed(by);
                 }
             }
-            if at.status.is_held() {
+            if at.status.is_held() && at.node.is_some() {
                 request.charge(&mut self.jobs.held[job], sign);
             } else if is_waiting {
                 request.charge(&mut self.jobs.waiting[job], sign);
@@ -603,7 +603,8 @@ impl Cluster {
             && let Some(queue) = self.queue_of(task)
         {
             let Queues { held, leaving, stuck, .. } = &mut self.queues;
-            let ledger = if at.status.is_held() {
+            // On a node that is gone it holds nothing that queues could share.
+            let ledger = if at.status.is_held() && at.node.is_some() {
                 held
             } else if at.status == TaskStatus::Releasing {
                 leaving
@@ -622,7 +623,7 @@ impl Cluster {
             *count = count.wrapping_add_signed(if is_counted { by } else { 0 });
         }
         let Some(node) = at.node else { return };
-        let is_foreign = self.tasks.job[task].is_none();
+        let is_foreign = self.tasks.job[task].is_none() && !self.tasks.facts[task].not_admitted;
         for (ledger, times) in [
             (&mut self.nodes.idle, charge.idle),
             (&mut self.nodes.releasing, charge.releasing),

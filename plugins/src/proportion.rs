@@ -137,7 +137,8 @@ fn shared_total(cluster: &Cluster, foreign_pods_count: bool) -> ResourceVector {
             left = cluster.nodes.allocatable[node].iter().copied().collect();
         }
         if !cluster.nodes.facts[node].is_usable() {
-            let idle = cluster.nodes.idle[node].iter().zip(left.iter());
+            let idle = idle_of(cluster, node);
+            let idle = idle.iter().zip(left.iter());
             let unused: Vec<i64> =
                 idle.map(|(idle, all)| (*idle).clamp(0, (*all).max(0))).collect();
             left.add(&unused, -1);
@@ -152,6 +153,17 @@ fn shared_total(cluster: &Cluster, foreign_pods_count: bool) -> ResourceVector {
         return total;
     }
     cluster.sum_for_jobs(of_node)
+}
+
+/// What is idle on a node if pods that are not admitted use nothing.
+// Parity: see docs/parity.md#d7.
+fn idle_of(cluster: &Cluster, node: NodeIdx) -> Vec<i64> {
+    let mut idle = cluster.nodes.idle[node].to_vec();
+    let not_admitted = |task: &&TaskIdx| cluster.tasks.facts[**task].not_admitted;
+    for task in cluster.nodes.tasks[node].iter().filter(not_admitted) {
+        cluster.request(*task).charge(&mut idle, 1);
+    }
+    idle
 }
 
 fn add(sums: &mut [i64], amounts: &[i64]) {

@@ -7,6 +7,7 @@ mod claim_templates;
 pub mod controllers;
 pub mod device_outcome;
 mod devices;
+mod kubelet;
 pub mod objects;
 pub mod outcome;
 pub mod runner;

@@ -43,6 +43,7 @@ use crate::{
     admission::{UnknownClasses, admit},
     claim_templates::ClaimTemplates,
     controllers::{Controllers, PodTimer},
+    kubelet,
 };
 
 /// The grace period of simulated pods: the default of Kubernetes.
@@ -377,7 +378,7 @@ impl World {
         self.store.pods.values().any(|facts| match facts.status {
             _ if facts.ended_in_deletion => true,
             TaskStatus::Releasing => true,
-            TaskStatus::Bound => kubelet,
+            TaskStatus::Bound => kubelet && self.has_node(facts),
             TaskStatus::Pending
             | TaskStatus::Allocated
             | TaskStatus::Pipelined
@@ -397,6 +398,7 @@ impl World {
 
     /// Takes the snapshot of the next cycle, which also says for how long gangs have been incomplete.
     pub fn snapshot_of_cycle(&mut self) -> Snapshot {
+        self.admit_to_nodes();
         let mut snapshot = self.live.refresh(&mut self.store, &mut self.in_flight, &self.options);
         debug_assert!(
             snapshot.differences(&self.snapshot()).is_empty(),
@@ -439,6 +441,27 @@ impl World {
         self.in_flight.settle(&self.store);
     }
 
+    /// Lets the kubelets admit the pods whose creator named their node, or refuse them.
+    fn admit_to_nodes(&mut self) {
+        if !self.environment.kubelet {
+            return;
+        }
+        for pod in kubelet::new_pods(&self.store) {
+            let Some(has_room) = kubelet::has_room(&self.store, &pod) else { continue };
+            self.change_pod(&pod.key, |facts| {
+                facts.not_admitted = false;
+                if !has_room {
+                    facts.status = TaskStatus::Failed;
+                }
+            });
+        }
+    }
+
+    /// Whether the node of a pod exists.
+    fn has_node(&self, facts: &TaskFacts) -> bool {
+        facts.node.as_ref().is_some_and(|node| self.store.nodes.get(node).is_some())
+    }
+
     /// Deletes terminating pods and starts bound pods that have waited long enough.
     fn age_pods(&mut self) {
         let Environment { start_cycles, termination_cycles, kubelet } = self.environment;
@@ -447,7 +470,8 @@ impl World {
             .pods
             .values()
             .filter(|facts| {
-                matches!(facts.status, TaskStatus::Releasing | TaskStatus::Bound)
+                facts.status == TaskStatus::Releasing
+                    || facts.status == TaskStatus::Bound && self.has_node(facts)
                     || facts.ended_in_deletion
             })
             .map(|facts| (facts.key.clone(), facts.status))
@@ -509,6 +533,7 @@ impl World {
             facts.status = TaskStatus::Running;
             facts.started = Some(now);
             facts.bound_at = None;
+            facts.not_admitted = false;
         });
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::Pod,
+    api::core::v1::{Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,10 @@ pub struct TaskFacts {
     pub bound_at: Option<Timestamp>,
     /// `spec.nodeName`.
     pub node: Option<Name>,
+    /// Whether its creator named the node, and no kubelet has admitted it yet: it was not bound, and does not run.
+    // Parity: see docs/parity.md#d7.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_admitted: bool,
     /// The queue from which kube-batch bound it, as it was when the pod was first seen on its node: see
     /// [`TaskFacts::keep_binding`].
     // Parity: see docs/parity.md#d6.
@@ -236,6 +240,7 @@ impl TaskFacts {
         };
         let nominated_node = non_empty(status.and_then(|s| s.nominated_node_name.as_ref()));
         let observed = observed_status(pod);
+        let not_admitted = is_assigned(pod) && is_pending(pod) && scheduled(pod).is_none();
         let is_own = || wrote_nomination(pod.metadata.managed_fields.as_deref());
         let nominated_by_other = nominated_node.is_some() && !is_own();
         Ok(Self {
@@ -262,14 +267,20 @@ impl TaskFacts {
                 .as_ref()
                 .map(|time| time.0)
                 .filter(|_| observed == TaskStatus::Releasing),
-            bound_at: bound_at(pod).filter(|_| observed == TaskStatus::Bound),
+            bound_at: scheduled(pod)
+                .and_then(|condition| condition.last_transition_time.as_ref())
+                .map(|time| time.0)
+                .filter(|_| observed == TaskStatus::Bound),
             status: observed,
             ended_in_deletion: ended_in_deletion(pod, observed),
+            not_admitted,
             node: non_empty(spec.node_name.as_ref()),
-            // Before it is bound, anyone may write the annotation, and the binding replaces it.
+            // Before it is bound, anyone may write the annotations, and the binding replaces them. That of a pod whose
+            // creator named the node does not come.
             bound_queue: non_empty(spec.node_name.as_ref())
+                .filter(|_| !not_admitted)
                 .and_then(|_| non_empty(bound_queue_of(&pod.metadata))),
-            protected_until: protected_until_of(&pod.metadata),
+            protected_until: protected_until_of(&pod.metadata).filter(|_| !not_admitted),
             run_time: RunTime::of(pod),
             nominated_node: nominated_node.filter(|_| !nominated_by_other),
             nominated_by_other,
@@ -310,11 +321,23 @@ fn wrote_nomination(managed: Option<&[ManagedFieldsEntry]>) -> bool {
     own.any(has_field)
 }
 
-/// When a pod was bound: the API server sets the condition then.
-fn bound_at(pod: &Pod) -> Option<Timestamp> {
+/// Whether the pod has a node.
+fn is_assigned(pod: &Pod) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    node.is_some_and(|node| !node.is_empty())
+}
+
+/// Whether the pod has not run yet, and has not ended.
+fn is_pending(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, None | Some("" | "Pending"))
+}
+
+/// The condition PodScheduled, if it is True: the API server sets it when a pod is bound, and the kubelet when it admits
+/// one whose creator named the node.
+fn scheduled(pod: &Pod) -> Option<&PodCondition> {
     let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    let scheduled = conditions.find(|c| c.type_ == "PodScheduled" && c.status == "True")?;
-    Some(scheduled.last_transition_time.as_ref()?.0)
+    conditions.find(|c| c.type_ == "PodScheduled" && c.status == "True")
 }
 
 /// Whether a pod ended only after its deletion was accepted, as evicted pods do, whatever their exit code. The Job
@@ -351,18 +374,14 @@ fn ended_in_deletion(pod: &Pod, observed: TaskStatus) -> bool {
 // Parity: a terminating pod is Releasing whatever its phase, see docs/parity.md#s2.
 fn observed_status(pod: &Pod) -> TaskStatus {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let bound = pod
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
     match phase {
         Some("Succeeded") => TaskStatus::Succeeded,
         Some("Failed") => TaskStatus::Failed,
         _ if pod.metadata.deletion_timestamp.is_some() => TaskStatus::Releasing,
         Some("Running") => TaskStatus::Running,
-        None | Some("" | "Pending") if bound => TaskStatus::Bound,
-        None | Some("" | "Pending") => TaskStatus::Pending,
-        Some(_) => TaskStatus::Unknown,
+        _ if !is_pending(pod) => TaskStatus::Unknown,
+        _ if is_assigned(pod) => TaskStatus::Bound,
+        _ => TaskStatus::Pending,
     }
 }
 
@@ -447,6 +466,7 @@ mod tests {
             let pod = json!({
                 "metadata": {"name": "p", "uid": uid, "annotations": annotations},
                 "spec": {"containers": [], "nodeName": node},
+                "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
             });
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
             TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts")
@@ -465,6 +485,40 @@ mod tests {
         assert_eq!(after(bound, other).as_deref(), Some("b"), "another pod of that name");
         let unknown = read("u", Some("n"), None);
         assert_eq!(after(unknown, read("u", Some("n"), Some("b"))), None);
+    }
+
+    #[test]
+    fn a_pod_is_admitted_once_it_was_bound_or_its_kubelet_says_so() {
+        let read = |node: Option<&str>, phase: &str, condition: Option<&str>| {
+            let condition = condition.map(|status| {
+                let at = "2025-01-01T00:00:00Z";
+                json!({"type": "PodScheduled", "status": status, "lastTransitionTime": at})
+            });
+            let pod = json!({
+                "metadata": {
+                    "name": "p", "uid": "u",
+                    "annotations": {"scheduling.sigs.dev/bound-queue": "q"},
+                },
+                "spec": {"containers": [], "nodeName": node},
+                "status": {"phase": phase, "conditions": Vec::from_iter(condition)},
+            });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts")
+        };
+        for (node, phase, condition, not_admitted) in [
+            (None, "Pending", None, false),
+            (None, "Pending", Some("False"), false),
+            (Some("n"), "Pending", None, true),
+            (Some("n"), "Pending", Some("False"), true),
+            (Some("n"), "Pending", Some("True"), false),
+            (Some("n"), "Running", None, false),
+            (Some("n"), "Failed", None, false),
+        ] {
+            let facts = read(node, phase, condition);
+            assert_eq!(facts.not_admitted, not_admitted, "{node:?} {phase} {condition:?}");
+            let is_bound = node.is_some() && !not_admitted;
+            assert_eq!(facts.bound_queue.is_some(), is_bound, "{node:?} {phase} {condition:?}");
+        }
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(crate) enum Membership {
     Gone,
     /// Another scheduler: the pod is pending and not in the snapshot.
     Absent,
-    /// Another scheduler: the pod only occupies its node.
+    /// Another scheduler, or no kubelet has admitted it: the pod only occupies its node.
     NodeOnly,
     Job(JobKey),
 }
@@ -116,6 +116,10 @@ pub(crate) fn membership(
     let ours = options.scheduler_names.contains(&facts.scheduler);
     if !ours && facts.node.is_none() {
         return Membership::Absent;
+    }
+    // Parity: see docs/parity.md#d7.
+    if facts.not_admitted {
+        return Membership::NodeOnly;
     }
     match facts.job_key(store.served()) {
         JobKey::Group(join, key) if !ours && store.group(join, &key).is_none() => {
