@@ -88,6 +88,14 @@ pub enum Unfit {
     Other(&'static str),
 }
 
+/// The reason of a waiting pod that more nodes would help. Autoscalers add nodes for it.
+pub const MORE_NODES_WOULD_HELP: &str = "Unschedulable";
+
+/// The reasons of waiting pods between which they change as the cluster and the queues fill up and become empty.
+// Parity: see docs/parity.md#e9.
+pub const REASONS_OF_LOAD: [&str; 4] =
+    [MORE_NODES_WOULD_HELP, "QueueCapability", "QueueShare", "ResourcesReserved"];
+
 /// What kind of thing keeps a pod from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_batch_api::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
-    crd::{PodGroupStatus, QueueStatus, UNSCHEDULABLE},
+    crd::{PodGroupStatus, QueueStatus},
     decision::{Decision, EvictReason, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
@@ -416,9 +416,9 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
                     | JobProblem::Scattered(_)
             )
     };
-    let has_group = cluster.jobs.group[job].is_some();
     let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
-    let is_reported = problem.is_some() || session.was_tried(job);
+    let is_reported =
+        problem.is_some() || session.was_tried(job) || message::waits_for_share(session, job);
     let pods = if is_reported { waiting_pods(session, job) } else { Vec::new() };
     let because = match problem {
         _ if pods.is_empty() => String::new(),
@@ -426,12 +426,8 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
         None => message::of_failure(session, job),
     };
     let reason = match problem {
-        Some(JobProblem::Inconsistent(_) | JobProblem::Scattered(_)) => JobProblem::INCONSISTENT,
-        // Autoscalers read the other reason, and a new node would not help.
-        Some(problem) if problem.reason() == JobProblem::NOT_ENOUGH_TASKS && has_group => {
-            JobProblem::NOT_ENOUGH_TASKS
-        }
-        _ => UNSCHEDULABLE,
+        Some(problem) => problem.reason(),
+        None => message::reason_of_pods(session, job),
     };
     Unplaced { pods, because, reason }
 }

@@ -15,7 +15,7 @@ use kube_batch_api::{
     dialect::Transition,
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
-    reason::{Ignored, JobProblem},
+    reason::{Ignored, JobProblem, REASONS_OF_LOAD},
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
@@ -148,7 +148,8 @@ pub enum Urgency {
     Count,
     /// The text of a message of a PodGroup.
     Text,
-    /// The text of a message of a pod. There may be many pods, and all their texts may change at once.
+    /// The text of a message of a pod, or its reason as the cluster fills up and becomes empty. There may be many pods,
+    /// and all of them may change at once.
     PodText,
 }
 
@@ -541,9 +542,11 @@ pub fn news_of_pod(
     because_of: &'static str,
     because: &str,
 ) -> Option<Waits> {
+    let is_of_load = |reason: &str| REASONS_OF_LOAD.contains(&reason);
     let urgency = match &facts.unscheduled {
         Some((reason, text)) if **reason == *because_of && **text == *because => return None,
         Some((reason, _)) if **reason == *because_of => Urgency::PodText,
+        Some((reason, _)) if is_of_load(reason) && is_of_load(because_of) => Urgency::PodText,
         Some(_) | None => Urgency::State,
     };
     let event = (urgency == Urgency::State).then(|| Event {

@@ -5,7 +5,7 @@ use kube_batch_api::{
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
     crd::UNSCHEDULABLE,
     name::Name,
-    reason::{Cause, FitReport, JobProblem},
+    reason::{Cause, FitReport, JobProblem, MORE_NODES_WOULD_HELP, REASONS_OF_LOAD},
     resource::{ResourceVector, Unit},
     status::TaskStatus,
 };
@@ -167,8 +167,15 @@ fn reason_of(session: &Session, job: JobIdx) -> &'static str {
     }
 }
 
+/// The reason of the waiting pods of a job: that of the job if it waits for its queue or a reservation.
+// Parity: see docs/parity.md#e9.
+pub(super) fn reason_of_pods(session: &Session, job: JobIdx) -> &'static str {
+    let reason = reason_of(session, job);
+    if REASONS_OF_LOAD.contains(&reason) { reason } else { MORE_NODES_WOULD_HELP }
+}
+
 /// Whether the job had no turn because its queue is at its fair share.
-fn waits_for_share(session: &Session, job: JobIdx) -> bool {
+pub(super) fn waits_for_share(session: &Session, job: JobIdx) -> bool {
     let queue = session.cluster().jobs.queue[job];
     let n_leaving = session.cluster().jobs.counts[job].of(TaskStatus::Releasing);
     let is_overused = queue.is_some_and(|queue| session.plugins().overused(queue));

@@ -312,6 +312,44 @@ async fn why_a_pod_waits_is_written_with_its_event() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn a_reason_that_changes_with_the_load_is_written_once_a_minute() {
+    let mut world = World::new();
+    let event = vec!["FailedScheduling".to_owned()];
+    let waits = |world: &World, reason| {
+        let mut cycle = world.waits("it waits");
+        Arc::make_mut(&mut cycle.jobs[0]).unplaced_reason = reason;
+        cycle
+    };
+    let cycle = waits(&world, "QueueShare");
+    assert_eq!(world.write(0, &cycle).await, (1, event.clone()));
+    let cycle = waits(&world, "Unschedulable");
+    assert_eq!(world.write(10, &cycle).await, QUIET);
+    assert_eq!(world.due(), Some(60_000));
+    assert_eq!(world.write(60_000, &cycle).await, ONE, "without an event");
+    let reason =
+        |world: &World| world.api.object(POD).expect("the pod")["status"]["conditions"][0].clone();
+    assert_eq!(reason(&world)["reason"], "Unschedulable");
+    let cycle = waits(&world, "QueueNotFound");
+    assert_eq!(world.write(60_010, &cycle).await, (1, event), "a mistake is written at once");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn that_a_gang_by_annotation_lacks_pods_is_written_when_it_still_does_after_a_second() {
+    let lacks = |world: &World| {
+        let mut cycle = world.waits("1 of 2");
+        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        report.unplaced_reason = JobProblem::NOT_ENOUGH_TASKS;
+        report.unschedulable = Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2".to_owned()));
+        cycle
+    };
+    let mut world = World::new();
+    let cycle = lacks(&world);
+    assert_eq!(world.write(0, &cycle).await, QUIET);
+    assert_eq!(world.due(), Some(1000));
+    assert_eq!(world.write(1000, &cycle).await, (1, vec!["FailedScheduling".to_owned()]));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_nomination_is_never_delayed() {
     let mut world = World::new();
     world.write(0, &world.waits("3 nodes are full")).await;
