@@ -153,18 +153,23 @@ fn has_work(session: &Session, job: JobIdx) -> bool {
     session.has_waiting_tasks(job) || session.has_nominations(job)
 }
 
-/// Turns of incomplete gangs, and of the jobs of their queues that go before them: so a gang is completed
-/// before a job of any queue gets the room that it needs.
+/// Turns of torn gangs that this action can help, and of the jobs of their queues that go before them: so a gang is
+/// completed before a job of any queue gets the room that it needs.
 // Parity: new, see docs/parity.md#g1.
 fn first_turns(session: &Session) -> Turns {
     let cluster = session.cluster();
-    let is_incomplete = |job: JobIdx| {
-        cluster.jobs.incomplete_for[job].is_some() && !session.plugins().job_ready(job)
+    let is_torn = |job: JobIdx| cluster.jobs.is_torn[job] && !session.plugins().job_ready(job);
+    // Best-effort tasks are placed in backfill.
+    let has_request = |task: TaskIdx| !cluster.request(task).is_best_effort();
+    let has_own_work = |job: JobIdx| {
+        let mut tasks = cluster.jobs.tasks[job].iter();
+        session.has_nominations(job)
+            || tasks.any(|task| cluster.is_waiting(task) && has_request(task))
     };
     let order = |l: &JobIdx, r: &JobIdx| session.plugins().job_order(*l, *r);
     let last = |jobs: &Vec<JobIdx>| {
-        let incomplete = jobs.iter().copied().filter(|job| is_incomplete(*job));
-        incomplete.filter(|job| has_work(session, *job)).max_by(order)
+        let torn = jobs.iter().copied().filter(|job| is_torn(*job));
+        torn.filter(|job| has_own_work(*job)).max_by(order)
     };
     let last: Column<QueueIdx, Option<JobIdx>> = cluster.queues.jobs.values().map(last).collect();
     Turns::new(session, |job| {

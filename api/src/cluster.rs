@@ -301,6 +301,10 @@ pub struct Jobs {
     /// `None` if it is not.
     // Parity: new, see docs/parity.md#g1.
     pub incomplete_for: Column<JobIdx, Option<Duration>>,
+    /// Whether it is incomplete, and fewer of its tasks run than started together: its minimum when they were bound. A
+    /// minimum that was raised since does not count.
+    // Parity: see docs/parity.md#g1.
+    pub is_torn: Column<JobIdx, bool>,
 }
 
 /// Tasks with adjacent rows.

@@ -75,6 +75,8 @@ pub enum Decision {
         node: Name,
         /// The queue of its job, for which it counts from now on.
         queue: Name,
+        /// How many pods of its job start together.
+        minimum: u32,
         /// The volumes chosen for its claims that were not bound yet.
         claims: Vec<ClaimChoice>,
         /// What is written to its claims for devices, in their order.

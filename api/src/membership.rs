@@ -23,6 +23,15 @@ pub const BOUND_QUEUE_ANNOTATION: &str = "scheduling.sigs.dev/bound-queue";
 /// reservation. It is sent with the binding too.
 pub const PROTECTED_UNTIL_ANNOTATION: &str = "scheduling.sigs.dev/protected-until";
 
+/// The annotation of a bound pod that says how many pods of its job started together, the minimum of the job, when the
+/// pod was bound. It is sent with the binding too.
+pub const BOUND_MINIMUM_ANNOTATION: &str = "scheduling.sigs.dev/bound-minimum";
+
+/// With which minimum of its job a pod was bound, as its annotation says.
+pub(crate) fn bound_minimum_of(meta: &ObjectMeta) -> Option<u32> {
+    meta.annotations.as_ref()?.get(BOUND_MINIMUM_ANNOTATION)?.parse().ok()
+}
+
 /// Until when a pod may not be reclaimed, as its annotation says.
 pub(crate) fn protected_until_of(meta: &ObjectMeta) -> Option<Timestamp> {
     meta.annotations.as_ref()?.get(PROTECTED_UNTIL_ANNOTATION)?.parse().ok()

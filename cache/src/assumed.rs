@@ -379,6 +379,7 @@ impl Assumed {
             node: Some(node.clone()),
             bound_queue: queue.clone(),
             bound_at: after.bound_at,
+            bound_minimum: after.bound_minimum,
             protected_until: after.protected_until,
             status: TaskStatus::Bound,
             labels: after.labels.clone(),
@@ -555,6 +556,7 @@ mod tests {
     #[test]
     fn only_the_decided_binding_is_expected() {
         let assumed = recorded(&[Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod(),
@@ -667,6 +669,7 @@ mod tests {
         let bind = |choice: DeviceChoice| {
             let (claims, devices) = (vec![], vec![choice]);
             recorded(&[Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod: pod(),
@@ -694,6 +697,7 @@ mod tests {
     #[test]
     fn a_binding_replaces_a_nomination() {
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod(),
@@ -726,6 +730,7 @@ mod tests {
     #[test]
     fn a_rejected_binding_leaves_its_place_behind_until_the_next_decision() {
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod(),

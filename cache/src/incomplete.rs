@@ -59,6 +59,7 @@ impl IncompleteJobs {
             // What is being bound again may complete it: that is known once it is answered.
             if n_started + retrying < min {
                 cluster.jobs.incomplete_for[job] = Some(now.saturating_sub(since.at));
+                cluster.jobs.is_torn[job] = n_started + retrying < bound_minimum(cluster, job);
             }
         }
         keep_places(snapshot);
@@ -84,6 +85,14 @@ fn rejected_by_job(snapshot: &Snapshot) -> BTreeMap<JobIdx, Rejected> {
 fn has_running(cluster: &Cluster, job: JobIdx) -> bool {
     let counts = &cluster.jobs.counts[job];
     counts.of(TaskStatus::Running) + counts.of(TaskStatus::Bound) > 0
+}
+
+/// How many tasks of the job started together, as its tasks on nodes say; the minimum of the job if none of them says.
+fn bound_minimum(cluster: &Cluster, job: JobIdx) -> u32 {
+    let tasks = cluster.jobs.tasks[job].iter();
+    let on_nodes = tasks.filter(|task| cluster.status(*task).is_held());
+    let known = on_nodes.filter_map(|task| cluster.tasks.facts[task].bound_minimum).max();
+    known.unwrap_or(cluster.jobs.min_available[job])
 }
 
 /// Lets the tasks of incomplete jobs keep the places at which they were to be bound.
@@ -161,6 +170,7 @@ mod tests {
 
         fn bind(&mut self, name: &str) {
             let decision = Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod: Self::pod(name),

@@ -606,6 +606,7 @@ impl World {
     fn bind(&mut self, pod: u8, node: u8, devices: Vec<DeviceChoice>) {
         let (node, queue) = (node_name(node), format!("q{}", pod % 3).into());
         self.decide(pod, |pod| Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue,
             pod,

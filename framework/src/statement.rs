@@ -297,7 +297,8 @@ impl<'s> Statement<'s> {
                     let queue = self.queue_name();
                     self.session.bound.push(made.task);
                     let protected_until = self.session.protection_of(made.task);
-                    Decision::Bind { pod, node, queue, claims, devices, protected_until }
+                    let minimum = self.session.cluster().jobs.min_available[self.job];
+                    Decision::Bind { pod, node, queue, minimum, claims, devices, protected_until }
                 }
                 Intent::Allocate | Intent::Pipeline => {
                     kept.push(made);

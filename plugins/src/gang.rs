@@ -147,7 +147,7 @@ impl Plugin for Gang {
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
         let rank = |job| match self.job_ready(cluster, job) {
             // Its running tasks do no work until it is completed.
-            false if cluster.jobs.incomplete_for[job].is_some() => Rank::Incomplete,
+            false if cluster.jobs.is_torn[job] => Rank::Torn,
             false => Rank::Unready,
             true => Rank::Ready,
         };
@@ -348,7 +348,7 @@ impl Gang {
 /// The order of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    Incomplete,
+    Torn,
     Unready,
     Ready,
 }

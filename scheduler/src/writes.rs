@@ -36,6 +36,8 @@ pub enum DecisionWrite {
         node: Name,
         /// The queue for which it counts from now on: the binding annotates the pod with it.
         queue: Name,
+        /// How many pods of its job start together, which is an annotation too.
+        minimum: u32,
         /// Until when it may not be reclaimed, which is an annotation too; empty if it replaces what a user has written.
         protected_until: Option<String>,
         /// What its claims get before it is bound.
@@ -226,9 +228,10 @@ impl fmt::Display for Regarding {
 pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
     let mut victims = victims_by_group(decisions, store);
     let writes = decisions.iter().filter_map(|decision| match decision {
-        Decision::Bind { pod, node, queue, claims, devices, protected_until } => {
+        Decision::Bind { pod, node, queue, minimum, claims, devices, protected_until } => {
             Some(DecisionWrite::Bind {
                 queue: queue.clone(),
+                minimum: *minimum,
                 protected_until: protection(store, pod, *protected_until),
                 devices: devices.clone(),
                 pod: pod.clone(),

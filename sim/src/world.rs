@@ -539,7 +539,16 @@ impl World {
 
     fn apply_decision(&mut self, write: DecisionWrite) {
         match write {
-            DecisionWrite::Bind { pod, node, queue, protected_until, claims, devices, event } => {
+            DecisionWrite::Bind {
+                pod,
+                node,
+                queue,
+                minimum,
+                protected_until,
+                claims,
+                devices,
+                event,
+            } => {
                 self.remember_group(&pod.key);
                 self.record_wait(&pod.key);
                 self.bind_claims(&claims, &node);
@@ -549,6 +558,7 @@ impl World {
                     facts.node = Some(node.clone());
                     facts.bound_at = Some(now);
                     facts.bound_queue = Some(queue);
+                    facts.bound_minimum = Some(minimum);
                     facts.protected_until = protected_until.and_then(|end| end.parse().ok());
                     facts.status = TaskStatus::Bound;
                     facts.nominated_node = None;

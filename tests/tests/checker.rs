@@ -164,6 +164,7 @@ fn decisions_about_pods_in_another_state_are_found() {
     let uid = Name::from("uid-run-00000-00000");
     let pod = PodRef { uid, key: running };
     preempt.decisions = vec![Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod,
@@ -198,6 +199,7 @@ fn bindings_to_what_evicted_pods_still_hold_are_found() {
         if let Decision::Nominate { pod, node, .. } = decision {
             let (pod, node) = (pod.clone(), node.clone());
             *decision = Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod,
@@ -414,6 +416,7 @@ fn bindings_to_nodes_that_take_no_pods_are_found() {
         );
         let (world, case) = world(&[QUEUE, &node, pending]);
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod(&world, "p"),
@@ -468,6 +471,7 @@ fn bindings_to_nodes_without_the_label_of_an_affinity_are_found() {
     let (world, case) = world(&[QUEUE, &node("with", "zone: z"), &node("without", ""), pending]);
     for (node, problem) in [("with", None), ("without", Some("is bound to a node without zone"))] {
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod(&world, "p"),
@@ -532,6 +536,7 @@ fn devices_that_are_wrong_are_found() {
     let allocation = claim.allocation.clone();
     let pod = preempt.shape.store.pods.values().find(|pod| pod.node.is_none()).expect("one waits");
     preempt.decisions = vec![Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod: PodRef { uid: pod.uid.clone(), key: pod.key.clone() },

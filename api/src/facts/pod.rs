@@ -25,7 +25,7 @@ use super::{
 use crate::{
     api_version::{Join, ServedApis},
     intern::{InternTable, Interned},
-    membership::{ROLE_ANNOTATION, bound_queue_of, protected_until_of},
+    membership::{ROLE_ANNOTATION, bound_minimum_of, bound_queue_of, protected_until_of},
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
@@ -95,6 +95,10 @@ pub struct TaskFacts {
     // Parity: see docs/parity.md#d6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_queue: Option<Name>,
+    /// The minimum of its job when kube-batch bound it: see [`TaskFacts::keep_binding`].
+    // Parity: see docs/parity.md#g1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_minimum: Option<u32>,
     /// Until when it may not be reclaimed, as kube-batch wrote it when it bound the pod: see
     /// [`TaskFacts::keep_binding`]. Of a pod without a node it is what a user has written, and means nothing.
     // Parity: see docs/parity.md#a12.
@@ -137,6 +141,7 @@ impl TaskFacts {
     pub fn keep_binding(&mut self, earlier: &Self) {
         if earlier.uid == self.uid && earlier.node.is_some() {
             self.bound_queue.clone_from(&earlier.bound_queue);
+            self.bound_minimum = earlier.bound_minimum;
             self.protected_until = earlier.protected_until;
         }
     }
@@ -280,6 +285,8 @@ impl TaskFacts {
             bound_queue: non_empty(spec.node_name.as_ref())
                 .filter(|_| !not_admitted)
                 .and_then(|_| non_empty(bound_queue_of(&pod.metadata))),
+            bound_minimum: bound_minimum_of(&pod.metadata)
+                .filter(|_| is_assigned(pod) && !not_admitted),
             protected_until: protected_until_of(&pod.metadata).filter(|_| !not_admitted),
             run_time: RunTime::of(pod),
             nominated_node: nominated_node.filter(|_| !nominated_by_other),

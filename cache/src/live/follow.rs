@@ -88,6 +88,7 @@ impl Kept {
 
     pub(super) fn keep(&mut self, mut cluster: Cluster) {
         cluster.jobs.incomplete_for.fill(None);
+        cluster.jobs.is_torn.fill(false);
         cluster.terminating.clear();
         self.cluster = Some(cluster);
     }

@@ -95,7 +95,8 @@ tail! {
     warnings: Vec<JobWarning>,
     counts: StatusCounts,
     role_counts: Vec<StatusCounts>,
-    incomplete_for: Option<Duration>;
+    incomplete_for: Option<Duration>,
+    is_torn: bool;
     held, waiting
 }
 

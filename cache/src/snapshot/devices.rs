@@ -316,6 +316,7 @@ mod tests {
         let pod = PodRef { uid: "u".into(), key: ObjectKey::new("ns", "p") };
         let devices = vec![allocated("own", "gpu-0"), allocated("free", "gpu-1")];
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod.clone(),

@@ -248,6 +248,7 @@ pub(crate) fn push_job(
     jobs.held.push_zero();
     jobs.waiting.push_zero();
     jobs.incomplete_for.push(None);
+    jobs.is_torn.push(false);
     jobs.key.push(key)
 }
 

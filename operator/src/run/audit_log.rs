@@ -171,6 +171,7 @@ mod tests {
         let job = |name: &str| JobKey::annotated(ObjectKey::new("ns", name));
         let decisions = [
             Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod: pod("a"),

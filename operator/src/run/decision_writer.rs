@@ -178,6 +178,7 @@ mod tests {
     async fn decisions_are_in_flight_before_they_are_sent() {
         let writer = writer();
         let bind = Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod: pod("a"),
@@ -209,6 +210,7 @@ mod tests {
         let bind = |n: usize| {
             let pod = pod(&format!("p{n}"));
             Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod,

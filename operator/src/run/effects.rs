@@ -326,12 +326,15 @@ impl Effects {
             }
             (
                 Step::Bind,
-                DecisionWrite::Bind { pod, node, queue, devices, protected_until, .. },
+                DecisionWrite::Bind { pod, node, queue, minimum, devices, protected_until, .. },
             ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
-                pods::bind(context, pod, node, queue, protected_until.as_deref())
-                    .await
-                    .map(|()| Outcome::Done)
+                let record = pods::BindingRecord {
+                    queue,
+                    minimum: *minimum,
+                    protected_until: protected_until.as_deref(),
+                };
+                pods::bind(context, pod, node, &record).await.map(|()| Outcome::Done)
             }
             (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {
                 pods::mark_as_victim(context, pod, message).await?;

@@ -192,6 +192,7 @@ fn group_in(name: &str, queue: &str) -> Value {
 #[test]
 fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes() {
     const RECORD: &str = "scheduling.sigs.dev/bound-queue";
+    const MINIMUM: &str = "scheduling.sigs.dev/bound-minimum";
     const GROUPS: &str = "podgroups.scheduling.sigs.dev";
     let mut bed = Bed::new(&nodes(2, "4"));
     bed.install_component("admission");
@@ -204,6 +205,7 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
     let pods = bed.pods_in("g", "Running");
     for pod in &pods {
         assert_eq!(pod["metadata"]["annotations"][RECORD], "a", "{pod}");
+        assert_eq!(pod["metadata"]["annotations"][MINIMUM], "2", "{pod}");
     }
     let alice = |args: &[&str]| {
         kubectl_as(&bed, "alice", &[args, &["--namespace", NAMESPACE]].concat()).map(drop)
@@ -215,7 +217,7 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
     let name = placed["metadata"]["name"].as_str().expect("a name").to_owned();
     bed.eventually("no user creates a pod with a node and a record", || {
         match apply_as(&bed, "alice", &placed) {
-            Err(error) if error.contains("from which queue the pod was bound") => Ok(()),
+            Err(error) if error.contains("what was decided when the pod was bound") => Ok(()),
             other => {
                 let deleted = alice(&["delete", "pod", &name, "--force"]);
                 Err(format!("{other:?}, {deleted:?}"))
@@ -223,8 +225,9 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
         }
     });
     let name = pods[0]["metadata"]["name"].as_str().expect("a name");
-    for change in [format!("{RECORD}=default"), format!("{RECORD}-")] {
-        let changed = alice(&["annotate", "pod", name, "--overwrite", &change]);
+    let changes = [RECORD, MINIMUM].map(|key| [format!("{key}=9"), format!("{key}-")]);
+    for change in changes.as_flattened() {
+        let changed = alice(&["annotate", "pod", name, "--overwrite", change]);
         assert!(changed.expect_err("forbidden").contains("cannot be changed"), "{change}");
     }
     alice(&["annotate", "pod", name, "example.com/note=x"]).expect("another annotation");

@@ -10,7 +10,7 @@ use kube::{
 use kube_batch_api::{
     decision::PodRef,
     facts::pod::FIELD_MANAGER,
-    membership::{BOUND_QUEUE_ANNOTATION, PROTECTED_UNTIL_ANNOTATION},
+    membership::{BOUND_MINIMUM_ANNOTATION, BOUND_QUEUE_ANNOTATION, PROTECTED_UNTIL_ANNOTATION},
     name::Name,
 };
 use serde::de::IgnoredAny;
@@ -34,19 +34,33 @@ fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
     Api::namespaced(context.client.clone(), &pod.key.namespace)
 }
 
-/// Binds a pod to a node, for a queue. The API server copies the annotations of the binding to the pod, where they
-/// replace what users have written.
-// Parity: see docs/parity.md#d6.
+/// What a binding records in annotations, which the API server copies to the pod. There they replace what users have
+/// written.
+pub(super) struct BindingRecord<'a> {
+    /// The queue for which it counts.
+    // Parity: see docs/parity.md#d6.
+    pub(super) queue: &'a Name,
+    /// The minimum of its job.
+    // Parity: see docs/parity.md#g1.
+    pub(super) minimum: u32,
+    /// Until when it may not be reclaimed.
+    // Parity: see docs/parity.md#a12.
+    pub(super) protected_until: Option<&'a str>,
+}
+
+/// Binds a pod to a node.
 pub(super) async fn bind(
     context: &Context,
     pod: &PodRef,
     node: &Name,
-    queue: &Name,
-    protected_until: Option<&str>,
+    record: &BindingRecord<'_>,
 ) -> Result<(), WriteError> {
     let pods = pods(context, pod);
-    let mut annotations = BTreeMap::from([(BOUND_QUEUE_ANNOTATION, queue.to_string())]);
-    if let Some(end) = protected_until {
+    let mut annotations = BTreeMap::from([
+        (BOUND_QUEUE_ANNOTATION, record.queue.to_string()),
+        (BOUND_MINIMUM_ANNOTATION, record.minimum.to_string()),
+    ]);
+    if let Some(end) = record.protected_until {
         annotations.insert(PROTECTED_UNTIL_ANNOTATION, end.to_owned());
     }
     let binding = json!({

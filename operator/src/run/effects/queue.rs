@@ -602,6 +602,7 @@ mod tests {
             });
             let claims = claims.unwrap_or_default();
             let bind = Decision::Bind {
+                minimum: 1,
                 protected_until: None,
                 queue: "q".into(),
                 pod: pod(name),

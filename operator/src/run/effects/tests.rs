@@ -161,6 +161,7 @@ fn pod_ref() -> PodRef {
 
 fn bind_to(node: &str) -> Decision {
     Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod: pod_ref(),
@@ -206,6 +207,7 @@ fn bind_with(volume: Option<&str>) -> Decision {
     let claim = ObjectKey::new("ns", "c");
     let claims = vec![ClaimChoice { claim, volume: volume.map(Name::from), made_for: None }];
     Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod: pod_ref(),

@@ -370,6 +370,7 @@ async fn a_nomination_is_never_delayed() {
 async fn nothing_is_written_of_a_pod_that_is_bound() {
     let mut world = World::new();
     let bind = Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod: pod(),

@@ -274,6 +274,7 @@ async fn a_namespace_without_answers_does_not_hold_up_others() {
     for n in 0..40 {
         let pod = PodRef { uid: format!("d{n}").as_str().into(), key: ObjectKey::new("dead", "p") };
         world.decide(&Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod,

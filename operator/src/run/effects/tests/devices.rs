@@ -76,6 +76,7 @@ fn choice(claim: &str, api: Option<&Value>) -> DeviceChoice {
 
 fn bind_with_devices(devices: Vec<DeviceChoice>) -> Decision {
     Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod: pod_ref(),
@@ -189,6 +190,7 @@ fn decision_of(case: &Value) -> Decision {
     let devices = devices.collect();
     let pod = PodRef { uid: pod.as_str().into(), key };
     Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod,
@@ -395,6 +397,7 @@ fn bind_other(world: &World, name: &str, devices: Vec<DeviceChoice>) -> Decision
     let pod =
         PodRef { uid: format!("{name}-uid").as_str().into(), key: ObjectKey::new("ns", name) };
     Decision::Bind {
+        minimum: 1,
         protected_until: None,
         queue: "q".into(),
         pod,

@@ -66,6 +66,7 @@ async fn workers_that_cannot_send_wait() {
     for n in 0..20 {
         let pod = PodRef { uid: format!("{n}").as_str().into(), key: ObjectKey::new("ns", "p") };
         world.decide(&Decision::Bind {
+            minimum: 1,
             protected_until: None,
             queue: "q".into(),
             pod,
