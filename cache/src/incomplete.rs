@@ -114,6 +114,7 @@ mod tests {
         column::Ordinal as _,
         crd::PodGroupSpec,
         decision::{Decision, PodRef},
+        membership::BOUND_MINIMUM_ANNOTATION,
         name::ObjectKey,
     };
     use serde_json::json;
@@ -150,10 +151,17 @@ mod tests {
         }
 
         fn put(&mut self, name: &str, runs: bool) {
+            self.put_bound(name, runs, None);
+        }
+
+        fn put_bound(&mut self, name: &str, runs: bool, minimum: Option<u32>) {
+            let mut annotations = json!({"scheduling.k8s.io/group-name": "g"});
+            if let Some(minimum) = minimum {
+                annotations[BOUND_MINIMUM_ANNOTATION] = json!(minimum.to_string());
+            }
             let pod = json!({
                 "metadata": {
-                    "name": name, "namespace": "ns", "uid": name,
-                    "annotations": {"scheduling.k8s.io/group-name": "g"},
+                    "name": name, "namespace": "ns", "uid": name, "annotations": annotations,
                 },
                 "spec": {
                     "schedulerName": "kube-batch", "containers": [{"name": "c"}],
@@ -191,11 +199,23 @@ mod tests {
             self.assumed.end_back_off(&name.into(), id);
         }
 
-        /// For how many seconds the gang has been incomplete, and the number of its places kept.
-        fn at(&mut self, seconds: u64) -> (Option<u64>, usize) {
+        fn snapshot(&mut self, seconds: u64) -> Snapshot {
             let mut snapshot =
                 take_snapshot(&self.store, &self.assumed, &SnapshotOptions::default());
             self.incomplete.observe(&mut snapshot, Duration::from_secs(seconds));
+            snapshot
+        }
+
+        /// Whether the gang is incomplete, and torn.
+        fn state(&mut self) -> (bool, bool) {
+            let jobs = self.snapshot(0).cluster.jobs;
+            let first = JobIdx::new(0);
+            (jobs.incomplete_for[first].is_some(), jobs.is_torn[first])
+        }
+
+        /// For how many seconds the gang has been incomplete, and the number of its places kept.
+        fn at(&mut self, seconds: u64) -> (Option<u64>, usize) {
+            let snapshot = self.snapshot(seconds);
             let nominated = snapshot.cluster.tasks.nominated.values();
             let incomplete_for = snapshot.cluster.jobs.incomplete_for[JobIdx::new(0)];
             (incomplete_for.map(|time| time.as_secs()), nominated.flatten().count())
@@ -240,6 +260,25 @@ mod tests {
         assert_eq!(world.at(32), (None, 0), "both are tried again");
         world.reject("c");
         assert_eq!(world.at(40), (Some(20), 0), "that is no new beginning");
+    }
+
+    #[test]
+    fn a_gang_is_torn_if_pods_are_lost_that_started_with_it() {
+        let mut world = World::new();
+        assert_eq!(world.state(), (true, true), "it is not known with what it started");
+        world.put_bound("b", true, Some(1));
+        assert_eq!(world.state(), (true, false), "its minimum was raised");
+        world.put_bound("c", true, Some(3));
+        assert_eq!(world.state(), (false, false));
+        world.put("b", false);
+        assert_eq!(world.state(), (true, true), "one of three is lost");
+        world.bind("b");
+        assert_eq!(world.state(), (false, false), "it may be complete soon");
+        world.reject("b");
+        assert_eq!(world.state(), (true, true));
+        world.put("c", false);
+        world.put_bound("a", false, None);
+        assert_eq!(world.state(), (false, false), "nothing of it runs");
     }
 
     #[test]
