@@ -91,7 +91,7 @@ pub enum Unfit {
 /// The reason of a waiting pod that more nodes would help. Autoscalers add nodes for it.
 pub const MORE_NODES_WOULD_HELP: &str = "Unschedulable";
 
-/// The reasons of waiting pods between which they change as the cluster and the queues fill up and become empty.
+/// The reasons of waiting pods that change into one another as the cluster and the queues fill up and become empty.
 // Parity: see docs/parity.md#e9.
 pub const REASONS_OF_LOAD: [&str; 4] =
     [MORE_NODES_WOULD_HELP, "QueueCapability", "QueueShare", "ResourcesReserved"];

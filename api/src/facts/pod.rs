@@ -280,8 +280,8 @@ impl TaskFacts {
             ended_in_deletion: ended_in_deletion(pod, observed),
             not_admitted,
             node: non_empty(spec.node_name.as_ref()),
-            // Before it is bound, anyone may write the annotations, and the binding replaces them. That of a pod whose
-            // creator named the node does not come.
+            // Before it is bound, anyone may write the annotations, and the binding replaces them. A pod whose creator named
+            // the node gets no binding.
             bound_queue: non_empty(spec.node_name.as_ref())
                 .filter(|_| !not_admitted)
                 .and_then(|_| non_empty(bound_queue_of(&pod.metadata))),
