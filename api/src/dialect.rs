@@ -18,9 +18,11 @@ mod status;
 mod volcano;
 
 pub use self::{
+    coscheduling::GroupSpec as CoschedulingGroupSpec,
     object::{GroupOf, QueueOf, RawObject},
     spec::{Dialect, DialectSpec, Patch},
     status::Transition,
+    volcano::GroupSpec as VolcanoGroupSpec,
 };
 use crate::api_version::ApiVersion;
 

@@ -21,6 +21,7 @@ pub mod policy;
 pub mod queue;
 pub mod request;
 pub mod run_time;
+pub mod size;
 pub mod storage;
 pub mod topology;
 
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     name::{Name, ObjectKey},
     resource::AmountError,
+    text::shortened,
 };
 
 /// Why an object cannot be used. The object is skipped, nothing else.
@@ -52,7 +54,13 @@ impl FactError {
         field: impl Into<String>,
         problem: impl Into<String>,
     ) -> Self {
-        Self { object: object.to_string(), field: field.into(), problem: problem.into() }
+        // They may quote what they are about.
+        let short = |text: String| shortened(&text).into_owned();
+        Self {
+            object: short(object.to_string()),
+            field: short(field.into()),
+            problem: short(problem.into()),
+        }
     }
 
     fn amount(object: impl ToString, field: impl Into<String>, error: &AmountError) -> Self {

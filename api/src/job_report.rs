@@ -10,6 +10,7 @@ use crate::{
     name::{JobKey, Name},
     reason::JobWarning,
     resource::Share,
+    text::shortened,
 };
 
 /// The phase of a PodGroup.
@@ -115,6 +116,7 @@ impl JobReport {
     /// [`MISCONFIGURED`]: crate::crd::MISCONFIGURED
     pub fn misconfigured(&self) -> Option<(&'static str, String)> {
         let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
-        Some((self.warnings.first()?.reason(), messages.join("; ")))
+        let message = shortened(&messages.join("; ")).into_owned();
+        Some((self.warnings.first()?.reason(), message))
     }
 }

@@ -26,3 +26,4 @@ pub mod resource;
 pub mod selector;
 mod shards;
 pub mod status;
+pub mod text;

@@ -27,6 +27,10 @@ pub const PROTECTED_UNTIL_ANNOTATION: &str = "scheduling.sigs.dev/protected-unti
 /// pod was bound. It is sent with the binding too.
 pub const BOUND_MINIMUM_ANNOTATION: &str = "scheduling.sigs.dev/bound-minimum";
 
+/// The annotations that are sent with a binding.
+pub const BINDING_ANNOTATIONS: [&str; 3] =
+    [BOUND_QUEUE_ANNOTATION, PROTECTED_UNTIL_ANNOTATION, BOUND_MINIMUM_ANNOTATION];
+
 /// With which minimum of its job a pod was bound, as its annotation says.
 pub(crate) fn bound_minimum_of(meta: &ObjectMeta) -> Option<u32> {
     meta.annotations.as_ref()?.get(BOUND_MINIMUM_ANNOTATION)?.parse().ok()

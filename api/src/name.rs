@@ -133,9 +133,16 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Names(Shards<HashSet<Name>>);
 
+/// The longest text that is shared, in bytes: namespace, separator and name of an object.
+const MAX_SHARED: usize = 63 + 1 + 253;
+
 impl Names {
-    /// The one [`Name`] of a text.
+    /// The one [`Name`] of a text. One that is too long to be a name is not shared: what is not kept would stay here
+    /// until the next sweep.
     pub fn intern(&mut self, text: &str) -> Name {
+        if text.len() > MAX_SHARED {
+            return Name::from(text);
+        }
         let shard = self.0.of(text);
         if let Some(name) = shard.get(text) {
             return name.clone();

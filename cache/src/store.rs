@@ -7,9 +7,10 @@
 //!
 //! Upstream does the same work incrementally in `pkg/scheduler/cache/event_handlers.go`, and drifts.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{collections::BTreeMap, fmt::Display, ops::Bound, sync::Arc};
 
 use k8s_openapi::{
+    Resource,
     api::{
         core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
         policy::v1::PodDisruptionBudget,
@@ -37,12 +38,14 @@ use kube_batch_api::{
         pod::{Interner, TaskFacts},
         policy::{BudgetFacts, PriorityClassFacts},
         queue::QueueFacts,
+        size::Bounds,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
+use serde::Serialize;
 
 use crate::changes::{Changes, Former};
 
@@ -58,7 +61,11 @@ pub enum Change {
 }
 
 /// The facts of an object.
-pub trait Fact: PartialEq {
+pub trait Fact: PartialEq + Serialize {
+    /// The most that is kept of an object. Kinds without a namespace are written by administrators, nodes and
+    /// drivers.
+    const BOUNDS: Bounds = Bounds::ADMINISTRATORS;
+
     /// Whether both lead to the same decisions, ignoring fields that the scheduler writes.
     fn decides_like(&self, other: &Self) -> bool {
         self == other
@@ -74,14 +81,20 @@ pub trait Fact: PartialEq {
 impl Fact for NodeFacts {}
 impl Fact for NamespaceFacts {}
 impl Fact for PriorityClassFacts {}
-impl Fact for BudgetFacts {}
+impl Fact for BudgetFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+}
 impl Fact for VolumeFacts {}
-impl Fact for ClaimFacts {}
+impl Fact for ClaimFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+}
 impl Fact for StorageClassFacts {}
 impl Fact for CsiNodeFacts {}
 impl Fact for CsiDriverFacts {}
 
 impl Fact for ResourceClaimFacts {
+    const BOUNDS: Bounds = Bounds::WITH_PARAMETERS;
+
     /// A claim that was made for a pod, as long as it has no devices. Jobs whose pods name claims that were not made
     /// for them are tried in every cycle.
     fn concerns_only_its_job(&self) -> bool {
@@ -92,9 +105,14 @@ impl Fact for ResourceClaimFacts {
 impl Fact for SliceFacts {}
 impl Fact for DeviceClassFacts {}
 impl Fact for DeviceTaintRuleFacts {}
-impl Fact for CompositeFacts {}
+impl Fact for CompositeFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+}
 
 impl Fact for TaskFacts {
+    // Of a pod that is above them, `TaskFacts::from_pod` keeps less.
+    const BOUNDS: Bounds = Bounds::USERS;
+
     fn decides_like(&self, other: &Self) -> bool {
         let Self { nominated_node, nominated_by_other, unscheduled, .. } = self;
         let other = Self {
@@ -112,6 +130,8 @@ impl Fact for TaskFacts {
 }
 
 impl Fact for GroupFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+
     fn concerns_only_its_job(&self) -> bool {
         true
     }
@@ -330,6 +350,7 @@ macro_rules! apply {
         /// [`FactError`] if the object is invalid: it is not stored, and the others are not affected.
         pub fn $method(&mut self, $object: &$type) -> Result<Change, FactError> {
             let facts = $parse($object)?;
+            check_size(<$type as Resource>::KIND, &$key(&facts), &facts, $object)?;
             Ok(self.$table.apply($key(&facts), facts))
         }
     )* };
@@ -369,6 +390,19 @@ macro_rules! each_table {
             0 $(+ self.$table.generation)*
         }
     };
+}
+
+/// Refuses an object of which more would be kept than the bounds of its kind allow.
+fn check_size<F: Fact>(
+    kind: impl Display,
+    key: &impl Display,
+    facts: &F,
+    object: &impl Serialize,
+) -> Result<(), FactError> {
+    match F::BOUNDS.excess(facts, object) {
+        None => Ok(()),
+        Some(excess) => Err(excess.into_error(format!("{kind} {key}"))),
+    }
 }
 
 impl Store {
@@ -473,7 +507,10 @@ impl Store {
         spec: &PodGroupSpec,
         status: Option<&PodGroupStatus>,
     ) -> Result<Change, FactError> {
-        let facts = GroupFacts::from_parts(version, meta, spec, status, self.interner.prefixes())?;
+        let prefixes = self.interner.prefixes();
+        let facts =
+            GroupFacts::from_parts(version, meta, spec, status, prefixes)?.with_short_messages();
+        check_size("PodGroup", &facts.key, &facts, &(meta, spec, status))?;
         Ok(self.groups.apply((facts.key.clone(), version), facts))
     }
 
@@ -490,6 +527,7 @@ impl Store {
         status: Option<&QueueStatus>,
     ) -> Result<Change, FactError> {
         let facts = QueueFacts::from_parts(version, meta, spec, status)?;
+        check_size("Queue", &facts.name, &facts, &(meta, spec, status))?;
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 
@@ -504,6 +542,8 @@ impl Store {
         object: &RawObject,
     ) -> Result<Change, FactError> {
         let facts = version.dialect().read_group(object, self.interner.prefixes())?;
+        let facts = facts.with_short_messages();
+        check_size("PodGroup", &facts.key, &facts, object)?;
         Ok(self.groups.apply((facts.key.clone(), version), facts))
     }
 
@@ -518,6 +558,7 @@ impl Store {
         object: &RawObject,
     ) -> Result<Change, FactError> {
         let facts = version.dialect().read_queue(object)?;
+        check_size("Queue", &facts.name, &facts, object)?;
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
 

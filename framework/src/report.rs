@@ -19,6 +19,7 @@ use kube_batch_api::{
     reason::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
+    text::{MAX_REASON, shortened, shortened_to},
 };
 
 use crate::{
@@ -301,7 +302,8 @@ fn job_report(
         None
     } else {
         let not_admitted = admission.lacking(cluster, job);
-        not_admitted.or_else(|| message::unschedulable(session, job))
+        let why = not_admitted.or_else(|| message::unschedulable(session, job));
+        why.map(|(reason, message)| (reason, shortened_to(MAX_REASON, &message).into_owned()))
     };
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
@@ -389,7 +391,8 @@ fn evicted_as_a_whole(
     let by = &cluster.jobs.key[gang.by];
     let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
     let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
-    Some((gang.reason, format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks)))
+    let message = format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks);
+    Some((gang.reason, shortened(&message).into_owned()))
 }
 
 /// The waiting pods of a job on which a condition says why they wait.
@@ -425,6 +428,7 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
         Some(problem) => message::of_problem(cluster, job, problem),
         None => message::of_failure(session, job),
     };
+    let because = shortened_to(MAX_REASON, &because).into_owned();
     let reason = match problem {
         Some(problem) => problem.reason(),
         None => message::reason_of_pods(session, job),

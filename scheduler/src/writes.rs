@@ -16,6 +16,7 @@ use kube_batch_api::{
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     reason::{Ignored, JobProblem, REASONS_OF_LOAD},
+    text::shortened,
 };
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
@@ -249,7 +250,7 @@ pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWri
                 reason: *reason,
                 by: by.clone(),
                 events: eviction_events(store, (pod, node), (&cause, related), &mut victims),
-                message: format!("kube-batch: {cause}"),
+                message: shortened(&format!("kube-batch: {cause}")).into_owned(),
             })
         }
         Decision::Deallocate { pod, claim } => {
@@ -354,9 +355,10 @@ pub struct Remark {
 /// The objects that a snapshot ignored, the fields of queues that have no effect, and the mistakes in jobs that
 /// have no PodGroup to report them on.
 pub fn remarks(ignored: &[Ignored], cycle: &Cycle, store: &Store) -> Vec<Remark> {
-    let ignored = ignored
-        .iter()
-        .map(|ignored| Remark { text: ignored.to_string(), event: ignored_event(ignored, store) });
+    let ignored = ignored.iter().map(|ignored| Remark {
+        text: shortened(&ignored.to_string()).into_owned(),
+        event: ignored_event(ignored, store),
+    });
     let queues = cycle.queues.iter().filter_map(|report| not_honoured(&report.queue));
     let jobs = cycle.jobs.iter().flat_map(|report| mistakes(report));
     ignored.chain(queues).chain(jobs).collect()
@@ -395,7 +397,8 @@ fn mistakes(report: &JobReport) -> impl Iterator<Item = Remark> {
                 action: "Scheduling",
                 message: warning.to_string(),
             };
-            Remark { text: format!("job {}: {warning}", report.key), event: Some(event) }
+            let text = shortened(&format!("job {}: {warning}", report.key)).into_owned();
+            Remark { text, event: Some(event) }
         })
     })
 }

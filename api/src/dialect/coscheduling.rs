@@ -38,9 +38,10 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     dialect: &Coscheduling,
 };
 
+/// The fields of a PodGroup that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+pub struct GroupSpec {
     min_member: i32,
     min_resources: Option<BTreeMap<String, Quantity>>,
 }
@@ -63,7 +64,7 @@ impl Dialect for Coscheduling {
         object: &RawObject,
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
-        let spec: Spec = object.spec("PodGroup")?;
+        let spec: GroupSpec = object.spec("PodGroup")?;
         let status: Status = object.status("PodGroup")?;
         let mut facts = GroupFacts::new(ApiVersion::Coscheduling, &object.metadata, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;

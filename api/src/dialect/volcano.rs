@@ -45,9 +45,10 @@ const INQUEUE: &str = "Inqueue";
 /// The condition of a group that has started.
 const SCHEDULED: &str = "Scheduled";
 
+/// The fields of a PodGroup that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+pub struct GroupSpec {
     min_member: Option<i32>,
     min_task_member: Option<BTreeMap<String, i32>>,
     queue: Option<String>,
@@ -104,7 +105,7 @@ impl Dialect for Volcano {
         object: &RawObject,
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
-        let spec: Spec = object.spec("PodGroup")?;
+        let spec: GroupSpec = object.spec("PodGroup")?;
         let mut facts = GroupFacts::new(ApiVersion::Volcano, &object.metadata, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
         let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {

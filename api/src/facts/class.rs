@@ -334,7 +334,7 @@ impl PodTemplate {
     }
 
     /// What is kept of a pod that is not scheduled.
-    fn refused(request: &ResourceList, why: String) -> Self {
+    pub(super) fn refused(request: &ResourceList, why: String) -> Self {
         let request = limits::bounded(request);
         Self { request, refused: Some(why.into()), ..Self::default() }
     }

@@ -32,6 +32,15 @@ pub struct DeviceId {
     pub device: Name,
 }
 
+impl DeviceId {
+    /// From what [`fmt::Display`] writes. Only pools may have a `/` in their name.
+    fn parse(text: &str) -> Option<Self> {
+        let (driver, rest) = text.split_once('/')?;
+        let (pool, device) = rest.rsplit_once('/')?;
+        Some(Self { driver: driver.into(), pool: pool.into(), device: device.into() })
+    }
+}
+
 impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.driver, self.pool, self.device)

@@ -18,6 +18,7 @@ use crate::{
     crd::{PodGroupSpec, PodGroupStatus},
     name::{Name, ObjectKey},
     resource::ResourceList,
+    text::{MAX_MESSAGE, cut},
 };
 
 /// A role of a job, such as its workers, with its minimum.
@@ -133,6 +134,16 @@ impl GroupFacts {
             resource_version: meta.resource_version.as_deref().map(Name::from),
             status: PodGroupStatus::default(),
         })
+    }
+
+    /// The same with messages of conditions of at most [`MAX_MESSAGE`] bytes: another controller may write longer ones,
+    /// and that is no reason not to read the object.
+    #[must_use]
+    pub fn with_short_messages(mut self) -> Self {
+        for condition in &mut self.status.conditions {
+            condition.message.truncate(cut(&condition.message, MAX_MESSAGE).len());
+        }
+        self
     }
 
     /// Sets the roles of its pods. They have no minimums of their own if its minimum, which is set before, is

@@ -8,12 +8,17 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Affinity, Container, NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec},
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
+    api::core::v1::{
+        Affinity, Container, NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec, PodStatus,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 
-use super::{affinity::affinity_terms, request::containers};
-use crate::resource::{CPU, MEMORY, ResourceList, Unit};
+use super::{affinity::affinity_terms, request::containers, size::Bounds};
+use crate::{
+    membership::BINDING_ANNOTATIONS,
+    resource::{CPU, MEMORY, ResourceList, Unit},
+};
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
@@ -91,6 +96,42 @@ pub(super) fn with_common_requests(spec: &PodSpec) -> PodSpec {
         }
     }
     PodSpec { overhead: None, ..spec }
+}
+
+/// The pod without everything that a user can make large: what it uses of its node, and what becomes of it, remain.
+pub(super) fn smallest(pod: &Pod) -> Pod {
+    let short =
+        |text: &Option<String>| text.clone().filter(|text| text.len() <= Bounds::USERS.text);
+    let annotations = pod.metadata.annotations.iter().flatten();
+    let of_binding = annotations.filter(|(key, value)| {
+        BINDING_ANNOTATIONS.contains(&key.as_str()) && value.len() <= Bounds::USERS.text
+    });
+    let metadata = ObjectMeta {
+        annotations: Some(of_binding.map(|(key, value)| (key.clone(), value.clone())).collect()),
+        labels: None,
+        owner_references: None,
+        ..pod.metadata.clone()
+    };
+    let spec = pod.spec.as_ref().map(|spec| PodSpec {
+        affinity: None,
+        node_name: short(&spec.node_name),
+        node_selector: None,
+        priority_class_name: short(&spec.priority_class_name),
+        resource_claims: None,
+        scheduler_name: short(&spec.scheduler_name),
+        scheduling_group: None,
+        tolerations: None,
+        topology_spread_constraints: None,
+        volumes: None,
+        ..with_common_requests(spec)
+    });
+    let status = pod.status.as_ref().map(|status| PodStatus {
+        extended_resource_claim_status: None,
+        nominated_node_name: short(&status.nominated_node_name),
+        resource_claim_statuses: None,
+        ..status.clone()
+    });
+    Pod { metadata, spec, status }
 }
 
 /// The request with amounts that can be added up.
@@ -201,9 +242,13 @@ mod tests {
             json!([container])
         };
         let requests = |n: usize| {
-            let requests: serde_json::Map<String, Value> =
-                (0..n).map(|n| (format!("example.com/r{n}"), json!("1"))).collect();
-            json!({"containers": app(json!({"resources": {"requests": requests}}))})
+            let containers = (0..n.div_ceil(16)).map(|at| {
+                let requests: serde_json::Map<String, Value> = (at * 16..n.min(at * 16 + 16))
+                    .map(|n| (format!("hugepages-{}Mi", 1 + n % 16), json!("1")))
+                    .collect();
+                json!({"name": format!("c{at}"), "resources": {"requests": requests}})
+            });
+            json!({"containers": containers.collect::<Value>()})
         };
         let with = |field: &str, value: Value| {
             let mut spec = json!({"containers": app(json!({}))});

@@ -16,11 +16,12 @@ use super::{
     device::claim::ClaimEntry,
     gang_annotations::GangAnnotations,
     group_refs::{GroupRef, GroupRefs},
-    limits::MAX_LABELS,
+    limits::{self, MAX_LABELS},
     metadata::MetadataPrefixes,
     object_key,
     pod_hints::PodHints,
     run_time::RunTime,
+    size::{Bounds, Excess},
 };
 use crate::{
     api_version::{Join, ServedApis},
@@ -29,6 +30,7 @@ use crate::{
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
     status::TaskStatus,
+    text::{MAX_MESSAGE, cut, shortened},
 };
 
 /// The field manager of everything that the scheduler writes.
@@ -215,12 +217,35 @@ impl Interner {
 }
 
 impl TaskFacts {
-    /// Reads a pod.
+    /// Reads a pod. Of one that is above the bounds of its size, only what it uses of its node is kept, and what it
+    /// takes to say so.
     ///
     /// # Errors
     ///
     /// [`FactError`] if it has no name, no uid, no spec, or an amount that cannot be read: skip it.
     pub fn from_pod(pod: &Pod, interner: &mut Interner) -> Result<Self, FactError> {
+        let read = Self::read(pod, interner)?;
+        let Some(excess) = read.excess(pod) else { return Ok(read.intern(interner)) };
+        let facts = read.facts;
+        let is_short = |text: &Name| text.len() <= Bounds::USERS.text;
+        let controller = facts
+            .controller
+            .filter(|owner| [&owner.uid, &owner.kind, &owner.name].into_iter().all(is_short));
+        // So it stays in its job.
+        let Read { facts: smallest, labels, template } =
+            Self::read(&limits::smallest(pod), interner)?;
+        let why = shortened(&format!("the pod has {excess}")).into_owned();
+        let template = PodTemplate::refused(&template.request, why);
+        let facts = Self { groups: facts.groups, controller, ..smallest };
+        let read = Read { facts, labels, template };
+        match read.excess(pod) {
+            None => Ok(read.intern(interner)),
+            // The API server bounds what is left.
+            Some(excess) => Err(excess.into_error(format!("Pod {}", read.facts.key))),
+        }
+    }
+
+    fn read(pod: &Pod, interner: &mut Interner) -> Result<Read, FactError> {
         let key = object_key("Pod", &pod.metadata)?;
         let key = ObjectKey { namespace: interner.names.intern(&key.namespace), ..key };
         let uid = match pod.metadata.uid.as_deref() {
@@ -248,7 +273,7 @@ impl TaskFacts {
         let not_admitted = is_assigned(pod) && is_pending(pod) && scheduled(pod).is_none();
         let is_own = || wrote_nomination(pod.metadata.managed_fields.as_deref());
         let nominated_by_other = nominated_node.is_some() && !is_own();
-        Ok(Self {
+        let facts = Self {
             created: created(&pod.metadata),
             scheduler: non_empty(spec.scheduler_name.as_ref())
                 .unwrap_or_else(|| Name::from("default-scheduler")),
@@ -297,18 +322,44 @@ impl TaskFacts {
                 .flatten()
                 .find(|c| c.type_ == "PodScheduled" && c.status == "False")
                 .map(|c| {
-                    let text = |t: &Option<String>| Name::from(t.as_deref().unwrap_or_default());
+                    // Other schedulers write longer messages.
+                    let text = |t: &Option<String>| {
+                        Name::from(cut(t.as_deref().unwrap_or_default(), MAX_MESSAGE))
+                    };
                     (text(&c.reason), text(&c.message))
                 }),
             device_claims: ClaimEntry::of(pod).into(),
             extended_claim: status
                 .and_then(|status| status.extended_resource_claim_status.as_ref())
                 .map(|claim| claim.resource_claim_name.as_str().into()),
-            labels: interner.labels.intern(labels),
-            template: interner.templates.intern(template),
+            labels: Interned::default(),
+            template: Interned::default(),
             uid,
             key,
-        })
+        };
+        Ok(Read { facts, labels, template })
+    }
+}
+
+/// A pod that was read, before it is known whether it is kept.
+struct Read {
+    /// Without labels and template.
+    facts: TaskFacts,
+    labels: Labels,
+    template: PodTemplate,
+}
+
+impl Read {
+    /// What is above the bounds of its size.
+    fn excess(&self, pod: &Pod) -> Option<Excess> {
+        Bounds::USERS.excess(&(&self.facts, &self.labels, &self.template), pod)
+    }
+
+    fn intern(self, interner: &mut Interner) -> TaskFacts {
+        let Self { facts, labels, template } = self;
+        let (labels, template) =
+            (interner.labels.intern(labels), interner.templates.intern(template));
+        TaskFacts { labels, template, ..facts }
     }
 }
 

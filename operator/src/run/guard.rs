@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use kube_batch_api::text::shortened;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -34,6 +35,8 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
             let Head { metadata } =
                 serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
             let error = problem::<K>(text.get()).unwrap_or_else(|| error.to_string());
+            // It may quote what it is about.
+            let error = shortened(&error).into_owned();
             Ok(Err(Broken { error, metadata }))
         });
         read.map(Self)

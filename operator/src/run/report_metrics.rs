@@ -9,7 +9,9 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{decision::EvictReason, name::Name, quantity::Quantity, resource::Unit};
+use kube_batch_api::{
+    decision::EvictReason, name::Name, quantity::Quantity, resource::Unit, text::shortened,
+};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
@@ -53,7 +55,10 @@ impl ReportMetrics {
         let mut unready: Vec<(&JobReport, Job)> = jobs
             .iter()
             .filter(|report| report.unschedulable.is_some())
-            .map(|report| (&**report, Job { job_id: report.key.to_string() }))
+            .map(|report| {
+                let job_id = shortened(&report.key.to_string()).into_owned();
+                (&**report, Job { job_id })
+            })
             .collect();
         self.metrics.unready_jobs.set(i64::try_from(unready.len()).unwrap_or(i64::MAX));
         unready.sort_by_key(|(report, job)| {

@@ -109,6 +109,17 @@ fn requests() -> Vec<Kind> {
             ..Kind::NONE
         },
         Kind {
+            name: "long-texts",
+            about: "150 pods, each with the name of a claim of a megabyte",
+            n_pods: 150,
+            pod: |pod, n| {
+                let name = format!("{n}-{}", "x".repeat(1 << 20));
+                pod["spec"]["volumes"] =
+                    json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+            },
+            ..Kind::NONE
+        },
+        Kind {
             name: "containers",
             about: "200 pods of 250 containers, every image different",
             pod: containers,

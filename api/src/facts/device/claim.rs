@@ -60,7 +60,7 @@ pub struct ResourceClaimFacts {
     #[serde(default)]
     pub reserved_for: Vec<Consumer>,
     /// The conditions that are true of its devices, besides those of the other devices.
-    #[serde(default)]
+    #[serde(default, with = "by_device")]
     pub conditions: BTreeMap<DeviceId, Vec<Name>>,
 }
 
@@ -196,6 +196,31 @@ impl ResourceClaimFacts {
             reserved_for: Vec::new(),
             conditions: BTreeMap::new(),
         }
+    }
+}
+
+/// A map by device as JSON, where only a text can be a key.
+mod by_device {
+    use serde::{Deserializer, Serializer, de::Error};
+
+    use super::{BTreeMap, Deserialize, DeviceId, Name};
+
+    pub(super) fn serialize<S: Serializer>(
+        conditions: &BTreeMap<DeviceId, Vec<Name>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(conditions.iter().map(|(id, names)| (id.to_string(), names)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<DeviceId, Vec<Name>>, D::Error> {
+        let by_text = BTreeMap::<String, Vec<Name>>::deserialize(deserializer)?;
+        let by_id = by_text.into_iter().map(|(text, names)| match DeviceId::parse(&text) {
+            Some(id) => Ok((id, names)),
+            None => Err(D::Error::custom(format!("{text:?} is not driver/pool/device"))),
+        });
+        by_id.collect()
     }
 }
 

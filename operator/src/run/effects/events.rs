@@ -9,11 +9,12 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube_batch_api::api_version::ApiVersion;
+use kube_batch_api::{
+    api_version::ApiVersion,
+    text::{cut, shortened},
+};
 use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
-/// Longest text of an event, in bytes; the API server rejects longer ones.
-const MAX_TEXT_BYTES: usize = 1024;
 /// Longest part of an event's name that is the name of its object; with the time it is a valid name.
 const MAX_NAME_BYTES: usize = 200;
 /// The namespace of events about objects without one.
@@ -46,7 +47,7 @@ pub(crate) fn object(reporter: &Reporter, event: &Event, now: Timestamp, number:
         },
         action: Some(event.action.to_owned()),
         event_time: Some(MicroTime(now)),
-        note: Some(cut(&event.message, MAX_TEXT_BYTES).to_owned()),
+        note: Some(shortened(&event.message).into_owned()),
         reason: Some(event.reason.to_owned()),
         regarding: Some(regarding),
         related: event.related.as_ref().map(reference),
@@ -59,14 +60,6 @@ pub(crate) fn object(reporter: &Reporter, event: &Event, now: Timestamp, number:
 
 fn namespace(regarding: &ObjectReference) -> &str {
     regarding.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
-}
-
-fn cut(text: &str, n_bytes: usize) -> &str {
-    let mut end = text.len().min(n_bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 fn reference(regarding: &Regarding) -> ObjectReference {
@@ -105,15 +98,6 @@ mod tests {
     };
 
     use super::*;
-
-    #[test]
-    fn long_texts_are_cut_between_letters() {
-        assert_eq!(cut("short", MAX_TEXT_BYTES), "short");
-        let long = "ä".repeat(1000);
-        assert_eq!(cut(&long, MAX_TEXT_BYTES).len(), MAX_TEXT_BYTES);
-        let odd = format!("x{long}");
-        assert_eq!(cut(&odd, MAX_TEXT_BYTES).len(), MAX_TEXT_BYTES - 1);
-    }
 
     #[test]
     fn the_name_of_an_event_is_valid_and_used_once() {

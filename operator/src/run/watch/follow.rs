@@ -42,8 +42,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// After how many seconds the API server ends a list that it streams, even if it is not complete.
 const STREAM_SECONDS: u32 = 290;
-/// Objects in one answer, if the API server does not stream lists.
-const PAGE: u32 = 500;
+/// Objects in one answer, if the API server does not stream lists. Each may be as large as the API server stores them.
+const PAGE: u32 = 100;
 /// How often a kind is asked for that the API server does not serve.
 const ABSENT_PERIOD: Duration = Duration::from_secs(5);
 /// The shortest time from one watch to the next.

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use kube_batch_api::text::shortened;
 use kube_batch_cache::{history::Version, store::Change};
 use tracing::warn;
 
@@ -115,23 +116,31 @@ impl Handler {
     }
 
     fn apply<K: Watched>(&self, object: &Guarded<K>) {
-        let read = match &object.0 {
-            Ok(object) => {
-                let mut state = self.cache.lock();
-                object
-                    .apply(&mut state)
-                    .map(|change| self.cache.record_change(&mut state, change))
-                    .map_err(|error| error.to_string())
-            }
-            Err(broken) => {
-                let meta = &broken.metadata;
-                Err(format!("{} {}: {}", K::kind(&()), key(meta), broken.error))
-            }
-        };
-        if let Err(problem) = read {
+        if let Err(problem) = self.store(object) {
             self.metrics.malformed_objects.get_or_create(&Kind { kind: K::KIND }).inc();
             warn!(problem, "skipped an object that cannot be read");
         }
+    }
+
+    /// Stores an object, or says why it cannot be read.
+    pub(super) fn store<K: Watched>(&self, object: &Guarded<K>) -> Result<Change, String> {
+        let problem = match &object.0 {
+            Ok(object) => {
+                let mut state = self.cache.lock();
+                match object.apply(&mut state) {
+                    Ok(change) => {
+                        self.cache.record_change(&mut state, change);
+                        return Ok(change);
+                    }
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(broken) => {
+                let meta = &broken.metadata;
+                format!("{} {}: {}", K::kind(&()), key(meta), broken.error)
+            }
+        };
+        Err(shortened(&problem).into_owned())
     }
 }
 

@@ -1,5 +1,8 @@
 //! A watch against a server that lists, streams, refuses and forgets.
 
+mod every_field;
+mod filler;
+
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
