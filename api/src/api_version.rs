@@ -85,7 +85,7 @@ pub enum Join {
     Annotation,
 }
 
-/// The APIs that the cluster serves.
+/// A set of APIs: those that the cluster serves, or those of them that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServedApis(u8);
 

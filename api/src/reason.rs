@@ -307,6 +307,8 @@ impl fmt::Display for FitReport {
 pub enum JobProblem {
     /// Its pods name a PodGroup that does not exist.
     NoPodGroup(ObjectKey),
+    /// The API of its PodGroup is served, and cannot be read.
+    Unreadable(ApiVersion),
     /// Its pods wait until a controller has put them in a PodGroup.
     NotInGroup {
         /// The scheduler that they name.
@@ -355,6 +357,7 @@ impl JobProblem {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoPodGroup(_) | Self::NotInGroup { .. } => Self::NO_POD_GROUP,
+            Self::Unreadable(_) => "PodGroupUnreadable",
             Self::QueueNotFound(_) => "QueueNotFound",
             Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
                 Self::NOT_ENOUGH_TASKS
@@ -369,6 +372,10 @@ impl fmt::Display for JobProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPodGroup(key) => write!(f, "PodGroup {key} does not exist"),
+            Self::Unreadable(version) => write!(
+                f,
+                "the PodGroups of {version} cannot be read; the log of kube-batch says why"
+            ),
             Self::NotInGroup { scheduler } => write!(
                 f,
                 "waits until a controller creates a PodGroup and names it in the pod, as gang.waitForPodGroup \

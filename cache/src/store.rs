@@ -303,6 +303,7 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
 pub struct Store {
     interner: Interner,
     served: ServedApis,
+    unreadable: ServedApis,
     /// Pods of every scheduler.
     pub pods: Table<ObjectKey, TaskFacts>,
     /// Nodes.
@@ -361,7 +362,7 @@ macro_rules! each_table {
     ($($table:ident)*) => {
         fn absorb_tables(&mut self, other: Self) {
             // Without `..`, so that the compiler reports a missing table.
-            let Self { interner: _, served: _, $($table),* } = other;
+            let Self { interner: _, served: _, unreadable: _, $($table),* } = other;
             $(self.$table.absorb($table);)*
         }
 
@@ -374,6 +375,7 @@ macro_rules! each_table {
         /// it is less than `n`, both have the same facts.
         pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
             to.served = self.served;
+            to.unreadable = self.unreadable;
             let mut left = n;
             $(left -= self.$table.copy_changes(&mut to.$table, left);)*
             n - left
@@ -587,6 +589,26 @@ impl Store {
     /// Sets whether an API is served. That can change the job of many pods.
     pub const fn set_served(&mut self, version: ApiVersion, is_served: bool) -> Change {
         if self.served.set(version, is_served) { Change::Facts } else { Change::Nothing }
+    }
+
+    /// The APIs that are served and cannot be read: what is stored of them may be old.
+    pub const fn unreadable(&self) -> ServedApis {
+        self.unreadable
+    }
+
+    /// Sets whether an API that is served can be read. Jobs with its PodGroups wait while it cannot.
+    // Parity: see docs/parity.md#k10.
+    pub const fn set_readable(&mut self, version: ApiVersion, is_readable: bool) -> Change {
+        if self.unreadable.set(version, !is_readable) { Change::Facts } else { Change::Nothing }
+    }
+
+    /// The API that cannot be read, of which a PodGroup is or may be that pods name in this way.
+    pub fn unreadable_api(&self, join: Join, group: Option<&GroupFacts>) -> Option<ApiVersion> {
+        let is_of = |version: &ApiVersion| match group {
+            Some(group) => group.version == *version,
+            None => version.join() == join,
+        };
+        ApiVersion::ALL.into_iter().find(|version| self.unreadable.has(*version) && is_of(version))
     }
 
     /// Stores a pod from facts, labels and template.

@@ -14,6 +14,7 @@ use kube_batch_api::{
     },
     membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
+    reason::JobProblem,
 };
 use kube_batch_cache::{
     assumed::Assumed,
@@ -129,6 +130,7 @@ enum Step {
     Reject(u8),
     EndBackOff(u8),
     Settle,
+    Readable(ApiVersion, bool),
     /// Takes a snapshot, and gives it back unless a cycle has panicked.
     Take {
         gives_back: bool,
@@ -250,6 +252,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..12_u8).prop_map(Step::Reject),
         1 => (0..12_u8).prop_map(Step::EndBackOff),
         1 => Just(Step::Settle),
+        1 => (version(), any::<bool>()).prop_map(|(version, is)| Step::Readable(version, is)),
         12 => prop::bool::weighted(0.95).prop_map(|gives_back| Step::Take { gives_back }),
     ]
 }
@@ -463,6 +466,9 @@ impl World {
                 });
             }),
             Step::Settle => self.assumed.settle(&self.store),
+            Step::Readable(version, is_readable) => {
+                self.store.set_readable(version, is_readable);
+            }
             Step::Take { gives_back } => self.take(gives_back),
             other => self.change_world(other),
         }
@@ -663,28 +669,28 @@ proptest! {
     }
 }
 
-#[test]
-fn what_happens_often_is_followed() {
-    let pod = PodStep {
-        name: 0,
-        version: 0,
-        created: 0,
-        group: Some(0),
-        controller: Some(0),
-        is_ours: true,
-        node: None,
-        phase: "Pending",
-        cpu: 1,
-        label: 1,
-        anti: Some((1, false)),
-        nominated: None,
-        is_gated: false,
-        devices: None,
-        bound_queue: None,
-        priority: 0,
-        is_deleted: false,
-    };
-    let group = |name| Step::Group {
+const POD: PodStep = PodStep {
+    name: 0,
+    version: 0,
+    created: 0,
+    group: Some(0),
+    controller: Some(0),
+    is_ours: true,
+    node: None,
+    phase: "Pending",
+    cpu: 1,
+    label: 1,
+    anti: Some((1, false)),
+    nominated: None,
+    is_gated: false,
+    devices: None,
+    bound_queue: None,
+    priority: 0,
+    is_deleted: false,
+};
+
+const fn group(name: u8) -> Step {
+    Step::Group {
         name,
         created: 1,
         min: 1,
@@ -693,7 +699,49 @@ fn what_happens_often_is_followed() {
         note: 0,
         version: ApiVersion::V1Alpha2,
         parent: None,
+    }
+}
+
+#[test]
+fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
+    let mut world = World::new();
+    world.run(Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 });
+    world.run(group(0));
+    // In a PodGroup that is known, in one that is not, and in none.
+    for (name, group) in [(0, Some(0)), (1, Some(1)), (2, None)] {
+        world.run(Step::Pod(PodStep { name, group, controller: None, ..POD.clone() }));
+    }
+    let problems = |world: &World| -> Vec<Option<&'static str>> {
+        let jobs = world.taken_from_scratch().cluster.jobs;
+        let mut problems: Vec<_> = jobs
+            .key
+            .iter()
+            .map(|(job, key)| (key.clone(), jobs.problem[job].as_ref().map(JobProblem::reason)))
+            .collect();
+        problems.sort();
+        problems.into_iter().map(|(_, problem)| problem).collect()
     };
+    let unreadable = Some("PodGroupUnreadable");
+    for (api, expected) in [
+        (None, [None, Some("PodGroupNotFound"), None]),
+        (Some(ApiVersion::V1Alpha2), [unreadable, unreadable, None]),
+        // Its PodGroups would be named in the same annotation.
+        (Some(ApiVersion::Volcano), [None, unreadable, None]),
+        (Some(ApiVersion::Coscheduling), [None, Some("PodGroupNotFound"), None]),
+    ] {
+        if let Some(api) = api {
+            world.run(Step::Readable(api, false));
+        }
+        assert_eq!(problems(&world), expected, "{api:?}");
+        if let Some(api) = api {
+            world.run(Step::Readable(api, true));
+        }
+    }
+}
+
+#[test]
+fn what_happens_often_is_followed() {
+    let pod = POD;
     let mut world = World::new();
     world.run(Step::Namespace(0));
     world.run(group(0));

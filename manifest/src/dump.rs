@@ -76,6 +76,9 @@ struct Header {
     /// The APIs of PodGroups and queues that are served; an older dump does not have them.
     #[serde(default)]
     served: Vec<ApiVersion>,
+    /// Those of them that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<ApiVersion>,
 }
 
 /// A line after the first.
@@ -126,7 +129,9 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let served = ApiVersion::ALL.into_iter().filter(|version| store.served().has(*version));
-    line(out, &Header { format: FORMAT.to_owned(), taken, served: served.collect() })?;
+    let unreadable = ApiVersion::ALL.into_iter().filter(|api| store.unreadable().has(*api));
+    let (served, unreadable) = (served.collect(), unreadable.collect());
+    line(out, &Header { format: FORMAT.to_owned(), taken, served, unreadable })?;
     macro_rules! table {
         ($($table:ident as $record:ident),* $(,)?) => {
             $( for facts in store.$table.values() {
@@ -213,6 +218,9 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     let mut loader = Loader::default();
     for version in header.served {
         loader.store.set_served(version, true);
+    }
+    for version in header.unreadable {
+        loader.store.set_readable(version, false);
     }
     for (number, text) in lines.filter(|(_, text)| !text.is_empty()) {
         loader.take(parse(number, text)?).map_err(|problem| DumpError { line: number, problem })?;

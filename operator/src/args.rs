@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use kube_batch_api::{duration, name::Name};
+use kube_batch_api::{api_version::ApiVersion, duration, name::Name};
 use kube_batch_cache::snapshot::SchedulerNames;
 use kube_batch_manifest::object::Kind;
 
@@ -205,6 +205,11 @@ pub(crate) struct RunArgs {
         default_value = "true", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) priority_class: bool,
+    /// Read no PodGroups and queues of this API, such as scheduling.x-k8s.io/v1alpha1, as if it were not served; may be
+    /// repeated.
+    #[arg(long = "without-api", value_name = "GROUP/VERSION", env = "KUBE_BATCH_WITHOUT_API", value_parser = other_api,
+        value_delimiter = ',')]
+    pub(crate) without_apis: Vec<ApiVersion>,
     /// Schedule only while holding a lease; required to run more than one replica.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_LEADER_ELECT", value_parser = boolean,
         default_value = "false", num_args = 0..=1, require_equals = true,
@@ -403,6 +408,15 @@ fn boolean(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("expected true or false".to_owned()),
     }
+}
+
+/// Parses the version of an API that is not our own.
+fn other_api(text: &str) -> Result<ApiVersion, String> {
+    let others = || ApiVersion::ALL.into_iter().filter(|version| !version.is_own());
+    others().find(|version| version.to_string() == text).ok_or_else(|| {
+        let names: Vec<String> = others().map(|version| version.to_string()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 /// Parses a scheduler name.

@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn every_kind_that_the_scheduler_watches_is_read() {
         let read: Vec<String> = Kind::ALL.into_iter().flat_map(Kind::resources).collect();
-        for watched in watch::kinds(true) {
+        let all = watch::Selection { priority_class: true, without: Vec::new() };
+        for watched in all.kinds() {
             assert!(
                 read.iter().any(|resource| resource == watched),
                 "{watched} is not in {read:?}"

@@ -43,6 +43,7 @@ const MAX_UNUSED_CLASSES: usize = 1_000;
 pub(super) struct Kept {
     options: SnapshotOptions,
     served: ServedApis,
+    unreadable: ServedApis,
     /// `None` until a cycle gives it back.
     cluster: Option<Cluster>,
     reusable: Reusable,
@@ -71,6 +72,7 @@ impl Kept {
         let kept = Self {
             options: options.clone(),
             served: store.served(),
+            unreadable: store.unreadable(),
             cluster: None,
             reusable,
             named_by_others,
@@ -105,6 +107,7 @@ impl Kept {
         let reads_namespaces = !cluster.matchers.is_empty();
         if !has_room
             || self.served != store.served()
+            || self.unreadable != store.unreadable()
             || changed.priority_classes
             || changed.device_classes
             || changed.namespaces && reads_namespaces

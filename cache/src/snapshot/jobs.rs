@@ -214,7 +214,7 @@ impl<'a> JobMaker<'a> {
         match key {
             JobKey::Group(join, group) => {
                 let warnings = hints.warnings(&(*join, group.clone()), &tasks).collect();
-                self.group_job(group, facts, tasks, warnings)
+                self.group_job((*join, group), facts, tasks, warnings)
             }
             JobKey::Shadow { owner, uid } => {
                 let budget = self.budgets.get(&(&owner.namespace, uid));
@@ -264,7 +264,7 @@ impl<'a> JobMaker<'a> {
 
     fn group_job<'t>(
         &self,
-        key: &ObjectKey,
+        (join, key): (Join, &ObjectKey),
         group: Option<&Arc<GroupFacts>>,
         tasks: Vec<&'t Arc<TaskFacts>>,
         mut warnings: Vec<JobWarning>,
@@ -297,6 +297,7 @@ impl<'a> JobMaker<'a> {
                 &self.options.scheduler_names,
             )
         };
+        let unreadable = self.store.unreadable_api(join, group.map(|group| &**group));
         Job {
             group: group.cloned(),
             created: group.map_or(oldest, |group| group.created),
@@ -305,6 +306,7 @@ impl<'a> JobMaker<'a> {
             topology: group.and_then(|group| group.topology.clone()),
             priority,
             problem: match group {
+                _ if unreadable.is_some() => unreadable.map(JobProblem::Unreadable),
                 None => Some(JobProblem::NoPodGroup(key.clone())),
                 Some(_) if no_composite.is_some() => no_composite,
                 Some(group) => contradiction(group).map(JobProblem::Inconsistent).or(other_queue),

@@ -110,13 +110,14 @@ fn not_tried(session: &Session, job: JobIdx) -> (&'static str, String) {
 }
 
 /// The reasons that a job may have which is scheduled and finds no place.
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 9] = [
     "NeverFits",
     "NotEnoughGroups",
     "NotEnoughResources",
     "NotTried",
     "QueueCapability",
     "QueueShare",
+    "ResourcesReserved",
     "Unschedulable",
     "VolumeNotReady",
 ];
@@ -258,6 +259,7 @@ pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -
             message
         }
         JobProblem::NoPodGroup(_)
+        | JobProblem::Unreadable(_)
         | JobProblem::NotInGroup { .. }
         | JobProblem::QueueNotFound(_)
         | JobProblem::Inconsistent(_)

@@ -195,15 +195,19 @@ async fn healthz(State(answers): State<Answers>) -> Response {
 }
 
 async fn readyz(State(answers): State<Answers>) -> Response {
-    let unsynced = answers.cache.unsynced();
-    if unsynced.is_empty() {
+    let (unsynced, stale) = (answers.cache.unsynced(), answers.cache.stale());
+    if unsynced.is_empty() && stale.is_empty() {
         return "ok\n".into_response();
     }
     let lines = unsynced.into_iter().map(|(kind, why)| match why {
         Some(why) => format!("no complete list of {kind}: {why}\n"),
         None => format!("no complete list of {kind} yet\n"),
     });
-    (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
+    let silent = stale
+        .into_iter()
+        .map(|(kind, silent)| format!("no news of {kind} for {} s\n", silent.as_secs()));
+    let text: String = lines.chain(silent).collect();
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
 /// The scheduler cache as `kube-batch simulate -f` reads it. It holds no secrets, but names and

@@ -73,7 +73,7 @@ impl Replica {
         metrics: Arc<Metrics>,
     ) -> Self {
         let store = Store::new(registry.metadata_prefixes());
-        let kinds = watches::kinds(args.priority_class);
+        let kinds = selection(args).kinds();
         let cache = Arc::new(SchedulerCache::new(store, &kinds, Arc::clone(&metrics)));
         Self { environment, metrics, cache, health: Arc::default() }
     }
@@ -116,7 +116,7 @@ impl Replica {
         let handler = Handler { cache, metrics, clock: clock.clone() };
         let client = steady.clone();
         let source = Source { client, terms: election.terms(), seed: seed(identity) };
-        watches::start(&source, &handler, args.priority_class, tasks);
+        watches::start(&source, &handler, &selection(args), tasks);
     }
 
     fn effects(&self, args: &RunArgs, terms: Terms) -> Arc<Effects> {
@@ -185,6 +185,11 @@ impl Replica {
             runner: self.environment.cycles.clone(),
         }
     }
+}
+
+fn selection(args: &RunArgs) -> watches::Selection {
+    let (priority_class, without) = (args.priority_class, args.without_apis.clone());
+    watches::Selection { priority_class, without }
 }
 
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {

@@ -36,6 +36,9 @@ use super::{
 /// How often a part of the names, labels and templates that no pod uses any more is freed: all of them
 /// once a minute.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// For how long a kind may be silent before no cycle decides on what is known of it. A watch that works is heard of
+/// every half minute, and the alert about one that is not uses the same time.
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(120);
 /// How many changes are copied, or decisions looked at, before the lock is released for others.
 const N_AT_ONCE: usize = 1000;
 /// How long the lock is left to others between two such steps.
@@ -64,6 +67,8 @@ pub(crate) struct CacheState {
     pub(crate) wants_statuses: bool,
     /// Kinds without a complete list, with the last error of their watch.
     unsynced: BTreeMap<&'static str, Option<String>>,
+    /// When each kind was heard of last.
+    heard: BTreeMap<&'static str, Instant>,
     /// The versions of each kind.
     histories: BTreeMap<&'static str, History>,
     /// The term of this replica, as the scheduler has begun it; 0 before the first.
@@ -104,6 +109,7 @@ impl SchedulerCache {
             version: 0,
             wants_statuses: false,
             unsynced: kinds.iter().map(|kind| (*kind, None)).collect(),
+            heard: kinds.iter().map(|kind| (*kind, Instant::now())).collect(),
             histories: BTreeMap::new(),
             term: 0,
             confirmed: kinds.iter().map(|kind| (*kind, 0)).collect(),
@@ -212,6 +218,20 @@ impl SchedulerCache {
         self.lock().forget_decisions();
     }
 
+    /// Records that the API server has said something about a kind, or that it need not.
+    pub(crate) fn heard(&self, kind: &'static str) {
+        let mut state = self.lock();
+        let before = state.heard.insert(kind, Instant::now());
+        if before.is_some_and(|before| before.elapsed() > STALE_AFTER) {
+            self.record_change(&mut state, Change::Facts);
+        }
+    }
+
+    /// The kinds of which nothing has been heard for too long, with how long that is.
+    pub(crate) fn stale(&self) -> BTreeMap<&'static str, Duration> {
+        self.lock().stale().collect()
+    }
+
     /// Records why a kind has no complete list yet.
     pub(crate) fn set_list_error(&self, kind: &'static str, why: String) {
         if let Some(error) = self.lock().unsynced.get_mut(kind) {
@@ -224,7 +244,7 @@ impl SchedulerCache {
         self.lock().unsynced.clone()
     }
 
-    /// Whether every kind has a complete list, and is up to date in the term that was begun last.
+    /// Whether every kind has a complete list that is not too old, and is up to date in the term that was begun last.
     pub(crate) fn is_synced(&self) -> bool {
         self.lock().is_synced()
     }
@@ -318,9 +338,16 @@ impl SchedulerCache {
 }
 
 impl CacheState {
-    /// Whether every kind has been listed, and is up to date in this term.
+    /// Whether every kind has been listed, was heard of lately, and is up to date in this term.
     pub(crate) fn is_synced(&self) -> bool {
-        self.unsynced.is_empty() && self.confirmed.values().all(|term| *term >= self.term)
+        self.unsynced.is_empty()
+            && self.confirmed.values().all(|term| *term >= self.term)
+            && self.stale().next().is_none()
+    }
+
+    fn stale(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        let silent = self.heard.iter().map(|(kind, heard)| (*kind, heard.elapsed()));
+        silent.filter(|(_, silent)| *silent > STALE_AFTER)
     }
 
     fn is_known(&self, pod: &PodRef) -> bool {

@@ -10,41 +10,56 @@ mod handler;
 mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube_batch_api::api_version::ApiVersion;
 
 use self::kinds::{Visit, visit_all};
 pub(crate) use self::{follow::Source, handler::Handler, kinds::Watched};
 use super::supervisor::Supervisor;
 
-/// Whether a kind is watched; PriorityClasses only where they rank jobs.
-fn is_watched(kind: &str, priority_class: bool) -> bool {
-    priority_class || kind != PriorityClass::KIND
+/// Which kinds are watched.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Whether PriorityClasses rank jobs.
+    pub(crate) priority_class: bool,
+    /// The APIs of which no PodGroups and queues are read.
+    pub(crate) without: Vec<ApiVersion>,
 }
 
-/// Names of the kinds to watch.
-pub(crate) fn kinds(priority_class: bool) -> Vec<&'static str> {
-    kinds::kinds().filter(|kind| is_watched(kind, priority_class)).collect()
+impl Selection {
+    fn has(&self, kind: &str) -> bool {
+        let is_of = |version: &ApiVersion| {
+            let spec = version.spec();
+            spec.groups == kind || spec.queues == Some(kind)
+        };
+        (self.priority_class || kind != PriorityClass::KIND) && !self.without.iter().any(is_of)
+    }
+
+    /// Names of the kinds.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        kinds::kinds().filter(|kind| self.has(kind)).collect()
+    }
 }
 
-/// Starts a watch for each kind.
+/// Starts a watch for each kind that is selected.
 pub(crate) fn start(
     source: &Source,
     handler: &Handler,
-    priority_class: bool,
+    selection: &Selection,
     tasks: &mut Supervisor,
 ) {
-    visit_all(&mut Start { source, handler, priority_class, tasks });
+    visit_all(&mut Start { source, handler, selection, tasks });
 }
 
 struct Start<'a> {
     source: &'a Source,
     handler: &'a Handler,
-    priority_class: bool,
+    selection: &'a Selection,
     tasks: &'a mut Supervisor,
 }
 
 impl Visit for Start<'_> {
     fn visit<K: Watched>(&mut self) {
-        if is_watched(K::KIND, self.priority_class) {
+        if self.selection.has(K::KIND) {
             follow::spawn::<K>(self.source, self.handler, self.tasks);
         }
     }

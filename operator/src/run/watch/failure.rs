@@ -31,7 +31,7 @@ pub(super) enum Failed {
     Incomplete,
     /// The list or bookmark has no version, or one that is no number.
     NoVersion,
-    /// The list is older than what the API server has shown before.
+    /// What the API server shows is older than what it has shown before.
     Old { version: Version, seen: Version },
 }
 
@@ -58,6 +58,8 @@ pub(super) enum Failure {
     Busy,
     /// The API server does not permit it, for this reason.
     Forbidden(String),
+    /// The API server has an older state than it has shown, as after it was restored from a backup.
+    Old(String),
     /// Anything else, with its text.
     Other(String),
 }
@@ -79,8 +81,8 @@ impl Failure {
             Failed::NoVersion => {
                 Self::Other("an answer without a resource version that is a number".to_owned())
             }
-            Failed::Old { version, seen } => Self::Other(format!(
-                "the API server listed an old state, version {version}; it has shown {seen} before"
+            Failed::Old { version, seen } => Self::Old(format!(
+                "the API server has an old state, version {version}; it has shown {seen} before"
             )),
         }
     }

@@ -4,6 +4,9 @@
 //!   cache with a state in which nodes are free that are not.
 //! - A watch ends by itself after [`WATCH_SECONDS`] and is continued; one that is silent for longer is
 //!   given up. So a dead connection is noticed within that time, whatever keeps it open.
+//! - A version below one that was seen leads to a new list. A watch that carried nothing may wait for a version that
+//!   the API server has lost, so the current version is asked for then.
+//! - PodGroups and queues of other APIs stop no cycle: if they cannot be read, only the pods that name them wait.
 //! - When this replica begins to lead, what is known may be older than what the leader before it has
 //!   done. So each kind asks for the current version, and no cycle runs before all have reached it.
 
@@ -11,6 +14,7 @@ use std::{collections::BTreeSet, hash::Hasher, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures::{Stream, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::{ListParams, WatchParams},
@@ -23,7 +27,7 @@ use tracing::{debug, info, warn};
 use super::{
     failure::{Failed, Failure, Phase},
     handler::Handler,
-    kinds::{Watched, is_core, is_optional},
+    kinds::{Watched, is_core, is_of_other_api, is_optional},
 };
 use crate::run::{
     guard::Guarded, metrics::Kind, permission::missing_rule, supervisor::Supervisor, term::Terms,
@@ -53,6 +57,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause. Fifteen watches that retry every ten seconds are no load for an API server,
 /// and scheduling resumes soon after an outage; client-go waits up to thirty.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After how many failures in a row a list of PodGroups of another API counts as unreadable, if the API server has not
+/// answered that it does not serve them.
+const UNREADABLE_LISTS: u32 = 3;
+/// For how long a watch of them may fail until they count as unreadable.
+const UNREADABLE_WATCH: Duration = Duration::from_secs(30);
 /// After how many lists in a row that are older than what was known they are believed: versions go back
 /// when the API server's database is restored from a backup. With the pauses between them this takes about two minutes.
 const MAX_OLD_LISTS: u32 = 10;
@@ -89,6 +98,8 @@ struct Follower<K: Watched> {
     is_forbidden: bool,
     /// Lists in a row that were older than what was known.
     n_old_lists: u32,
+    /// How many failures there were in a row, and since when.
+    failing: Option<(u32, Instant)>,
     pauses: ExponentialBuilder,
     next_pauses: ExponentialBackoff,
 }
@@ -106,6 +117,7 @@ impl<K: Watched> Follower<K> {
             is_absent: false,
             is_forbidden: false,
             n_old_lists: 0,
+            failing: None,
             pauses,
             next_pauses: pauses.build(),
         }
@@ -116,8 +128,13 @@ impl<K: Watched> Follower<K> {
         loop {
             let term = self.terms.number();
             match self.step(term).await {
-                Ok(()) => self.next_pauses = self.pauses.build(),
+                Ok(()) => {
+                    self.next_pauses = self.pauses.build();
+                    self.failing = None;
+                }
                 Err(failed) => {
+                    let (n_before, since) = self.failing.unwrap_or((0, Instant::now()));
+                    self.failing = Some((n_before + 1, since));
                     let kind = Kind { kind: K::KIND };
                     self.handler.metrics.watch_failures.get_or_create(&kind).inc();
                     let pause = self.react(failed, term);
@@ -213,7 +230,8 @@ impl<K: Watched> Follower<K> {
         }
         self.n_old_lists = 0;
         self.handler.end_of_list::<K>(version, listed);
-        self.handler.set_served::<K>(true);
+        self.handler.set_served::<K>();
+        self.handler.set_readable::<K>(true);
         self.is_listed = true;
         let was_absent = std::mem::take(&mut self.is_absent);
         if std::mem::take(&mut self.is_forbidden) {
@@ -232,10 +250,7 @@ impl<K: Watched> Follower<K> {
 
     /// Waits until the cache has what the API server had when this term began.
     async fn catch_up(&mut self, term: Option<u64>) -> Result<(), Failed> {
-        let newest = ListParams::default().limit(1);
-        let newest = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&newest)).await?;
-        let newest = newest.metadata.resource_version.as_deref().and_then(Version::parse);
-        let newest = newest.ok_or(Failed::NoVersion)?;
+        let newest = self.newest_version().await?;
         if self.handler.seen::<K>() < newest {
             self.watch(CATCH_UP_SECONDS, Some(newest)).await?;
         }
@@ -248,6 +263,25 @@ impl<K: Watched> Follower<K> {
         Ok(())
     }
 
+    /// The API server's current version of the kind, which is not older than what it has shown.
+    async fn newest_version(&self) -> Result<Version, Failed> {
+        let one = ListParams::default().limit(1);
+        let newest = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&one)).await?;
+        let newest = newest.metadata.resource_version.as_deref().and_then(Version::parse);
+        let newest = newest.ok_or(Failed::NoVersion)?;
+        self.not_old(newest)
+    }
+
+    fn not_old(&self, version: Version) -> Result<Version, Failed> {
+        let seen = self.handler.seen::<K>();
+        if version < seen { Err(Failed::Old { version, seen }) } else { Ok(version) }
+    }
+
+    /// Whether an object that a watch shows is of a version that has not been seen yet, or has no version.
+    fn is_news(&self, meta: &ObjectMeta) -> Result<(), Failed> {
+        Version::of(meta).map_or(Ok(()), |version| self.not_old(version).map(drop))
+    }
+
     /// Handles events until the watch ends or has reached a version.
     async fn watch(&mut self, seconds: u32, until: Option<Version>) -> Result<(), Failed> {
         let started = Instant::now();
@@ -258,18 +292,23 @@ impl<K: Watched> Follower<K> {
         let mut events = std::pin::pin!(events);
         let silence = Duration::from_secs(seconds.into()) + GRACE;
         self.handler.heard::<K>();
+        let mut is_silent = true;
         while let Some(event) = next(silence, Phase::Watch, &mut events).await? {
             self.handler.heard::<K>();
+            is_silent = false;
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.is_news(kube::Resource::meta(&object))?;
                     self.handler.shown(&object);
                 }
                 WatchEvent::Deleted(object) => {
+                    self.is_news(kube::Resource::meta(&object))?;
                     self.handler.deleted::<K>(kube::Resource::meta(&object));
                 }
                 WatchEvent::Bookmark(bookmark) => {
                     let version = Version::parse(&bookmark.metadata.resource_version);
-                    self.handler.reached::<K>(version.ok_or(Failed::NoVersion)?);
+                    let version = self.not_old(version.ok_or(Failed::NoVersion)?)?;
+                    self.handler.reached::<K>(version);
                 }
                 WatchEvent::Error(status) => return Err(Failed::Status(Phase::Watch, status)),
             }
@@ -279,6 +318,9 @@ impl<K: Watched> Follower<K> {
         }
         if until.is_none() {
             tokio::time::sleep_until(started + SHORTEST_WATCH).await;
+            if is_silent {
+                self.newest_version().await?;
+            }
         }
         Ok(())
     }
@@ -318,25 +360,61 @@ impl<K: Watched> Follower<K> {
                         reason, rule, "missing permission; add the rule to the role kube-batch"
                     );
                 }
-                if is_optional::<K>() {
+                if is_of_other_api::<K>() {
+                    self.count_as_unreadable(term);
+                } else if is_optional::<K>() {
                     return self.count_as_empty(term);
+                } else {
+                    cache.set_list_error(kind, reason);
                 }
-                cache.set_list_error(kind, reason);
+            }
+            Failure::Old(error) => {
+                warn!(kind, error, "listing again");
+                cache.set_unsynced(kind);
+                cache.set_list_error(kind, error);
+                self.is_listed = false;
             }
             Failure::Other(error) => {
                 warn!(kind, error, "cannot watch, retrying");
                 cache.set_list_error(kind, error);
+                if is_of_other_api::<K>() && self.has_failed_for_long() {
+                    self.count_as_unreadable(term);
+                }
             }
         }
         self.next_pauses.next().unwrap_or(LONGEST_PAUSE)
     }
 
-    /// A kind that is not served has no objects.
+    fn has_failed_for_long(&self) -> bool {
+        let Some((n_failures, since)) = self.failing else { return false };
+        if self.is_listed {
+            since.elapsed() >= UNREADABLE_WATCH
+        } else {
+            n_failures >= UNREADABLE_LISTS
+        }
+    }
+
+    /// A kind of another API that cannot be read: what is known of it stays, and the pods that name it wait.
+    // Parity: see docs/parity.md#k10.
+    fn count_as_unreadable(&mut self, term: Option<u64>) {
+        self.is_listed = false;
+        self.handler.set_served::<K>();
+        if self.handler.set_readable::<K>(false) {
+            warn!(kind = K::KIND, "cannot read this kind; the pods of its PodGroups wait");
+        }
+        // Not `heard`: the metric says since when it has been silent.
+        self.handler.cache.heard(K::KIND);
+        self.confirm(term);
+    }
+
+    /// A kind that is not served has no objects. One that was served still is, for the pods that name them: those of a
+    /// gang would otherwise start one by one.
+    // Parity: see docs/parity.md#k10.
     fn count_as_empty(&mut self, term: Option<u64>) -> Duration {
         self.is_listed = false;
         self.handler.heard::<K>();
         self.handler.remove_others::<K>(&BTreeSet::new());
-        self.handler.set_served::<K>(false);
+        self.handler.set_readable::<K>(true);
         self.confirm(term);
         ABSENT_PERIOD
     }

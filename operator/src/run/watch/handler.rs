@@ -36,6 +36,7 @@ impl Handler {
 
     /// Records that a watch is alive.
     pub(super) fn heard<K: Watched>(&self) {
+        self.cache.heard(K::KIND);
         let labels = Kind { kind: K::KIND };
         let now = self.clock.now().as_second();
         self.metrics.watch_last_message.get_or_create(&labels).set(now);
@@ -79,13 +80,24 @@ impl Handler {
         }
     }
 
-    /// Records whether the API server serves a kind.
-    pub(super) fn set_served<K: Watched>(&self, is_served: bool) {
+    /// Records that the API server serves a kind.
+    pub(super) fn set_served<K: Watched>(&self) {
         if let Some(version) = K::API.filter(|version| version.spec().groups == K::KIND) {
             let mut state = self.cache.lock();
-            let change = state.store.set_served(version, is_served);
+            let change = state.store.set_served(version, true);
             self.cache.record_change(&mut state, change);
         }
+    }
+
+    /// Records whether a kind can be read. Returns whether that has changed.
+    pub(super) fn set_readable<K: Watched>(&self, is_readable: bool) -> bool {
+        let Some(version) = K::API.filter(|version| version.spec().groups == K::KIND) else {
+            return false;
+        };
+        let mut state = self.cache.lock();
+        let change = state.store.set_readable(version, is_readable);
+        self.cache.record_change(&mut state, change);
+        change != Change::Nothing
     }
 
     /// An object that was added or changed.

@@ -51,7 +51,12 @@ const OPTIONAL_KINDS: &[&str] = &[
 
 /// Whether cycles run although the scheduler may not watch a kind.
 pub(super) fn is_optional<K: Watched>() -> bool {
-    OPTIONAL_KINDS.contains(&K::KIND) || K::API.is_some_and(|version| !version.is_own())
+    OPTIONAL_KINDS.contains(&K::KIND) || is_of_other_api::<K>()
+}
+
+/// Whether these are PodGroups or queues of another project.
+pub(super) fn is_of_other_api<K: Watched>() -> bool {
+    K::API.is_some_and(|version| !version.is_own())
 }
 
 /// Whether every API server serves a kind: that of other kinds may not be installed yet.

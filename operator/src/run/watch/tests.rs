@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
-use kube_batch_api::{api_version::ApiVersion, dialect::QueueOf};
+use kube_batch_api::{
+    api_version::ApiVersion,
+    dialect::{GroupOf, QueueOf},
+};
 use kube_batch_cache::store::Store;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
@@ -213,6 +216,38 @@ async fn a_list_that_is_older_than_what_was_shown_is_not_believed() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn an_event_of_an_older_version_than_was_seen_leads_to_a_new_list() {
+    let world = World::watching().await;
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(0).await;
+    // Restored from a backup: the connection stays, and the next version is one that was seen before.
+    world.api.go_back_to(1);
+    world.api.put(&format!("{NODES}/d"), node("d", "4"));
+    world.wait(0).await;
+    assert!(!world.cache.is_synced(), "what is known may be gone");
+    world.wait(120).await;
+    assert!(world.cache.is_synced());
+    assert!(world.nodes().contains(&"d".to_owned()));
+    world.api.put(&format!("{NODES}/e"), node("e", "4"));
+    world.wait(0).await;
+    assert!(world.nodes().contains(&"e".to_owned()), "what is new after that is seen");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_watch_that_waits_for_a_lost_version_is_noticed() {
+    let world = World::watching().await;
+    world.api.put(&format!("{NODES}/c"), node("c", "4"));
+    world.wait(0).await;
+    world.api.go_back_to(1);
+    // Such an API server sends nothing until it has reached that version again, not even a bookmark.
+    world.api.end_watches(NODES);
+    world.wait(30).await;
+    assert!(!world.cache.is_synced());
+    world.wait(120).await;
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn a_new_leader_waits_until_it_knows_what_the_one_before_has_done() {
     let world = World::watching().await;
     world.wait(1).await;
@@ -384,4 +419,105 @@ async fn an_optional_kind_without_permission_stops_no_cycle() {
     world.api.recover();
     world.wait(10).await;
     assert_eq!(cache.lock().store.resource_claims.iter().count(), 1, "once it is permitted");
+}
+
+/// A watch of the PodGroups of scheduler-plugins, and what the store knows of that API.
+struct OtherApi {
+    world: World,
+    cache: Arc<SchedulerCache>,
+}
+
+const OTHERS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups";
+
+impl OtherApi {
+    /// The watch begins while requests for it fail in this way.
+    async fn begun(fault: Option<Fault>, is_served: bool) -> Self {
+        const VERSION: u8 = ApiVersion::Coscheduling as u8;
+        type Group = GroupOf<VERSION>;
+        let world = World::new();
+        let metrics = Arc::clone(&world.metrics);
+        let kinds = [<Group as Watched>::KIND];
+        let cache = Arc::new(SchedulerCache::new(Store::default(), &kinds, Arc::clone(&metrics)));
+        if is_served {
+            world.api.serve(OTHERS);
+            let group = json!({
+                "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+                "metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": {"minMember": 2},
+            });
+            world.api.put(&format!("{OTHERS}/g"), group);
+        }
+        if let Some(fault) = fault {
+            world.api.fail_always(Method::GET, OTHERS, fault);
+        }
+        let mut tasks = Supervisor::new(Arc::clone(&metrics));
+        let handler = Handler { cache: Arc::clone(&cache), metrics, clock: Clock::system() };
+        follow::spawn::<Group>(&world.source(), &handler, &mut tasks);
+        let world = World { tasks, ..world };
+        world.wait(0).await;
+        Self { world, cache }
+    }
+
+    /// Whether cycles may run, the API is served, it can be read, and its PodGroup is known.
+    fn state(&self) -> [bool; 4] {
+        let state = self.cache.lock();
+        let (served, unreadable) = (state.store.served(), state.store.unreadable());
+        let n_groups = state.store.groups.iter().count();
+        let version = ApiVersion::Coscheduling;
+        [state.is_synced(), served.has(version), !unreadable.has(version), n_groups == 1]
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_api_that_is_not_served_stops_nothing() {
+    let other = OtherApi::begun(None, false).await;
+    assert_eq!(other.state(), [true, false, true, false]);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_api_that_a_new_leader_may_not_read_is_served_and_unreadable() {
+    for (fault, seconds) in [(403, 0), (500, 15), (503, 15)] {
+        let other = OtherApi::begun(Some(Fault::Status(fault)), true).await;
+        other.world.wait(seconds).await;
+        assert_eq!(other.state(), [true, true, false, false], "{fault}");
+        other.world.api.recover();
+        other.world.wait(15).await;
+        assert_eq!(other.state(), [true, true, true, true], "{fault}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn an_api_that_can_no_longer_be_read_is_still_served() {
+    for (fault, seconds, is_kept) in [(403, 1, true), (404, 1, false), (500, 60, true)] {
+        let other = OtherApi::begun(None, true).await;
+        assert_eq!(other.state(), [true, true, true, true]);
+        other.world.api.fail_always(Method::GET, OTHERS, Fault::Status(fault));
+        other.world.api.end_watches(OTHERS);
+        other.world.wait(1 + seconds).await;
+        // An API that is gone has no PodGroups; the pods that name them wait for these.
+        assert_eq!(other.state(), [true, true, !is_kept, is_kept], "{fault}");
+        other.world.wait(300).await;
+        assert_eq!(other.state(), [true, true, !is_kept, is_kept], "{fault}");
+        other.world.api.recover();
+        other.world.wait(15).await;
+        assert_eq!(other.state(), [true, true, true, true], "{fault}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nothing_is_decided_on_facts_that_are_too_old() {
+    for fault in [Fault::Status(403), Fault::Status(500), Fault::Status(429), Fault::Hang] {
+        let world = World::watching().await;
+        world.api.fail_always(Method::GET, NODES, fault.clone());
+        world.api.end_watches(NODES);
+        world.wait(110).await;
+        assert!(world.cache.is_synced(), "{fault:?}: an outage of two minutes stops nothing");
+        world.wait(15).await;
+        assert!(!world.cache.is_synced(), "{fault:?}");
+        assert!(world.cache.stale().contains_key(Node::KIND), "{fault:?}");
+        let before = world.cache.lock().version;
+        world.api.recover();
+        world.wait(60).await;
+        assert!(world.cache.is_synced(), "{fault:?}");
+        assert!(world.cache.lock().version > before, "{fault:?}: a cycle runs");
+    }
 }

@@ -170,7 +170,7 @@ impl World {
             fn visit<K: Watched>(&mut self) {
                 let Self(world, kind, text, has_changed) = self;
                 if K::KIND == *kind {
-                    world.handler.set_served::<K>(true);
+                    world.handler.set_served::<K>();
                     let object: Guarded<K> = serde_json::from_str(text).expect("metadata");
                     match world.handler.store(&object) {
                         Ok(change) => *has_changed = change != Change::Nothing,
