@@ -19,7 +19,8 @@ use crate::{
     report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
-        DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
+        DEVICE_CLASSES, EVENTS, KINDS, Kind, LEASES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES,
+        SLICES, STORAGE_CLASSES,
     },
     traffic::{Admission, Faults},
     world::World,
@@ -81,6 +82,7 @@ enum End {
     Faults(usize),
     Freeze(usize),
     Admission(usize),
+    Unreadable(Kind),
 }
 
 impl Episode {
@@ -149,6 +151,9 @@ impl Episode {
                 End::Admission(tenant) => {
                     self.shared.lock().set_admission(tenant, Admission::Accepts);
                 }
+                End::Unreadable(kind) => {
+                    self.shared.lock().server.unreadable.remove(&kind);
+                }
             }
         }
     }
@@ -184,6 +189,7 @@ impl Episode {
         for tenant in 0..TENANTS.len() {
             world.set_admission(tenant, Admission::Accepts);
         }
+        world.server.unreadable.clear();
         world.log("calm");
         world.calm_since = Some(Instant::now());
     }
@@ -234,6 +240,20 @@ impl Episode {
                 self.shared.lock().set_admission(tenant, admission);
                 let end = Instant::now() + Duration::from_millis(millis);
                 self.ends.push((end, End::Admission(tenant)));
+            }
+            Action::Unreadable { kind, code, millis } => {
+                // The lease is read again by those who would lead, and not watched.
+                let watched: Vec<Kind> = KINDS
+                    .iter()
+                    .copied()
+                    .filter(|kind| !matches!(*kind, LEASES | EVENTS))
+                    .collect();
+                let kind = watched[kind % watched.len()];
+                let mut world = self.shared.lock();
+                world.log(&format!("{} cannot be read: {code}", kind.plural));
+                world.server.unreadable.insert(kind, code);
+                let end = Instant::now() + Duration::from_millis(millis);
+                self.ends.push((end, End::Unreadable(kind)));
             }
             Action::Reset(replica) => {
                 self.shared.lock().reset(self.processes[replica].number);

@@ -244,6 +244,9 @@ impl Watch {
         if world.server.absent.contains(&kind) {
             return Err(not_found());
         }
+        if let Some(code) = world.server.unreadable.get(&kind) {
+            return Err(failure(*code, "injected"));
+        }
         let number = |name: &str| -> Option<u64> {
             let mut pairs = sent.query.split('&');
             pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
@@ -302,7 +305,8 @@ impl Watch {
     fn look(&mut self) -> Look {
         let mut world = self.shared.lock();
         let faults = world.faults(self.process);
-        if world.n_resets(self.process) != self.n_resets {
+        let is_unreadable = world.server.unreadable.contains_key(&self.kind);
+        if is_unreadable || world.n_resets(self.process) != self.n_resets {
             return Look::Broken;
         }
         if faults.is_silent {

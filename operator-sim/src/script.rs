@@ -102,6 +102,12 @@ pub(crate) enum Action {
     },
     /// The server forgets old changes.
     Compact,
+    /// One kind cannot be read for some time, in milliseconds; reads are answered with this code.
+    Unreadable {
+        kind: usize,
+        code: u16,
+        millis: u64,
+    },
 }
 
 /// What a tenant creates to hurt others.
@@ -180,7 +186,11 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Action {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..24) {
+    match rng.u32(0..27) {
+        24.. => {
+            let code = [403, 404, 429, 500, 503][rng.usize(0..5)];
+            Action::Unreadable { kind: rng.usize(0..1_000), code, millis: rng.u64(500..400_000) }
+        }
         20.. => {
             let admission = [Admission::RejectsHalf, Admission::RejectsAll, Admission::IsDead];
             let (tenant, millis) = (rng.usize(0..TENANTS.len()), rng.u64(500..400_000));

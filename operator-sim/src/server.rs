@@ -29,7 +29,7 @@ macro_rules! kinds {
     ($($name:ident = $prefix:literal $plural:literal $is_namespaced:literal;)*) => {
         $(pub(crate) const $name: Kind =
             Kind { prefix: $prefix, plural: $plural, is_namespaced: $is_namespaced };)*
-        const KINDS: &[Kind] = &[$($name),*];
+        pub(crate) const KINDS: &[Kind] = &[$($name),*];
     };
 }
 
@@ -126,6 +126,8 @@ pub(crate) struct Server {
     n_uids: u64,
     /// Kinds that are not served.
     pub(crate) absent: BTreeSet<Kind>,
+    /// Kinds of which nothing can be read, with the status code of the answers.
+    pub(crate) unreadable: BTreeMap<Kind, u16>,
 }
 
 impl Server {
@@ -243,6 +245,9 @@ impl Server {
     ) -> Answer {
         if self.absent.contains(&path.kind) {
             return not_found();
+        }
+        if let Some(code) = self.unreadable.get(&path.kind).filter(|_| method == "GET") {
+            return failure(*code, "injected");
         }
         match (method, path.name, path.subresource) {
             ("GET", "", _) => self.list(path, query),
