@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{claims_of, extended_claim_of, is_extended, owner_of, results_of, uids_of_users};
 use crate::{
     pods::{RESOURCE, is_done, number, requested, used},
-    server::{KUBERNETES_GROUPS, Key, NODES, PODS, RESOURCE_CLAIMS, Server, is_deleted},
+    server::{KUBERNETES_GROUPS, Key, NODES, PODS, QUEUES, RESOURCE_CLAIMS, Server, is_deleted},
 };
 
 /// What is wrong with the claims of a pod that was bound.
@@ -162,8 +162,13 @@ pub(crate) fn useless_claim(server: &Server) -> Option<String> {
     })
 }
 
-/// Whether a node takes new pods and has what a pod requests of CPU.
+/// Whether a node takes new pods and has what a pod requests of CPU. While room is reserved for a large job, it is not
+/// known here which node that is on.
 fn has_room(server: &Server, pod: &Value) -> bool {
+    let mut reserved = server.all(QUEUES).map(|(_, queue)| &queue["status"]["reserved"]);
+    if reserved.any(|amounts| amounts.as_object().is_some_and(|amounts| !amounts.is_empty())) {
+        return false;
+    }
     server.all(NODES).any(|(key, node)| {
         let is_cordoned = node["spec"]["unschedulable"] == true;
         let fits = |resource: &str| {
