@@ -270,7 +270,9 @@ impl TaskFacts {
         };
         let nominated_node = non_empty(status.and_then(|s| s.nominated_node_name.as_ref()));
         let observed = observed_status(pod);
-        let not_admitted = is_assigned(pod) && is_pending(pod) && scheduled(pod).is_none();
+        // A scheduler may write False after it has bound the pod, if that write is late. A pod whose creator named the node
+        // never has the condition before the kubelet sets it.
+        let not_admitted = is_assigned(pod) && is_pending(pod) && scheduling(pod).is_none();
         let is_own = || wrote_nomination(pod.metadata.managed_fields.as_deref());
         let nominated_by_other = nominated_node.is_some() && !is_own();
         let facts = Self {
@@ -391,11 +393,16 @@ fn is_pending(pod: &Pod) -> bool {
     matches!(phase, None | Some("" | "Pending"))
 }
 
-/// The condition PodScheduled, if it is True: the API server sets it when a pod is bound, and the kubelet when it admits
-/// one whose creator named the node.
-fn scheduled(pod: &Pod) -> Option<&PodCondition> {
+/// The condition PodScheduled: schedulers set it to False while the pod waits, the API server to True when it is bound,
+/// and so does the kubelet when it admits a pod whose creator named the node.
+fn scheduling(pod: &Pod) -> Option<&PodCondition> {
     let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    conditions.find(|c| c.type_ == "PodScheduled" && c.status == "True")
+    conditions.find(|c| c.type_ == "PodScheduled")
+}
+
+/// The condition PodScheduled, if it is True.
+fn scheduled(pod: &Pod) -> Option<&PodCondition> {
+    scheduling(pod).filter(|condition| condition.status == "True")
 }
 
 /// Whether a pod ended only after its deletion was accepted, as evicted pods do, whatever their exit code. The Job
@@ -567,7 +574,7 @@ mod tests {
             (None, "Pending", None, false),
             (None, "Pending", Some("False"), false),
             (Some("n"), "Pending", None, true),
-            (Some("n"), "Pending", Some("False"), true),
+            (Some("n"), "Pending", Some("False"), false),
             (Some("n"), "Pending", Some("True"), false),
             (Some("n"), "Running", None, false),
             (Some("n"), "Failed", None, false),
