@@ -111,6 +111,13 @@ impl Nodes {
         [allocatable, idle, releasing, pipelined, used, foreign]
     }
 
+    /// The row of a node: they are in order of name.
+    pub fn row(&self, name: &Name) -> Option<NodeIdx> {
+        let all = self.facts.values().as_slice();
+        let at = all.binary_search_by(|facts| facts.name.cmp(name)).ok()?;
+        self.facts.ids().nth(at)
+    }
+
     /// What is idle on a node once the tasks that are being released are gone, less what is nominated there.
     pub fn future_idle(&self, node: NodeIdx, dim: Dim) -> i64 {
         self.idle[node][dim] + self.releasing[node][dim] - self.pipelined[node][dim]

@@ -66,6 +66,9 @@ pub struct Kind {
     budget: fn(usize) -> Option<Value>,
     /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
+    /// The claims for volumes of each pod: the specification and the annotations of each. There are as many volumes, of
+    /// which every node can use every one, and the last claim needs a larger one.
+    volume_claims: Option<fn(pod: usize, claim: usize) -> (Value, Value)>,
     /// Whether several claims can have shares of a device.
     has_shares: bool,
     /// How many slices a driver publishes besides those with the devices of claims.
@@ -84,6 +87,7 @@ impl Kind {
         group: |_, _| {},
         budget: |_| None,
         claim: None,
+        volume_claims: None,
         has_shares: false,
         n_slices: 0,
     };
@@ -95,6 +99,9 @@ impl Kind {
         everyone(&mut store, size);
         if self.claim.is_some() || self.n_slices > 0 {
             add_devices(&mut store, size, self.has_shares);
+        }
+        if self.volume_claims.is_some() {
+            add_volumes(&mut store);
         }
         if variant == Variant::Hostile {
             add_slices(&mut store, size, self.n_slices / size.divisor);
@@ -126,6 +133,9 @@ impl Kind {
                 (self.pod)(&mut pod, n);
                 if let Some(spec) = self.claim {
                     add_claim(&mut store, &mut pod, n, &spec(n));
+                }
+                if let Some(claim) = self.volume_claims {
+                    add_volume_claims(&mut store, &mut pod, n, claim);
                 }
             }
             apply_pod(&mut store, pod);
@@ -237,6 +247,53 @@ fn add_claim(store: &mut Store, pod: &mut Value, n: usize, spec: &Value) {
     let claim = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
     store.apply_resource_claim(&read(claim)).expect("the claim is valid");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+}
+
+/// The most volumes that a pod may name.
+const N_VOLUMES: usize = 500;
+
+fn add_volumes(store: &mut Store) {
+    let class = json!({
+        "metadata": {"name": "disks"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    store.apply_storage_class(&read(class)).expect("the class is valid");
+    for n in 0..N_VOLUMES {
+        let volume = json!({
+            "metadata": {"name": format!("volume-{n:03}"), "labels": {"number": n.to_string()}},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "disks",
+            },
+            "status": {"phase": "Available"},
+        });
+        store.apply_volume(&read(volume)).expect("the volume is valid");
+    }
+}
+
+fn add_volume_claims(
+    store: &mut Store,
+    pod: &mut Value,
+    n: usize,
+    claim: fn(usize, usize) -> (Value, Value),
+) {
+    let mut volumes = Vec::new();
+    for at in 0..N_VOLUMES {
+        let name = format!("claim-{n}-{at}");
+        let size = if at + 1 == N_VOLUMES { "2Gi" } else { "1Gi" };
+        let (mut spec, annotations) = claim(n, at);
+        spec["resources"] = json!({"requests": {"storage": size}});
+        spec["storageClassName"] = json!("disks");
+        spec["accessModes"] = json!(["ReadWriteOnce"]);
+        let meta = json!({
+            "name": name, "namespace": NAMESPACE, "uid": name, "annotations": annotations,
+        });
+        let claim = json!({"metadata": meta, "spec": spec});
+        store.apply_claim(&read(claim)).expect("the claim is valid");
+        volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    }
+    pod["spec"]["volumes"] = json!(volumes);
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
 }
 

@@ -19,7 +19,13 @@
 
 mod available;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use kube_batch_api::{
     column::{Column, NodeIdx},
@@ -130,6 +136,10 @@ impl Filter for VolumeBinding {
         self.unbound.on_placement(placed);
     }
 
+    fn work(&self) -> u64 {
+        self.unbound.n_steps.load(Ordering::Relaxed)
+    }
+
     fn claim_choices(&self, class: ConstraintClassIdx) -> Vec<ClaimChoice> {
         self.unbound.choices(class)
     }
@@ -156,7 +166,39 @@ struct UnboundClaims {
     /// What the tasks placed so far have decided.
     assumed: Column<UnboundClaim, Option<Assumed>>,
     nodes: Column<NodeIdx, Arc<NodeFacts>>,
+    /// Incremented with each claim that is assumed to get a volume, or no longer is.
+    generation: u64,
+    /// What is the same for all nodes.
+    answers: Column<ConstraintClassIdx, Answer>,
+    /// How long choosing volumes took beyond what is usual, in evaluations of a node.
+    n_steps: AtomicU64,
 }
+
+/// Whether the claims of a class can be bound, if that is so on all nodes or on none: twice the generation in which it
+/// was found out, and 1 if they can.
+#[derive(Debug)]
+struct Answer(AtomicU64);
+
+impl Answer {
+    const UNKNOWN: u64 = u64::MAX;
+
+    const fn unknown() -> Self {
+        Self(AtomicU64::new(Self::UNKNOWN))
+    }
+
+    fn get(&self, generation: u64) -> Option<Result<(), Unfit>> {
+        let known = self.0.load(Ordering::Relaxed);
+        (known != Self::UNKNOWN && known / 2 == generation)
+            .then(|| if known % 2 == 1 { Ok(()) } else { Err(Unfit::NoVolume) })
+    }
+
+    fn set(&self, generation: u64, fits: Result<(), Unfit>) {
+        self.0.store(2 * generation + u64::from(fits.is_ok()), Ordering::Relaxed);
+    }
+}
+
+/// As many volumes can be looked at in the time of a usual evaluation of a node.
+const STEPS_OF_AN_EVALUATION: usize = 8;
 
 /// The volume a claim is assumed to get.
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +220,9 @@ impl UnboundClaims {
             volumes: AvailableVolumes::default(),
             assumed: Column::new(),
             nodes: opening.cluster.nodes.facts.values().cloned().collect(),
+            generation: 0,
+            answers: opening.by_class(()).values().map(|()| Answer::unknown()).collect(),
+            n_steps: AtomicU64::new(0),
         }
     }
 
@@ -205,19 +250,30 @@ impl UnboundClaims {
     }
 
     fn check(&self, class: ConstraintClassIdx, node: NodeIdx) -> Result<(), Unfit> {
-        let mut chosen = Vec::new();
-        for claim in &self.of_class[class] {
-            if let Some(assumed) = self.assumed[*claim] {
-                self.check_assumed(*claim, assumed, node)?;
-                continue;
-            }
-            match self.volumes.choose(&self.claims[*claim], node, &chosen) {
-                VolumeChoice::Existing(volume) => chosen.push(volume),
-                VolumeChoice::Provision => {}
-                VolumeChoice::Unavailable => return Err(Unfit::NoVolume),
-            }
+        if let Some(fits) = self.answers[class].get(self.generation) {
+            return fits;
         }
-        Ok(())
+        let mut choosing = self.volumes.choosing(node);
+        let mut depends_on_node = false;
+        let fits = self.of_class[class].iter().try_for_each(|claim| match self.assumed[*claim] {
+            Some(assumed) => {
+                depends_on_node = true;
+                self.check_assumed(*claim, assumed, node)
+            }
+            None => match choosing.next(&self.claims[*claim]) {
+                VolumeChoice::Existing(_) | VolumeChoice::Provision => Ok(()),
+                VolumeChoice::Unavailable => Err(Unfit::NoVolume),
+            },
+        });
+        if !depends_on_node && !choosing.depends_on_node() {
+            self.answers[class].set(self.generation, fits);
+        }
+        // The first few are a usual evaluation.
+        let n_more = choosing.n_steps() / STEPS_OF_AN_EVALUATION;
+        if n_more > 0 {
+            self.n_steps.fetch_add(n_more as u64, Ordering::Relaxed);
+        }
+        fits
     }
 
     /// Whether the volume that a claim is assumed to get can be reached from a node.
@@ -256,6 +312,7 @@ impl UnboundClaims {
         if self.of_class[class].is_empty() || from == to {
             return;
         }
+        self.generation += 1;
         if from.is_some() {
             self.forget(class);
         }
@@ -266,19 +323,22 @@ impl UnboundClaims {
 
     /// A task of the class has been placed on a node.
     fn assume(&mut self, class: ConstraintClassIdx, node: NodeIdx) {
+        let mut choosing = self.volumes.choosing(node);
         for claim in &self.of_class[class] {
             if let Some(assumed) = &mut self.assumed[*claim] {
                 assumed.n_tasks += 1;
                 continue;
             }
-            let volume = match self.volumes.choose(&self.claims[*claim], node, &[]) {
-                VolumeChoice::Existing(volume) => {
-                    self.volumes.set_taken(volume, true);
-                    Some(volume)
-                }
+            let volume = match choosing.next(&self.claims[*claim]) {
+                VolumeChoice::Existing(volume) => Some(volume),
                 VolumeChoice::Provision | VolumeChoice::Unavailable => None,
             };
             self.assumed[*claim] = Some(Assumed { node, volume, n_tasks: 1 });
+        }
+        for claim in &self.of_class[class] {
+            if let Some(Assumed { volume: Some(volume), .. }) = self.assumed[*claim] {
+                self.volumes.set_taken(volume, true);
+            }
         }
     }
 

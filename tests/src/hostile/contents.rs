@@ -16,7 +16,40 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(groups());
     all.extend(unlike_gangs());
     all.extend(device_claims());
+    all.extend(volume_claims());
     all
+}
+
+fn volume_claims() -> Vec<Kind> {
+    const N_PODS: usize = 20;
+    vec![
+        Kind {
+            name: "unbound-claims",
+            about: "20 pods, each with 500 unbound claims, of which one finds no volume",
+            n_pods: N_PODS,
+            volume_claims: Some(|_, _| (json!({}), json!({}))),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "unbound-selectors",
+            about: "the same, and each claim has another selector",
+            n_pods: N_PODS,
+            volume_claims: Some(|pod, claim| {
+                let none = format!("{pod}-{claim}");
+                let other = json!({"key": "number", "operator": "NotIn", "values": [none]});
+                (json!({"selector": {"matchExpressions": [other]}}), json!({}))
+            }),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "selected-nodes",
+            about: "200 pods, each with 500 claims for which a user has selected a node",
+            volume_claims: Some(|_, _| {
+                (json!({}), json!({"volume.kubernetes.io/selected-node": "node-00999"}))
+            }),
+            ..Kind::NONE
+        },
+    ]
 }
 
 fn device_claims() -> Vec<Kind> {

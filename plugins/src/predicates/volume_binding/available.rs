@@ -2,17 +2,20 @@
 //!
 //! Volumes are in order of size, then name, so that the first that matches is the smallest. Volumes
 //! that only few nodes can reach, such as local disks, are indexed by the label value that says so.
+//!
+//! The claims of a pod are in order of size too. So what is too small or in use for one claim is so for all that
+//! follow it with the same requirements, and a [`Choosing`] goes through the volumes once for all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use kube_batch_api::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::storage::{ClaimFacts, StorageClassFacts, VolumeFacts},
-    name::Name,
+    name::{Name, ObjectKey},
     selector::{LabelSelector, Requirement},
 };
 use kube_batch_framework::plugin::NodesByDomain;
@@ -37,9 +40,23 @@ kube_batch_api::row_type! {
 #[derive(Debug, Default)]
 pub(super) struct AvailableVolumes {
     /// Filled when the first claim is added.
-    volumes: Option<Column<AvailableVolume, Volume>>,
-    matching: Column<MatchingIdx, MatchingVolumes>,
+    listed: Option<Listed>,
+    /// Those that match are found when a claim is considered for a node: not for every claim that waits.
+    matching: Column<MatchingIdx, (Requirements, OnceLock<MatchingVolumes>)>,
     by_requirements: BTreeMap<Requirements, MatchingIdx>,
+    classes: BTreeMap<Name, Arc<ClassOfClaims>>,
+}
+
+/// How much longer it takes to match a volume with the requirements of a claim than to look at it.
+const STEPS_OF_A_MATCH: usize = 8;
+
+/// All volumes.
+#[derive(Debug)]
+struct Listed {
+    /// In order of size, then name.
+    volumes: Column<AvailableVolume, Volume>,
+    /// Those whose `claimRef` names a claim.
+    by_claim: BTreeMap<ObjectKey, Vec<AvailableVolume>>,
 }
 
 #[derive(Debug)]
@@ -53,13 +70,16 @@ impl Volume {
     fn is_reachable(&self, node: NodeIdx) -> bool {
         self.affinity.as_ref().is_none_or(|affinity| affinity.passes(node))
     }
+
+    const fn is_near_some_nodes(&self) -> bool {
+        self.affinity.is_some()
+    }
 }
 
-/// What a claim requires of a volume.
+/// What a claim requires of a volume besides its size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirements {
     class: Name,
-    request_bytes: i64,
     access_modes: Vec<Name>,
     volume_mode: Name,
     selector: Option<LabelSelector>,
@@ -69,7 +89,6 @@ impl Requirements {
     fn of(claim: &ClaimFacts) -> Self {
         Self {
             class: claim.class.clone().unwrap_or_default(),
-            request_bytes: claim.request_bytes,
             access_modes: claim.access_modes.clone(),
             volume_mode: claim.volume_mode.clone(),
             selector: claim.selector.clone(),
@@ -79,9 +98,7 @@ impl Requirements {
     /// Whether a volume that is reserved for the claim can be bound to it: access modes and selector
     /// are not compared.
     fn match_reserved(&self, volume: &VolumeFacts) -> bool {
-        volume.class == self.class
-            && volume.capacity_bytes >= self.request_bytes
-            && volume.volume_mode == self.volume_mode
+        volume.class == self.class && volume.volume_mode == self.volume_mode
     }
 
     /// Whether an available volume can be bound to the claim.
@@ -104,6 +121,17 @@ struct MatchingVolumes {
     labels: Vec<Arc<LabelColumn>>,
 }
 
+impl MatchingVolumes {
+    /// The lists of those that a node may reach.
+    fn lists(&self, node: NodeIdx) -> impl Iterator<Item = &[AvailableVolume]> {
+        let local = self.labels.iter().map(move |labels| {
+            let place = (labels.key(), labels.value(node));
+            self.by_label.get(&place).map_or(&[][..], Vec::as_slice)
+        });
+        std::iter::once(&*self.anywhere).chain(local)
+    }
+}
+
 /// An unbound claim, and the ways to bind it.
 #[derive(Debug)]
 pub(super) struct ClaimToBind {
@@ -111,8 +139,25 @@ pub(super) struct ClaimToBind {
     /// The volume that is reserved for it.
     reserved: Option<AvailableVolume>,
     matching: MatchingIdx,
+    request_bytes: i64,
+    class: Arc<ClassOfClaims>,
+    is_for_many_nodes: bool,
+}
+
+/// What the claims of a class have in common.
+#[derive(Debug)]
+struct ClassOfClaims {
     provision: Provision,
+    /// Of claims that are for many nodes.
     reach: Reach,
+}
+
+static ONE_NODE: Reach = Reach::OneNode;
+
+impl ClaimToBind {
+    fn reach(&self) -> &Reach {
+        if self.is_for_many_nodes { &self.class.reach } else { &ONE_NODE }
+    }
 }
 
 /// From where a volume can be used that is made for a claim, besides the node of the first pod.
@@ -128,12 +173,9 @@ enum Reach {
 const MODES_OF_MANY_NODES: [&str; 2] = ["ReadWriteMany", "ReadOnlyMany"];
 
 impl Reach {
-    /// As the access modes of the claim, the driver of its class on the nodes, and the topologies of the class say.
-    fn of(opening: Opening<'_>, claim: &ClaimFacts, class: Option<&StorageClassFacts>) -> Self {
-        let is_for_many = |mode: &Name| MODES_OF_MANY_NODES.contains(&&**mode);
-        let Some(class) = class.filter(|_| claim.access_modes.iter().any(is_for_many)) else {
-            return Self::OneNode;
-        };
+    /// As the driver of the class on the nodes, and the topologies of the class say.
+    fn of(opening: Opening<'_>, class: Option<&StorageClassFacts>) -> Self {
+        let Some(class) = class else { return Self::OneNode };
         let csi_nodes = opening.cluster.storage.csi_nodes.values();
         let of_driver = csi_nodes.filter_map(|node| node.topology_keys.get(&class.provisioner));
         let of_class = class.topologies.iter().flat_map(LabelSelector::requirements);
@@ -168,9 +210,7 @@ enum SelectedNode {
 impl SelectedNode {
     fn of(cluster: &Cluster, claim: &ClaimFacts) -> Self {
         let Some(name) = &claim.selected_node else { return Self::None };
-        let mut nodes = cluster.nodes.facts.iter();
-        let found = nodes.find(|(_, facts)| facts.name == *name);
-        found.map_or(Self::Missing, |(node, _)| Self::Node(node))
+        cluster.nodes.row(name).map_or(Self::Missing, Self::Node)
     }
 }
 
@@ -223,22 +263,40 @@ impl AvailableVolumes {
         claim: &ClaimFacts,
     ) -> ClaimToBind {
         let cluster = opening.cluster;
-        let volumes = self.volumes.get_or_insert_with(|| list(opening));
+        let listed = self.listed.get_or_insert_with(|| Listed::new(opening));
         let requirements = Requirements::of(claim);
-        let class = claim.class.as_ref().and_then(|class| cluster.storage.classes.get(class));
+        let name = requirements.class.clone();
+        let class = self.classes.entry(name).or_insert_with_key(|name| {
+            let facts = cluster.storage.classes.get(name).map(|facts| &**facts);
+            let (provision, reach) = (Provision::of(opening, facts), Reach::of(opening, facts));
+            Arc::new(ClassOfClaims { provision, reach })
+        });
+        let is_for_many = |mode: &Name| MODES_OF_MANY_NODES.contains(&&**mode);
         ClaimToBind {
             selected_node: SelectedNode::of(cluster, claim),
-            reserved: reserved(volumes, claim, &requirements),
+            reserved: listed.reserved(claim, &requirements),
+            request_bytes: claim.request_bytes,
+            class: Arc::clone(class),
+            is_for_many_nodes: claim.access_modes.iter().any(is_for_many),
             matching: *self.by_requirements.entry(requirements).or_insert_with_key(
-                |requirements| self.matching.push(MatchingVolumes::new(volumes, requirements)),
+                |requirements| self.matching.push((requirements.clone(), OnceLock::new())),
             ),
-            provision: Provision::of(opening, class.map(|class| &**class)),
-            reach: Reach::of(opening, claim, class.map(|class| &**class)),
         }
     }
 
+    fn volumes(&self) -> &Column<AvailableVolume, Volume> {
+        &self.listed.as_ref().expect("volumes are listed with the first claim").volumes
+    }
+
     fn volume(&self, row: AvailableVolume) -> &Volume {
-        &self.volumes.as_ref().expect("a volume is listed")[row]
+        &self.volumes()[row]
+    }
+
+    /// The volumes that match a claim, whatever their size, and whether they were looked for only now.
+    fn matching(&self, row: MatchingIdx) -> (&MatchingVolumes, bool) {
+        let (requirements, matching) = &self.matching[row];
+        let is_new = matching.get().is_none();
+        (matching.get_or_init(|| MatchingVolumes::new(self.volumes(), requirements)), is_new)
     }
 
     /// Whether a volume can be reached from a node.
@@ -248,74 +306,48 @@ impl AvailableVolumes {
 
     /// Whether a volume that is made for a claim on its first node can be used from another.
     pub(super) fn is_made_within_reach(claim: &ClaimToBind, first: NodeIdx, node: NodeIdx) -> bool {
-        claim.reach.has(first, node) && claim.provision.is_possible(node)
+        claim.reach().has(first, node) && claim.class.provision.is_possible(node)
     }
 
     /// The sets of nodes of which the first pod chooses one for all pods that share a claim, if a volume must be made
     /// for it.
     pub(super) fn domains_to_choose(&self, claim: &ClaimToBind) -> NodesByDomain {
-        let Reach::Labels(labels) = &claim.reach else { return NodesByDomain::default() };
-        let matching = &self.matching[claim.matching];
+        let Reach::Labels(labels) = claim.reach() else { return NodesByDomain::default() };
         if labels.is_empty()
             || claim.reserved.is_some()
             || claim.selected_node != SelectedNode::None
-            || !matching.anywhere.is_empty()
-            || !matching.by_label.is_empty()
+            || self.is_matched(claim)
         {
             return NodesByDomain::default();
         }
         let mut domains = BTreeMap::<Vec<Value>, Vec<NodeIdx>>::new();
         for node in labels.iter().take(1).flat_map(|labels| labels.nodes()) {
             let values: Vec<Value> = labels.iter().map(|labels| labels.value(node)).collect();
-            if claim.provision.is_possible(node) && !values.iter().any(|value| value.is_absent()) {
+            if claim.class.provision.is_possible(node)
+                && !values.iter().any(|value| value.is_absent())
+            {
                 domains.entry(values).or_default().push(node);
             }
         }
         domains.into_values().collect()
     }
 
-    /// The volume a claim gets on a node, which is neither taken nor among `chosen`.
-    pub(super) fn choose(
-        &self,
-        claim: &ClaimToBind,
-        node: NodeIdx,
-        chosen: &[AvailableVolume],
-    ) -> VolumeChoice {
-        let volume = match (claim.selected_node, claim.reserved) {
-            (SelectedNode::Missing, _) => return VolumeChoice::Unavailable,
-            (SelectedNode::Node(selected), _) if selected != node => {
-                return VolumeChoice::Unavailable;
-            }
-            (SelectedNode::Node(_), _) => None,
-            (SelectedNode::None, Some(reserved)) => {
-                Some(reserved).filter(|volume| self.is_reachable(*volume, node))
-            }
-            (SelectedNode::None, None) => self.smallest(claim.matching, node, chosen),
-        };
-        match volume {
-            Some(volume) => VolumeChoice::Existing(volume),
-            None if claim.provision.is_possible(node) => VolumeChoice::Provision,
-            None => VolumeChoice::Unavailable,
-        }
+    /// Whether some volume matches a claim, available or taken.
+    fn is_matched(&self, claim: &ClaimToBind) -> bool {
+        let (matching, _) = self.matching(claim.matching);
+        let lists = std::iter::once(&matching.anywhere).chain(matching.by_label.values());
+        // The last is the largest.
+        lists.filter_map(|rows| rows.last()).any(|row| self.is_large_enough(*row, claim))
     }
 
-    fn smallest(
-        &self,
-        matching: MatchingIdx,
-        node: NodeIdx,
-        chosen: &[AvailableVolume],
-    ) -> Option<AvailableVolume> {
-        let matching = &self.matching[matching];
-        let local = matching.labels.iter().filter_map(|labels| {
-            let place = (labels.key(), labels.value(node));
-            matching.by_label.get(&place)
-        });
-        let is_free = |row: &&AvailableVolume| {
-            let volume = self.volume(**row);
-            !volume.is_taken && !chosen.contains(row) && volume.is_reachable(node)
-        };
-        let lists = std::iter::once(&matching.anywhere).chain(local);
-        lists.filter_map(|volumes| volumes.iter().find(is_free)).min().copied()
+    fn is_large_enough(&self, row: AvailableVolume, claim: &ClaimToBind) -> bool {
+        self.volume(row).facts.capacity_bytes >= claim.request_bytes
+    }
+
+    /// Chooses volumes for the claims of a pod on a node, the smallest claim first.
+    pub(super) fn choosing(&self, node: NodeIdx) -> Choosing<'_> {
+        let (positions, chosen) = (BTreeMap::new(), BTreeSet::new());
+        Choosing { volumes: self, node, positions, chosen, n_steps: 0, depends_on_node: false }
     }
 
     /// The name of a volume.
@@ -325,37 +357,127 @@ impl AvailableVolumes {
 
     /// Marks a volume as taken by a claim, or as available again.
     pub(super) fn set_taken(&mut self, volume: AvailableVolume, is_taken: bool) {
-        self.volumes.as_mut().expect("a volume is listed")[volume].is_taken = is_taken;
+        let listed = self.listed.as_mut().expect("volumes are listed with the first claim");
+        listed.volumes[volume].is_taken = is_taken;
     }
 }
 
-/// All volumes, in order of size, then name.
-fn list(opening: Opening<'_>) -> Column<AvailableVolume, Volume> {
-    let mut volumes: Vec<&Arc<VolumeFacts>> = opening.cluster.storage.volumes.values().collect();
-    volumes.sort_by(|l, r| (l.capacity_bytes, &l.name).cmp(&(r.capacity_bytes, &r.name)));
-    let listed = volumes.into_iter().map(|facts| Volume {
-        affinity: facts.node_affinity.as_ref().map(|terms| opening.compiler().any_of(terms)),
-        facts: Arc::clone(facts),
-        is_taken: false,
-    });
-    listed.collect()
+impl Listed {
+    fn new(opening: Opening<'_>) -> Self {
+        let mut volumes: Vec<&Arc<VolumeFacts>> =
+            opening.cluster.storage.volumes.values().collect();
+        volumes.sort_by(|l, r| (l.capacity_bytes, &l.name).cmp(&(r.capacity_bytes, &r.name)));
+        let listed = volumes.into_iter().map(|facts| Volume {
+            affinity: facts.node_affinity.as_ref().map(|terms| opening.compiler().any_of(terms)),
+            facts: Arc::clone(facts),
+            is_taken: false,
+        });
+        let volumes: Column<AvailableVolume, Volume> = listed.collect();
+        let mut by_claim = BTreeMap::<ObjectKey, Vec<AvailableVolume>>::new();
+        for (row, volume) in volumes.iter() {
+            if let Some((claim, _)) = &volume.facts.claim {
+                by_claim.entry(claim.clone()).or_default().push(row);
+            }
+        }
+        Self { volumes, by_claim }
+    }
+
+    /// The volume whose `claimRef` names the claim.
+    fn reserved(&self, claim: &ClaimFacts, requirements: &Requirements) -> Option<AvailableVolume> {
+        let is_for = |facts: &VolumeFacts| {
+            facts.claim.as_ref().is_some_and(|(_, uid)| {
+                uid.as_ref().is_none_or(|uid| *uid == claim.uid)
+                    && facts.capacity_bytes >= claim.request_bytes
+            })
+        };
+        let mut rows = self.by_claim.get(&claim.key).into_iter().flatten();
+        let found = rows.find(|row| {
+            let facts = &self.volumes[**row].facts;
+            is_for(facts) && requirements.match_reserved(facts)
+        });
+        found.copied()
+    }
 }
 
-/// The volume whose `claimRef` names the claim.
-fn reserved(
-    volumes: &Column<AvailableVolume, Volume>,
-    claim: &ClaimFacts,
-    requirements: &Requirements,
-) -> Option<AvailableVolume> {
-    let is_for = |facts: &VolumeFacts| {
-        facts.claim.as_ref().is_some_and(|(key, uid)| {
-            *key == claim.key && uid.as_ref().is_none_or(|uid| *uid == claim.uid)
-        })
-    };
-    let mut volumes = volumes.iter();
-    let found = volumes
-        .find(|(_, volume)| is_for(&volume.facts) && requirements.match_reserved(&volume.facts));
-    found.map(|(row, _)| row)
+/// Chooses volumes for the claims of a pod on a node.
+#[derive(Debug)]
+pub(super) struct Choosing<'a> {
+    volumes: &'a AvailableVolumes,
+    node: NodeIdx,
+    /// How far each list of each kind of claims was gone through: what is before is too small or not free.
+    positions: BTreeMap<MatchingIdx, Vec<usize>>,
+    chosen: BTreeSet<AvailableVolume>,
+    /// How many claims and volumes were looked at.
+    n_steps: usize,
+    /// Whether the choices could be others on another node.
+    depends_on_node: bool,
+}
+
+impl Choosing<'_> {
+    /// The volume of a claim that is at least as large as those before it. It is neither taken nor chosen for one of
+    /// those, unless it is reserved for this claim.
+    pub(super) fn next(&mut self, claim: &ClaimToBind) -> VolumeChoice {
+        self.n_steps += 1;
+        self.depends_on_node |= matches!(claim.selected_node, SelectedNode::Node(_));
+        let volume = match (claim.selected_node, claim.reserved) {
+            (SelectedNode::Missing, _) => return VolumeChoice::Unavailable,
+            (SelectedNode::Node(selected), _) if selected != self.node => {
+                return VolumeChoice::Unavailable;
+            }
+            (SelectedNode::Node(_), _) => None,
+            (SelectedNode::None, Some(reserved)) => {
+                self.depends_on_node |= self.volumes.volume(reserved).is_near_some_nodes();
+                Some(reserved).filter(|volume| self.volumes.is_reachable(*volume, self.node))
+            }
+            (SelectedNode::None, None) => self.smallest(claim),
+        };
+        self.chosen.extend(volume);
+        if volume.is_none() {
+            self.depends_on_node |= matches!(claim.class.provision, Provision::Within(_));
+        }
+        match volume {
+            Some(volume) => VolumeChoice::Existing(volume),
+            None if claim.class.provision.is_possible(self.node) => VolumeChoice::Provision,
+            None => VolumeChoice::Unavailable,
+        }
+    }
+
+    fn smallest(&mut self, claim: &ClaimToBind) -> Option<AvailableVolume> {
+        let Self { volumes, node, positions, chosen, n_steps, depends_on_node } = self;
+        let (matching, is_new) = volumes.matching(claim.matching);
+        if is_new {
+            *n_steps += STEPS_OF_A_MATCH * volumes.volumes().len();
+        }
+        *depends_on_node |= !matching.labels.is_empty();
+        let positions = positions.entry(claim.matching);
+        let positions = positions.or_insert_with(|| vec![0; 1 + matching.labels.len()]);
+        let mut smallest = None;
+        for (list, position) in matching.lists(*node).zip(positions) {
+            let left = &list[*position..];
+            let n_small = left.partition_point(|row| !volumes.is_large_enough(*row, claim));
+            let mut is_free = |row: &AvailableVolume| {
+                let volume = volumes.volume(*row);
+                *depends_on_node |= volume.is_near_some_nodes();
+                !volume.is_taken && !chosen.contains(row) && volume.is_reachable(*node)
+            };
+            let n_in_use = left[n_small..].iter().take_while(|row| !is_free(row)).count();
+            *n_steps += 1 + n_in_use;
+            *position += n_small + n_in_use;
+            let found = list.get(*position).copied();
+            smallest = [smallest, found].into_iter().flatten().min();
+        }
+        smallest
+    }
+
+    /// How many claims and volumes were looked at.
+    pub(super) const fn n_steps(&self) -> usize {
+        self.n_steps
+    }
+
+    /// Whether the choices could be others on another node.
+    pub(super) const fn depends_on_node(&self) -> bool {
+        self.depends_on_node
+    }
 }
 
 impl MatchingVolumes {
