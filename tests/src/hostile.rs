@@ -47,6 +47,9 @@ pub enum Variant {
     Hostile,
 }
 
+/// The specification and the annotations of a claim for a volume, by the number of its pod and its own.
+type VolumeClaim = fn(usize, usize) -> (Value, Value);
+
 /// A kind of hostile object.
 pub struct Kind {
     /// Its name on the command line.
@@ -66,9 +69,9 @@ pub struct Kind {
     budget: fn(usize) -> Option<Value>,
     /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
-    /// The claims for volumes of each pod: the specification and the annotations of each. There are as many volumes, of
-    /// which every node can use every one, and the last claim needs a larger one.
-    volume_claims: Option<fn(pod: usize, claim: usize) -> (Value, Value)>,
+    /// The claims for volumes of each pod. There are as many volumes, of which every node can use every one, and the last
+    /// claim needs a larger one.
+    volume_claims: Option<VolumeClaim>,
     /// Whether several claims can have shares of a device.
     has_shares: bool,
     /// How many slices a driver publishes besides those with the devices of claims.
@@ -272,12 +275,7 @@ fn add_volumes(store: &mut Store) {
     }
 }
 
-fn add_volume_claims(
-    store: &mut Store,
-    pod: &mut Value,
-    n: usize,
-    claim: fn(usize, usize) -> (Value, Value),
-) {
+fn add_volume_claims(store: &mut Store, pod: &mut Value, n: usize, claim: VolumeClaim) {
     let mut volumes = Vec::new();
     for at in 0..N_VOLUMES {
         let name = format!("claim-{n}-{at}");

@@ -188,8 +188,8 @@ impl Answer {
 
     fn get(&self, generation: u64) -> Option<Result<(), Unfit>> {
         let known = self.0.load(Ordering::Relaxed);
-        (known != Self::UNKNOWN && known / 2 == generation)
-            .then(|| if known % 2 == 1 { Ok(()) } else { Err(Unfit::NoVolume) })
+        let is_known = known != Self::UNKNOWN && known / 2 == generation;
+        is_known.then_some(if known % 2 == 1 { Ok(()) } else { Err(Unfit::NoVolume) })
     }
 
     fn set(&self, generation: u64, fits: Result<(), Unfit>) {
