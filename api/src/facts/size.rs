@@ -87,6 +87,9 @@ impl Excess {
     }
 }
 
+/// What is kept may have a namespace and a separator before the text, in bytes.
+const MAX_NAMESPACE: usize = 63 + 1;
+
 /// Measures texts on their way to a writer.
 #[derive(Debug, Default)]
 struct Texts {
@@ -154,7 +157,9 @@ fn field_with_longest_text(
     let mut found: Option<(String, usize)> = None;
     each_text(&object, "", &mut |path, text| {
         let is_longer = found.as_ref().is_none_or(|(_, n_bytes)| text.len() > *n_bytes);
-        if is_longer && (text.contains(&*longest) || longest.contains(text)) {
+        // Only for texts of about its length, so that an object with very many takes no longer to search than to read.
+        let is_alike = text.len() + MAX_NAMESPACE >= longest.len();
+        if is_longer && is_alike && (text.contains(&*longest) || longest.contains(text)) {
             found = Some((path.to_owned(), text.len()));
         }
     });
