@@ -7,7 +7,7 @@
 //! complete, the places are only kept; a turn that does not suffice leaves none.
 // Parity: new, see docs/parity.md#k8.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use kube_batch_api::{
     column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
@@ -176,7 +176,9 @@ fn record(session: &mut Session, row: CompositeIdx, n_fitting: u32) {
 /// has run.
 pub(crate) fn release_incomplete(session: &mut Session) {
     for job in session.jobs_with_kept_moves() {
-        if let Some(row) = session.incomplete_above(job)
+        // Those below the same composite PodGroup are released together.
+        if session.keeps_moves(job)
+            && let Some(row) = session.incomplete_above(job)
             && !session.is_pipelined(row)
         {
             release(session, Child::Composite(row));
@@ -190,9 +192,10 @@ pub(crate) fn release(session: &mut Session, child: Child) {
         Child::Job(job) => vec![job],
         Child::Composite(row) => session.composites().jobs(row),
     };
-    let kept: BTreeSet<JobIdx> = session.jobs_with_kept_moves().into_iter().collect();
-    for job in jobs.into_iter().filter(|job| kept.contains(job)) {
-        session.statement(job).release();
+    for job in jobs {
+        if session.keeps_moves(job) {
+            session.statement(job).release();
+        }
     }
 }
 

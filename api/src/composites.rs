@@ -4,7 +4,10 @@
 //! ready, a composite one by its own minimum.
 // Parity: new, see docs/parity.md#k8.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     cluster::Cluster,
@@ -129,40 +132,122 @@ impl Composites {
         }
     }
 
-    /// The outermost of the composite PodGroups above a job that are not complete.
-    pub fn incomplete_above(
-        &self,
-        job: JobIdx,
-        is_ready: &dyn Fn(JobIdx) -> bool,
-    ) -> Option<CompositeIdx> {
-        self.above(job).filter(|row| !self.is_complete(Child::Composite(*row), is_ready)).last()
-    }
-
-    /// The jobs that are victims only together with this one: those below the innermost composite PodGroup
-    /// above it that could lose it, or one whose pods leave together, if that is further out. `is_ready` says
-    /// which jobs are ready.
-    pub fn leaves_with(&self, job: JobIdx, is_ready: &dyn Fn(JobIdx) -> bool) -> Vec<JobIdx> {
-        let mut least = Child::Job(job);
-        let mut at = Child::Job(job);
-        let mut is_spared = false;
-        for row in self.above(job) {
-            let Composite { facts, .. } = &self.rows[row];
-            is_spared |= self.can_lose(row, at, is_ready);
-            at = Child::Composite(row);
-            if facts.leaves_whole || !is_spared {
-                least = at;
-            }
-        }
-        match least {
+    /// The jobs below a child.
+    pub fn jobs_of(&self, child: Child) -> Vec<JobIdx> {
+        match child {
             Child::Job(job) => vec![job],
             Child::Composite(row) => self.jobs(row),
         }
     }
 
-    /// Whether a composite PodGroup stays as it is without one of its children: complete, or not.
-    fn can_lose(&self, row: CompositeIdx, child: Child, is_ready: &dyn Fn(JobIdx) -> bool) -> bool {
-        let n_complete = self.n_complete(row, is_ready);
-        let min = self.rows[row].facts.min_groups;
-        n_complete != min || !self.is_complete(child, is_ready)
+    /// The first of them.
+    pub fn first_job_of(&self, child: Child) -> Option<JobIdx> {
+        match child {
+            Child::Job(job) => Some(job),
+            // Children are in the order of their first jobs.
+            Child::Composite(row) => self.first_job_of(*self.rows[row].children.first()?),
+        }
+    }
+
+    /// What is a victim only as a whole, and this job with it: the innermost composite PodGroup above it that could
+    /// lose it, or one whose pods leave together, if that is further out.
+    pub fn leaves_with(&self, job: JobIdx, groups: &dyn Completeness) -> Child {
+        let mut least = Child::Job(job);
+        let mut at = Child::Job(job);
+        let mut is_spared = false;
+        for row in self.above(job) {
+            let Composite { facts, .. } = &self.rows[row];
+            // Whether it stays as it is without the child: complete, or not.
+            is_spared |=
+                groups.n_complete(self, row) != facts.min_groups || !groups.is_complete(self, at);
+            at = Child::Composite(row);
+            if facts.leaves_whole || !is_spared {
+                least = at;
+            }
+        }
+        least
+    }
+}
+
+/// Which groups are complete.
+pub trait Completeness {
+    /// Whether a job is ready.
+    fn is_ready(&self, job: JobIdx) -> bool;
+
+    /// How many children of a composite PodGroup are complete.
+    fn n_complete(&self, composites: &Composites, row: CompositeIdx) -> u32;
+
+    /// Whether a child is complete.
+    fn is_complete(&self, composites: &Composites, child: Child) -> bool {
+        match child {
+            Child::Job(job) => self.is_ready(job),
+            Child::Composite(row) => {
+                self.n_complete(composites, row) >= composites.rows[row].facts.min_groups
+            }
+        }
+    }
+}
+
+/// As these jobs are ready: counted when it is asked for.
+impl<F: Fn(JobIdx) -> bool> Completeness for F {
+    fn is_ready(&self, job: JobIdx) -> bool {
+        self(job)
+    }
+
+    fn n_complete(&self, composites: &Composites, row: CompositeIdx) -> u32 {
+        composites.n_complete(row, self)
+    }
+}
+
+/// The numbers of complete children, kept while jobs become ready: a composite PodGroup may have thousands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompleteGroups {
+    ready: BTreeSet<JobIdx>,
+    n_complete: Column<CompositeIdx, u32>,
+}
+
+impl CompleteGroups {
+    /// As these jobs are ready.
+    pub fn new(composites: &Composites, is_ready: impl Fn(JobIdx) -> bool) -> Self {
+        let n_complete = Column::filled(0, composites.ids().len());
+        let mut groups = Self { ready: BTreeSet::new(), n_complete };
+        for job in composites.parents.keys().filter(|job| is_ready(**job)) {
+            groups.set_ready(composites, *job, true);
+        }
+        groups
+    }
+
+    /// Sets whether a job is ready.
+    pub fn set_ready(&mut self, composites: &Composites, job: JobIdx, is_ready: bool) {
+        let has_changed = if is_ready { self.ready.insert(job) } else { self.ready.remove(&job) };
+        if !has_changed {
+            return;
+        }
+        for row in composites.above(job) {
+            let min = composites.rows[row].facts.min_groups;
+            let n_complete = &mut self.n_complete[row];
+            let was_complete = *n_complete >= min;
+            *n_complete = if is_ready { *n_complete + 1 } else { *n_complete - 1 };
+            if was_complete == (*n_complete >= min) {
+                return;
+            }
+        }
+    }
+
+    /// The outermost of the composite PodGroups above a job that are not complete.
+    pub fn incomplete_above(&self, composites: &Composites, job: JobIdx) -> Option<CompositeIdx> {
+        let is_incomplete =
+            |row: &CompositeIdx| !self.is_complete(composites, Child::Composite(*row));
+        composites.above(job).filter(is_incomplete).last()
+    }
+}
+
+impl Completeness for CompleteGroups {
+    fn is_ready(&self, job: JobIdx) -> bool {
+        self.ready.contains(&job)
+    }
+
+    fn n_complete(&self, _: &Composites, row: CompositeIdx) -> u32 {
+        self.n_complete[row]
     }
 }

@@ -4,7 +4,7 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    composites::{Child, Composites},
+    composites::{Child, CompleteGroups, Completeness, Composites},
 };
 
 use crate::{session::Session, session_cache::FromCluster};
@@ -24,7 +24,26 @@ impl Session {
     /// The outermost composite PodGroup above a job that is not complete, if there is one: until it is, no task
     /// of the job starts.
     pub fn incomplete_above(&self, job: JobIdx) -> Option<CompositeIdx> {
-        self.composites.incomplete_above(job, &|job| self.plugins().job_ready(job))
+        self.complete_groups.incomplete_above(&self.composites, job)
+    }
+
+    /// Which groups of composite PodGroups are complete.
+    pub const fn complete_groups(&self) -> &CompleteGroups {
+        &self.complete_groups
+    }
+
+    /// Whether that is what counting all of them gives.
+    pub(crate) fn has_counted_groups(&self) -> bool {
+        let is_ready = |job: JobIdx| self.plugins().job_ready(job);
+        self.complete_groups == CompleteGroups::new(&self.composites, is_ready)
+    }
+
+    /// Follows a placement of a task of the job.
+    pub(crate) fn count_group(&mut self, job: JobIdx) {
+        if self.cluster.jobs.composites[job].is_some() {
+            let is_ready = self.plugins().job_ready(job);
+            self.complete_groups.set_ready(&self.composites, job, is_ready);
+        }
     }
 
     /// Whether the allocated tasks of a job may start.
@@ -34,9 +53,11 @@ impl Session {
 
     /// Commits the kept moves of the jobs that may start now, together with this one.
     pub(crate) fn commit_groups_of(&mut self, job: JobIdx) {
-        let Some(root) = self.composites.root(job) else { return };
-        let is_ready = |job: JobIdx| self.plugins().job_ready(job);
-        if !self.composites.is_complete(Child::Composite(root), &is_ready) {
+        // Nothing is kept once a composite PodGroup is complete, however many jobs it has.
+        let Some(root) = self.composites.root(job).filter(|_| !self.kept.is_empty()) else {
+            return;
+        };
+        if !self.complete_groups.is_complete(&self.composites, Child::Composite(root)) {
             return;
         }
         for other in self.composites.jobs(root) {

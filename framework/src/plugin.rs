@@ -566,7 +566,8 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// Whether the allocated tasks of the job may start.
+    /// Whether the allocated tasks of the job may start. The answer depends on the job's own tasks, and changes only when
+    /// one of them is placed: how many groups of a composite PodGroup are ready is not counted anew.
     fn job_ready(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }

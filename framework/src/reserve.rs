@@ -140,6 +140,7 @@ impl Session {
 
     /// The ledgers and counts that do not follow from the placements, reservations aside.
     pub(crate) fn audit(&mut self) -> Vec<Violation> {
+        debug_assert!(self.has_counted_groups(), "the numbers of complete groups");
         let charged: Vec<Reservation> = self.charged_reservations();
         charged.iter().for_each(|reservation| self.charge_amounts(reservation, -1));
         let violations = self.cluster.audit();

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube_batch_api::{
     cluster::{Cluster, LeftOut},
     column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
-    composites::Composites,
+    composites::{CompleteGroups, Composites},
     decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
     facts::device::DeviceId,
     name::{Name, ObjectKey},
@@ -45,6 +45,7 @@ pub struct Session {
     pub(crate) cluster: Cluster,
     /// The composite PodGroups above its jobs.
     pub(crate) composites: Composites,
+    pub(crate) complete_groups: CompleteGroups,
     pub(crate) policy: Policy,
     /// The time of the cycle.
     pub(crate) now: Timestamp,
@@ -191,7 +192,9 @@ impl Session {
         let n_jobs = cluster.jobs.key.len();
         let everywhere = policy.enqueues_strictly();
         let headroom = Headroom::of(&cluster, &memory.headroom, now, everywhere);
+        let is_ready = |job: JobIdx| policy.about(&cluster).job_ready(job);
         Self {
+            complete_groups: CompleteGroups::new(&composites, is_ready),
             composites,
             now,
             headroom,
@@ -623,6 +626,11 @@ impl Session {
         self.kept.keys().copied().collect()
     }
 
+    /// Whether moves of the job are kept.
+    pub fn keeps_moves(&self, job: JobIdx) -> bool {
+        self.kept.contains_key(&job)
+    }
+
     /// The pod and the node of a task that has a place, as decisions name them.
     pub(crate) fn place_of(&self, task: TaskIdx) -> (PodRef, Name) {
         let node = self.cluster.node_of(task).expect("the task has a place");
@@ -706,6 +714,9 @@ impl Session {
         }
         self.log.jobs.extend(self.cluster.tasks.job[task]);
         self.policy.placed(&self.cluster, &Change { task, from, to });
+        if let Some(job) = self.cluster.tasks.job[task] {
+            self.count_group(job);
+        }
         from
     }
 }

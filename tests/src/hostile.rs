@@ -62,6 +62,9 @@ pub struct Kind {
     /// Whether all pods of a PodGroup must start together, plain ones too. They fit on nodes, but the nodes have less
     /// left than all of them need.
     are_gangs: bool,
+    /// Whether the PodGroups of the hostile pods are the parts of one composite PodGroup, which needs them all. The pods
+    /// fit on nodes then.
+    is_composite: bool,
     /// Whether the pods are on nodes, one on each.
     runs: bool,
     pod: fn(&mut Value, usize),
@@ -85,6 +88,7 @@ impl Kind {
         n_pods: 200,
         pods_per_group: 10,
         are_gangs: false,
+        is_composite: false,
         runs: false,
         pod: |_, _| {},
         group: |_, _| {},
@@ -111,7 +115,15 @@ impl Kind {
         }
         let n_pods = (self.n_pods / size.divisor).max(1);
         let n_groups = n_pods.div_ceil(self.pods_per_group);
+        let is_composite = self.is_composite && variant == Variant::Hostile;
+        if is_composite {
+            add_composite(&mut store, n_groups);
+        }
         for n in 0..n_groups {
+            if is_composite {
+                add_part(&mut store, n);
+                continue;
+            }
             let size = self.pods_per_group.min(n_pods) as i32;
             let mut spec = group_spec(if self.are_gangs { size } else { 1 }, NAMESPACE);
             if variant == Variant::Hostile {
@@ -132,6 +144,9 @@ impl Kind {
             };
             let group = format!("group-{}", n / self.pods_per_group);
             let mut pod = pod(NAMESPACE, &group, n, cpu, node);
+            if is_composite {
+                join_part(&mut pod, &group);
+            }
             if variant == Variant::Hostile {
                 (self.pod)(&mut pod, n);
                 if let Some(spec) = self.claim {
@@ -251,6 +266,32 @@ fn add_claim(store: &mut Store, pod: &mut Value, n: usize, spec: &Value) {
     store.apply_resource_claim(&read(claim)).expect("the claim is valid");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+}
+
+fn add_composite(store: &mut Store, n_groups: usize) {
+    let composite = json!({
+        "metadata": {"name": "all", "namespace": NAMESPACE, "uid": "all"},
+        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": n_groups}}},
+    });
+    store.apply_composite(&read(composite)).expect("the composite PodGroup is valid");
+    store.set_served(ApiVersion::Kubernetes, true);
+}
+
+fn add_part(store: &mut Store, n: usize) {
+    let group = json!({
+        "metadata": {"name": format!("group-{n}"), "namespace": NAMESPACE, "uid": n.to_string()},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 1}}, "parentCompositePodGroupName": "all",
+        },
+    });
+    let group = serde_json::from_value(group).expect("an object");
+    store.apply_group_object(ApiVersion::Kubernetes, &group).expect("the PodGroup is valid");
+}
+
+fn join_part(pod: &mut Value, group: &str) {
+    pod["metadata"]["annotations"] = json!({});
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("16");
 }
 
 /// The most volumes that a pod may name.

@@ -116,7 +116,8 @@ impl<'a> EvictedTogether<'a> {
             let n_ready = cluster.jobs.counts[job].ready() + self.n_evicted[job];
             n_ready >= cluster.jobs.min_available[job]
         };
-        let mut jobs = self.session.composites().leaves_with(job, &was_ready);
+        let composites = self.session.composites();
+        let mut jobs = composites.jobs_of(composites.leaves_with(job, &was_ready));
         jobs.retain(|other| self.n_evicted[*other] > 0);
         jobs
     }
@@ -221,13 +222,13 @@ pub(super) fn whole_job<P: VictimPolicy>(
 /// The tasks that leave with a job; `None` if there are none, if some cannot leave now, or if the job leaves
 /// with one of an earlier row.
 fn tasks_to_evict(session: &Session, job: JobIdx) -> Option<Vec<TaskIdx>> {
-    let is_ready = |job: JobIdx| session.plugins().job_ready(job);
-    let jobs = session.composites().leaves_with(job, &is_ready);
-    if jobs.iter().min() != Some(&job) {
+    let composites = session.composites();
+    let whole = composites.leaves_with(job, session.complete_groups());
+    if composites.first_job_of(whole) != Some(job) {
         return None;
     }
     let mut tasks = Vec::new();
-    for job in jobs {
+    for job in composites.jobs_of(whole) {
         collect_tasks(session.cluster(), job, &mut tasks)?;
     }
     (!tasks.is_empty()).then_some(tasks)

@@ -17,6 +17,14 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(unlike_gangs());
     all.extend(device_claims());
     all.extend(volume_claims());
+    all.push(Kind {
+        name: "composite",
+        about: "a composite PodGroup of 5 000 PodGroups of one pod, which needs them all",
+        n_pods: 5_000,
+        pods_per_group: 1,
+        is_composite: true,
+        ..Kind::NONE
+    });
     all
 }
 
