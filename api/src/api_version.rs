@@ -90,6 +90,11 @@ pub enum Join {
 pub struct ServedApis(u8);
 
 impl ServedApis {
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether an API is served.
     pub const fn has(self, version: ApiVersion) -> bool {
         self.0 & (1 << version as u8) != 0

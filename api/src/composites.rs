@@ -79,6 +79,11 @@ impl Composites {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// All of them.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = CompositeIdx> + use<> {
         self.rows.ids()

@@ -18,8 +18,13 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     shortened_to(MAX_MESSAGE, text)
 }
 
+/// A reason of at most [`MAX_REASON`] bytes, with an ellipsis if something was cut off.
+pub fn short_reason(text: String) -> String {
+    if text.len() <= MAX_REASON { text } else { shortened_to(MAX_REASON, &text).into_owned() }
+}
+
 /// A text of at most this number of bytes, with an ellipsis if something was cut off.
-pub fn shortened_to(n_bytes: usize, text: &str) -> Cow<'_, str> {
+fn shortened_to(n_bytes: usize, text: &str) -> Cow<'_, str> {
     const ELLIPSIS: &str = "…";
     if text.len() <= n_bytes {
         return text.into();

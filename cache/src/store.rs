@@ -604,6 +604,9 @@ impl Store {
 
     /// The API that cannot be read, of which a PodGroup is or may be that pods name in this way.
     pub fn unreadable_api(&self, join: Join, group: Option<&GroupFacts>) -> Option<ApiVersion> {
+        if self.unreadable.is_empty() {
+            return None;
+        }
         let is_of = |version: &ApiVersion| match group {
             Some(group) => group.version == *version,
             None => version.join() == join,

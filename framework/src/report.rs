@@ -19,7 +19,7 @@ use kube_batch_api::{
     reason::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
-    text::{MAX_REASON, shortened, shortened_to},
+    text::{short_reason, shortened},
 };
 
 use crate::{
@@ -303,7 +303,7 @@ fn job_report(
     } else {
         let not_admitted = admission.lacking(cluster, job);
         let why = not_admitted.or_else(|| message::unschedulable(session, job));
-        why.map(|(reason, message)| (reason, shortened_to(MAX_REASON, &message).into_owned()))
+        why.map(|(reason, message)| (reason, short_reason(message)))
     };
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
@@ -428,7 +428,7 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
         Some(problem) => message::of_problem(cluster, job, problem),
         None => message::of_failure(session, job),
     };
-    let because = shortened_to(MAX_REASON, &because).into_owned();
+    let because = short_reason(because);
     let reason = match problem {
         Some(problem) => problem.reason(),
         None => message::reason_of_pods(session, job),

@@ -714,7 +714,9 @@ impl Session {
         }
         self.log.jobs.extend(self.cluster.tasks.job[task]);
         self.policy.placed(&self.cluster, &Change { task, from, to });
-        if let Some(job) = self.cluster.tasks.job[task] {
+        if !self.composites.is_empty()
+            && let Some(job) = self.cluster.tasks.job[task]
+        {
             self.count_group(job);
         }
         from
