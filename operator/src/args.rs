@@ -205,8 +205,7 @@ pub(crate) struct RunArgs {
         default_value = "true", num_args = 0..=1, require_equals = true,
         default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) priority_class: bool,
-    /// Read no PodGroups and queues of this API, such as scheduling.x-k8s.io/v1alpha1, as if it were not served; may be
-    /// repeated.
+    /// Treat this API of PodGroups as not served, such as scheduling.x-k8s.io/v1alpha1; may be repeated.
     #[arg(long = "without-api", value_name = "GROUP/VERSION", env = "KUBE_BATCH_WITHOUT_API", value_parser = other_api,
         value_delimiter = ',')]
     pub(crate) without_apis: Vec<ApiVersion>,

@@ -57,8 +57,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause. Fifteen watches that retry every ten seconds are no load for an API server,
 /// and scheduling resumes soon after an outage; client-go waits up to thirty.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// After how many failures in a row a list of PodGroups of another API counts as unreadable, if the API server has not
-/// answered that it does not serve them.
+/// After how many failures in a row to list the PodGroups of another API they count as unreadable.
 const UNREADABLE_LISTS: u32 = 3;
 /// For how long a watch of them may fail until they count as unreadable.
 const UNREADABLE_WATCH: Duration = Duration::from_secs(30);
@@ -277,8 +276,8 @@ impl<K: Watched> Follower<K> {
         if version < seen { Err(Failed::Old { version, seen }) } else { Ok(version) }
     }
 
-    /// Whether an object that a watch shows is of a version that has not been seen yet, or has no version.
-    fn is_news(&self, meta: &ObjectMeta) -> Result<(), Failed> {
+    /// Fails if an object that a watch shows is of an older version than was seen.
+    fn not_older(&self, meta: &ObjectMeta) -> Result<(), Failed> {
         Version::of(meta).map_or(Ok(()), |version| self.not_old(version).map(drop))
     }
 
@@ -298,11 +297,11 @@ impl<K: Watched> Follower<K> {
             is_silent = false;
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    self.is_news(kube::Resource::meta(&object))?;
+                    self.not_older(kube::Resource::meta(&object))?;
                     self.handler.shown(&object);
                 }
                 WatchEvent::Deleted(object) => {
-                    self.is_news(kube::Resource::meta(&object))?;
+                    self.not_older(kube::Resource::meta(&object))?;
                     self.handler.deleted::<K>(kube::Resource::meta(&object));
                 }
                 WatchEvent::Bookmark(bookmark) => {
@@ -351,7 +350,10 @@ impl<K: Watched> Follower<K> {
                 cache.set_unsynced(kind);
                 self.is_listed = false;
             }
-            Failure::Busy => debug!(kind, "the API server is busy, retrying"),
+            Failure::Busy => {
+                debug!(kind, "the API server is busy, retrying");
+                self.give_up_if_of_other_api(term);
+            }
             Failure::Forbidden(reason) => {
                 if !std::mem::replace(&mut self.is_forbidden, true) {
                     let rule = missing_rule(&reason);
@@ -377,20 +379,23 @@ impl<K: Watched> Follower<K> {
             Failure::Other(error) => {
                 warn!(kind, error, "cannot watch, retrying");
                 cache.set_list_error(kind, error);
-                if is_of_other_api::<K>() && self.has_failed_for_long() {
-                    self.count_as_unreadable(term);
-                }
+                self.give_up_if_of_other_api(term);
             }
         }
         self.next_pauses.next().unwrap_or(LONGEST_PAUSE)
     }
 
-    fn has_failed_for_long(&self) -> bool {
-        let Some((n_failures, since)) = self.failing else { return false };
-        if self.is_listed {
-            since.elapsed() >= UNREADABLE_WATCH
-        } else {
-            n_failures >= UNREADABLE_LISTS
+    /// Counts a kind of another API as unreadable once its list or watch has failed for long.
+    fn give_up_if_of_other_api(&mut self, term: Option<u64>) {
+        let has_failed_for_long = self.failing.is_some_and(|(n_failures, since)| {
+            if self.is_listed {
+                since.elapsed() >= UNREADABLE_WATCH
+            } else {
+                n_failures >= UNREADABLE_LISTS
+            }
+        });
+        if has_failed_for_long && is_of_other_api::<K>() {
+            self.count_as_unreadable(term);
         }
     }
 

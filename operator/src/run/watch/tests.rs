@@ -475,7 +475,7 @@ async fn an_api_that_is_not_served_stops_nothing() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn an_api_that_a_new_leader_may_not_read_is_served_and_unreadable() {
-    for (fault, seconds) in [(403, 0), (500, 15), (503, 15)] {
+    for (fault, seconds) in [(403, 0), (429, 15), (500, 15), (503, 15)] {
         let other = OtherApi::begun(Some(Fault::Status(fault)), true).await;
         other.world.wait(seconds).await;
         assert_eq!(other.state(), [true, true, false, false], "{fault}");
@@ -487,7 +487,9 @@ async fn an_api_that_a_new_leader_may_not_read_is_served_and_unreadable() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn an_api_that_can_no_longer_be_read_is_still_served() {
-    for (fault, seconds, is_kept) in [(403, 1, true), (404, 1, false), (500, 60, true)] {
+    for (fault, seconds, is_kept) in
+        [(403, 1, true), (404, 1, false), (429, 60, true), (500, 60, true)]
+    {
         let other = OtherApi::begun(None, true).await;
         assert_eq!(other.state(), [true, true, true, true]);
         other.world.api.fail_always(Method::GET, OTHERS, Fault::Status(fault));
