@@ -566,8 +566,8 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// Whether the allocated tasks of the job may start. The answer depends on the job's own tasks, and changes only when
-    /// one of them is placed: how many groups of a composite PodGroup are ready is not counted anew.
+    /// Whether the allocated tasks of the job may start. The answer may depend on the job's own tasks only: the session
+    /// asks again when one of them is placed, and keeps the answer for composite PodGroups until then.
     fn job_ready(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
         true
     }
