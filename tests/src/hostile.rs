@@ -270,7 +270,10 @@ fn add_claim(store: &mut Store, pod: &mut Value, n: usize, spec: &Value) {
 
 fn add_composite(store: &mut Store, n_groups: usize) {
     let composite = json!({
-        "metadata": {"name": "all", "namespace": NAMESPACE, "uid": "all"},
+        "metadata": {
+            "name": "all", "namespace": NAMESPACE, "uid": "all",
+            "labels": {"scheduling.sigs.dev/queue": NAMESPACE},
+        },
         "spec": {"schedulingPolicy": {"gang": {"minGroupCount": n_groups}}},
     });
     store.apply_composite(&read(composite)).expect("the composite PodGroup is valid");
