@@ -48,6 +48,9 @@ struct ClaimState {
     /// The devices of its allocation, whichever it is.
     devices: Arc<Held>,
     users: Users,
+    /// How many of them were placed in this cycle. What the claim is given is for these: others that use it, such
+    /// as a pod on a node whose claim was never allocated, keep no devices.
+    n_placed: u32,
     /// How many tasks without a place it is reserved for.
     n_waiting: u32,
     holds: Holds,
@@ -81,7 +84,8 @@ struct Holds {
 impl ClaimState {
     fn new(key: ObjectKey, facts: Option<Arc<ResourceClaimFacts>>) -> Self {
         let (devices, users, holds) = (Arc::default(), Users::default(), Holds::default());
-        Self { key, facts, chosen: None, devices, users, n_waiting: 0, holds }
+        let chosen = None;
+        Self { key, facts, chosen, devices, users, n_placed: 0, n_waiting: 0, holds }
     }
 
     /// What the API shows that it was given.
@@ -114,6 +118,11 @@ fn users_of(at: Placement) -> Users {
     let has_node = at.node.is_some() && at.status.is_on_node();
     let (waits, leaves) = (at.status == TaskStatus::Pipelined, at.status == TaskStatus::Releasing);
     Users { now: u32::from(has_node && !waits), future: u32::from(has_node && !leaves) }
+}
+
+/// Whether a task without a node that gets this status is placed in this cycle.
+const fn is_choice(status: TaskStatus) -> bool {
+    matches!(status, TaskStatus::Allocated | TaskStatus::Pipelined)
 }
 
 impl ClaimsInUse {
@@ -224,14 +233,32 @@ impl ClaimsInUse {
         (from, to): (Placement, Placement),
     ) {
         let (before, after) = (users_of(from), users_of(to));
-        let users = &mut self.claims[row].users;
-        users.now = users.now + after.now - before.now;
-        users.future = users.future + after.future - before.future;
-        self.update(inventory, row);
         let state = &mut self.claims[row];
-        if state.users == Users::default() && state.chosen.take().is_some() {
-            state.devices = Arc::default();
+        state.users.now = state.users.now + after.now - before.now;
+        state.users.future = state.users.future + after.future - before.future;
+        match (from.node, to.node) {
+            (None, Some(_)) if is_choice(to.status) => state.n_placed += 1,
+            (Some(_), None) => state.n_placed = state.n_placed.saturating_sub(1),
+            (None | Some(_), _) => {}
         }
+        if state.n_placed == 0 && state.chosen.is_some() {
+            self.take_back(inventory, row);
+        }
+        self.update(inventory, row);
+    }
+
+    /// Takes back what the claim was given in this cycle.
+    fn take_back(&mut self, inventory: &Inventory, row: ClaimIdx) {
+        let Self { claims, now, future, .. } = self;
+        let state = &mut claims[row];
+        let holds = std::mem::take(&mut state.holds);
+        for usage in [(now, holds.now), (future, holds.future)] {
+            if let (usage, true) = usage {
+                usage.remove(inventory, &state.devices);
+            }
+        }
+        state.chosen = None;
+        state.devices = Arc::default();
     }
 
     /// Has the claim hold its devices exactly when it should.
