@@ -46,8 +46,8 @@ pub(crate) struct Reservations {
     pub(crate) list: Vec<Reservation>,
     /// The tasks that run and started from a reservation above the share of their queue.
     pub(crate) protected: Vec<TaskIdx>,
-    /// How many pairs of a node and a class were compared.
-    pub(crate) n_steps: usize,
+    /// How many pairs of a node and a class may still be compared for the queue in hand.
+    pub(crate) steps_left: usize,
     /// What is remembered of earlier cycles, and then of this one.
     pub(crate) memory: ReservationMemory,
     /// After which time another job may get one.

@@ -18,6 +18,7 @@ use kube_batch_api::{
     facts::run_time::RunTime,
 };
 
+use self::places::Steps;
 use crate::{
     reservations::{Reservation, ReservationMemory, later},
     session::Session,
@@ -31,8 +32,11 @@ impl Session {
         self.reservations.memory = self.turn_log.memory.reservations.clone();
         self.reservations.protected = self.protected_tasks();
         self.note_what_does_not_wait();
-        for candidate in self.reservation_candidates(terms) {
-            if let Some(reservation) = self.reservation_for(candidate, terms) {
+        let candidates = self.reservation_candidates(terms);
+        let mut steps = Steps::new(candidates.len());
+        for candidate in candidates {
+            let found = steps.share(self, |session| session.reservation_for(candidate, terms));
+            if let Some(reservation) = found {
                 self.charge_reservation(&reservation, 1);
                 self.reservations.list.push(reservation);
             }

@@ -1,6 +1,10 @@
 //! Which jobs may get a reservation.
 
-use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use kube_batch_api::{
@@ -11,8 +15,8 @@ use kube_batch_api::{
 
 use crate::{plugin::ReservationTerms, reservations::later, session::Session};
 
-/// Of each queue at most this many jobs are looked at that cannot start. Guessed: a user who has more of them hurts
-/// no one else.
+/// Of each namespace and queue at most this many jobs are looked at that cannot start. Guessed: a user who has more of
+/// them hurts no one else.
 const MAX_IN_VAIN: usize = 8;
 
 /// The jobs of a queue that may get a reservation; the first that could start does.
@@ -99,14 +103,20 @@ impl Session {
             self.has_waiting_tasks(*job) && self.plugins().tasks_missing(*job) > 0
                 || self.is_nominated_to_start(*job)
         };
-        let mut jobs: Vec<JobIdx> =
-            self.cluster.queues.jobs[queue].iter().copied().filter(waits).collect();
+        let mut of_namespaces: BTreeMap<&Name, Vec<JobIdx>> = BTreeMap::new();
+        for job in self.cluster.queues.jobs[queue].iter().copied().filter(waits) {
+            of_namespaces
+                .entry(&self.cluster.jobs.key[job].object().namespace)
+                .or_default()
+                .push(job);
+        }
         // Most queues have thousands of waiting jobs, and only the first few count.
         let first = |job: &JobIdx| (Reverse(self.cluster.jobs.priority[*job]), *job);
-        if jobs.len() > MAX_IN_VAIN {
+        for jobs in of_namespaces.values_mut().filter(|jobs| jobs.len() > MAX_IN_VAIN) {
             jobs.select_nth_unstable_by_key(MAX_IN_VAIN, first);
             jobs.truncate(MAX_IN_VAIN);
         }
+        let mut jobs: Vec<JobIdx> = of_namespaces.into_values().flatten().collect();
         jobs.sort_by_key(first);
         let mut candidates = Vec::new();
         for job in jobs {

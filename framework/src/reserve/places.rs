@@ -22,8 +22,8 @@ use crate::{
     topology::JobTopology,
 };
 
-/// How many pairs of a node and a class are compared in a cycle; a job that needs more gets no reservation. Guessed: some
-/// 10 ms.
+/// How many pairs of a node and a class are compared in a cycle. Each queue has a part of them, and what others left; a
+/// job that needs more gets no reservation. Guessed: some 10 ms.
 const MAX_STEPS: usize = 200_000;
 
 /// When a task can start on a node, and how much has to become free until then: the smallest is the best. `None` is a
@@ -60,6 +60,34 @@ impl Places {
         let mut sum = ResourceVector::zero(n_dimensions);
         self.amounts.values().for_each(|amounts| sum.add(amounts, 1));
         sum
+    }
+}
+
+/// The reservations of all queues are looked for in turn: how many steps the next may take. Otherwise the jobs of one
+/// queue would keep reservations from those of all others.
+#[derive(Debug)]
+pub(super) struct Steps {
+    n_left: usize,
+    n_queues: usize,
+}
+
+impl Steps {
+    pub(super) const fn new(n_queues: usize) -> Self {
+        Self { n_left: MAX_STEPS, n_queues }
+    }
+
+    /// Runs the search of the next queue with its part.
+    pub(super) fn share<T>(
+        &mut self,
+        session: &mut Session,
+        search: impl FnOnce(&mut Session) -> T,
+    ) -> T {
+        let part = self.n_left / self.n_queues.max(1);
+        session.reservations.steps_left = part;
+        let found = search(session);
+        self.n_left -= part - session.reservations.steps_left;
+        self.n_queues = self.n_queues.saturating_sub(1);
+        found
     }
 }
 
@@ -199,12 +227,9 @@ impl Session {
             tasks.iter().map(|task| self.cluster.tasks.class[*task]).collect();
         for of_class in classes.chunk_by(ClassIdx::eq) {
             let class = of_class[0];
-            self.reservations.n_steps += nodes.len() + of_class.len();
-            if self.reservations.n_steps > MAX_STEPS
-                || self.plugins().class_admitted(class).is_err()
-            {
-                return None;
-            }
+            let left = self.reservations.steps_left.checked_sub(nodes.len() + of_class.len());
+            self.reservations.steps_left =
+                left.filter(|_| self.plugins().class_admitted(class).is_ok())?;
             let mut waits: BTreeSet<(Wait, NodeIdx)> = BTreeSet::new();
             for node in nodes {
                 if !self.is_eligible(class, *node) {
