@@ -18,10 +18,12 @@ mod loss;
 mod minimal_set;
 mod node_tasks;
 mod on_node;
+mod one_node;
 mod plan;
 mod policy;
 mod reprieve;
 mod select;
+mod unit;
 mod whole_jobs;
 
 use std::collections::VecDeque;

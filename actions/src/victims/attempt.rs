@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Dim, JobIdx, TaskIdx},
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
     resource::ResourceVector,
+    status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{
     failure::{Failure, RefusedGang},
@@ -23,7 +24,8 @@ use super::{
     policy::VictimPolicy,
     reprieve,
     select::{VictimSearch, select_victims},
-    whole_jobs::{Unit, Wanted, broken, candidates, evict_jobs, evict_units},
+    unit::{Unit, Wanted},
+    whole_jobs::{broken, candidates, evict_jobs, evict_units},
 };
 use crate::waiting::{Kind, Unplaceable};
 
@@ -149,13 +151,17 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         Outcome::Unplaceable
     }
 
-    /// Reprieves the victims that are not needed. Returns `false` if the job may not have its place.
+    /// Reprieves the victims that are not needed. Returns `false` if the job may not have its place, or would not
+    /// have it once the victims are gone.
     pub(super) fn reprieve(&mut self) -> bool {
         if self.limit.is_some() && !self.is_planned {
             let Self { policy, statement, start, future_idle_before, .. } = &mut *self;
             reprieve::unneeded(statement, *start, P::REASON, |session, task| {
                 !uses_withheld(*policy, session, future_idle_before.as_ref(), task)
             });
+        }
+        if !self.keeps_places() {
+            return false;
         }
         let (session, job) = (self.statement.session(), self.statement.job());
         let broken = broken(&self.statement);
@@ -166,6 +172,46 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let queue = session.cluster().jobs.queue[job];
         let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
         P::SAME_QUEUE || broken.is_empty() || !queue.is_some_and(is_over)
+    }
+
+    /// Whether the tasks fit on their nodes once all victims are gone: one of these may be the pod that another task
+    /// of the job has to be with.
+    // Parity: see docs/parity.md#p1.
+    fn keeps_places(&mut self) -> bool {
+        let moves = self.statement.moves_since(self.start);
+        let fit = moves.iter().all(|(task, at)| {
+            let class = self.statement.session().cluster().tasks.class[*task];
+            let Some(node) = pipelined(*at) else { return true };
+            if !self.statement.session_mut().is_open_to_change(class) {
+                return true;
+            }
+            self.statement.retract(*task);
+            pipeline_if_fits(&mut self.statement, *task, node)
+        });
+        // Those that spread, for instance, may fit one after another only.
+        fit || self.fit_in_turn(&moves)
+    }
+
+    /// Places the tasks again, in their order, after all evictions: on their nodes, or else on others. Returns whether
+    /// each fits.
+    fn fit_in_turn(&mut self, moves: &[(TaskIdx, Placement)]) -> bool {
+        self.statement.rollback_to(self.start);
+        for (victim, _) in moves.iter().filter(|(_, at)| pipelined(*at).is_none()) {
+            self.statement.evict(*victim, P::REASON).expect("it was evicted before");
+        }
+        moves.iter().all(|(task, at)| {
+            let Some(node) = pipelined(*at) else { return true };
+            pipeline_if_fits(&mut self.statement, *task, node) || self.fits_elsewhere(*task)
+        })
+    }
+
+    /// Pipelines a task on the node that is best once all victims are gone, if it may have that place.
+    fn fits_elsewhere(&mut self, task: TaskIdx) -> bool {
+        let class = self.statement.session().cluster().tasks.class[task];
+        let session = self.statement.session_mut();
+        let Some(choice) = session.best_node_in(class, Capacity::FutureIdle) else { return false };
+        self.statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
+        !self.uses_withheld(task)
     }
 
     /// Whether what is lost with all victims is within the bound.
@@ -293,6 +339,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.explain(kind.class);
         self.limit = Some(plan.limit);
         self.is_planned = true;
+        let wanted = Wanted { limit: plan.limit, ..wanted };
         evict_units(self.policy, &mut self.statement, wanted, plan.gangs);
         true
     }
@@ -394,6 +441,20 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             self.failure = Some(Failure::Unfit(session.explain(class)));
         }
     }
+}
+
+/// The node for which a task is nominated; `None` if it is evicted.
+fn pipelined(at: Placement) -> Option<NodeIdx> {
+    at.node.filter(|_| at.status == TaskStatus::Pipelined)
+}
+
+fn pipeline_if_fits(statement: &mut Statement<'_>, task: TaskIdx, node: NodeIdx) -> bool {
+    let class = statement.session().cluster().tasks.class[task];
+    let fits = statement.session_mut().fits(class, node, Capacity::FutureIdle);
+    if fits {
+        statement.pipeline(task, node).expect("a task that waits may be pipelined");
+    }
+    fits
 }
 
 /// Whether the task, which has just been placed, uses future idle resources that are withheld for other

@@ -15,7 +15,8 @@ use super::{
     cover::{Cost, Item, cover},
     limit::Limit,
     policy::VictimPolicy,
-    whole_jobs::{Unit, Wanted, n_fitting, whole_job},
+    unit::{Unit, Wanted},
+    whole_jobs::{n_fitting, whole_job},
 };
 
 /// Which gangs leave, and which single tasks may.

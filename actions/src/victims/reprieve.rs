@@ -1,9 +1,12 @@
 //! Reprieves victims that turn out not to be needed, so that none of those that leave could stay.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use kube_batch_api::{
-    column::{JobIdx, TaskIdx},
+    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     decision::EvictReason,
     status::{Placement, TaskStatus},
 };
@@ -15,10 +18,14 @@ use kube_batch_framework::{
 
 use super::{
     node_tasks::job_priority,
+    unit::{future_idle, slots},
     whole_jobs::{EvictedTogether, broken},
 };
 
-/// What leaves together: one task, or all tasks of a gang, or of the gangs of a composite PodGroup.
+/// After this many evictions and placements, the victims that were not tried yet leave. Guessed: some 100 ms.
+const MAX_MOVES: usize = 100_000;
+
+/// What is reprieved together: one task, or all tasks of a gang, or of the gangs of a composite PodGroup.
 type Unit = Vec<TaskIdx>;
 
 /// Restores the victims evicted since `start` that are not needed for the tasks placed since then, the
@@ -33,20 +40,35 @@ pub(super) fn unneeded(
     let is_pipelined = |(_, at): &&(TaskIdx, Placement)| at.status == TaskStatus::Pipelined;
     let placed: Vec<TaskIdx> = moves.iter().filter(is_pipelined).map(|(task, _)| *task).collect();
     let mut units = units(statement);
-    let suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
+    statement.rollback_to(start);
+    evict(statement, units.iter().flatten(), reason);
+    let mut slots = Slots::of(statement, &placed, &units);
+    let mut n_moves = 0;
+    let mut suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
+        n_moves += units.iter().map(Vec::len).sum::<usize>() + placed.len();
         statement.rollback_to(start);
         evict(statement, units.iter().rev().flatten(), reason);
-        placed.iter().all(|task| place(statement, *task) && may_stay(statement.session(), *task))
+        let fit = placed
+            .iter()
+            .all(|task| place(statement, *task) && may_stay(statement.session(), *task));
+        (fit, n_moves < MAX_MOVES)
     };
     let mut at = 0;
     while at < units.len() && units.len() > 1 {
         let unit = units.remove(at);
-        if !suffices(statement, &units) {
+        let is_possible = slots.as_ref().is_none_or(|slots| slots.suffice_with(statement, &unit));
+        let (fit, goes_on) = if is_possible { suffices(statement, &units) } else { (false, true) };
+        if fit {
+            slots.iter_mut().for_each(|slots| slots.take(statement, &unit));
+        } else {
             units.insert(at, unit);
             at += 1;
         }
+        if !goes_on {
+            break;
+        }
     }
-    if !suffices(statement, &units) {
+    if !suffices(statement, &units).0 {
         // A task may need a victim beside it that has left meanwhile.
         statement.rollback_to(start);
         for (task, at) in moves {
@@ -55,6 +77,82 @@ pub(super) fn unneeded(
                 None => evict(statement, [&task], reason),
             }
         }
+    }
+}
+
+/// How many of some tasks with equal requests fit into what is free without all victims: an upper bound that tells at
+/// once of most victims that none of them could stay.
+struct Slots {
+    class: ClassIdx,
+    /// What is free on the nodes that victims leave.
+    free: BTreeMap<NodeIdx, Vec<i64>>,
+    /// How many more than there are tasks.
+    n_spare: usize,
+}
+
+impl Slots {
+    /// `None` if the tasks are not alike, or if more changes for them than what is free. The victims have left, and the
+    /// tasks are not placed.
+    fn of(statement: &mut Statement<'_>, placed: &[TaskIdx], units: &[Unit]) -> Option<Self> {
+        let cluster = statement.session().cluster();
+        let class_of = |task: &TaskIdx| cluster.tasks.class[*task];
+        let class = class_of(placed.first()?);
+        if !placed.iter().all(|task| class_of(task) == class) {
+            return None;
+        }
+        let victims = units.concat();
+        let nodes: BTreeSet<NodeIdx> =
+            victims.iter().filter_map(|task| cluster.tasks.placement[*task].node).collect();
+        if statement.session_mut().is_open_to_change(class)
+            || !statement.session_mut().needs_only_resources(class, &victims)
+        {
+            return None;
+        }
+        let mut n_slots = 0;
+        let mut free = BTreeMap::new();
+        for node in statement.session().nodes_in_scope() {
+            if !statement.session_mut().rules_pass(class, node) {
+                continue;
+            }
+            let cluster = statement.session().cluster();
+            let amounts = future_idle(cluster, node);
+            n_slots += slots(cluster, class, &amounts);
+            if nodes.contains(&node) {
+                free.insert(node, amounts);
+            }
+        }
+        let n_spare = n_slots.checked_sub(placed.len())?;
+        Some(Self { class, free, n_spare })
+    }
+
+    /// Whether there are as many as tasks if some victims stay.
+    fn suffice_with(&self, statement: &Statement<'_>, unit: &[TaskIdx]) -> bool {
+        self.lost_with(statement, unit).0 <= self.n_spare
+    }
+
+    /// Takes what victims that stay hold.
+    fn take(&mut self, statement: &Statement<'_>, unit: &[TaskIdx]) {
+        let (n_lost, left) = self.lost_with(statement, unit);
+        self.n_spare = self.n_spare.saturating_sub(n_lost);
+        self.free.extend(left);
+    }
+
+    /// How many there are less if some victims stay, and what is free then on their nodes.
+    fn lost_with(
+        &self,
+        statement: &Statement<'_>,
+        unit: &[TaskIdx],
+    ) -> (usize, BTreeMap<NodeIdx, Vec<i64>>) {
+        let cluster = statement.session().cluster();
+        let mut left: BTreeMap<NodeIdx, Vec<i64>> = BTreeMap::new();
+        for task in unit {
+            let Some(node) = cluster.tasks.placement[*task].node else { continue };
+            let Some(free) = self.free.get(&node) else { continue };
+            cluster.request(*task).charge(left.entry(node).or_insert_with(|| free.clone()), -1);
+        }
+        let n_slots = |free: &[i64]| slots(cluster, self.class, free);
+        let lost = left.iter().map(|(node, left)| n_slots(&self.free[node]) - n_slots(left));
+        (lost.sum(), left)
     }
 }
 

@@ -7,15 +7,9 @@
 //! room, jobs are evicted for one node at a time.
 // Parity: new, see docs/parity.md#p10 and docs/parity.md#c7.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
-
-use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, TaskIdx},
+    column::{Column, JobIdx, NodeIdx, TaskIdx},
     status::TaskStatus,
 };
 use kube_batch_framework::{
@@ -26,45 +20,11 @@ use kube_batch_framework::{
 
 use super::{
     cover::{Cost, Item, cover},
-    limit::Limit,
     node_tasks::NodeTasks,
-    on_node::{Preemptor, permitted_on_node},
+    one_node,
     policy::VictimPolicy,
+    unit::{Unit, Wanted, evict, future_idle, item, slots},
 };
-
-/// Some tasks of one class that want a place.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    /// The first of them.
-    pub(super) preemptor: Preemptor,
-    pub(super) limit: Limit,
-    /// How many of them.
-    pub(super) n_tasks: usize,
-}
-
-impl Wanted {
-    /// What is lost with some tasks.
-    fn amount(self, cluster: &Cluster, tasks: &[TaskIdx]) -> i64 {
-        let dim = self.preemptor.scarce.unwrap_or(Dim::PODS);
-        tasks.iter().map(|task| cluster.request(*task).get(dim)).sum()
-    }
-
-    /// What some jobs cost that make room for a number of tasks: single tasks that were evicted before need
-    /// not leave, as far as there is more room than needed.
-    fn settle(self, statement: &Statement<'_>) -> impl Fn(usize, Cost) -> Option<Cost> + use<> {
-        let cluster = statement.session().cluster();
-        let gangs = broken(statement);
-        let is_single =
-            |task: &TaskIdx| !cluster.tasks.job[*task].is_some_and(|job| gangs.contains(&job));
-        let singles: Vec<TaskIdx> = statement.evicted().filter(is_single).collect();
-        let amounts = singles.iter().map(|task| self.amount(cluster, &[*task]));
-        let (most, largest) = (singles.len(), amounts.max().unwrap_or(0));
-        move |gain, cost| {
-            let excess = gain.checked_sub(self.n_tasks)?.min(most);
-            Some(Cost { amount: cost.amount - excess as i64 * largest, ..cost })
-        }
-    }
-}
 
 /// The gangs none of whose tasks is left after the evictions of a statement; also those that are gangs only together
 /// with other groups of a composite PodGroup.
@@ -123,15 +83,6 @@ impl<'a> EvictedTogether<'a> {
     }
 }
 
-/// What may be evicted together.
-#[derive(Clone, Debug)]
-pub(super) struct Unit {
-    pub(super) job: JobIdx,
-    /// All tasks of the job that are on nodes, or one that it can spare.
-    pub(super) tasks: Vec<TaskIdx>,
-    is_whole: bool,
-}
-
 /// Evicts jobs until all the wanted tasks fit, or as many as possible.
 pub(super) fn evict_jobs<P: VictimPolicy>(
     policy: &P,
@@ -148,7 +99,7 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
         }
         let mut chosen = cheapest_cover::<P>(statement, &candidates, missing);
         if chosen.is_empty() {
-            chosen = for_one_node(policy, statement, node_tasks, &candidates, missing);
+            chosen = one_node::cheapest(policy, statement, node_tasks, &candidates, missing);
         }
         if chosen.is_empty() {
             return;
@@ -169,17 +120,12 @@ pub(super) fn evict_units<P: VictimPolicy>(
     let cluster = statement.session().cluster();
     units.sort_by_key(|unit| (unit.is_whole, wanted.amount(cluster, &unit.tasks), unit.job));
     for unit in &units {
-        if is_permitted(policy, statement.session(), wanted, unit) {
+        // Those before it may have taken what a budget they share allows.
+        let session = statement.session();
+        if wanted.limit.admits_violations(session, &unit.tasks)
+            && is_permitted(policy, session, wanted, unit)
+        {
             evict::<P>(statement, &unit.tasks);
-        }
-    }
-}
-
-fn evict<P: VictimPolicy>(statement: &mut Statement<'_>, tasks: &[TaskIdx]) {
-    for task in tasks {
-        // A task may have left by itself before its job does.
-        if statement.session().cluster().status(*task) != TaskStatus::Releasing {
-            statement.evict(*task, P::REASON).expect("a task that is bound or runs may be evicted");
         }
     }
 }
@@ -295,21 +241,27 @@ fn cheapest_cover<P: VictimPolicy>(
         .map(|at| item(statement.session(), &candidates[*at], gains[*at], wanted))
         .collect();
     let need = wanted.n_tasks.min(total);
-    let settle = Wanted { n_tasks: need, ..wanted }.settle(statement);
+    let settle = settle(Wanted { n_tasks: need, ..wanted }, statement);
     let (_, taken) = cover(&items, need, settle).expect("all together cover the need");
     taken.into_iter().map(|at| candidates[useful[at]].clone()).collect()
 }
 
-fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wanted) -> Item {
-    let cluster = session.cluster();
-    let Unit { job, tasks, .. } = candidate;
-    let violates = session.plugins().violates_budget(tasks);
-    let has_highest = cluster.jobs.priority[*job] == wanted.limit.priority;
-    Item {
-        gain,
-        n_violating: violates.into_iter().filter(|violates| *violates).count(),
-        amount: wanted.amount(cluster, tasks),
-        start: tasks.iter().map(|task| cluster.tasks.start[*task]).min().filter(|_| has_highest),
+/// What some jobs cost that make room for a number of tasks: single tasks that were evicted before need
+/// not leave, as far as there is more room than needed.
+fn settle(
+    wanted: Wanted,
+    statement: &Statement<'_>,
+) -> impl Fn(usize, Cost) -> Option<Cost> + use<> {
+    let cluster = statement.session().cluster();
+    let gangs = broken(statement);
+    let is_single =
+        |task: &TaskIdx| !cluster.tasks.job[*task].is_some_and(|job| gangs.contains(&job));
+    let singles: Vec<TaskIdx> = statement.evicted().filter(is_single).collect();
+    let amounts = singles.iter().map(|task| wanted.amount(cluster, &[*task]));
+    let (most, largest) = (singles.len(), amounts.max().unwrap_or(0));
+    move |gain, cost| {
+        let excess = gain.checked_sub(wanted.n_tasks)?.min(most);
+        Some(Cost { amount: cost.amount - excess as i64 * largest, ..cost })
     }
 }
 
@@ -375,133 +327,4 @@ pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: Wanted) -> usize 
     }
     statement.rollback_to(start);
     n_placed
-}
-
-/// What is idle on a node once the tasks that are being released are gone.
-fn future_idle(cluster: &Cluster, node: NodeIdx) -> Vec<i64> {
-    let (idle, releasing, pipelined) =
-        (&cluster.nodes.idle[node], &cluster.nodes.releasing[node], &cluster.nodes.pipelined[node]);
-    let amounts = idle.iter().zip(releasing).zip(pipelined);
-    amounts.map(|((idle, releasing), pipelined)| idle + releasing - pipelined).collect()
-}
-
-/// How many tasks of the class fit into some amounts.
-fn slots(cluster: &Cluster, class: ClassIdx, free: &[i64]) -> usize {
-    usize::try_from(cluster.classes.request[class].times_in(free)).unwrap_or(usize::MAX)
-}
-
-/// The cost of some victims on one node, compared in this order: violations, gangs, amount, and then the
-/// start of the first, the later the better.
-type NodeCost = (usize, usize, i64, Reverse<Option<Timestamp>>, NodeIdx);
-
-/// If no candidate makes room by itself: the jobs, and the tasks of other jobs, without which the wanted
-/// task fits on some node.
-fn for_one_node<P: VictimPolicy>(
-    policy: &P,
-    statement: &mut Statement<'_>,
-    node_tasks: &mut NodeTasks,
-    candidates: &[Unit],
-    wanted: Wanted,
-) -> Vec<Unit> {
-    let cluster = statement.session().cluster();
-    let mut on_node: BTreeMap<NodeIdx, Vec<&Unit>> = BTreeMap::new();
-    for candidate in candidates {
-        let nodes: BTreeSet<NodeIdx> =
-            candidate.tasks.iter().filter_map(|task| cluster.tasks.placement[*task].node).collect();
-        for node in nodes {
-            on_node.entry(node).or_default().push(candidate);
-        }
-    }
-    let mut lowest: Option<(NodeCost, Vec<Unit>)> = None;
-    for (node, mut jobs) in on_node {
-        jobs.sort_by_key(|candidate| {
-            let session = statement.session();
-            let Item { n_violating, amount, start, .. } = item(session, candidate, 1, wanted);
-            let priority = session.cluster().jobs.priority[candidate.job];
-            (n_violating, priority, amount, Reverse(start), candidate.job)
-        });
-        let singles = permitted_on_node(policy, statement, node_tasks, wanted.preemptor, node);
-        let cluster = statement.session().cluster();
-        let single = |task: TaskIdx| {
-            let job = cluster.tasks.job[task].expect("a task that may be evicted has a job");
-            Unit { job, tasks: vec![task], is_whole: false }
-        };
-        let units: Vec<Unit> =
-            singles.into_iter().map(single).chain(jobs.into_iter().cloned()).collect();
-        let Some(units) = minimal_on_node::<P>(statement, units, wanted, node) else { continue };
-        let session = statement.session();
-        let items: Vec<Item> = units.iter().map(|unit| item(session, unit, 1, wanted)).collect();
-        let cost = (
-            items.iter().map(|item| item.n_violating).sum(),
-            units.iter().filter(|unit| unit.is_whole).count(),
-            items.iter().map(|item| item.amount).sum(),
-            Reverse(items.iter().filter_map(|item| item.start).min()),
-            node,
-        );
-        if lowest.as_ref().is_none_or(|(known, _)| cost < *known) {
-            lowest = Some((cost, units));
-        }
-    }
-    lowest.map(|(_, units)| units).unwrap_or_default()
-}
-
-/// Those of some candidates, the cheapest first, without which the task fits on a node: none of them can
-/// stay.
-fn minimal_on_node<P: VictimPolicy>(
-    statement: &mut Statement<'_>,
-    candidates: Vec<Unit>,
-    wanted: Wanted,
-    node: NodeIdx,
-) -> Option<Vec<Unit>> {
-    let mut evicted: Vec<Unit> = Vec::new();
-    let mut fits = |evicted: &[Unit]| {
-        let mut tasks: Vec<TaskIdx> =
-            evicted.iter().flat_map(|unit| unit.tasks.iter().copied()).collect();
-        // A task may leave by itself or with its job.
-        tasks.sort_unstable();
-        tasks.dedup();
-        fits_without::<P>(statement, &tasks, wanted, node)
-    };
-    for unit in candidates {
-        evicted.push(unit);
-        if fits(&evicted) {
-            break;
-        }
-    }
-    if !fits(&evicted) {
-        return None;
-    }
-    for at in (0..evicted.len() - 1).rev() {
-        let unit = evicted.remove(at);
-        if !fits(&evicted) {
-            evicted.insert(at, unit);
-        }
-    }
-    Some(evicted)
-}
-
-/// Whether the wanted task fits on a node without these tasks.
-fn fits_without<P: VictimPolicy>(
-    statement: &mut Statement<'_>,
-    tasks: &[TaskIdx],
-    wanted: Wanted,
-    node: NodeIdx,
-) -> bool {
-    let class = wanted.preemptor.class;
-    let (session, task) = (statement.session(), wanted.preemptor.task);
-    if session.within_capability(task, tasks, Capacity::FutureIdle).is_err() {
-        return false;
-    }
-    if statement.session_mut().needs_only_resources(class, tasks) {
-        let cluster = statement.session().cluster();
-        let mut free = future_idle(cluster, node);
-        let here = tasks.iter().filter(|task| cluster.tasks.placement[**task].node == Some(node));
-        here.for_each(|task| cluster.request(*task).charge(&mut free, 1));
-        return slots(cluster, class, &free) > 0 && statement.session_mut().rules_pass(class, node);
-    }
-    let start = statement.savepoint();
-    evict::<P>(statement, tasks);
-    let fits = statement.session_mut().fits(class, node, Capacity::FutureIdle);
-    statement.rollback_to(start);
-    fits
 }

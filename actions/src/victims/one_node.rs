@@ -1,0 +1,212 @@
+//! Whole jobs as victims where no job makes room by itself: the jobs, and the tasks of others, without which one task
+//! fits on some node.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use jiff::Timestamp;
+use kube_batch_api::column::{NodeIdx, TaskIdx};
+use kube_batch_framework::{plugin::Capacity, statement::Statement};
+
+use super::{
+    cover::Item,
+    node_tasks::NodeTasks,
+    on_node::permitted_on_node,
+    policy::VictimPolicy,
+    unit::{Unit, Wanted, evict, future_idle, item, slots},
+};
+use crate::tries::Tries;
+
+/// The cost of some victims on one node, compared in this order: violations, gangs, amount, and then the
+/// start of the first, the later the better.
+type NodeCost = (usize, usize, i64, Reverse<Option<Timestamp>>, NodeIdx);
+
+/// What may leave, and what is the same on all nodes about it.
+struct Candidate<'a> {
+    unit: &'a Unit,
+    item: Item,
+    /// Its tasks whose eviction changes more for the wanted task than what is free.
+    ruling: Vec<TaskIdx>,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(statement: &mut Statement<'_>, unit: &'a Unit, wanted: Wanted) -> Self {
+        let class = wanted.preemptor.class;
+        let session = statement.session_mut();
+        let is_ruling = |task: &&TaskIdx| !session.needs_only_resources(class, &[**task]);
+        let ruling = unit.tasks.iter().filter(is_ruling).copied().collect();
+        Self { unit, item: item(statement.session(), unit, 1, wanted), ruling }
+    }
+}
+
+/// A candidate that has tasks on a node.
+#[derive(Clone, Copy)]
+struct OnNode<'a> {
+    candidate: &'a Candidate<'a>,
+    here: &'a [TaskIdx],
+}
+
+/// The cheapest victims for one of the wanted tasks; none if it fits on no node without candidates.
+///
+/// Where rules depend on the victims, they are evicted for a try, all tasks of a gang: then the search ends with a
+/// bounded number of tries.
+// Parity: see docs/parity.md#p10.
+pub(super) fn cheapest<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    node_tasks: &mut NodeTasks,
+    jobs: &[Unit],
+    wanted: Wanted,
+) -> Vec<Unit> {
+    let mut candidates: Vec<Candidate<'_>> =
+        jobs.iter().map(|unit| Candidate::new(statement, unit, wanted)).collect();
+    let cluster = statement.session().cluster();
+    candidates.sort_by_key(|Candidate { unit, item, .. }| {
+        let priority = cluster.jobs.priority[unit.job];
+        (item.n_violating, priority, item.amount, Reverse(item.start), unit.job)
+    });
+    let mut on_nodes: BTreeMap<NodeIdx, BTreeMap<usize, Vec<TaskIdx>>> = BTreeMap::new();
+    for (at, candidate) in candidates.iter().enumerate() {
+        for task in &candidate.unit.tasks {
+            if let Some(node) = cluster.tasks.placement[*task].node {
+                on_nodes.entry(node).or_default().entry(at).or_default().push(*task);
+            }
+        }
+    }
+    let mut tries = Tries::default();
+    let mut lowest: Option<(NodeCost, Vec<Unit>)> = None;
+    for (node, jobs) in on_nodes {
+        if tries.are_enough(false) {
+            break;
+        }
+        let singles = singles(policy, statement, node_tasks, wanted, node);
+        let singles: Vec<Candidate<'_>> =
+            singles.iter().map(|unit| Candidate::new(statement, unit, wanted)).collect();
+        let singles = singles.iter().map(|own| OnNode { candidate: own, here: &own.unit.tasks });
+        let jobs = jobs.iter().map(|(at, here)| OnNode { candidate: &candidates[*at], here });
+        let leaving: Vec<OnNode<'_>> = singles.chain(jobs).collect();
+        let mut trial = Trial::<P>::new(statement, wanted, node, &mut tries);
+        let Some(victims) = minimal(&mut trial, &leaving) else { continue };
+        let cost = cost(&victims, node);
+        if lowest.as_ref().is_none_or(|(known, _)| cost < *known) {
+            let units = victims.iter().map(|victim| victim.candidate.unit.clone()).collect();
+            lowest = Some((cost, units));
+        }
+    }
+    lowest.map(|(_, units)| units).unwrap_or_default()
+}
+
+/// The tasks on a node that may leave by themselves.
+fn singles<P: VictimPolicy>(
+    policy: &P,
+    statement: &Statement<'_>,
+    node_tasks: &mut NodeTasks,
+    wanted: Wanted,
+    node: NodeIdx,
+) -> Vec<Unit> {
+    let singles = permitted_on_node(policy, statement, node_tasks, wanted.preemptor, node);
+    let cluster = statement.session().cluster();
+    let single = |task: TaskIdx| {
+        let job = cluster.tasks.job[task].expect("a task that may be evicted has a job");
+        Unit { job, tasks: vec![task], is_whole: false }
+    };
+    singles.into_iter().map(single).collect()
+}
+
+fn cost(victims: &[OnNode<'_>], node: NodeIdx) -> NodeCost {
+    let items = victims.iter().map(|victim| &victim.candidate.item);
+    (
+        items.clone().map(|item| item.n_violating).sum(),
+        victims.iter().filter(|victim| victim.candidate.unit.is_whole).count(),
+        items.clone().map(|item| item.amount).sum(),
+        Reverse(items.filter_map(|item| item.start).min()),
+        node,
+    )
+}
+
+/// Those of some candidates, the cheapest first, without which the task fits on a node: none of them can
+/// stay.
+fn minimal<'a, P: VictimPolicy>(
+    trial: &mut Trial<'_, '_, P>,
+    candidates: &[OnNode<'a>],
+) -> Option<Vec<OnNode<'a>>> {
+    let enough = (1..=candidates.len()).find(|n| trial.fits_without(&candidates[..*n]))?;
+    let mut victims = candidates[..enough].to_vec();
+    for at in (0..victims.len() - 1).rev() {
+        let victim = victims.remove(at);
+        if !trial.fits_without(&victims) {
+            victims.insert(at, victim);
+        }
+    }
+    Some(victims)
+}
+
+/// Tries whether the wanted task fits on a node.
+struct Trial<'a, 's, P> {
+    statement: &'a mut Statement<'s>,
+    wanted: Wanted,
+    node: NodeIdx,
+    /// Whether its queue may use that much, whoever leaves.
+    is_within_capability: bool,
+    tries: &'a mut Tries,
+    policy: std::marker::PhantomData<P>,
+}
+
+impl<'a, 's, P: VictimPolicy> Trial<'a, 's, P> {
+    fn new(
+        statement: &'a mut Statement<'s>,
+        wanted: Wanted,
+        node: NodeIdx,
+        tries: &'a mut Tries,
+    ) -> Self {
+        let task = wanted.preemptor.task;
+        let answer = statement.session().within_capability(task, &[], Capacity::FutureIdle);
+        let is_within_capability = answer.is_ok();
+        Self { statement, wanted, node, is_within_capability, tries, policy: Default::default() }
+    }
+
+    /// Whether the task fits without these victims. What costs least is asked first.
+    fn fits_without(&mut self, victims: &[OnNode<'_>]) -> bool {
+        let class = self.wanted.preemptor.class;
+        if !self.has_room_without(victims) || !self.may_use_without(victims) {
+            return false;
+        }
+        if victims.iter().all(|victim| victim.candidate.ruling.is_empty()) {
+            return self.statement.session_mut().rules_pass(class, self.node);
+        }
+        let start = self.statement.savepoint();
+        let mut n_evicted = 0;
+        for OnNode { candidate, here } in victims {
+            evict::<P>(self.statement, here);
+            evict::<P>(self.statement, &candidate.ruling);
+            n_evicted += here.len() + candidate.ruling.len();
+        }
+        self.tries.count(n_evicted);
+        let fits = self.statement.session_mut().fits(class, self.node, Capacity::FutureIdle);
+        self.statement.rollback_to(start);
+        fits
+    }
+
+    fn has_room_without(&self, victims: &[OnNode<'_>]) -> bool {
+        let cluster = self.statement.session().cluster();
+        let mut free = future_idle(cluster, self.node);
+        for task in tasks(victims.iter().map(|victim| victim.here)) {
+            cluster.request(task).charge(&mut free, 1);
+        }
+        slots(cluster, self.wanted.preemptor.class, &free) > 0
+    }
+
+    fn may_use_without(&self, victims: &[OnNode<'_>]) -> bool {
+        let tasks = || tasks(victims.iter().map(|victim| &*victim.candidate.unit.tasks));
+        let (session, task) = (self.statement.session(), self.wanted.preemptor.task);
+        self.is_within_capability
+            || session.within_capability(task, &tasks(), Capacity::FutureIdle).is_ok()
+    }
+}
+
+/// The tasks of several victims: one may leave by itself or with its job.
+fn tasks<'a>(victims: impl Iterator<Item = &'a [TaskIdx]>) -> Vec<TaskIdx> {
+    let mut tasks: Vec<TaskIdx> = victims.flatten().copied().collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    tasks
+}

@@ -1,0 +1,72 @@
+//! What leaves together, and for how many tasks.
+
+use kube_batch_api::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
+    status::TaskStatus,
+};
+use kube_batch_framework::{session::Session, statement::Statement};
+
+use super::{cover::Item, limit::Limit, on_node::Preemptor, policy::VictimPolicy};
+
+/// Some tasks of one class that want a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// The first of them.
+    pub(super) preemptor: Preemptor,
+    pub(super) limit: Limit,
+    /// How many of them.
+    pub(super) n_tasks: usize,
+}
+
+impl Wanted {
+    /// What is lost with some tasks.
+    pub(super) fn amount(self, cluster: &Cluster, tasks: &[TaskIdx]) -> i64 {
+        let dim = self.preemptor.scarce.unwrap_or(Dim::PODS);
+        tasks.iter().map(|task| cluster.request(*task).get(dim)).sum()
+    }
+}
+
+/// What may be evicted together.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub(super) job: JobIdx,
+    /// All tasks of the job that are on nodes, or one that it can spare.
+    pub(super) tasks: Vec<TaskIdx>,
+    pub(super) is_whole: bool,
+}
+
+pub(super) fn evict<P: VictimPolicy>(statement: &mut Statement<'_>, tasks: &[TaskIdx]) {
+    for task in tasks {
+        // A task may have left by itself before its job does.
+        if statement.session().cluster().status(*task) != TaskStatus::Releasing {
+            statement.evict(*task, P::REASON).expect("a task that is bound or runs may be evicted");
+        }
+    }
+}
+
+pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wanted) -> Item {
+    let cluster = session.cluster();
+    let Unit { job, tasks, .. } = candidate;
+    let violates = session.plugins().violates_budget(tasks);
+    let has_highest = cluster.jobs.priority[*job] == wanted.limit.priority;
+    Item {
+        gain,
+        n_violating: violates.into_iter().filter(|violates| *violates).count(),
+        amount: wanted.amount(cluster, tasks),
+        start: tasks.iter().map(|task| cluster.tasks.start[*task]).min().filter(|_| has_highest),
+    }
+}
+
+/// What is idle on a node once the tasks that are being released are gone.
+pub(super) fn future_idle(cluster: &Cluster, node: NodeIdx) -> Vec<i64> {
+    let (idle, releasing, pipelined) =
+        (&cluster.nodes.idle[node], &cluster.nodes.releasing[node], &cluster.nodes.pipelined[node]);
+    let amounts = idle.iter().zip(releasing).zip(pipelined);
+    amounts.map(|((idle, releasing), pipelined)| idle + releasing - pipelined).collect()
+}
+
+/// How many tasks of the class fit into some amounts.
+pub(super) fn slots(cluster: &Cluster, class: ClassIdx, free: &[i64]) -> usize {
+    usize::try_from(cluster.classes.request[class].times_in(free)).unwrap_or(usize::MAX)
+}
