@@ -6,7 +6,7 @@
 
 pub(crate) mod classes;
 pub(crate) mod devices;
-mod foreign_selectors;
+pub(crate) mod foreign_selectors;
 pub(crate) mod hints;
 pub(crate) mod jobs;
 mod matching;

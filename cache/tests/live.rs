@@ -66,6 +66,13 @@ enum Devices {
 enum Step {
     Pod(PodStep),
     DeletePod(u8),
+    /// One of several pods with so many selectors about other namespaces that not all of them are read.
+    Crowd {
+        name: u8,
+        created: u8,
+        node: Option<u8>,
+    },
+    DeleteCrowd(u8),
     Group {
         name: u8,
         created: u8,
@@ -216,6 +223,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => pod_step().prop_map(Step::Pod),
         4 => (0..12_u8).prop_map(Step::DeletePod),
+        2 => (0..14_u8, 0..3_u8, prop::option::weighted(0.3, 0..4_u8))
+            .prop_map(|(name, created, node)| Step::Crowd { name, created, node }),
+        1 => (0..14_u8).prop_map(Step::DeleteCrowd),
         5 => group_step(),
         2 => (0..3_u8, version()).prop_map(|(name, version)| Step::DeleteGroup(name, version)),
         2 => composite.prop_map(|(name, parent, priority, queue)| Step::Composite {
@@ -363,6 +373,32 @@ fn manifest(pod: &PodStep) -> Value {
     })
 }
 
+/// A pod with 50 selectors, 10 of which the next pod of its kind has too. 13 of them are above the bound.
+fn crowd(name: u8, created: u8, node: Option<u8>) -> Value {
+    let first = 40 * u32::from(name);
+    let term = |n: u32| {
+        json!({
+            "topologyKey": "zone", "namespaceSelector": {},
+            "labelSelector": {"matchLabels": {"l": n.to_string()}},
+        })
+    };
+    let terms: Vec<Value> = (first..first + 50).map(term).collect();
+    json!({
+        "metadata": {
+            "name": format!("c{name}"), "namespace": "crowd", "uid": format!("c{name}-{created}"),
+            "creationTimestamp": time(created), "labels": {"l": name.to_string()},
+        },
+        "spec": {
+            "schedulerName": "kube-batch", "nodeName": node.map(node_name),
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            "affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": terms,
+            }},
+        },
+        "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
+    })
+}
+
 fn own_claim(pod: u8) -> String {
     format!("{}-gpu", pod_key(pod).name)
 }
@@ -386,6 +422,12 @@ impl World {
         match step {
             Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
             Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
+            Step::Crowd { name, created, node } => {
+                drop(self.store.apply_pod(&from(crowd(name, created, node))).expect("a pod"));
+            }
+            Step::DeleteCrowd(name) => {
+                self.store.pods.delete(&ObjectKey::new("crowd", format!("c{name}")));
+            }
             Step::Group { name, created, min, queue, has_class, note, version, parent } => {
                 let meta = json!({
                     "name": format!("g{name}"), "namespace": "ns",
@@ -660,8 +702,12 @@ proptest! {
     #[test]
     fn a_snapshot_that_follows_is_equal_to_one_from_scratch(
         steps in prop::collection::vec(step(), 0..150),
+        n_crowd in prop_oneof![3 => Just(0), 1 => 11..14_u8],
     ) {
         let mut world = World::new();
+        for name in 0..n_crowd {
+            world.run(Step::Crowd { name, created: 1, node: None });
+        }
         for step in steps {
             world.run(step);
         }
@@ -783,4 +829,33 @@ fn what_happens_often_is_followed() {
     world.run(Step::Pod(PodStep { name: 3, label: 3, anti: Some((1, true)), ..pod }));
     world.take(true);
     assert_eq!(world.live.n_from_scratch(), 2);
+}
+
+#[test]
+fn a_namespace_above_the_bound_on_selectors_costs_only_itself() {
+    let mut world = World::new();
+    world.run(group(0));
+    world.run(Step::Pod(PodStep { anti: None, ..POD }));
+    for name in 0..13 {
+        world.run(Step::Crowd { name, created: 1, node: None });
+    }
+    world.take(true);
+    let snapshot = world.taken_from_scratch();
+    let templates = snapshot.cluster.classes.template.values();
+    let refused: Vec<_> = templates.filter_map(|template| template.refused.clone()).collect();
+    assert!(refused[0].contains("different selectors"), "{refused:?}");
+    let of_others = [
+        Step::Pod(PodStep { name: 1, anti: None, ..POD }),
+        Step::Bind(1, 0),
+        Step::Pod(PodStep { name: 1, anti: None, node: Some(0), phase: "Running", ..POD }),
+        Step::DeletePod(1),
+    ];
+    for step in of_others {
+        world.run(step.clone());
+        world.take(true);
+        assert_eq!(world.live.n_from_scratch(), 1, "{step:?}");
+    }
+    world.run(Step::DeleteCrowd(0));
+    world.take(true);
+    assert_eq!(world.live.n_from_scratch(), 2, "there is room for another");
 }

@@ -26,6 +26,7 @@ use crate::{
         RejectedTask, Reusable, Snapshot, SnapshotOptions,
         devices::{devices_of, is_active, published_devices},
         duplicates, fold,
+        foreign_selectors::rank,
         hints::{NamedGroup, misplaced_group, named_group},
         jobs::{JobMaker, Membership, membership},
         rows::{OfGroup, RowMaker},
@@ -112,7 +113,6 @@ impl Kept {
             || changed.device_classes
             || changed.namespaces && reads_namespaces
             || changed.queues_of_namespaces
-            || self.reusable.classifier.is_above_bound()
         {
             return None;
         }
@@ -201,6 +201,9 @@ impl Kept {
                     .then_some(())?;
             }
             let pod = PodChange { before: before.as_ref(), after };
+            if self.moves_bound(store, pod) {
+                return None;
+            }
             self.follow_claims(pod, &mut claims);
             self.follow_hints(store, pod, &mut dirty, &mut uids);
             self.follow_pod(store, pod, &mut dirty);
@@ -219,6 +222,17 @@ impl Kept {
             dirty.entry(Some(key.clone())).or_default();
         }
         Some(dirty)
+    }
+
+    /// Whether a changed pod may change which templates are above the bound on selectors.
+    fn moves_bound(&self, store: &Store, PodChange { before, after }: PodChange<'_>) -> bool {
+        let classifier = &self.reusable.classifier;
+        let ranked = [before, after].map(|facts| {
+            let facts = facts.filter(|facts| classifier.counts_for_bound(facts))?;
+            let is_present = self.block_of(store, facts).is_some();
+            is_present.then(|| (facts.template.id(), rank(facts)))
+        });
+        ranked[0] != ranked[1]
     }
 
     /// The block that the task of a pod is in; `None` if the pod is not in the snapshot.

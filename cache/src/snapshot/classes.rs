@@ -55,8 +55,8 @@ pub(crate) struct Classifier {
     above_bound: HashSet<InternId>,
     /// The templates with selectors.
     with_selectors: HashSet<InternId>,
-    /// The number of their selectors about pods of other namespaces.
-    n_foreign: usize,
+    /// The number of their selectors about pods of other namespaces, by their namespace. Equal ones count several times.
+    n_foreign: HashMap<Name, usize>,
     matcher_index: MatcherIndex,
     /// The selectors that match pods of a namespace with given labels.
     matched: HashMap<(Name, InternId), Matched>,
@@ -85,13 +85,16 @@ impl Classifier {
     pub(crate) fn new(members: &Members<'_>, dimensions: &Dimensions) -> (Self, Matchers) {
         let mut matchers = Matchers::default();
         let above_bound = templates_above_bound(members);
-        let (mut with_selectors, mut n_foreign) = (HashSet::new(), 0);
+        let mut with_selectors = HashSet::new();
+        let mut n_foreign = HashMap::new();
         for template in members.templates().filter(|own| has_selectors(own)) {
-            if with_selectors.insert(template.id()) && !above_bound.contains(&template.id()) {
-                for matcher in matchers_of(template) {
-                    matchers.intern(matcher);
+            if with_selectors.insert(template.id()) {
+                count_foreign(&mut n_foreign, template);
+                if !above_bound.contains(&template.id()) {
+                    for matcher in matchers_of(template) {
+                        matchers.intern(matcher);
+                    }
                 }
-                n_foreign += foreign(template).count();
             }
         }
         let classifier = Self {
@@ -119,8 +122,8 @@ impl Classifier {
         if !has_selectors(template) || !self.with_selectors.insert(template.id()) {
             return true;
         }
-        self.n_foreign += foreign(template).count();
-        if self.n_foreign > MAX_FOREIGN_SELECTORS || matchers.is_empty() {
+        let n_foreign = count_foreign(&mut self.n_foreign, template);
+        if n_foreign > MAX_FOREIGN_SELECTORS || matchers.is_empty() {
             return false;
         }
         matchers_of(template).all(|matcher| {
@@ -146,10 +149,23 @@ impl Classifier {
         matches_none
     }
 
-    /// Whether the bound on selectors is exceeded.
-    pub(crate) fn is_above_bound(&self) -> bool {
-        !self.above_bound.is_empty()
+    /// Whether a pod has a part in which templates of its namespace are above the bound on selectors. If it comes, goes
+    /// or gets another rank, others may be above it.
+    pub(crate) fn counts_for_bound(&self, facts: &TaskFacts) -> bool {
+        let is_crowded = |namespace: &Name| {
+            self.n_foreign.get(namespace).is_some_and(|n| *n > MAX_FOREIGN_SELECTORS)
+        };
+        facts.template.namespace.as_ref().is_some_and(is_crowded)
+            && foreign(&facts.template).next().is_some()
     }
+}
+
+/// Counts the selectors of a template about pods of other namespaces; returns their number in its namespace.
+fn count_foreign(n_foreign: &mut HashMap<Name, usize>, template: &PodTemplate) -> usize {
+    let Some(namespace) = &template.namespace else { return 0 };
+    let of_namespace = n_foreign.entry(namespace.clone()).or_default();
+    *of_namespace += foreign(template).count();
+    *of_namespace
 }
 
 impl ClassRows<'_> {

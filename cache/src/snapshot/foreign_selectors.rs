@@ -77,7 +77,7 @@ pub(crate) fn without_terms(template: &PodTemplate) -> PodTemplate {
 }
 
 /// Whose selectors count first.
-fn rank(facts: &TaskFacts) -> impl Ord + use<'_> {
+pub(crate) fn rank(facts: &TaskFacts) -> impl Ord + use<'_> {
     (Reverse(facts.node.is_some()), facts.created, &facts.key)
 }
 
