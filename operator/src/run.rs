@@ -4,6 +4,7 @@
 //! store the answers in the cache. Each of these is a task of its own; the cache is all they share.
 
 pub(crate) mod audit_log;
+pub(crate) mod claim_waits;
 pub(crate) mod clock;
 mod conf_file;
 mod connect;

@@ -7,7 +7,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use kube_batch_api::decision::Decision;
-use kube_batch_framework::candidates::Search;
+use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
 use kube_batch_tests::{checker::problems, random_cluster::Rng};
@@ -53,6 +53,20 @@ struct Kind {
     has_budgets: bool,
     is_reclaim: bool,
     max_loss: u64,
+}
+
+/// Runs a cycle of a case.
+fn cycle(text: &str) -> (World, Case, Cycle) {
+    let document = parse(text, &Limits::default()).expect("YAML");
+    let case = Case::read(&document, &Registry::builtin()).expect("a case");
+    let mut world =
+        World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
+    for object in &case.objects {
+        world.apply(object.value.clone()).expect("objects are valid");
+    }
+    let (cluster, search) = (world.snapshot().cluster, Search::Index);
+    let cycle = case.conf.run_cycle(cluster, world.now(), search, &mut |_| {});
+    (world, case, cycle)
 }
 
 /// Compared in this order: violations, highest priority, whether the loss is out of proportion or a queue would fall
@@ -155,15 +169,8 @@ impl SmallCluster {
     /// The pods that the scheduler evicts, by job and position.
     fn evicted(&self) -> Vec<(usize, usize)> {
         let text = self.text();
-        let document = parse(&text, &Limits::default()).expect("YAML");
-        let case = Case::read(&document, &Registry::builtin()).expect("a case");
-        let mut world =
-            World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
-        for object in &case.objects {
-            world.apply(object.value.clone()).expect("objects are valid");
-        }
-        let (cluster, search) = (world.snapshot().cluster, Search::Index);
-        let decisions = case.conf.run_cycle(cluster, world.now(), search, &mut |_| {}).decisions;
+        let (world, case, cycle) = cycle(&text);
+        let decisions = cycle.decisions;
         assert_eq!(problems(&world.store, &case.conf, &decisions), [""; 0], "{text}");
         let place = |name: &str| {
             let (job, at) = name.strip_prefix('j')?.split_once('-')?;
@@ -386,5 +393,51 @@ fn losses_are_in_proportion() {
         let most = if is_uniform { 0 } else { N_CLUSTERS as usize / 6 };
         assert!(n_out_of_proportion <= most, "{totals:?}");
         assert!(totals.missed <= N_CLUSTERS as usize / 30, "{totals:?}");
+    }
+}
+
+/// The work of a cycle in which a pod needs both pods on some node to leave. Each is of a gang with a pod on every node,
+/// and it must not be beside those of the first.
+fn work_for_one_of(n_nodes: usize, cpu_wanted: u64) -> u64 {
+    let job = |priority| Job {
+        priority,
+        min: n_nodes,
+        start: 0,
+        pods: (0..n_nodes).map(|node| Pod { node, cpu: 2 }).collect(),
+        allowed: None,
+    };
+    let cluster = SmallCluster {
+        nodes: vec![5; n_nodes],
+        jobs: vec![job(10), job(20)],
+        n_wanted: 1,
+        cpu_wanted,
+        is_reclaim: false,
+        max_loss: 0,
+    };
+    let term = "{labelSelector: {matchLabels: {job: j0}}, topologyKey: kubernetes.io/hostname}";
+    let rule = format!(
+        "spec: {{affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}}}, "
+    );
+    let (others, own) = {
+        let text = cluster.text();
+        let (others, own) = text.split_once("name: high-0").expect("the pod");
+        (others.to_owned(), own.to_owned())
+    };
+    let text = format!("{others}name: high-0{}", own.replacen("spec: {", &rule, 1));
+    let hostname = |n: usize| format!("{{name: n{n}, labels: {{kubernetes.io/hostname: n{n}}}}}");
+    let text = (0..n_nodes)
+        .fold(text, |text, n| text.replacen(&format!("{{name: n{n}}}"), &hostname(n), 1));
+    let (.., cycle) = cycle(&text);
+    let n_evicted = cycle.decisions.iter().filter(|own| matches!(own, Decision::Evict { .. }));
+    assert_eq!(n_evicted.count(), if cpu_wanted <= 5 { 2 * n_nodes } else { 0 });
+    cycle.work
+}
+
+#[test]
+fn the_search_for_gangs_that_share_nodes_takes_work_that_grows_with_the_cluster() {
+    for cpu_wanted in [5, 6] {
+        let (small, large) = (work_for_one_of(50, cpu_wanted), work_for_one_of(400, cpu_wanted));
+        // It was 40 times as much, and more with more nodes.
+        assert!(large < 12 * small, "{small} {large}");
     }
 }

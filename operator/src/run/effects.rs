@@ -24,6 +24,7 @@ pub(crate) mod test_effects;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod waiting_events;
 
 use std::{
     sync::{
@@ -51,9 +52,8 @@ use self::{
     events::Reporter,
     lane::{Sign, Ticket},
     pods::Found,
-    queue::{
-        Class, EventWrite, Job, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteQueue,
-    },
+    queue::{Class, Job, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteQueue},
+    waiting_events::EventWrite,
 };
 use super::{
     metrics::{Ended, Write},
@@ -417,11 +417,14 @@ impl Effects {
     /// waits.
     fn take_step(&self, mut job: Job) -> bool {
         match job.step {
-            Step::WaitForClaims => {
-                if self.are_claims_bound(&job) {
-                    job.step = Job::after_claims(&job.write);
+            Step::WaitForClaims => match self.are_claims_bound(&job) {
+                Ok(true) => job.step = Job::after_claims(&job.write),
+                Ok(false) => {}
+                Err(why) => {
+                    self.give_up(job, why, true);
+                    return false;
                 }
-            }
+            },
             Step::WaitForDevices => match self.awaited_devices(&job) {
                 Awaited::Nothing => job.step = Step::Bind,
                 Awaited::Until(..) => {}
@@ -443,18 +446,19 @@ impl Effects {
         self.with_queue(|queue| queue.go_on(job))
     }
 
-    /// Whether the claims of a binding are bound. If not, it continues when one is, or after a time.
-    fn are_claims_bound(&self, job: &Job) -> bool {
-        let DecisionWrite::Bind { pod, claims, .. } = &job.write else { return true };
+    /// Whether the claims of a binding are bound. If not, it continues when one is, or after a time. An error says which
+    /// of them was deleted.
+    fn are_claims_bound(&self, job: &Job) -> Result<bool, String> {
+        let DecisionWrite::Bind { pod, claims, .. } = &job.write else { return Ok(true) };
         {
             let mut state = self.context.cache.lock();
-            if volumes::are_bound(&state, claims) {
-                return true;
+            if volumes::are_bound(&state, claims)? {
+                return Ok(true);
             }
             state.await_claims(&pod.uid, claims);
         }
         self.set_overdue(job, CLAIMS_TIMEOUT);
-        false
+        Ok(false)
     }
 
     /// What a binding waits for. It continues when one of its claims changes, or after a time.

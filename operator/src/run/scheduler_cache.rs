@@ -29,6 +29,7 @@ use kube_batch_scheduler::writes;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    claim_waits::ClaimWaits,
     device_holders::DeviceHolders,
     metrics::{Kind, Metrics},
 };
@@ -77,10 +78,10 @@ pub(crate) struct CacheState {
     confirmed: BTreeMap<&'static str, u64>,
     /// Bindings that the API server accepted and the watch has not shown yet, and since when.
     answered: BTreeMap<Name, Instant>,
-    /// The uids of pods whose binding waits for a claim.
-    awaited: BTreeMap<ObjectKey, BTreeSet<Name>>,
-    /// The uids of pods whose binding waits for the devices of a claim.
-    awaited_devices: BTreeMap<ObjectKey, BTreeSet<Name>>,
+    /// The pods whose binding waits for a claim.
+    awaited: ClaimWaits,
+    /// The pods whose binding waits for the devices of a claim.
+    awaited_devices: ClaimWaits,
     /// Those of them one of whose claims was bound, or has changed if it is for devices.
     bound: BTreeSet<Name>,
     claims_bound: Arc<Notify>,
@@ -114,8 +115,8 @@ impl SchedulerCache {
             term: 0,
             confirmed: kinds.iter().map(|kind| (*kind, 0)).collect(),
             answered: BTreeMap::new(),
-            awaited: BTreeMap::new(),
-            awaited_devices: BTreeMap::new(),
+            awaited: ClaimWaits::default(),
+            awaited_devices: ClaimWaits::default(),
             holders: DeviceHolders::default(),
             bound: BTreeSet::new(),
             claims_bound: Arc::clone(&claims_bound),
@@ -401,26 +402,43 @@ impl CacheState {
         claim: &PersistentVolumeClaim,
     ) -> Result<Change, FactError> {
         let change = self.store.apply_claim(claim)?;
-        if self.awaited.is_empty() {
-            return Ok(change);
-        }
         let meta = &claim.metadata;
         let text = |text: &Option<String>| text.as_deref().map(Name::from).unwrap_or_default();
         let key = ObjectKey { namespace: text(&meta.namespace), name: text(&meta.name) };
-        if self.store.claims.get(&key).is_some_and(|facts| facts.is_bound())
-            && let Some(pods) = self.awaited.remove(&key)
-        {
-            self.bound.extend(pods);
-            self.claims_bound.notify_one();
+        if self.store.claims.get(&key).is_some_and(|facts| facts.is_bound()) {
+            let pods = self.awaited.take(&key);
+            self.wake(pods);
         }
         Ok(change)
     }
 
+    /// Has bindings look again at what they wait for.
+    fn wake(&mut self, pods: BTreeSet<Name>) {
+        if !pods.is_empty() {
+            self.bound.extend(pods);
+            self.claims_bound.notify_one();
+        }
+    }
+
+    /// An object of this name was deleted: bindings that wait for such a claim look again.
+    pub(crate) fn wake_for_deleted(&mut self, key: &ObjectKey) {
+        let (claims, devices) = (self.awaited.take(key), self.awaited_devices.take(key));
+        self.wake(claims);
+        self.wake(devices);
+    }
+
+    /// Some objects were deleted: all bindings that wait for claims look again.
+    pub(crate) fn wake_all(&mut self) {
+        let (claims, devices) = (self.awaited.take_all(), self.awaited_devices.take_all());
+        self.wake(claims);
+        self.wake(devices);
+    }
+
     /// Records that the binding of the pod with this uid waits for claims.
     pub(crate) fn await_claims(&mut self, uid: &Name, claims: &[ClaimChoice]) {
-        for choice in claims {
-            self.awaited.entry(choice.claim.clone()).or_default().insert(uid.clone());
-        }
+        let Self { awaited, assumed, .. } = self;
+        let claims = claims.iter().map(|choice| &choice.claim);
+        awaited.wait(uid, claims, |uid| assumed.id(uid).is_some());
     }
 
     /// Stores the facts of a claim for devices.
@@ -439,10 +457,8 @@ impl CacheState {
         };
         let n_conflicts = self.holders.update(&self.store, before.as_deref(), &after);
         self.metrics.device_conflicts.inc_by(n_conflicts);
-        if let Some(pods) = self.awaited_devices.remove(key) {
-            self.bound.extend(pods);
-            self.claims_bound.notify_one();
-        }
+        let pods = self.awaited_devices.take(key);
+        self.wake(pods);
         let is_foreseen = before.is_some_and(|before| self.assumed.foresaw_claim(&before, &after));
         Ok(if is_foreseen { Change::Written } else { change })
     }
@@ -454,16 +470,16 @@ impl CacheState {
 
     /// Records that the binding of the pod with this uid waits for the devices of claims.
     pub(crate) fn await_devices(&mut self, uid: &Name, devices: &[DeviceChoice]) {
-        for choice in devices {
-            self.awaited_devices.entry(choice.claim.clone()).or_default().insert(uid.clone());
-        }
+        let Self { awaited_devices, assumed, .. } = self;
+        let claims = devices.iter().map(|choice| &choice.claim);
+        awaited_devices.wait(uid, claims, |uid| assumed.id(uid).is_some());
     }
 
     fn forget_decisions(&mut self) {
         self.assumed.clear();
         self.answered.clear();
-        self.awaited.clear();
-        self.awaited_devices.clear();
+        self.awaited = ClaimWaits::default();
+        self.awaited_devices = ClaimWaits::default();
         self.bound.clear();
     }
 

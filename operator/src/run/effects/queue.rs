@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::{
     attempts::Attempts,
     lane::{Lane, Limits, Sign, Ticket},
+    waiting_events::{EventWrite, WaitingEvents},
 };
 
 /// An object with a status.
@@ -209,13 +210,6 @@ pub(crate) struct StatusWrite {
     pub(crate) attempts: Attempts,
 }
 
-/// An event to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct EventWrite {
-    pub(crate) event: Event,
-    pub(crate) attempts: Attempts,
-}
-
 /// What waits in a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Key {
@@ -255,9 +249,6 @@ enum Wanted {
 /// How many decisions are sent for each event while decisions wait. Guessed: half a percent of what the
 /// API server can do.
 const PER_EVENT: u32 = 200;
-/// How many events wait at most. They are sent last, and while there are other writes they only take
-/// memory: 10 000 of them take 5 MB.
-const MAX_EVENTS: usize = 10_000;
 
 /// Writes that wait, and how many are in flight.
 #[derive(Debug)]
@@ -273,8 +264,7 @@ pub(crate) struct WriteQueue {
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
     writing: BTreeMap<Target, Wanted>,
-    waiting_events: BTreeMap<u64, Box<EventWrite>>,
-    next_event: u64,
+    waiting_events: WaitingEvents,
     /// Decisions sent since the last event was.
     n_since_event: u32,
     timers: BTreeMap<(Instant, u64), Timer>,
@@ -291,8 +281,7 @@ impl WriteQueue {
             parked: BTreeMap::new(),
             status: BTreeMap::new(),
             writing: BTreeMap::new(),
-            waiting_events: BTreeMap::new(),
-            next_event: 0,
+            waiting_events: WaitingEvents::default(),
             n_since_event: 0,
             timers: BTreeMap::new(),
             n_timers: 0,
@@ -347,18 +336,15 @@ impl WriteQueue {
         }
     }
 
-    /// Adds an event; returns whether there was room for it.
+    /// Adds an event; returns whether there was room for it and all others.
     pub(crate) fn push_event(&mut self, event: Event) -> bool {
-        let has_room = self.waiting_events.len() < MAX_EVENTS;
-        if has_room {
-            let number = self.next_event;
-            self.next_event += 1;
-            let namespace = event.regarding.namespace();
-            let write = EventWrite { event, attempts: Attempts::default() };
-            self.waiting_events.insert(number, Box::new(write));
+        let namespace = event.regarding.namespace();
+        let write = EventWrite { event, attempts: Attempts::default() };
+        let (number, is_dropped) = self.waiting_events.push(Box::new(write));
+        if let Some(number) = number {
             self.lane_mut(Class::Event).push(&namespace, Key::Event(number));
         }
-        has_room
+        !is_dropped
     }
 
     /// Whether a status write of the object is in flight. If so, [`Self::answered`] will say that
@@ -432,7 +418,7 @@ impl WriteQueue {
                 self.writing.insert(target.clone(), Wanted::Nothing);
                 Some(Taken::Status(target, write))
             }
-            Key::Event(number) => self.waiting_events.remove(&number).map(Taken::Event),
+            Key::Event(number) => self.waiting_events.take(number).map(Taken::Event),
         }
     }
 
@@ -488,9 +474,7 @@ impl WriteQueue {
 
     /// Tries to send an event again later.
     pub(crate) fn retry_event(&mut self, ticket: Ticket, write: Box<EventWrite>, due: Instant) {
-        let number = self.next_event;
-        self.next_event += 1;
-        self.waiting_events.insert(number, write);
+        let number = self.waiting_events.put_back(write);
         self.lane_mut(Class::Event).retry(ticket, Key::Event(number), due);
     }
 
@@ -536,7 +520,9 @@ impl WriteQueue {
 
     /// Number of writes that wait.
     pub(crate) fn len(&self) -> usize {
-        self.lanes.iter().map(Lane::len).sum()
+        // The lane of events has keys of some that were dropped.
+        let others = Class::ALL.into_iter().filter(|class| *class != Class::Event);
+        others.map(|class| self.lane(class).len()).sum::<usize>() + self.waiting_events.len()
     }
 
     /// Number of writes that were taken and are not finished, and of bindings that wait for their claims.
@@ -576,7 +562,7 @@ mod tests {
     use kube_batch_scheduler::writes::{EventType, Regarding, decision_writes};
     use serde_json::json;
 
-    use super::*;
+    use super::{super::waiting_events::MAX_EVENTS, *};
 
     struct World {
         queue: WriteQueue,
@@ -646,8 +632,12 @@ mod tests {
     }
 
     fn event(n: u32) -> Event {
+        event_of(pod("a"), n)
+    }
+
+    fn event_of(pod: PodRef, n: u32) -> Event {
         Event {
-            regarding: Regarding::Pod(pod("a")),
+            regarding: Regarding::Pod(pod),
             related: None,
             type_: EventType::Normal,
             reason: "Reason",
@@ -799,6 +789,31 @@ mod tests {
         assert_eq!(world.queue.len(), MAX_EVENTS);
         world.pop(Class::Event);
         assert!(world.queue.push_event(event(0)));
+    }
+
+    #[test]
+    fn the_events_of_a_namespace_drop_none_of_another() {
+        let mut world = World::new();
+        let of = |namespace: &str| PodRef { key: ObjectKey::new(namespace, "p"), ..pod("p") };
+        for n in 0..3 * MAX_EVENTS {
+            world.queue.push_event(event_of(of("burst"), n as u32));
+        }
+        for n in 0..100 {
+            assert!(
+                !world.queue.push_event(event_of(of("other"), n)),
+                "one of the burst is dropped"
+            );
+        }
+        assert_eq!(world.queue.len(), MAX_EVENTS);
+        let mut sent = BTreeMap::<String, Vec<u32>>::new();
+        while let Some((ticket, Taken::Event(write))) = world.pop(Class::Event) {
+            let namespace = write.event.regarding.namespace().to_string();
+            sent.entry(namespace).or_default().push(write.event.message.parse().expect("a number"));
+            world.finish(Class::Event, &ticket);
+        }
+        assert_eq!(sent["other"], (0..100).collect::<Vec<_>>());
+        // The first of the burst are sent: they say how it began.
+        assert_eq!(sent["burst"], (0..MAX_EVENTS as u32 - 100).collect::<Vec<_>>());
     }
 
     #[test]

@@ -45,11 +45,18 @@ pub(super) async fn bind_claim(
 }
 
 /// Whether all claims are bound, as far as the cache knows.
-pub(super) fn are_bound(state: &CacheState, claims: &[ClaimChoice]) -> bool {
-    claims.iter().all(|choice| {
-        let facts = state.store.claims.get(&choice.claim);
-        facts.is_some_and(|facts| facts.is_bound())
-    })
+///
+/// # Errors
+///
+/// Says which claim does not exist any more.
+pub(super) fn are_bound(state: &CacheState, claims: &[ClaimChoice]) -> Result<bool, String> {
+    let mut are_bound = true;
+    for ClaimChoice { claim, .. } in claims {
+        let facts = state.store.claims.get(claim);
+        let facts = facts.ok_or_else(|| format!("claim {claim} got deleted in the meantime"))?;
+        are_bound &= facts.is_bound();
+    }
+    Ok(are_bound)
 }
 
 /// Reserves a volume for a claim, unless it belongs to another one.

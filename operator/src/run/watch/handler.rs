@@ -71,6 +71,7 @@ impl Handler {
             let table = K::table(&mut state.store);
             let (has_removed, last) = table.retain_some(after.as_ref(), N_AT_ONCE, keep);
             if has_removed {
+                state.wake_all();
                 self.cache.record_change(&mut state, Change::Facts);
             }
             match last {
@@ -114,6 +115,7 @@ impl Handler {
         let mut state = self.cache.lock();
         if state.history(K::KIND).deleted(meta) && K::table(&mut state.store).delete(&K::key(meta))
         {
+            state.wake_for_deleted(&key(meta));
             self.cache.record_change(&mut state, Change::Facts);
         }
     }

@@ -87,3 +87,19 @@ async fn a_claim_that_is_not_bound_in_time_is_reported() {
     let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
     assert_eq!(*event, "its claims were not bound within 100 s");
 }
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_binding_whose_claim_is_deleted_is_given_up_at_once() {
+    let world = World::with_claim(&json!(null));
+    world.decide(&bind_with(None));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(world.seen().events.is_empty(), "it waits");
+    {
+        let (mut state, claim) = (world.cache.lock(), ObjectKey::new("ns", "c"));
+        state.store.claims.delete(&claim);
+        state.wake_for_deleted(&claim);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let event = &world.api.sent_to(&Method::POST, "/events")[0].body["note"];
+    assert_eq!(*event, "claim ns/c got deleted in the meantime");
+}
