@@ -1,16 +1,9 @@
 //! The HTTP server: metrics, health, and the scheduler cache as a file.
 //!
-//! Anything in the cluster may connect to it, so it has a thread of its own and limits: connections in
-//! all and from each address, the time and the size of the headers, and the time of a connection. Bodies
-//! of requests are not read.
+//! Anything in the cluster may connect to it, so it has a thread of its own and limits: connections, the
+//! time and the size of the headers, and the time of a connection. Bodies of requests are not read.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, thread, time::Duration};
 
 use anyhow::Context;
 use axum::{
@@ -27,16 +20,14 @@ use hyper_util::{
 };
 use jiff::Timestamp;
 use kube_batch_manifest::dump;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{net::TcpListener, sync::oneshot, task::AbortHandle};
 
 use super::{
     exposition::Format, health::Health, metrics::Metrics, scheduler_cache::SchedulerCache,
 };
 
-/// Connections at most.
+/// Connections at most. Guessed: the kubelet and Prometheus need one or two each.
 const MAX_CONNECTIONS: usize = 200;
-/// Connections from one address at most: the kubelet and Prometheus need one or two each.
-const MAX_CONNECTIONS_OF_EACH: usize = 10;
 /// How long the headers of a request may take, and how long a connection may be idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the headers of a request at most; the smallest that the library permits.
@@ -103,7 +94,7 @@ pub(crate) async fn serve(listener: TcpListener, answers: Answers) {
     let _ = end.await;
 }
 
-/// Accepts connections, and serves each while there are not too many.
+/// Accepts connections, and serves each.
 async fn accept(listener: TcpListener, answers: Answers) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving HTTP");
@@ -116,17 +107,15 @@ async fn accept(listener: TcpListener, answers: Answers) {
         router = router.route("/debug/snapshot", get(snapshot));
     }
     let router = router.with_state(answers);
-    let peers = Peers::default();
+    let mut connections = Connections::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // No file descriptor is left, for instance.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Some(connected) = peers.connect(peer.ip()) else { continue };
         let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let _connected = connected;
+        let serving = tokio::spawn(async move {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
@@ -135,42 +124,37 @@ async fn accept(listener: TcpListener, answers: Answers) {
             // Slow readers are not waited for.
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
         });
+        connections.add(peer.ip(), serving.abort_handle());
     }
 }
 
-/// How many connections there are, in all and from each address.
-#[derive(Clone, Debug, Default)]
-struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+/// The open connections, oldest first.
+///
+/// A new one is always accepted: one that is rejected could be a probe of the kubelet, which then restarts
+/// the process.
+#[derive(Default)]
+struct Connections(Vec<(IpAddr, AbortHandle)>);
 
-impl Peers {
-    /// Counts a connection until the guard is dropped; `None` if there are too many.
-    fn connect(&self, address: IpAddr) -> Option<Connected> {
-        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let n_all: usize = peers.values().sum();
-        let n_own = peers.get(&address).copied().unwrap_or(0);
-        if n_all >= MAX_CONNECTIONS || n_own >= MAX_CONNECTIONS_OF_EACH {
-            return None;
+impl Connections {
+    /// Adds a connection. If there are too many, closes the oldest of the address that has most: so a
+    /// client that has few keeps them, and a probe is answered before as many others come after it.
+    fn add(&mut self, address: IpAddr, connection: AbortHandle) {
+        self.0.retain(|(_, connection)| !connection.is_finished());
+        if self.0.len() >= MAX_CONNECTIONS {
+            let (_, oldest) = self.0.remove(self.first_to_close());
+            oldest.abort();
         }
-        peers.insert(address, n_own + 1);
-        Some(Connected { peers: self.clone(), address })
+        self.0.push((address, connection));
     }
-}
 
-/// A connection that counts.
-struct Connected {
-    peers: Peers,
-    address: IpAddr,
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        let mut peers = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(n_own) = peers.get_mut(&self.address) {
-            *n_own -= 1;
-            if *n_own == 0 {
-                peers.remove(&self.address);
-            }
+    /// The position of the oldest connection of the address that has most; of several such, the oldest.
+    fn first_to_close(&self) -> usize {
+        let mut n_of: HashMap<IpAddr, usize> = HashMap::new();
+        for (address, _) in &self.0 {
+            *n_of.entry(*address).or_default() += 1;
         }
+        let most = n_of.values().max().copied();
+        self.0.iter().position(|(address, _)| n_of.get(address).copied() == most).unwrap_or(0)
     }
 }
 
@@ -253,48 +237,60 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local")]
-    async fn slow_and_many_connections_of_one_client_do_not_stop_others() {
+    async fn slow_large_and_many_connections_keep_no_other_out() {
         let listener = listen("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::task::spawn_local(serve(listener, answers()));
         let get = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        // As many as one address may have, which never send a whole header.
-        let mut slow = Vec::new();
-        for _ in 0..MAX_CONNECTIONS_OF_EACH {
-            let text = "GET /healthz HTTP/1.1\r\nHost";
-            slow.push(tokio::task::spawn_local(exchange(address, text)));
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let (answer, took) = exchange(address, get).await;
-        assert_eq!(answer, "", "one more is closed at once");
-        assert!(took < HEADER_TIMEOUT / 2, "{took:?}");
-        for task in slow {
-            let (_, took) = task.await.expect("no panic");
-            assert!(took < HEADER_TIMEOUT + Duration::from_secs(5), "{took:?}");
-        }
-        let (answer, _) = exchange(address, get).await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(20_000));
         let (answer, _) = exchange(address, &long).await;
         assert!(!answer.contains("200 OK"), "{answer}");
+        // As many as there may be, from the address of the next one, which never send a whole header.
+        let mut slow = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.expect("a connection");
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost").await.expect("sent");
+            slow.push(stream);
+        }
+        let (answer, took) = exchange(address, get).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        assert!(took < HEADER_TIMEOUT / 2, "{took:?}");
+        let started = Instant::now();
+        for mut stream in slow {
+            let _ = stream.read_to_string(&mut String::new()).await;
+        }
+        let took = started.elapsed();
+        assert!(took < HEADER_TIMEOUT + Duration::from_secs(5), "the others are closed: {took:?}");
     }
 
-    #[test]
-    fn connections_are_counted_in_all_and_for_each_address() {
-        let peers = Peers::default();
+    #[tokio::test(flavor = "local")]
+    async fn a_new_connection_replaces_the_oldest_of_the_address_that_has_most() {
         let address = |n: usize| IpAddr::from([10, 0, 0, u8::try_from(n).expect("a byte")]);
-        let mut connected = Vec::new();
-        for n in 0..MAX_CONNECTIONS / MAX_CONNECTIONS_OF_EACH {
-            let own =
-                (0..MAX_CONNECTIONS_OF_EACH).map(|_| peers.connect(address(n)).expect("room"));
-            connected.extend(own);
-            assert!(peers.connect(address(n)).is_none());
+        let mut connections = Connections::default();
+        let connect = |connections: &mut Connections, n: usize| {
+            let task = tokio::task::spawn_local(std::future::pending::<()>());
+            connections.add(address(n), task.abort_handle());
+            task
+        };
+        let kubelet = connect(&mut connections, 0);
+        let first = connect(&mut connections, 1);
+        for n in 1..MAX_CONNECTIONS - 1 {
+            connect(&mut connections, 1 + n % 2);
         }
-        assert!(peers.connect(address(200)).is_none(), "there are too many in all");
-        connected.pop();
-        assert!(peers.connect(address(200)).is_some());
-        connected.clear();
-        assert!(peers.0.lock().expect("no panic").is_empty());
+        connect(&mut connections, 0);
+        assert!(first.await.expect_err("it is closed").is_cancelled());
+        for n in 0..3 * MAX_CONNECTIONS {
+            connect(&mut connections, 1 + n % 20);
+            assert_eq!(connections.0.len(), MAX_CONNECTIONS);
+        }
+        let n_own = connections.0.iter().filter(|(other, _)| *other == address(0)).count();
+        assert!(n_own == 2 && !kubelet.is_finished());
+        kubelet.abort();
+        assert!(kubelet.await.is_err());
+        let oldest = connections.0[1].1.clone();
+        connect(&mut connections, 0);
+        tokio::task::yield_now().await;
+        assert!(!oldest.is_finished(), "one that has ended makes room");
     }
 
     #[tokio::test(flavor = "local")]
