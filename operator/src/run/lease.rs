@@ -176,7 +176,7 @@ impl Elector {
         let retry = self.lock.periods().retry;
         let mut leader = None;
         loop {
-            match self.attempt(self.attempt_timeout()).await {
+            match within(self.attempt_timeout(), self.try_acquire()).await {
                 Ok(Attempt::Held) => return,
                 Ok(Attempt::NotHeld | Attempt::Conflict) => {
                     tried.cancel();
@@ -204,12 +204,14 @@ impl Elector {
             if time_left.is_zero() {
                 break;
             }
-            match self.attempt(self.attempt_timeout().min(time_left)).await {
+            match within(self.attempt_timeout().min(time_left), self.try_renew(terms)).await {
                 Ok(Attempt::Held) => {
                     terms.extend(self.lock.valid_until());
                     why = NO_ANSWER.to_owned();
                 }
-                Ok(Attempt::NotHeld) => return "another replica holds it".to_owned(),
+                Ok(Attempt::NotHeld) => {
+                    return "the Lease was deleted, or written by others".to_owned();
+                }
                 // Something else has changed the Lease, perhaps only a label: the next attempt reads it.
                 Ok(Attempt::Conflict) => why = "conflicts with other writers".to_owned(),
                 Err(error) => {
@@ -226,27 +228,39 @@ impl Elector {
         self.lock.periods().renew_deadline / N_ATTEMPTS
     }
 
-    /// Takes or renews the lock if it may be.
-    ///
-    /// # Errors
-    ///
-    /// The text of the error, or that there was no answer.
-    async fn attempt(&mut self, timeout: Duration) -> Result<Attempt, String> {
-        match tokio::time::timeout(timeout, self.try_acquire_or_renew()).await {
-            Ok(attempt) => attempt.map_err(|error| error::chain(&error)),
-            Err(_) => Err(format!("no answer within {timeout:.1?}")),
-        }
-    }
-
-    async fn try_acquire_or_renew(&mut self) -> kube::Result<Attempt> {
-        let read = self.leases.get_opt(NAME).await?;
-        let record = read.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
-        self.lock.observe(record, Instant::now());
+    /// Takes the lock if it may be taken.
+    async fn try_acquire(&mut self) -> kube::Result<Attempt> {
+        let lease = self.read().await?;
         if !self.lock.may_take(Instant::now()) {
             return Ok(Attempt::NotHeld);
         }
+        self.write(lease).await
+    }
+
+    /// Renews the lock if it is still ours. If it is not, another replica may have begun to lead, whatever
+    /// the Lease says now.
+    async fn try_renew(&mut self, terms: &Leadership) -> kube::Result<Attempt> {
+        let lease = self.read().await?;
+        let record = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+        if !record.is_some_and(|record| self.lock.is_ours(record)) {
+            return Ok(Attempt::NotHeld);
+        }
+        // It may be a renewal whose answer was lost.
+        terms.extend(self.lock.valid_until());
+        self.write(lease).await
+    }
+
+    async fn read(&mut self) -> kube::Result<Option<Lease>> {
+        let lease = self.leases.get_opt(NAME).await?;
+        let record = lease.as_ref().and_then(|lease| lease.spec.as_ref());
+        self.lock.observe(record, Instant::now());
+        Ok(lease)
+    }
+
+    /// Writes the next record into the Lease as it was read.
+    async fn write(&mut self, read: Option<Lease>) -> kube::Result<Attempt> {
         let sent = Instant::now();
-        let spec = Some(self.lock.next_record(self.clock.now()));
+        let spec = Some(self.lock.next_record(sent, self.clock.now()));
         let params = PostParams::default();
         let written = match read {
             // The resource version it was read at is in it, so of two replicas that write one gets
@@ -274,8 +288,8 @@ impl Elector {
     /// Releases the lock if it is ours, so that another replica can take it at once.
     async fn release(&mut self) {
         let Ok(Some(lease)) = self.leases.get_opt(NAME).await else { return };
-        self.lock.observe(Some(lease.spec.clone().unwrap_or_default()), Instant::now());
-        let Some(record) = self.lock.released_record(self.clock.now()) else { return };
+        let record = lease.spec.clone().unwrap_or_default();
+        let Some(record) = self.lock.released_record(&record, self.clock.now()) else { return };
         let released = Lease { spec: Some(record), ..lease };
         match self.leases.replace(NAME, &PostParams::default(), &released).await {
             Ok(_) => info!("released the lease"),
@@ -286,12 +300,27 @@ impl Elector {
     }
 }
 
+/// What became of an attempt, if that is known in this time.
+///
+/// # Errors
+///
+/// The text of the error, or that there was no answer.
+async fn within(
+    timeout: Duration,
+    attempt: impl Future<Output = kube::Result<Attempt>>,
+) -> Result<Attempt, String> {
+    match tokio::time::timeout(timeout, attempt).await {
+        Ok(attempt) => attempt.map_err(|error| error::chain(&error)),
+        Err(_) => Err(format!("no answer within {timeout:.1?}")),
+    }
+}
+
 /// What became of an attempt to take or renew the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     /// This replica holds it.
     Held,
-    /// Another replica does.
+    /// Another replica does, or may.
     NotHeld,
     /// The Lease was changed between reading and writing it.
     Conflict,
@@ -346,8 +375,12 @@ mod tests {
 
     impl Candidate {
         fn start(api: &FakeApi) -> Self {
+            Self::named("me", api)
+        }
+
+        fn named(identity: &str, api: &FakeApi) -> Self {
             let (terms, metrics) = (Terms::default(), Arc::new(Metrics::new()));
-            let elector = elector(api, &metrics);
+            let elector = elector(identity, api, &metrics);
             let (receiver, stop) = (terms.clone(), CancellationToken::new());
             let tried = CancellationToken::new();
             let task = tokio::task::spawn_local(elector.run(terms, tried, stop.clone()));
@@ -379,10 +412,17 @@ mod tests {
         }
     }
 
-    fn elector(api: &FakeApi, metrics: &Arc<Metrics>) -> Elector {
-        let lock = Lock::new("me".to_owned(), PERIODS);
+    fn elector(identity: &str, api: &FakeApi, metrics: &Arc<Metrics>) -> Elector {
+        let lock = Lock::new(identity.to_owned(), PERIODS);
         let (client, metrics) = (api.client(), Arc::clone(metrics));
         Elector::new(&client, "ns".to_owned(), lock, metrics, Clock::system())
+    }
+
+    /// A Lease that its holder has released.
+    fn released() -> Value {
+        let mut lease = held_by("", 1);
+        lease["spec"]["leaseDurationSeconds"] = json!(1);
+        lease
     }
 
     fn held_by(holder: &str, transitions: i32) -> Value {
@@ -468,8 +508,11 @@ mod tests {
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
         // Stored at once, never answered: no other replica may take it for 15 s from then on.
-        api.fail_always(Method::PUT, PATH, Fault::Lost);
-        let led = candidate.until(false).await;
+        api.fail(Method::PUT, PATH, [Fault::Lost]);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        api.fail_always(Method::GET, PATH, Fault::Hang);
+        api.fail_always(Method::PUT, PATH, Fault::Hang);
+        let led = 6.0 + candidate.until(false).await;
         assert!((9.9..10.1).contains(&led), "{led}");
     }
 
@@ -518,7 +561,7 @@ mod tests {
             assert_eq!(candidate.terms.number(), Some(number));
             api.put(PATH, held_by("other", 1));
             candidate.until(false).await;
-            api.put(PATH, held_by("", 1));
+            api.put(PATH, released());
         }
     }
 
@@ -531,6 +574,57 @@ mod tests {
         let led = candidate.until(false).await;
         assert!(led <= 2.0, "{led}");
         assert_eq!(holder(&api), "other");
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_leader_whose_lease_is_deleted_or_changed_does_not_go_on_in_the_same_term() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        candidate.until(true).await;
+        let restored = api.object(PATH).expect("a lease");
+        for (number, lease) in [(2, None), (3, Some(held_by("", 0))), (4, Some(released()))] {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            match lease {
+                Some(lease) => api.put(PATH, lease),
+                None => api.remove(PATH),
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(candidate.terms.number(), Some(number));
+            assert_eq!(holder(&api), "me");
+        }
+        // Another replica may have taken it since that was stored.
+        api.put(PATH, restored);
+        candidate.until(false).await;
+        let waited = candidate.until(true).await;
+        assert!((15.0..19.0).contains(&waited), "{waited}");
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn two_replicas_never_lead_at_the_same_time_whatever_becomes_of_the_lease() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for _ in 0..10 {
+            let api = FakeApi::default();
+            let candidates: Vec<_> = ["one", "two"].map(|name| Candidate::named(name, &api)).into();
+            // Both have read who leads.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let mut old = api.object(PATH).expect("a lease");
+            for _ in 0..300 {
+                match rng.u32(0..40) {
+                    0 => api.remove(PATH),
+                    1 => api.put(PATH, held_by("", 0)),
+                    2 => api.put(PATH, json!({"metadata": {"name": NAME, "namespace": "ns"}})),
+                    3 => api.put(PATH, old.clone()),
+                    4 => old = api.object(PATH).unwrap_or(old),
+                    5 => api.fail(Method::PUT, PATH, [Fault::Lost, Fault::Hang]),
+                    6 => api.fail(Method::GET, PATH, [Fault::Status(500), Fault::Hang]),
+                    _ => {}
+                }
+                tokio::time::sleep(Duration::from_millis(rng.u64(1..4_000))).await;
+                assert!(candidates.iter().filter(|candidate| candidate.leads()).count() < 2);
+            }
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert!(candidates.iter().any(Candidate::leads));
+        }
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
@@ -568,7 +662,8 @@ mod tests {
     async fn an_election_that_is_ended_releases_the_lock_and_is_no_failure() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election = Election::start(Some(elector(&api, &metrics)), Terms::default(), &mut tasks);
+        let election =
+            Election::start(Some(elector("me", &api, &metrics)), Terms::default(), &mut tasks);
         let terms = election.terms();
         terms.changed_from(None).await;
         election.end().await;
@@ -585,7 +680,8 @@ mod tests {
     async fn an_elector_that_panics_ends_the_process() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election = Election::start(Some(elector(&api, &metrics)), Terms::default(), &mut tasks);
+        let election =
+            Election::start(Some(elector("me", &api, &metrics)), Terms::default(), &mut tasks);
         api.fail(Method::PUT, PATH, [Fault::Panic]);
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");

@@ -1,11 +1,12 @@
 //! What one replica knows of the lock, and what follows from it: no calls, no clock.
 //!
-//! The caller reads the Lease, passes it to [`Lock::observe`], and asks [`Lock::may_take`]. If so, it
-//! writes [`Lock::next_record`], and passes the answer to [`Lock::renewed`]. Every time is an
-//! argument: a monotonic [`Instant`] where durations are measured, a [`Timestamp`] only where the
-//! record has one for other readers.
+//! The caller reads the Lease, passes it to [`Lock::observe`], and asks [`Lock::may_take`], or, while it
+//! leads, [`Lock::is_ours`]. If so, it writes [`Lock::next_record`], and passes the answer to
+//! [`Lock::renewed`]. Every time is an argument: a monotonic [`Instant`] where durations are measured,
+//! a [`Timestamp`] only where the record has one for other readers.
 //!
-//! client-go's `tools/leaderelection` does the same in `tryAcquireOrRenew`.
+//! client-go's `tools/leaderelection` does the same in `tryAcquireOrRenew`. Different here: it takes a
+//! Lease that was deleted or emptied at once, and believes every record with its own identity.
 
 use std::time::Duration;
 
@@ -24,13 +25,26 @@ pub(crate) struct Periods {
     pub(crate) retry: Duration,
 }
 
+/// What was read of the lock last.
+#[derive(Debug)]
+struct Observed {
+    /// The last record that said who holds the lock.
+    record: LeaseSpec,
+    /// Whether it is still there.
+    is_stored: bool,
+    /// When it was first read so.
+    since: Instant,
+}
+
 /// One replica's view of the lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
     identity: String,
     periods: Periods,
-    /// The record as last read, and when it was first read so.
-    observed: Option<(LeaseSpec, Instant)>,
+    observed: Option<Observed>,
+    /// The last write of this replica that was stored, and those after it that may be: the renew time in
+    /// each, and when it was sent. None are left when another record was read.
+    sent: Vec<(Option<MicroTime>, Instant)>,
     /// When the last write that took or renewed the lock was sent.
     renewed: Option<Instant>,
 }
@@ -38,7 +52,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// A lock that this replica has not read yet.
     pub(crate) const fn new(identity: String, periods: Periods) -> Self {
-        Self { identity, periods, observed: None, renewed: None }
+        Self { identity, periods, observed: None, sent: Vec::new(), renewed: None }
     }
 
     pub(crate) fn identity(&self) -> &str {
@@ -50,20 +64,36 @@ impl Lock {
     }
 
     /// Records what was read at `now`; `None` if there is no Lease.
-    pub(crate) fn observe(&mut self, record: Option<LeaseSpec>, now: Instant) {
-        let Some(record) = record else {
-            self.observed = None;
-            return;
+    ///
+    /// A Lease that was deleted, or emptied by anyone but its holder, does not stop that holder: it may
+    /// go on until it reads the Lease. So the last record that named it still counts.
+    pub(crate) fn observe(&mut self, record: Option<&LeaseSpec>, now: Instant) {
+        let says_who = |record: &&LeaseSpec| !holder(record).is_empty() || is_released(record);
+        let (record, is_stored) = match (record.filter(says_who), &self.observed) {
+            (Some(record), _) => (record, true),
+            (None, Some(last)) => (&last.record, false),
+            (None, None) => return,
         };
-        if self.observed.as_ref().is_none_or(|(observed, _)| *observed != record) {
-            self.observed = Some((record, now));
+        let is_known = |last: &Observed| last.record == *record && last.is_stored == is_stored;
+        if self.observed.as_ref().is_some_and(is_known) {
+            return;
         }
+        let record = record.clone();
+        if is_stored {
+            match self.row_of(&record) {
+                Some(row) => {
+                    self.sent.drain(..row);
+                    self.renewed = Some(self.sent[0].1);
+                }
+                None => self.sent.clear(),
+            }
+        }
+        self.observed = Some(Observed { record, is_stored, since: now });
     }
 
     /// The replica that held the lock when it was read last, if another does.
     pub(crate) fn other_holder(&self) -> Option<&str> {
-        let (record, _) = self.observed.as_ref()?;
-        let holder = record.holder_identity.as_deref()?;
+        let holder = holder(&self.observed.as_ref()?.record);
         (!holder.is_empty() && holder != self.identity).then_some(holder)
     }
 
@@ -72,37 +102,66 @@ impl Lock {
     /// A foreign lock expires when it has not been seen to change for its duration. The times
     /// within the record are not compared: clocks of two machines differ.
     pub(crate) fn may_take(&self, now: Instant) -> bool {
-        let Some((record, since)) = &self.observed else { return true };
-        let holder = record.holder_identity.as_deref().unwrap_or_default();
+        let Some(Observed { record, is_stored, since }) = &self.observed else { return true };
         let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lease = seconds.map_or(self.periods.lease, Duration::from_secs);
-        holder.is_empty()
-            || holder == self.identity
-            || now.saturating_duration_since(*since) > lease
+        let is_free = if *is_stored {
+            is_released(record) || self.is_ours(record)
+        } else {
+            // For as long nobody else can have taken it before it was deleted.
+            self.row_of(record).is_some_and(|row| {
+                now.saturating_duration_since(self.sent[row].1) <= self.periods.lease
+            })
+        };
+        is_free || now.saturating_duration_since(*since) > lease
     }
 
-    /// The record that takes or renews the lock; `now` is the wall clock, for other readers.
-    pub(crate) fn next_record(&self, now: Timestamp) -> LeaseSpec {
-        let last = self.observed.as_ref().map(|(record, _)| record);
+    /// Whether this replica wrote the record, since it last read that of another.
+    ///
+    /// A record with our identity that we did not write now, such as one from a backup, is a foreign one.
+    pub(crate) fn is_ours(&self, record: &LeaseSpec) -> bool {
+        self.row_of(record).is_some()
+    }
+
+    /// The row in `sent` of the write that stored this record. Of two with the same time, which a clock
+    /// that was set back shows twice, the earlier one.
+    fn row_of(&self, record: &LeaseSpec) -> Option<usize> {
+        let mut sent = self.sent.iter();
+        let row = sent.position(|(renew_time, _)| *renew_time == record.renew_time);
+        row.filter(|_| holder(record) == self.identity)
+    }
+
+    /// The record that takes or renews the lock, which is to be sent at `now`; `wall` is the wall clock,
+    /// for other readers.
+    pub(crate) fn next_record(&mut self, now: Instant, wall: Timestamp) -> LeaseSpec {
+        let last = self.observed.as_ref().map(|observed| &observed.record);
         let ours = last.filter(|record| self.is_ours(record));
         let transitions = last.and_then(|record| record.lease_transitions).unwrap_or(0);
         let is_transition = last.is_some() && ours.is_none();
-        LeaseSpec {
+        let renew_time = micro_time(wall);
+        let record = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.periods.lease.as_secs().max(1)).ok(),
             acquire_time: ours
                 .and_then(|record| record.acquire_time.clone())
-                .or(Some(MicroTime(now))),
-            renew_time: Some(MicroTime(now)),
+                .or_else(|| renew_time.clone()),
+            renew_time: renew_time.clone(),
             lease_transitions: Some(transitions.saturating_add(i32::from(is_transition))),
             ..LeaseSpec::default()
-        }
+        };
+        // What has not been stored in this time never will be: someone else has written meanwhile, or the
+        // lock has expired.
+        let lease = self.periods.lease;
+        self.sent.retain(|(_, sent)| now.saturating_duration_since(*sent) <= lease);
+        self.sent.push((renew_time, now));
+        record
     }
 
     /// Records that the server accepted a write of this replica: what it answered with, when the
     /// write was sent, and when the answer came.
     pub(crate) fn renewed(&mut self, record: LeaseSpec, sent: Instant, now: Instant) {
-        self.observe(Some(record), now);
+        self.sent = vec![(record.renew_time.clone(), sent)];
+        self.observed = Some(Observed { record, is_stored: true, since: now });
         self.renewed = Some(sent);
     }
 
@@ -120,20 +179,32 @@ impl Lock {
         self.renewed = None;
     }
 
-    /// The record that releases the lock, as read last; `None` if it is not ours to release.
-    pub(crate) fn released_record(&self, now: Timestamp) -> Option<LeaseSpec> {
-        let (record, _) = self.observed.as_ref()?;
+    /// The record that releases the lock, if this is the one to release; `None` if it is not ours.
+    pub(crate) fn released_record(&self, record: &LeaseSpec, now: Timestamp) -> Option<LeaseSpec> {
         self.is_ours(record).then(|| LeaseSpec {
             holder_identity: Some(String::new()),
-            lease_duration_seconds: Some(1),
-            renew_time: Some(MicroTime(now)),
+            lease_duration_seconds: Some(RELEASED),
+            renew_time: micro_time(now),
             ..record.clone()
         })
     }
+}
 
-    fn is_ours(&self, record: &LeaseSpec) -> bool {
-        record.holder_identity.as_deref() == Some(&*self.identity)
-    }
+/// The duration, in seconds, in a record that its holder has released. As client-go writes it.
+const RELEASED: i32 = 1;
+
+/// Whether the holder gave the lock back. One that someone else emptied keeps its duration.
+fn is_released(record: &LeaseSpec) -> bool {
+    holder(record).is_empty() && record.lease_duration_seconds == Some(RELEASED)
+}
+
+fn holder(record: &LeaseSpec) -> &str {
+    record.holder_identity.as_deref().unwrap_or_default()
+}
+
+/// A time as the server stores it, so that it is found again.
+fn micro_time(time: Timestamp) -> Option<MicroTime> {
+    Timestamp::from_microsecond(time.as_microsecond()).ok().map(MicroTime)
 }
 
 #[cfg(test)]
@@ -170,23 +241,92 @@ mod tests {
         start + Duration::from_secs(seconds)
     }
 
+    /// A record that released the lock.
+    fn released() -> LeaseSpec {
+        LeaseSpec { lease_duration_seconds: Some(1), ..held_by("", 1) }
+    }
+
     #[test]
-    fn a_lock_that_is_absent_or_without_holder_may_be_taken() {
+    fn a_lock_without_holder_may_be_taken_by_who_has_seen_none() {
         let start = Instant::now();
-        let free = [None, Some(LeaseSpec::default()), Some(held_by("", 0))];
+        let free = [None, Some(LeaseSpec::default()), Some(held_by("", 0)), Some(released())];
         for record in free {
             let mut lock = lock();
-            lock.observe(record.clone(), start);
+            lock.observe(record.as_ref(), start);
             assert!(lock.may_take(start), "{record:?}");
         }
     }
 
     #[test]
-    fn our_own_lock_may_be_renewed_at_any_time() {
+    fn a_foreign_holder_counts_until_it_expires_although_its_lease_is_deleted_or_emptied() {
+        let start = Instant::now();
+        for record in [None, Some(LeaseSpec::default()), Some(held_by("", 0))] {
+            let mut lock = lock();
+            lock.observe(Some(&held_by("other", 0)), start);
+            lock.observe(record.as_ref(), after(start, 2));
+            lock.observe(record.as_ref(), after(start, 4));
+            assert!(!lock.may_take(after(start, 17)), "it may not know yet: {record:?}");
+            assert!(lock.may_take(after(start, 18)), "{record:?}");
+            lock.observe(Some(&released()), after(start, 3));
+            assert!(lock.may_take(after(start, 3)), "it has stopped");
+        }
+    }
+
+    #[test]
+    fn our_own_lock_may_be_renewed_at_any_time_unless_it_was_deleted_long_after() {
         let (mut lock, start) = (lock(), Instant::now());
-        lock.observe(Some(held_by("me", 0)), start);
-        assert!(lock.may_take(start));
-        assert!(lock.may_take(after(start, 1000)));
+        let record = lock.next_record(start, wall(0));
+        lock.renewed(record.clone(), start, start);
+        assert!(lock.may_take(start) && lock.may_take(after(start, 1000)));
+        for gone in [None, Some(LeaseSpec::default())] {
+            lock.observe(gone.as_ref(), after(start, 15));
+            assert!(lock.may_take(after(start, 15)));
+            assert!(!lock.may_take(after(start, 16)), "another may have held it meanwhile");
+            assert!(lock.may_take(after(start, 31)));
+        }
+    }
+
+    #[test]
+    fn a_record_with_our_identity_is_ours_only_if_we_have_just_written_it() {
+        let (mut lock, start) = (lock(), Instant::now());
+        let ours = lock.next_record(start, wall(0));
+        lock.renewed(ours.clone(), start, start);
+        assert!(lock.is_ours(&ours));
+        assert!(!lock.is_ours(&held_by("me", 7)), "someone else wrote it");
+        lock.observe(Some(&held_by("other", 1)), after(start, 20));
+        lock.observe(Some(&ours), after(start, 21));
+        assert!(!lock.is_ours(&ours), "someone else restored it");
+        assert!(!lock.may_take(after(start, 36)), "so others may lead");
+        assert!(lock.may_take(after(start, 37)));
+    }
+
+    #[test]
+    fn a_write_without_an_answer_counts_from_when_it_was_sent_if_it_is_read() {
+        let (mut lock, start) = (lock(), Instant::now());
+        let [_, stored, _] = [0, 2, 4].map(|second: u32| {
+            // The server does not store nanoseconds.
+            let wall = wall(second.into()) + Duration::from_nanos(1_100);
+            lock.next_record(after(start, second.into()), wall)
+        });
+        let stored = serde_json::to_value(stored).expect("a record");
+        let stored: LeaseSpec = serde_json::from_value(stored).expect("a record");
+        lock.observe(None, after(start, 5));
+        assert_eq!(lock.valid_until(), None);
+        lock.observe(Some(&stored), after(start, 6));
+        assert_eq!(lock.valid_until(), Some(after(start, 12)));
+        lock.lost();
+        lock.observe(Some(&stored), after(start, 7));
+        assert_eq!(lock.valid_until(), None, "it is known already");
+        assert!(lock.may_take(after(start, 7)));
+    }
+
+    #[test]
+    fn few_writes_without_an_answer_are_remembered() {
+        let (mut lock, start) = (lock(), Instant::now());
+        for second in 0..1000 {
+            lock.next_record(after(start, second), wall(0));
+        }
+        assert!(lock.sent.len() <= 16);
     }
 
     #[test]
@@ -194,10 +334,9 @@ mod tests {
         let (mut lock, start) = (lock(), Instant::now());
         // Its holder's clock is far behind, or far ahead: that does not count.
         for second in [-1_000_000, 4_000_000_000] {
-            lock.observe(None, start);
-            lock.observe(Some(held_by("other", second)), start);
+            lock.observe(Some(&held_by("other", second)), start);
             for seconds in [0, 8, 15] {
-                lock.observe(Some(held_by("other", second)), after(start, seconds));
+                lock.observe(Some(&held_by("other", second)), after(start, seconds));
                 assert!(!lock.may_take(after(start, seconds)), "after {seconds} s");
             }
             assert!(lock.may_take(after(start, 16)), "its holder has crashed");
@@ -209,7 +348,7 @@ mod tests {
         let (mut lock, start) = (lock(), Instant::now());
         for renewal in 0..10 {
             let now = after(start, u64::try_from(renewal).expect("small") * 10);
-            lock.observe(Some(held_by("other", renewal)), now);
+            lock.observe(Some(&held_by("other", renewal)), now);
             assert!(!lock.may_take(now));
             assert!(!lock.may_take(after(now, 15)));
         }
@@ -221,13 +360,13 @@ mod tests {
         for seconds in [None, Some(-1), Some(i32::MIN)] {
             let mut lock = lock();
             let record = LeaseSpec { lease_duration_seconds: seconds, ..held_by("other", 0) };
-            lock.observe(Some(record), start);
+            lock.observe(Some(&record), start);
             assert!(!lock.may_take(after(start, 15)), "{seconds:?}");
             assert!(lock.may_take(after(start, 16)), "{seconds:?}");
         }
         let mut lock = lock();
         let longer = LeaseSpec { lease_duration_seconds: Some(60), ..held_by("other", 0) };
-        lock.observe(Some(longer), start);
+        lock.observe(Some(&longer), start);
         assert!(!lock.may_take(after(start, 60)), "its holder set this duration");
         assert!(lock.may_take(after(start, 61)));
     }
@@ -235,31 +374,31 @@ mod tests {
     #[test]
     fn transitions_count_changes_of_the_holder() {
         let (mut lock, start) = (lock(), Instant::now());
-        assert_eq!(lock.next_record(wall(5)).lease_transitions, Some(0), "it is created");
-        for (record, transitions) in
-            [(held_by("other", 1), 4), (held_by("", 1), 4), (held_by("me", 1), 3)]
-        {
-            lock.observe(Some(record.clone()), start);
-            assert_eq!(
-                lock.next_record(wall(5)).lease_transitions,
-                Some(transitions),
-                "{record:?}"
-            );
+        let record = lock.next_record(start, wall(5));
+        assert_eq!(record.lease_transitions, Some(0), "it is created");
+        lock.renewed(record, start, start);
+        assert_eq!(lock.next_record(start, wall(6)).lease_transitions, Some(0), "it is renewed");
+        for record in [held_by("other", 1), released()] {
+            lock.observe(Some(&record), start);
+            let next = lock.next_record(start, wall(7));
+            assert_eq!(next.lease_transitions, Some(4), "{record:?}");
         }
-        lock.observe(Some(LeaseSpec::default()), start);
-        assert_eq!(lock.next_record(wall(5)).lease_transitions, Some(1), "it has no record");
+        lock.observe(None, start);
+        let next = lock.next_record(start, wall(8));
+        assert_eq!(next.lease_transitions, Some(4), "it was deleted");
     }
 
     #[test]
     fn a_renewal_keeps_the_time_of_acquisition_and_a_takeover_does_not() {
         let (mut lock, start) = (lock(), Instant::now());
-        for (holder, acquired) in [("me", 0), ("other", 5)] {
-            lock.observe(Some(held_by(holder, 1)), start);
-            let next = lock.next_record(wall(5));
+        lock.observe(Some(&held_by("other", 1)), start);
+        for second in [5, 7] {
+            let next = lock.next_record(start, wall(second));
             assert_eq!(next.holder_identity.as_deref(), Some("me"));
             assert_eq!(next.lease_duration_seconds, Some(15));
-            assert_eq!(next.acquire_time, Some(MicroTime(wall(acquired))));
-            assert_eq!(next.renew_time, Some(MicroTime(wall(5))));
+            assert_eq!(next.acquire_time, Some(MicroTime(wall(5))));
+            assert_eq!(next.renew_time, Some(MicroTime(wall(second))));
+            lock.renewed(next, start, start);
         }
     }
 
@@ -267,9 +406,9 @@ mod tests {
     fn a_leader_stops_before_its_lock_expires_for_others() {
         let (mut ours, mut theirs) = (lock(), Lock::new("other".to_owned(), PERIODS));
         let sent = Instant::now();
-        let record = ours.next_record(wall(0));
+        let record = ours.next_record(sent, wall(0));
         // The server stores it at once; the answer takes nine seconds.
-        theirs.observe(Some(record.clone()), sent);
+        theirs.observe(Some(&record), sent);
         ours.renewed(record, sent, after(sent, 9));
         let end = ours.valid_until().expect("it leads");
         assert_eq!(end, after(sent, 10));
@@ -282,17 +421,17 @@ mod tests {
     #[test]
     fn only_our_own_lock_is_released() {
         let (mut lock, start) = (lock(), Instant::now());
-        assert_eq!(lock.released_record(wall(9)), None);
-        for foreign in [held_by("other", 1), held_by("", 1), LeaseSpec::default()] {
-            lock.observe(Some(foreign), start);
-            assert_eq!(lock.released_record(wall(9)), None);
+        let ours = lock.next_record(start, wall(1));
+        lock.renewed(ours.clone(), start, start);
+        for foreign in [held_by("other", 1), held_by("me", 7), held_by("", 1), LeaseSpec::default()]
+        {
+            assert_eq!(lock.released_record(&foreign, wall(9)), None);
         }
-        lock.observe(Some(held_by("me", 1)), start);
-        let released = lock.released_record(wall(9)).expect("it is ours");
+        let released = lock.released_record(&ours, wall(9)).expect("it is ours");
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!(released.lease_duration_seconds, Some(1), "for those who only watch the time");
-        assert_eq!(released.lease_transitions, Some(3));
-        lock.observe(Some(released), start);
+        assert_eq!(released.lease_transitions, Some(0));
+        lock.observe(Some(&released), start);
         assert!(lock.may_take(start), "by anybody, at once");
     }
 }
