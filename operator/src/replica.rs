@@ -63,7 +63,7 @@ impl Replica {
         let read = conf::parse(conf, registry).map_err(|problems| anyhow!("{problems:?}"))?;
         let Surroundings { client, identity, clock, end_of_cycle } = surroundings;
         let (steady, cycles) = (client.clone(), CycleRunner::Inline(end_of_cycle));
-        let terms = Terms::default();
+        let terms = Terms::new(clock.clone());
         let environment = Environment { steady, writes: client, terms, identity, clock, cycles };
         let metrics = Arc::new(Metrics::new());
         let replica = replica::Replica::new(&args, registry, environment, metrics);

@@ -93,10 +93,11 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         "" => None,
         address => Some(http::listen(address).await?),
     };
-    let terms = Terms::default();
+    let clock = Clock::system();
+    let terms = Terms::new(clock.clone());
     let Clients { steady, writes } = Clients::new(args, &terms).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
-    let (identity, clock, cycles) = (identity(), Clock::system(), CycleRunner::Thread);
+    let (identity, cycles) = (identity(), CycleRunner::Thread);
     let environment = Environment { steady, writes, terms, identity, clock, cycles };
     let replica = Replica::new(args, registry, environment, metrics);
     if let Some(listener) = listener {

@@ -141,7 +141,7 @@ mod tests {
             let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
             let cache =
                 Arc::new(SchedulerCache::new(Default::default(), kinds, Arc::clone(&metrics)));
-            let terms = Terms::new(Some(Term::FOREVER));
+            let terms = Terms::with(Term::FOREVER);
             let (shared, receiver) = (Arc::clone(&cache), terms.clone());
             cache.await_queue(Some("q".into()));
             let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);

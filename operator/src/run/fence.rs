@@ -88,16 +88,16 @@ impl<T: Write + Unpin> Write for Fenced<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, time::Duration};
+    use std::{future::poll_fn, sync::Arc, time::Duration};
 
     use hyper_util::rt::TokioIo;
-    use tokio::{
-        io::{AsyncReadExt, DuplexStream, duplex},
-        time::Instant,
-    };
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::run::term::Term;
+    use crate::run::{
+        clock::Clock,
+        term::{Renewed, Term},
+    };
 
     async fn write(fenced: &mut Fenced<TokioIo<DuplexStream>>, text: &str) -> io::Result<usize> {
         poll_fn(|cx| Pin::new(&mut *fenced).poll_write(cx, text.as_bytes())).await
@@ -105,12 +105,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_sent_unless_the_term_is_valid() {
-        let terms = Terms::default();
+        let clock = Clock::ahead(&Arc::default());
+        let terms = Terms::new(clock.clone());
         let (ours, mut theirs) = duplex(100);
         let mut fenced = Fenced::new(TokioIo::new(ours), Some(terms.clone()));
         assert!(write(&mut fenced, "standby ").await.is_err());
         let second = Duration::from_secs(1);
-        terms.set(Some(Term { number: 1, valid_until: Some(Instant::now() + second) }));
+        let lease = Renewed { at: clock.moment(), lasts: second };
+        terms.set(Some(Term { number: 1, lease: Some(lease) }));
         assert_eq!(write(&mut fenced, "leads").await.ok(), Some(5));
         tokio::time::advance(second).await;
         assert!(write(&mut fenced, " expired").await.is_err(), "although no one ended the term");

@@ -1,9 +1,11 @@
 //! Leader election over a Lease: which replica schedules, and until when.
 //!
 //! A replica leads while it renews the Lease. It stops scheduling when it could not renew for the
-//! renew deadline, which is before the lease expires for other replicas. Durations are measured on
-//! this machine's monotonic clock: the lock last changed when this replica last *saw* it change, so
-//! clocks that jump or differ cannot make two leaders.
+//! renew deadline, which is before the lease expires for other replicas. How long another replica has
+//! not renewed is measured on this machine's monotonic clock: the lock last changed when this replica
+//! last *saw* it change, so clocks that jump or differ cannot make two leaders. The renew deadline has
+//! passed when the monotonic clock or the time of day says so, because the former stands still while a
+//! virtual machine is suspended. A clock that is set forward costs an election at worst.
 //!
 //! [`Lock`] decides; this file reads and writes the Lease.
 //!
@@ -15,7 +17,6 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,7 +26,7 @@ use super::{
     error,
     metrics::{Metrics, Write, Written},
     supervisor::Supervisor,
-    term::{Term, Terms},
+    term::{Renewed, Term, Terms},
 };
 use crate::args::RunArgs;
 
@@ -45,6 +46,9 @@ const N_ATTEMPTS: u32 = 3;
 
 /// Why a lease is lost when no request failed.
 const NO_ANSWER: &str = "no answer within the renew deadline";
+
+/// Why a lease is lost when only the time of day shows that the renew deadline has passed.
+const SUSPENDED: &str = "this machine was suspended, or its clock was set forward";
 
 /// This replica's part in the election. Without leader election it always leads.
 pub(crate) struct Election {
@@ -157,7 +161,7 @@ impl Elector {
         while stop.run_until_cancelled(self.acquire(&tried)).await.is_some() {
             info!(identity = self.lock.identity(), "became leader");
             number += 1;
-            terms.begin(Term { number, valid_until: self.lock.valid_until() });
+            terms.begin(Term { number, lease: self.lock.renewed() });
             tried.cancel();
             let lost = stop.run_until_cancelled(self.renew(&terms)).await;
             terms.end();
@@ -198,15 +202,17 @@ impl Elector {
     async fn renew(&mut self, terms: &Leadership) -> String {
         let retry = self.lock.periods().retry;
         let mut why = NO_ANSWER.to_owned();
-        while let Some(deadline) = self.lock.valid_until() {
-            tokio::time::sleep_until((Instant::now() + retry).min(deadline)).await;
-            let time_left = deadline.saturating_duration_since(Instant::now());
+        while let Some(lease) = self.lock.renewed() {
+            tokio::time::sleep(retry.min(lease.time_left(self.clock.moment()))).await;
+            let now = self.clock.moment();
+            let time_left = lease.time_left(now);
             if time_left.is_zero() {
-                break;
+                let is_late = now.monotonic >= lease.at.monotonic + lease.lasts;
+                return if is_late { why } else { SUSPENDED.to_owned() };
             }
             match within(self.attempt_timeout().min(time_left), self.try_renew(terms)).await {
                 Ok(Attempt::Held) => {
-                    terms.extend(self.lock.valid_until());
+                    terms.extend(self.lock.renewed());
                     why = NO_ANSWER.to_owned();
                 }
                 Ok(Attempt::NotHeld) => {
@@ -231,7 +237,7 @@ impl Elector {
     /// Takes the lock if it may be taken.
     async fn try_acquire(&mut self) -> kube::Result<Attempt> {
         let lease = self.read().await?;
-        if !self.lock.may_take(Instant::now()) {
+        if !self.lock.may_take(self.clock.moment()) {
             return Ok(Attempt::NotHeld);
         }
         self.write(lease).await
@@ -246,21 +252,21 @@ impl Elector {
             return Ok(Attempt::NotHeld);
         }
         // It may be a renewal whose answer was lost.
-        terms.extend(self.lock.valid_until());
+        terms.extend(self.lock.renewed());
         self.write(lease).await
     }
 
     async fn read(&mut self) -> kube::Result<Option<Lease>> {
         let lease = self.leases.get_opt(NAME).await?;
         let record = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        self.lock.observe(record, Instant::now());
+        self.lock.observe(record, self.clock.moment());
         Ok(lease)
     }
 
     /// Writes the next record into the Lease as it was read.
     async fn write(&mut self, read: Option<Lease>) -> kube::Result<Attempt> {
-        let sent = Instant::now();
-        let spec = Some(self.lock.next_record(sent, self.clock.now()));
+        let sent = self.clock.moment();
+        let spec = Some(self.lock.next_record(sent));
         let params = PostParams::default();
         let written = match read {
             // The resource version it was read at is in it, so of two replicas that write one gets
@@ -273,7 +279,7 @@ impl Elector {
         };
         let (result, attempt) = match written {
             Ok(lease) => {
-                self.lock.renewed(lease.spec.unwrap_or_default(), sent, Instant::now());
+                self.lock.record_renewal(lease.spec.unwrap_or_default(), sent, self.clock.moment());
                 ("done", Ok(Attempt::Held))
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -334,8 +340,8 @@ impl Leadership {
         self.0.set(Some(term));
     }
 
-    fn extend(&self, valid_until: Option<Instant>) {
-        self.0.extend(valid_until);
+    fn extend(&self, lease: Option<Renewed>) {
+        self.0.extend(lease);
     }
 
     fn end(&self) {
@@ -351,9 +357,11 @@ impl Drop for Leadership {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use http::Method;
     use serde_json::{Value, json};
-    use tokio::task::JoinHandle;
+    use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;
     use crate::run::fake_api::{FakeApi, Fault};
@@ -371,6 +379,9 @@ mod tests {
         stop: CancellationToken,
         task: JoinHandle<()>,
         metrics: Arc<Metrics>,
+        clock: Clock,
+        /// How far its time of day is ahead, in seconds.
+        ahead: Arc<AtomicI64>,
     }
 
     impl Candidate {
@@ -379,12 +390,14 @@ mod tests {
         }
 
         fn named(identity: &str, api: &FakeApi) -> Self {
-            let (terms, metrics) = (Terms::default(), Arc::new(Metrics::new()));
-            let elector = elector(identity, api, &metrics);
+            let (ahead, metrics) = (Arc::default(), Arc::new(Metrics::new()));
+            let clock = Clock::ahead(&ahead);
+            let terms = Terms::new(clock.clone());
+            let elector = elector(identity, api, &metrics, &clock);
             let (receiver, stop) = (terms.clone(), CancellationToken::new());
             let tried = CancellationToken::new();
             let task = tokio::task::spawn_local(elector.run(terms, tried, stop.clone()));
-            Self { terms: receiver, stop, task, metrics }
+            Self { terms: receiver, stop, task, metrics, clock, ahead }
         }
 
         fn leads(&self) -> bool {
@@ -412,10 +425,10 @@ mod tests {
         }
     }
 
-    fn elector(identity: &str, api: &FakeApi, metrics: &Arc<Metrics>) -> Elector {
+    fn elector(identity: &str, api: &FakeApi, metrics: &Arc<Metrics>, clock: &Clock) -> Elector {
         let lock = Lock::new(identity.to_owned(), PERIODS);
         let (client, metrics) = (api.client(), Arc::clone(metrics));
-        Elector::new(&client, "ns".to_owned(), lock, metrics, Clock::system())
+        Elector::new(&client, "ns".to_owned(), lock, metrics, clock.clone())
     }
 
     /// A Lease that its holder has released.
@@ -544,12 +557,13 @@ mod tests {
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
         let term = candidate.terms.current().expect("a term");
-        assert_eq!(term.time_left(), Duration::from_secs(10));
+        let time_left = |term: Term| term.time_left(candidate.clock.moment());
+        assert_eq!(time_left(term), Duration::from_secs(10));
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(term.time_left(), Duration::ZERO, "as it was then");
+        assert_eq!(time_left(term), Duration::ZERO, "as it was then");
         let term = candidate.terms.current().expect("the same term, renewed");
-        assert!(term.number == 1 && term.time_left() >= Duration::from_secs(8));
-        assert_eq!(Term::FOREVER.time_left(), Duration::MAX);
+        assert!(term.number == 1 && time_left(term) >= Duration::from_secs(8));
+        assert_eq!(time_left(Term::FOREVER), Duration::MAX);
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
@@ -600,6 +614,32 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_leader_whose_machine_was_suspended_is_elected_again_before_it_leads() {
+        let api = FakeApi::default();
+        let mut candidate = Candidate::start(&api);
+        candidate.until(true).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let set = |seconds| candidate.ahead.store(seconds, Ordering::Relaxed);
+        // Its monotonic clock stood still, and nobody else has taken the lease.
+        set(600);
+        assert!(candidate.terms.time_left().is_zero());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(candidate.terms.number(), Some(2));
+        // Its clock is set back, or forward by little: nothing happens.
+        for seconds in [-3_600, -3_595] {
+            set(seconds);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(candidate.terms.number(), Some(2));
+            assert!(!candidate.terms.time_left().is_zero());
+        }
+        set(0);
+        api.put(PATH, held_by("other", 1));
+        assert!(candidate.terms.time_left().is_zero(), "although it has not read the lease yet");
+        candidate.until(false).await;
+        assert_eq!(holder(&api), "other");
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn two_replicas_never_lead_at_the_same_time_whatever_becomes_of_the_lease() {
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..10 {
@@ -617,6 +657,10 @@ mod tests {
                     4 => old = api.object(PATH).unwrap_or(old),
                     5 => api.fail(Method::PUT, PATH, [Fault::Lost, Fault::Hang]),
                     6 => api.fail(Method::GET, PATH, [Fault::Status(500), Fault::Hang]),
+                    7 => {
+                        let set = &candidates[rng.usize(0..2)].ahead;
+                        set.store(rng.i64(-4_000..4_000), Ordering::Relaxed);
+                    }
                     _ => {}
                 }
                 tokio::time::sleep(Duration::from_millis(rng.u64(1..4_000))).await;
@@ -662,8 +706,8 @@ mod tests {
     async fn an_election_that_is_ended_releases_the_lock_and_is_no_failure() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election =
-            Election::start(Some(elector("me", &api, &metrics)), Terms::default(), &mut tasks);
+        let elector = elector("me", &api, &metrics, &Clock::system());
+        let election = Election::start(Some(elector), Terms::default(), &mut tasks);
         let terms = election.terms();
         terms.changed_from(None).await;
         election.end().await;
@@ -680,8 +724,8 @@ mod tests {
     async fn an_elector_that_panics_ends_the_process() {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
         let mut tasks = Supervisor::new(Arc::clone(&metrics));
-        let election =
-            Election::start(Some(elector("me", &api, &metrics)), Terms::default(), &mut tasks);
+        let elector = elector("me", &api, &metrics, &Clock::system());
+        let election = Election::start(Some(elector), Terms::default(), &mut tasks);
         api.fail(Method::PUT, PATH, [Fault::Panic]);
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");

@@ -5,26 +5,41 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
+
+use super::clock::{Clock, Moment};
 
 /// A time in which this replica leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     /// Counts the terms of this process, from 1: it tells a term from the next one.
     pub(crate) number: u64,
-    /// Nothing may be written from then on, unless the lease is renewed before; `None` without leader
-    /// election.
-    pub(crate) valid_until: Option<Instant>,
+    /// The lease; `None` without leader election.
+    pub(crate) lease: Option<Renewed>,
+}
+
+/// A lease that was renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Renewed {
+    pub(crate) at: Moment,
+    /// Nothing may be written this long after, unless it is renewed before.
+    pub(crate) lasts: Duration,
+}
+
+impl Renewed {
+    /// How long it is still valid; zero if it has expired, by either clock.
+    pub(crate) fn time_left(&self, now: Moment) -> Duration {
+        self.lasts.saturating_sub(now.since(self.at))
+    }
 }
 
 impl Term {
     /// The only term without leader election.
-    pub(crate) const FOREVER: Self = Self { number: 1, valid_until: None };
+    pub(crate) const FOREVER: Self = Self { number: 1, lease: None };
 
     /// How long this replica may still write; zero if the term is over.
-    pub(crate) fn time_left(&self) -> Duration {
-        let until = |until: Instant| until.saturating_duration_since(Instant::now());
-        self.valid_until.map_or(Duration::MAX, until)
+    pub(crate) fn time_left(&self, now: Moment) -> Duration {
+        self.lease.map_or(Duration::MAX, |lease| lease.time_left(now))
     }
 }
 
@@ -38,15 +53,23 @@ pub(crate) struct Terms(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     term: Mutex<Option<Term>>,
+    clock: Clock,
     /// Notified when a term begins or ends.
     changed: Notify,
 }
 
 impl Terms {
+    /// Terms that end by this clock, and by the monotonic one.
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self(Arc::new(Inner { clock, ..Inner::default() }))
+    }
+
     /// Begins with this term.
     #[cfg(test)]
-    pub(crate) fn new(term: Option<Term>) -> Self {
-        Self(Arc::new(Inner { term: Mutex::new(term), changed: Notify::new() }))
+    pub(crate) fn with(term: Term) -> Self {
+        let terms = Self::default();
+        terms.set(Some(term));
+        terms
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Term>> {
@@ -65,7 +88,7 @@ impl Terms {
 
     /// How long this replica may still write; zero if it does not lead.
     pub(crate) fn time_left(&self) -> Duration {
-        self.current().map_or(Duration::ZERO, |term| term.time_left())
+        self.current().map_or(Duration::ZERO, |term| term.time_left(self.0.clock.moment()))
     }
 
     /// Begins a term, or ends it.
@@ -75,9 +98,9 @@ impl Terms {
     }
 
     /// The lease of the current term was renewed.
-    pub(crate) fn extend(&self, valid_until: Option<Instant>) {
+    pub(crate) fn extend(&self, lease: Option<Renewed>) {
         if let Some(term) = self.lock().as_mut() {
-            term.valid_until = valid_until;
+            term.lease = lease;
         }
     }
 
@@ -95,13 +118,17 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use super::*;
 
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_change_is_seen_by_all_who_wait_and_an_extension_is_none() {
-        let terms = Terms::default();
+        let clock = Clock::ahead(&Arc::default());
+        let terms = Terms::new(clock.clone());
         assert_eq!((terms.number(), terms.time_left()), (None, Duration::ZERO));
-        let valid_until = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+        let lease =
+            |seconds| Some(Renewed { at: clock.moment(), lasts: Duration::from_secs(seconds) });
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let terms = terms.clone();
@@ -109,16 +136,31 @@ mod tests {
             })
             .collect();
         tokio::task::yield_now().await;
-        terms.set(Some(Term { number: 1, valid_until: valid_until(10) }));
+        terms.set(Some(Term { number: 1, lease: lease(10) }));
         for task in waiting {
             task.await.expect("no panic");
         }
         assert_eq!(terms.time_left(), Duration::from_secs(10));
-        terms.extend(valid_until(15));
+        terms.extend(lease(15));
         assert_eq!(terms.time_left(), Duration::from_secs(15));
         let changed = tokio::time::timeout(Duration::from_secs(1), terms.changed_from(Some(1)));
         assert!(changed.await.is_err(), "it is the same term");
         terms.set(None);
         terms.changed_from(Some(1)).await;
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_term_ends_by_the_clock_that_shows_more_time() {
+        let ahead = Arc::new(AtomicI64::new(0));
+        let clock = Clock::ahead(&ahead);
+        let terms = Terms::new(clock.clone());
+        let lease = Renewed { at: clock.moment(), lasts: Duration::from_secs(10) };
+        terms.set(Some(Term { number: 1, lease: Some(lease) }));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        for (seconds, left) in [(0, 7), (-3_600, 7), (5, 2), (7, 0), (3_600, 0)] {
+            // The machine was suspended, or its clock was set.
+            ahead.store(seconds, Ordering::Relaxed);
+            assert_eq!(terms.time_left(), Duration::from_secs(left), "{seconds}");
+        }
     }
 }

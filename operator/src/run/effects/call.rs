@@ -176,8 +176,13 @@ pub(super) fn count(metrics: &Metrics, write: Write, result: &'static str) -> u6
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::run::term::Term;
+    use crate::run::{
+        clock::Clock,
+        term::{Renewed, Term},
+    };
 
     fn error(code: u16) -> kube::Error {
         kube::Error::Api(Box::new(Status { code, message: "why".into(), ..Status::default() }))
@@ -200,10 +205,13 @@ mod tests {
 
     #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_call_ends_before_the_term_does() {
-        let (metrics, started) = (Metrics::new(), Instant::now());
+        let (metrics, clock) = (Metrics::new(), Clock::ahead(&Arc::default()));
+        let at = clock.moment();
         let term = |seconds| {
-            let valid_until = Some(started + Duration::from_secs(seconds));
-            Terms::new(Some(Term { number: 1, valid_until }))
+            let lease = Some(Renewed { at, lasts: Duration::from_secs(seconds) });
+            let terms = Terms::new(clock.clone());
+            terms.set(Some(Term { number: 1, lease }));
+            terms
         };
         let hang = || std::future::pending::<kube::Result<()>>();
         for (seconds, took) in [(60, 5), (7, 2)] {

@@ -42,7 +42,7 @@ impl TestEffects {
             client: api.client(),
             cache: Arc::clone(&cache),
             metrics: Arc::clone(&metrics),
-            terms: Terms::new(Some(Term::FOREVER)),
+            terms: Terms::with(Term::FOREVER),
             clock: Clock::system(),
             claim_locks: ClaimLocks::default(),
         };

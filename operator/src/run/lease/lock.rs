@@ -2,8 +2,8 @@
 //!
 //! The caller reads the Lease, passes it to [`Lock::observe`], and asks [`Lock::may_take`], or, while it
 //! leads, [`Lock::is_ours`]. If so, it writes [`Lock::next_record`], and passes the answer to
-//! [`Lock::renewed`]. Every time is an argument: a monotonic [`Instant`] where durations are measured,
-//! a [`Timestamp`] only where the record has one for other readers.
+//! [`Lock::record_renewal`]. Every time is an argument. Those of other replicas are measured on the
+//! monotonic clock; the time of day is for other readers, and for what must not last too long.
 //!
 //! client-go's `tools/leaderelection` does the same in `tryAcquireOrRenew`. Different here: it takes a
 //! Lease that was deleted or emptied at once, and believes every record with its own identity.
@@ -13,6 +13,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
 use tokio::time::Instant;
+
+use crate::run::{clock::Moment, term::Renewed};
 
 /// Periods of leader election.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +46,9 @@ pub(crate) struct Lock {
     observed: Option<Observed>,
     /// The last write of this replica that was stored, and those after it that may be: the renew time in
     /// each, and when it was sent. None are left when another record was read.
-    sent: Vec<(Option<MicroTime>, Instant)>,
+    sent: Vec<(Option<MicroTime>, Moment)>,
     /// When the last write that took or renewed the lock was sent.
-    renewed: Option<Instant>,
+    renewed: Option<Moment>,
 }
 
 impl Lock {
@@ -67,7 +69,7 @@ impl Lock {
     ///
     /// A Lease that was deleted, or emptied by anyone but its holder, does not stop that holder: it may
     /// go on until it reads the Lease. So the last record that named it still counts.
-    pub(crate) fn observe(&mut self, record: Option<&LeaseSpec>, now: Instant) {
+    pub(crate) fn observe(&mut self, record: Option<&LeaseSpec>, now: Moment) {
         let says_who = |record: &&LeaseSpec| !holder(record).is_empty() || is_released(record);
         let (record, is_stored) = match (record.filter(says_who), &self.observed) {
             (Some(record), _) => (record, true),
@@ -88,7 +90,7 @@ impl Lock {
                 None => self.sent.clear(),
             }
         }
-        self.observed = Some(Observed { record, is_stored, since: now });
+        self.observed = Some(Observed { record, is_stored, since: now.monotonic });
     }
 
     /// The replica that held the lock when it was read last, if another does.
@@ -101,7 +103,7 @@ impl Lock {
     ///
     /// A foreign lock expires when it has not been seen to change for its duration. The times
     /// within the record are not compared: clocks of two machines differ.
-    pub(crate) fn may_take(&self, now: Instant) -> bool {
+    pub(crate) fn may_take(&self, now: Moment) -> bool {
         let Some(Observed { record, is_stored, since }) = &self.observed else { return true };
         let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lease = seconds.map_or(self.periods.lease, Duration::from_secs);
@@ -109,11 +111,10 @@ impl Lock {
             is_released(record) || self.is_ours(record)
         } else {
             // For as long nobody else can have taken it before it was deleted.
-            self.row_of(record).is_some_and(|row| {
-                now.saturating_duration_since(self.sent[row].1) <= self.periods.lease
-            })
+            let row = self.row_of(record);
+            row.is_some_and(|row| now.since(self.sent[row].1) <= self.periods.lease)
         };
-        is_free || now.saturating_duration_since(*since) > lease
+        is_free || now.monotonic.saturating_duration_since(*since) > lease
     }
 
     /// Whether this replica wrote the record, since it last read that of another.
@@ -131,14 +132,13 @@ impl Lock {
         row.filter(|_| holder(record) == self.identity)
     }
 
-    /// The record that takes or renews the lock, which is to be sent at `now`; `wall` is the wall clock,
-    /// for other readers.
-    pub(crate) fn next_record(&mut self, now: Instant, wall: Timestamp) -> LeaseSpec {
+    /// The record that takes or renews the lock, which is to be sent at `now`.
+    pub(crate) fn next_record(&mut self, now: Moment) -> LeaseSpec {
         let last = self.observed.as_ref().map(|observed| &observed.record);
         let ours = last.filter(|record| self.is_ours(record));
         let transitions = last.and_then(|record| record.lease_transitions).unwrap_or(0);
         let is_transition = last.is_some() && ours.is_none();
-        let renew_time = micro_time(wall);
+        let renew_time = micro_time(now.wall);
         let record = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.periods.lease.as_secs().max(1)).ok(),
@@ -151,27 +151,27 @@ impl Lock {
         };
         // What has not been stored in this time never will be: someone else has written meanwhile, or the
         // lock has expired.
-        let lease = self.periods.lease;
-        self.sent.retain(|(_, sent)| now.saturating_duration_since(*sent) <= lease);
+        let is_recent = |sent: Moment| sent.monotonic + self.periods.lease >= now.monotonic;
+        self.sent.retain(|(_, sent)| is_recent(*sent));
         self.sent.push((renew_time, now));
         record
     }
 
     /// Records that the server accepted a write of this replica: what it answered with, when the
     /// write was sent, and when the answer came.
-    pub(crate) fn renewed(&mut self, record: LeaseSpec, sent: Instant, now: Instant) {
+    pub(crate) fn record_renewal(&mut self, record: LeaseSpec, sent: Moment, now: Moment) {
         self.sent = vec![(record.renew_time.clone(), sent)];
-        self.observed = Some(Observed { record, is_stored: true, since: now });
+        self.observed = Some(Observed { record, is_stored: true, since: now.monotonic });
         self.renewed = Some(sent);
     }
 
-    /// Until when this replica leads without another renewal; `None` if it does not lead.
+    /// The lease of this replica, if it leads.
     ///
     /// Other replicas see the record change when the server stores it, at the earliest when it was
-    /// sent. So this moment is `lease - renew_deadline` or more before any of them may take the
+    /// sent. So this lease ends `lease - renew_deadline` or more before any of them may take the
     /// lock, however long the answer took.
-    pub(crate) fn valid_until(&self) -> Option<Instant> {
-        self.renewed.map(|sent| sent + self.periods.renew_deadline)
+    pub(crate) fn renewed(&self) -> Option<Renewed> {
+        self.renewed.map(|at| Renewed { at, lasts: self.periods.renew_deadline })
     }
 
     /// Records that this replica no longer leads.
@@ -237,8 +237,13 @@ mod tests {
         }
     }
 
-    fn after(start: Instant, seconds: u64) -> Instant {
-        start + Duration::from_secs(seconds)
+    fn start() -> Moment {
+        Moment { monotonic: Instant::now(), wall: wall(0) }
+    }
+
+    fn after(start: Moment, seconds: u64) -> Moment {
+        let passed = Duration::from_secs(seconds);
+        Moment { monotonic: start.monotonic + passed, wall: start.wall + passed }
     }
 
     /// A record that released the lock.
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_holder_may_be_taken_by_who_has_seen_none() {
-        let start = Instant::now();
+        let start = start();
         let free = [None, Some(LeaseSpec::default()), Some(held_by("", 0)), Some(released())];
         for record in free {
             let mut lock = lock();
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_foreign_holder_counts_until_it_expires_although_its_lease_is_deleted_or_emptied() {
-        let start = Instant::now();
+        let start = start();
         for record in [None, Some(LeaseSpec::default()), Some(held_by("", 0))] {
             let mut lock = lock();
             lock.observe(Some(&held_by("other", 0)), start);
@@ -274,9 +279,9 @@ mod tests {
 
     #[test]
     fn our_own_lock_may_be_renewed_at_any_time_unless_it_was_deleted_long_after() {
-        let (mut lock, start) = (lock(), Instant::now());
-        let record = lock.next_record(start, wall(0));
-        lock.renewed(record.clone(), start, start);
+        let (mut lock, start) = (lock(), start());
+        let record = lock.next_record(start);
+        lock.record_renewal(record.clone(), start, start);
         assert!(lock.may_take(start) && lock.may_take(after(start, 1000)));
         for gone in [None, Some(LeaseSpec::default())] {
             lock.observe(gone.as_ref(), after(start, 15));
@@ -288,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_record_with_our_identity_is_ours_only_if_we_have_just_written_it() {
-        let (mut lock, start) = (lock(), Instant::now());
-        let ours = lock.next_record(start, wall(0));
-        lock.renewed(ours.clone(), start, start);
+        let (mut lock, start) = (lock(), start());
+        let ours = lock.next_record(start);
+        lock.record_renewal(ours.clone(), start, start);
         assert!(lock.is_ours(&ours));
         assert!(!lock.is_ours(&held_by("me", 7)), "someone else wrote it");
         lock.observe(Some(&held_by("other", 1)), after(start, 20));
@@ -302,36 +307,34 @@ mod tests {
 
     #[test]
     fn a_write_without_an_answer_counts_from_when_it_was_sent_if_it_is_read() {
-        let (mut lock, start) = (lock(), Instant::now());
-        let [_, stored, _] = [0, 2, 4].map(|second: u32| {
-            // The server does not store nanoseconds.
-            let wall = wall(second.into()) + Duration::from_nanos(1_100);
-            lock.next_record(after(start, second.into()), wall)
-        });
+        let (mut lock, start) = (lock(), start());
+        // The server does not store nanoseconds.
+        let start = Moment { wall: start.wall + Duration::from_nanos(1_100), ..start };
+        let [_, stored, _] = [0, 2, 4].map(|second| lock.next_record(after(start, second)));
         let stored = serde_json::to_value(stored).expect("a record");
         let stored: LeaseSpec = serde_json::from_value(stored).expect("a record");
         lock.observe(None, after(start, 5));
-        assert_eq!(lock.valid_until(), None);
+        assert_eq!(lock.renewed(), None);
         lock.observe(Some(&stored), after(start, 6));
-        assert_eq!(lock.valid_until(), Some(after(start, 12)));
+        assert_eq!(lock.renewed().map(|lease| lease.at), Some(after(start, 2)));
         lock.lost();
         lock.observe(Some(&stored), after(start, 7));
-        assert_eq!(lock.valid_until(), None, "it is known already");
+        assert_eq!(lock.renewed(), None, "it is known already");
         assert!(lock.may_take(after(start, 7)));
     }
 
     #[test]
     fn few_writes_without_an_answer_are_remembered() {
-        let (mut lock, start) = (lock(), Instant::now());
+        let (mut lock, start) = (lock(), start());
         for second in 0..1000 {
-            lock.next_record(after(start, second), wall(0));
+            lock.next_record(after(start, second));
         }
         assert!(lock.sent.len() <= 16);
     }
 
     #[test]
     fn a_foreign_lock_expires_when_it_has_not_been_seen_to_change() {
-        let (mut lock, start) = (lock(), Instant::now());
+        let (mut lock, start) = (lock(), start());
         // Its holder's clock is far behind, or far ahead: that does not count.
         for second in [-1_000_000, 4_000_000_000] {
             lock.observe(Some(&held_by("other", second)), start);
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_foreign_lock_that_is_renewed_stays_foreign() {
-        let (mut lock, start) = (lock(), Instant::now());
+        let (mut lock, start) = (lock(), start());
         for renewal in 0..10 {
             let now = after(start, u64::try_from(renewal).expect("small") * 10);
             lock.observe(Some(&held_by("other", renewal)), now);
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_record_without_a_valid_duration_lasts_as_long_as_ours() {
-        let start = Instant::now();
+        let start = start();
         for seconds in [None, Some(-1), Some(i32::MIN)] {
             let mut lock = lock();
             let record = LeaseSpec { lease_duration_seconds: seconds, ..held_by("other", 0) };
@@ -373,56 +376,56 @@ mod tests {
 
     #[test]
     fn transitions_count_changes_of_the_holder() {
-        let (mut lock, start) = (lock(), Instant::now());
-        let record = lock.next_record(start, wall(5));
+        let (mut lock, start) = (lock(), start());
+        let record = lock.next_record(after(start, 5));
         assert_eq!(record.lease_transitions, Some(0), "it is created");
-        lock.renewed(record, start, start);
-        assert_eq!(lock.next_record(start, wall(6)).lease_transitions, Some(0), "it is renewed");
+        lock.record_renewal(record, start, start);
+        assert_eq!(lock.next_record(after(start, 6)).lease_transitions, Some(0), "it is renewed");
         for record in [held_by("other", 1), released()] {
             lock.observe(Some(&record), start);
-            let next = lock.next_record(start, wall(7));
+            let next = lock.next_record(after(start, 7));
             assert_eq!(next.lease_transitions, Some(4), "{record:?}");
         }
         lock.observe(None, start);
-        let next = lock.next_record(start, wall(8));
+        let next = lock.next_record(after(start, 8));
         assert_eq!(next.lease_transitions, Some(4), "it was deleted");
     }
 
     #[test]
     fn a_renewal_keeps_the_time_of_acquisition_and_a_takeover_does_not() {
-        let (mut lock, start) = (lock(), Instant::now());
+        let (mut lock, start) = (lock(), start());
         lock.observe(Some(&held_by("other", 1)), start);
         for second in [5, 7] {
-            let next = lock.next_record(start, wall(second));
+            let next = lock.next_record(after(start, second));
             assert_eq!(next.holder_identity.as_deref(), Some("me"));
             assert_eq!(next.lease_duration_seconds, Some(15));
-            assert_eq!(next.acquire_time, Some(MicroTime(wall(5))));
-            assert_eq!(next.renew_time, Some(MicroTime(wall(second))));
-            lock.renewed(next, start, start);
+            assert_eq!(next.acquire_time, Some(MicroTime(after(start, 5).wall)));
+            assert_eq!(next.renew_time, Some(MicroTime(after(start, second).wall)));
+            lock.record_renewal(next, start, start);
         }
     }
 
     #[test]
     fn a_leader_stops_before_its_lock_expires_for_others() {
         let (mut ours, mut theirs) = (lock(), Lock::new("other".to_owned(), PERIODS));
-        let sent = Instant::now();
-        let record = ours.next_record(sent, wall(0));
+        let sent = start();
+        let record = ours.next_record(sent);
         // The server stores it at once; the answer takes nine seconds.
         theirs.observe(Some(&record), sent);
-        ours.renewed(record, sent, after(sent, 9));
-        let end = ours.valid_until().expect("it leads");
-        assert_eq!(end, after(sent, 10));
-        assert!(!theirs.may_take(end));
-        assert!(!theirs.may_take(end + (PERIODS.lease - PERIODS.renew_deadline)));
+        ours.record_renewal(record, sent, after(sent, 9));
+        let lease = ours.renewed().expect("it leads");
+        assert_eq!(lease.time_left(after(sent, 9)), Duration::from_secs(1));
+        assert_eq!(lease.time_left(after(sent, 10)), Duration::ZERO);
+        assert!(!theirs.may_take(after(sent, 15)));
         ours.lost();
-        assert_eq!(ours.valid_until(), None);
+        assert_eq!(ours.renewed(), None);
     }
 
     #[test]
     fn only_our_own_lock_is_released() {
-        let (mut lock, start) = (lock(), Instant::now());
-        let ours = lock.next_record(start, wall(1));
-        lock.renewed(ours.clone(), start, start);
+        let (mut lock, start) = (lock(), start());
+        let ours = lock.next_record(after(start, 1));
+        lock.record_renewal(ours.clone(), start, start);
         for foreign in [held_by("other", 1), held_by("me", 7), held_by("", 1), LeaseSpec::default()]
         {
             assert_eq!(lock.released_record(&foreign, wall(9)), None);
