@@ -66,6 +66,8 @@ struct Model {
     /// Paths of lists that exist; others get a 404.
     served: BTreeSet<String>,
     rules: Vec<Rule>,
+    /// From sending a request to its answer.
+    delay: Duration,
     sent: Vec<Sent>,
     watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
     /// What watches were told: version, list, event.
@@ -165,6 +167,11 @@ impl FakeApi {
         self.add_rule(method, contains, fault, Times::Always);
     }
 
+    /// Lets each answer take this long from now on. A request is done after half of it.
+    pub(crate) fn set_delay(&self, delay: Duration) {
+        self.model().delay = delay;
+    }
+
     fn add_rule(&self, method: Method, contains: &str, fault: Fault, times: Times) {
         let contains = contains.to_owned();
         self.model().rules.push(Rule { method, contains, fault, times });
@@ -200,7 +207,10 @@ impl FakeApi {
             content_type: content_type.unwrap_or_default().to_owned(),
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
         };
+        let half = self.model().delay / 2;
+        tokio::time::sleep(half).await;
         let answer = self.model().answer(sent);
+        tokio::time::sleep(half).await;
         assert!(!matches!(answer, Answer::Panic), "a panic for a test");
         let response = Response::builder();
         let response = match answer {
