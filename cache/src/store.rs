@@ -262,6 +262,10 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
         (!absent.is_empty(), last)
     }
 
+    fn share_all(&self) -> Self {
+        Self { rows: self.rows.clone(), ..Self::default() }
+    }
+
     fn record_changes(&mut self) {
         self.changes = Changes::recorded(self.rows.keys().cloned());
     }
@@ -379,6 +383,13 @@ macro_rules! each_table {
             let mut left = n;
             $(left -= self.$table.copy_changes(&mut to.$table, left);)*
             n - left
+        }
+
+        /// A copy of the facts, which are shared: it costs a pointer for each object.
+        pub fn share(&self) -> Self {
+            let Self { served, unreadable, .. } = *self;
+            let interner = Interner::default();
+            Self { interner, served, unreadable, $($table: self.$table.share_all()),* }
         }
 
         /// Number of objects of all kinds.

@@ -118,6 +118,7 @@ fn start_http(args: &RunArgs, replica: &Replica, listener: TcpListener, tasks: &
         cache: Arc::clone(&replica.cache),
         health: Arc::clone(&replica.health),
         debug: args.debug_snapshot,
+        snapshots: http::Snapshots::default(),
     };
     // Required: without it the kubelet's probes fail and it restarts the process, only later.
     tasks.spawn_required("http", http::serve(listener, answers));

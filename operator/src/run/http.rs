@@ -3,13 +3,24 @@
 //! Anything in the cluster may connect to it, so it has a thread of its own and limits: connections, the
 //! time and the size of the headers, and the time of a connection. Bodies of requests are not read.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    io::{BufWriter, Write},
+    net::IpAddr,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context;
 use axum::{
     Router,
+    body::Body,
     extract::State,
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -20,7 +31,12 @@ use hyper_util::{
 };
 use jiff::Timestamp;
 use kube_batch_manifest::dump;
-use tokio::{net::TcpListener, sync::oneshot, task::AbortHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    task::AbortHandle,
+};
+use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use super::{
     exposition::Format, health::Health, metrics::Metrics, scheduler_cache::SchedulerCache,
@@ -34,6 +50,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 8192;
 /// How long a connection may last. A client that needs it for longer connects again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// How much of a snapshot is written before it is read.
+const SNAPSHOT_BUFFER: usize = 64 * 1024;
+/// When to ask again for a snapshot, in seconds, while another is served.
+const SNAPSHOT_RETRY: &str = "10";
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -45,6 +65,24 @@ pub(crate) struct Answers {
     pub(crate) health: Arc<Health>,
     /// Whether `/debug/snapshot` is served.
     pub(crate) debug: bool,
+    pub(crate) snapshots: Snapshots,
+}
+
+/// Lets one snapshot be served at a time.
+#[derive(Clone)]
+pub(crate) struct Snapshots(Arc<Semaphore>);
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Snapshots {
+    /// The right to serve one; `None` if another is being served.
+    fn begin(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
 }
 
 /// Opens the port.
@@ -197,15 +235,26 @@ async fn readyz(State(answers): State<Answers>) -> Response {
 /// The scheduler cache as `kube-batch simulate -f` reads it. It holds no secrets, but names and
 /// messages of every namespace.
 async fn snapshot(State(answers): State<Answers>) -> Response {
-    let written = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        let (mirror, ()) = answers.cache.mirror(|_| ());
-        dump::write(&mirror.store, &mirror.assumed, Timestamp::now(), &mut bytes).map(|()| bytes)
+    let Some(permit) = answers.snapshots.begin() else {
+        let text = "another snapshot is being served\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, SNAPSHOT_RETRY)], text)
+            .into_response();
+    };
+    let (reader, writer) = tokio::io::duplex(SNAPSHOT_BUFFER);
+    let mut writer = BufWriter::new(SyncIoBridge::new(writer));
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        // A cycle waits for the lock: it is not held while text is written.
+        let (store, assumed) = {
+            let (mirror, ()) = answers.cache.mirror(|_| ());
+            (mirror.store.share(), mirror.assumed.clone())
+        };
+        // The only error is that nobody reads it any more.
+        let _ = dump::write(&store, &assumed, Timestamp::now(), &mut writer);
+        let _ = writer.flush();
     });
-    match written.await {
-        Ok(Ok(bytes)) => ([(CONTENT_TYPE, "application/jsonl")], bytes).into_response(),
-        Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
+    let body = Body::from_stream(ReaderStream::new(reader));
+    ([(CONTENT_TYPE, "application/jsonl")], body).into_response()
 }
 
 #[cfg(test)]
@@ -213,6 +262,8 @@ mod tests {
     use std::time::Instant;
 
     use axum::http::{HeaderValue, header::ACCEPT};
+    use futures::StreamExt;
+    use kube_batch_api::{facts::node::NodeFacts, name::Name};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
@@ -223,7 +274,8 @@ mod tests {
     fn answers() -> Answers {
         let metrics = Arc::new(Metrics::new());
         let cache = SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics));
-        Answers { cache: Arc::new(cache), metrics, health: Arc::default(), debug: false }
+        let (cache, health, snapshots) = (Arc::new(cache), Arc::default(), Snapshots::default());
+        Answers { metrics, cache, health, debug: false, snapshots }
     }
 
     /// What the server answers to this text, until it closes the connection; and how long that took.
@@ -291,6 +343,40 @@ mod tests {
         connect(&mut connections, 0);
         tokio::task::yield_now().await;
         assert!(!oldest.is_finished(), "one that has ended makes room");
+    }
+
+    #[tokio::test]
+    async fn one_snapshot_is_served_at_a_time_and_a_slow_reader_does_not_stop_cycles() {
+        let answers = answers();
+        for n in 0..2_000 {
+            let name = Name::from(format!("node-{n}"));
+            let facts = NodeFacts { name: name.clone(), ..NodeFacts::default() };
+            answers.cache.lock().store.nodes.apply(name, facts);
+        }
+        let slow = snapshot(State(answers.clone())).await;
+        let mut slow = slow.into_body().into_data_stream();
+        let mut bytes = slow.next().await.expect("a part").expect("no error").to_vec();
+        let cache = Arc::clone(&answers.cache);
+        let cycle = tokio::task::spawn_blocking(move || drop(cache.mirror(|_| ())));
+        let waited = tokio::time::timeout(Duration::from_secs(60), cycle).await;
+        waited.expect("nothing holds the lock").expect("no panic");
+        let second = snapshot(State(answers.clone())).await;
+        assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(second.headers()[RETRY_AFTER], SNAPSHOT_RETRY);
+        while let Some(part) = slow.next().await {
+            bytes.extend(part.expect("no error"));
+        }
+        let text = String::from_utf8(bytes).expect("text");
+        assert_eq!(text.lines().count(), 2_001, "a header and the nodes");
+        drop(slow);
+        // One that is not read at all makes room when it is dropped.
+        let abandoned = || async { snapshot(State(answers.clone())).await.status() };
+        while abandoned().await != StatusCode::OK {
+            tokio::task::yield_now().await;
+        }
+        while abandoned().await != StatusCode::OK {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test(flavor = "local")]
