@@ -118,6 +118,7 @@ fn start_http(args: &RunArgs, replica: &Replica, listener: TcpListener, tasks: &
         cache: Arc::clone(&replica.cache),
         health: Arc::clone(&replica.health),
         debug: args.debug_snapshot,
+        rendered: http::RenderedMetrics::default(),
         snapshots: http::Snapshots::default(),
     };
     // Required: without it the kubelet's probes fail and it restarts the process, only later.

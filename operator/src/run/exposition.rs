@@ -11,7 +11,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A format of `/metrics`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     io::{BufWriter, Write},
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -15,7 +15,7 @@ use std::{
 use anyhow::Context;
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::State,
     http::{
         HeaderMap, StatusCode,
@@ -35,6 +35,7 @@ use tokio::{
     net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     task::AbortHandle,
+    time::Instant,
 };
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
@@ -50,6 +51,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEADER_BYTES: usize = 8192;
 /// How long a connection may last. A client that needs it for longer connects again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a text of the metrics is served before they are rendered again.
+const METRICS_AGE: Duration = Duration::from_secs(1);
 /// How much of a snapshot is written before it is read.
 const SNAPSHOT_BUFFER: usize = 64 * 1024;
 /// When to ask again for a snapshot, in seconds, while another is served.
@@ -65,7 +68,28 @@ pub(crate) struct Answers {
     pub(crate) health: Arc<Health>,
     /// Whether `/debug/snapshot` is served.
     pub(crate) debug: bool,
+    pub(crate) rendered: RenderedMetrics,
     pub(crate) snapshots: Snapshots,
+}
+
+/// The last text of the metrics in each format, and when it was rendered.
+#[derive(Clone, Default)]
+pub(crate) struct RenderedMetrics(Arc<Mutex<HashMap<Format, (Instant, Bytes)>>>);
+
+impl RenderedMetrics {
+    /// The metrics in this format. However many clients ask, they are rendered once a second, and slow
+    /// readers share one text.
+    fn text(&self, format: Format, metrics: &Metrics) -> Bytes {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((rendered, text)) = texts.get(&format)
+            && rendered.elapsed() < METRICS_AGE
+        {
+            return text.clone();
+        }
+        let text = Bytes::from(format.write(metrics.text()));
+        texts.insert(format, (Instant::now(), text.clone()));
+        text
+    }
 }
 
 /// Lets one snapshot be served at a time.
@@ -198,7 +222,7 @@ impl Connections {
 
 async fn metrics(State(answers): State<Answers>, headers: HeaderMap) -> Response {
     let format = Format::preferred(&headers);
-    let text = format.write(answers.metrics.text());
+    let text = answers.rendered.text(format, &answers.metrics);
     ([(CONTENT_TYPE, format.media_type())], text).into_response()
 }
 
@@ -259,8 +283,6 @@ async fn snapshot(State(answers): State<Answers>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use axum::http::{HeaderValue, header::ACCEPT};
     use futures::StreamExt;
     use kube_batch_api::{facts::node::NodeFacts, name::Name};
@@ -274,8 +296,9 @@ mod tests {
     fn answers() -> Answers {
         let metrics = Arc::new(Metrics::new());
         let cache = SchedulerCache::new(Default::default(), &[], Arc::clone(&metrics));
-        let (cache, health, snapshots) = (Arc::new(cache), Arc::default(), Snapshots::default());
-        Answers { metrics, cache, health, debug: false, snapshots }
+        let (cache, health, debug) = (Arc::new(cache), Arc::default(), false);
+        let (rendered, snapshots) = (RenderedMetrics::default(), Snapshots::default());
+        Answers { metrics, cache, health, debug, rendered, snapshots }
     }
 
     /// What the server answers to this text, until it closes the connection; and how long that took.
@@ -377,6 +400,19 @@ mod tests {
         while abandoned().await != StatusCode::OK {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_are_rendered_once_a_second_for_all_who_ask() {
+        let (rendered, metrics) = (RenderedMetrics::default(), Metrics::new());
+        let text = |format| rendered.text(format, &metrics);
+        let (first, other) = (text(Format::OpenMetrics), text(Format::Text));
+        assert_ne!(first, other);
+        metrics.leader.set(1);
+        let again = text(Format::OpenMetrics);
+        assert_eq!(again.as_ptr(), first.as_ptr(), "they share it");
+        tokio::time::advance(METRICS_AGE).await;
+        assert_ne!(text(Format::OpenMetrics), first);
     }
 
     #[tokio::test(flavor = "local")]

@@ -216,7 +216,10 @@ fn a_debug_snapshot_can_be_simulated() {
         let status = bed.get("podgroups.scheduling.sigs.dev", "a")["status"].to_string();
         if status.contains("the whole cluster has 2") { Ok(()) } else { Err(status) }
     });
-    assert_eq!(bed.scheduler(0).metric("kube_batch_unschedule_task_count"), 3.0);
+    bed.eventually("the metrics, which may be a second old, count its tasks", || {
+        let waiting = bed.scheduler(0).metric("kube_batch_unschedule_task_count");
+        if waiting == 3.0 { Ok(()) } else { Err(format!("{waiting}")) }
+    });
     let (status, dump) = bed.scheduler(0).get("/debug/snapshot");
     assert_eq!(status, 200);
     let file = bed.plane.log_dir().join("snapshot.jsonl");
