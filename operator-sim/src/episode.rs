@@ -273,6 +273,10 @@ impl Episode {
                 let version = world.server.version();
                 world.server.compact(version);
             }
+            Action::DeleteLease => {
+                let key = ("kube-batch-system".to_owned(), "kube-batch".to_owned());
+                self.shared.lock().server.delete_object(LEASES, &key);
+            }
             action => self.change(action),
         }
     }

@@ -100,8 +100,11 @@ impl Shared {
         let (answers, answer) = oneshot::channel();
         // A request that was sent may arrive even if its answer is no longer waited for.
         tokio::spawn(async move {
-            if let Some(answer) = self.carry(sent).await {
-                let _ = answers.send(answer);
+            let (shared, process) = (self.clone(), sent.process);
+            let Some(answer) = self.carry(sent).await else { return };
+            let names_holder = answer.as_ref().is_ok_and(|(_, body)| names_holder(body));
+            if answers.send(answer).is_ok() && names_holder {
+                shared.lock().set_knows_holder(process);
             }
         });
         let (code, body) = match answer.await {
@@ -215,6 +218,11 @@ fn fate(faults: &Faults, rng: &mut Rng) -> Fate {
     } else {
         Fate::Arrives
     }
+}
+
+/// Whether an answer is a lease that someone holds.
+fn names_holder(body: &Value) -> bool {
+    body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
 }
 
 fn reset() -> io::Error {

@@ -102,6 +102,8 @@ pub(crate) enum Action {
     },
     /// The server forgets old changes.
     Compact,
+    /// An administrator deletes the lease.
+    DeleteLease,
     /// One kind cannot be read for some time, in milliseconds; reads are answered with this code.
     Unreadable {
         kind: usize,
@@ -186,7 +188,8 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Action {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..27) {
+    match rng.u32(0..28) {
+        27.. => Action::DeleteLease,
         24.. => {
             let code = [403, 404, 429, 500, 503][rng.usize(0..5)];
             Action::Unreadable { kind: rng.usize(0..1_000), code, millis: rng.u64(500..400_000) }

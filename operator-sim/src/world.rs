@@ -28,6 +28,9 @@ const N_LINES: usize = 400;
 /// longer than watches are delayed and decisions wait to be sent.
 const STALE: Duration = Duration::from_secs(180);
 
+/// How long a leader goes on that cannot read the lease: the default of the flag.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
 /// How long the server waits for a webhook.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,6 +40,8 @@ struct Process {
     identity: String,
     faults: Faults,
     n_resets: u64,
+    /// Whether it has read that someone holds the lease.
+    knows_holder: bool,
 }
 
 /// What a controller does later.
@@ -85,8 +90,10 @@ pub(crate) struct World {
     pub(crate) calm_since: Option<Instant>,
     /// The job for which each pod was evicted since, by namespace and name.
     pub(crate) evicted_for: Vec<(Key, String)>,
-    /// The last holder of the lease.
+    /// The process that wrote the lease last, unless it released it.
     last_holder: String,
+    /// Holders of the lease that need not know yet that it was deleted, and until when they may write.
+    deposed: BTreeMap<String, Instant>,
     /// The first rule that was broken.
     broken: Option<String>,
     lines: VecDeque<String>,
@@ -121,6 +128,7 @@ impl World {
             calm_since: None,
             evicted_for: Vec::new(),
             last_holder: String::new(),
+            deposed: BTreeMap::new(),
             broken: None,
             lines: VecDeque::new(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -130,7 +138,8 @@ impl World {
     /// Adds a process; returns its number.
     pub(crate) fn add_process(&mut self, identity: &str) -> usize {
         let faults = Faults::default();
-        self.processes.push(Process { identity: identity.to_owned(), faults, n_resets: 0 });
+        let identity = identity.to_owned();
+        self.processes.push(Process { identity, faults, n_resets: 0, knows_holder: false });
         self.processes.len() - 1
     }
 
@@ -220,13 +229,34 @@ impl World {
             return;
         }
         let identity = self.processes[sent.process].identity.clone();
-        let holder = self.holder();
-        if holder != identity {
+        // A lease that was deleted is still held until another process has it.
+        let holder = &self.last_holder;
+        let is_deposed = self.deposed.get(&identity).is_some_and(|until| Instant::now() < *until);
+        if *holder != identity && !is_deposed {
             let what = format!(
                 "{identity} sends {} {} while {holder:?} holds the lease",
                 sent.method, sent.path
             );
             self.break_rule(what);
+        }
+    }
+
+    /// An answer has shown a process that someone holds the lease.
+    pub(crate) fn set_knows_holder(&mut self, process: usize) {
+        self.processes[process].knows_holder = true;
+    }
+
+    /// A process has written the lease.
+    fn lease_is_written(&mut self, process: usize, lease: &Value) {
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        if holder == self.last_holder {
+            return;
+        }
+        self.log(&format!("the lease is {holder:?}'s"));
+        let former = std::mem::replace(&mut self.last_holder, holder);
+        // A process that has just started takes a lease that does not exist at once.
+        if !self.processes[process].knows_holder {
+            self.deposed.insert(former, Instant::now() + RENEW_DEADLINE);
         }
     }
 
@@ -256,12 +286,7 @@ impl World {
             self.log(&format!("{who} {} {} -> {}{note}", sent.method, sent.path, answer.0));
             self.last_write = Some((Instant::now(), format!("{} {}", sent.method, sent.path)));
         } else if answer.0 < 300 {
-            let renewed = answer.1["spec"]["holderIdentity"].as_str().unwrap_or_default();
-            let renewed = renewed.to_owned();
-            if renewed != self.last_holder {
-                self.log(&format!("the lease is {renewed:?}'s"));
-                self.last_holder = renewed;
-            }
+            self.lease_is_written(sent.process, &answer.1);
         }
         let selected = &answer.1["metadata"]["annotations"]["volume.kubernetes.io/selected-node"];
         if path.kind == CLAIMS && selected.is_string() && answer.1["spec"]["volumeName"].is_null() {
