@@ -37,25 +37,8 @@ pub(crate) struct Checked {
 /// The first problem: a name that is not declared, a field that is not defined, types that do not
 /// agree, a constant that is not valid, or a result that cannot be a boolean.
 pub(crate) fn check(source: &str, expression: &Expression) -> Result<Checked, CompileError> {
-    let mut checker = Checker {
-        source,
-        unifier: Unifier::default(),
-        scope: Vec::new(),
-        literals: Vec::new(),
-        patterns: Vec::new(),
-        format_depth: 0,
-        format_literals: Vec::new(),
-    };
-    let (result, node) = checker.check(expression)?;
-    checker.check_literals()?;
-    let result = checker.unifier.substitute(&result);
-    if checker.unifier.is_exhausted() {
-        return Err(checker.fail(0, "the types of the expression are too complex"));
-    }
-    if !matches!(result, Type::Bool | Type::Dyn | Type::Param(_)) {
-        let message = format!("must evaluate to bool or the unknown type, not {result}");
-        return Err(checker.fail(0, message));
-    }
+    let mut checker = Checker::new(source);
+    let node = checker.check_all(expression)?;
     Ok(Checked { node, patterns: checker.patterns.into() })
 }
 
@@ -75,7 +58,33 @@ struct Checker<'s> {
 
 type Typed = Result<(Type, Node), CompileError>;
 
-impl Checker<'_> {
+impl<'s> Checker<'s> {
+    fn new(source: &'s str) -> Self {
+        Self {
+            source,
+            unifier: Unifier::default(),
+            scope: Vec::new(),
+            literals: Vec::new(),
+            patterns: Vec::new(),
+            format_depth: 0,
+            format_literals: Vec::new(),
+        }
+    }
+
+    fn check_all(&mut self, expression: &Expression) -> Result<Node, CompileError> {
+        let (result, node) = self.check(expression)?;
+        self.check_literals()?;
+        let result = self.unifier.substitute(&result);
+        if self.unifier.is_exhausted() {
+            return Err(self.too_complex(0));
+        }
+        if !matches!(result, Type::Bool | Type::Dyn | Type::Param(_)) {
+            let message = format!("must evaluate to bool or the unknown type, not {result}");
+            return Err(self.fail(0, message));
+        }
+        Ok(node)
+    }
+
     fn fail(&self, offset: usize, message: impl Into<String>) -> CompileError {
         CompileError::at(self.source, offset, message.into())
     }
@@ -88,13 +97,17 @@ impl Checker<'_> {
         self.fail(offset, format!("expected type '{expected}' but found '{found}'"))
     }
 
+    fn too_complex(&self, offset: usize) -> CompileError {
+        self.fail(offset, "the types of the expression are too complex")
+    }
+
     fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         self.unifier.assignable(std::iter::once((from, to)))
     }
 
     fn check(&mut self, expression: &Expression) -> Typed {
         if self.unifier.is_exhausted() {
-            return Err(self.fail(expression.offset, "the types of the expression are too complex"));
+            return Err(self.too_complex(expression.offset));
         }
         match &expression.kind {
             Kind::Literal(literal) => Ok(constant(literal)),
@@ -257,10 +270,14 @@ impl Checker<'_> {
             agreeing.push(overload);
             let this = self.unifier.substitute(&instantiate(&signature.result, own));
             result = Some(match result {
-                Some(first) if first == this || first == Type::Dyn => first,
+                Some(Type::Dyn) => Type::Dyn,
+                Some(first) if self.unifier.equal(&first, &this) => first,
                 Some(_) => Type::Dyn,
                 None => this,
             });
+        }
+        if self.unifier.is_exhausted() {
+            return Err(self.too_complex(offset));
         }
         match result {
             Some(result) => Ok((result, agreeing)),
@@ -305,13 +322,77 @@ fn type_name(name: &str) -> Option<(Type, Node)> {
     Some((Type::type_of(of), node))
 }
 
-/// `a.b.c`, if the expression is names only.
+/// The most names in that of a type or a function: `google.protobuf.Duration`.
+const MAX_NAMES: usize = 3;
+
+/// `a.b.c`, if the expression is a few names only. Long chains are not written out for each of their
+/// parts.
 fn qualified_name(expression: &Expression) -> Option<String> {
+    names(expression, MAX_NAMES)
+}
+
+fn names(expression: &Expression, at_most: usize) -> Option<String> {
     match &expression.kind {
+        _ if at_most == 0 => None,
         Kind::Identifier(name) => Some(name.to_string()),
         Kind::Select { operand, field, access: Access::Required } => {
-            Some(format!("{}.{field}", qualified_name(operand)?))
+            Some(format!("{}.{field}", names(operand, at_most - 1)?))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+
+    /// The steps and the error of checking an expression.
+    fn steps(expression: &str) -> (u32, Option<String>) {
+        let mut checker = Checker::new(expression);
+        let error = checker.check_all(&parse(expression).unwrap()).err();
+        (checker.unifier.steps(), error.map(|error| error.message))
+    }
+
+    /// A type that mentions another twice, `n` times, in an expression of about `22 * n` bytes.
+    fn doubled(n: usize, last: &str) -> String {
+        let mut text = "cel.bind(v0, {1: 1}, ".to_owned();
+        for level in 1..n {
+            let before = level - 1;
+            text.push_str(&format!("cel.bind(v{level}, {{v{before}: v{before}}}, "));
+        }
+        text.push_str(&last.replace('$', &format!("v{}", n - 1)));
+        text.push_str(&")".repeat(n));
+        text
+    }
+
+    #[test]
+    fn a_type_that_doubles_with_each_level_is_too_complex() {
+        for last in ["[$, $].size() == 0", "$ == $", "[$, {}].size() == 0"] {
+            let (steps, error) = steps(&doubled(60, last));
+            assert!(steps < 110_000, "{last}: {steps}");
+            assert_eq!(error.as_deref(), Some("the types of the expression are too complex"));
+        }
+    }
+
+    #[test]
+    fn a_message_about_a_large_type_is_short() {
+        let (steps, error) = steps(&doubled(12, "[$, 1].size() == 0"));
+        let error = error.unwrap();
+        assert!(error.starts_with("expected type 'map(map(map("), "{error}");
+        assert!(error.len() <= 512 + 3, "{}", error.len());
+        assert!(steps < 110_000, "{steps}");
+        let name = "x".repeat(5000);
+        let error = crate::Program::compile(&name).unwrap_err();
+        assert!(error.message.starts_with("undeclared reference to 'xxx"), "{error}");
+        assert!(error.message.len() <= 512 + 3, "{}", error.message.len());
+    }
+
+    #[test]
+    fn a_list_of_a_thousand_constants_is_checked_in_few_steps() {
+        let numbers: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+        let (steps, error) = steps(&format!("1 in [{}]", numbers.join(", ")));
+        assert_eq!(error, None);
+        assert!(steps < 10_000, "{steps}");
     }
 }

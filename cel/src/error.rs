@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use kube_batch_api::text::cut;
+
+/// The longest message of a [`CompileError`]: it is kept and shown, and may quote what a user wrote.
+const MAX_MESSAGE: usize = 512;
+
 /// Why an expression does not compile. Its text has cel-go's form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ERROR: <input>:{line}:{column}: {message}")]
@@ -16,7 +21,10 @@ pub struct CompileError {
 
 impl CompileError {
     /// An error at the byte `offset` of `source`.
-    pub(crate) fn at(source: &str, offset: usize, message: String) -> Self {
+    pub(crate) fn at(source: &str, offset: usize, mut message: String) -> Self {
+        if message.len() > MAX_MESSAGE {
+            message = format!("{}…", cut(&message, MAX_MESSAGE));
+        }
         let before = source.get(..offset).unwrap_or(source);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         Self {

@@ -2,8 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
+use kube_batch_api::text::cut;
+
 /// The type of an expression.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It has no `PartialEq`: what a type mentions twice is shared, so that a short expression has a type
+/// that takes exponentially long to go through. [`Unifier`](crate::unify::Unifier) counts its steps.
+#[derive(Clone, Debug)]
 pub(crate) enum Type {
     /// Known only when evaluated; agrees with every type.
     Dyn,
@@ -126,14 +131,42 @@ impl Type {
     }
 }
 
+/// The longest text of a type.
+const MAX_TEXT: usize = 256;
+
 impl fmt::Display for Type {
+    /// The type as cel-go writes it, cut after a few hundred bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        self.write(&mut text);
+        if text.len() > MAX_TEXT {
+            return write!(f, "{}…", cut(&text, MAX_TEXT));
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Type {
+    /// Appends the text of the type, or enough of it.
+    fn write(&self, out: &mut String) {
+        if out.len() > MAX_TEXT {
+            return;
+        }
         match self {
-            Self::Meta(inner) => write!(f, "type({inner})"),
-            Self::List(element) => write!(f, "list({element})"),
-            Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
-            Self::Optional(inner) => write!(f, "optional_type({inner})"),
-            other => f.write_str(other.name()),
+            Self::Meta(inner) | Self::List(inner) | Self::Optional(inner) => {
+                out.push_str(self.name());
+                out.push('(');
+                inner.write(out);
+                out.push(')');
+            }
+            Self::Map(pair) => {
+                out.push_str("map(");
+                pair.0.write(out);
+                out.push_str(", ");
+                pair.1.write(out);
+                out.push(')');
+            }
+            other => out.push_str(other.name()),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Agreement of types, and what the checker's type variables stand for.
 //!
 //! The rules are those of cel-go's `checker/types.go`. Every step counts against a budget, because
-//! a type that mentions another twice doubles with each level of an expression.
+//! a type that mentions another twice doubles with each level of an expression. Once the budget is
+//! used up, every method returns at once: the caller sees [`Unifier::is_exhausted`].
 
 use crate::types::Type;
 
-/// Steps for one expression. Real selectors need a few hundred.
-const MAX_STEPS: u32 = 2_000_000;
+/// Steps for one expression: 2 ms at most. Real selectors need a few hundred, and a list of a
+/// thousand constants needs a few thousand.
+const MAX_STEPS: u32 = 100_000;
 
 /// The bindings of type variables.
 #[derive(Default)]
@@ -30,8 +32,14 @@ impl Unifier {
     }
 
     /// Whether the types of the expression were too large to be compared.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub(crate) const fn is_exhausted(&self) -> bool {
         self.steps > MAX_STEPS
+    }
+
+    /// The steps so far.
+    #[cfg(test)]
+    pub(crate) const fn steps(&self) -> u32 {
+        self.steps
     }
 
     /// Whether a value of each type in `from` can be used as the type at the same place in `to`.
@@ -52,8 +60,8 @@ impl Unifier {
         agrees
     }
 
-    fn step(&mut self) -> bool {
-        self.steps += 1;
+    const fn step(&mut self) -> bool {
+        self.steps = self.steps.saturating_add(1);
         self.steps <= MAX_STEPS
     }
 
@@ -87,23 +95,23 @@ impl Unifier {
             (Type::Map(left), Type::Map(right)) => {
                 self.agree(&left.0, &right.0) && self.agree(&left.1, &right.1)
             }
-            (left, right) => left == right,
+            (left, right) => self.equal(left, right),
         }
     }
 
     /// Whether `candidate` can stand for `variable`, and whether the variable was bound before.
     fn substitutes(&mut self, candidate: &Type, variable: u32) -> (bool, bool) {
-        if *candidate == Type::Param(variable) {
+        if matches!(candidate, Type::Param(own) if *own == variable) {
             return (true, true);
         }
         if let Some(bound) = self.bindings[variable as usize].clone() {
-            if *candidate == bound {
+            if self.equal(candidate, &bound) {
                 return (true, true);
             }
             if !self.agree(candidate, &bound) {
                 return (false, true);
             }
-            let general = most_general(candidate, &bound);
+            let general = self.most_general(candidate, &bound);
             if !self.occurs(variable, &general) {
                 self.bind(variable, general);
             }
@@ -159,6 +167,66 @@ impl Unifier {
             other => other.clone(),
         }
     }
+
+    /// Whether two types are written alike. Variables are not replaced.
+    pub(crate) fn equal(&mut self, left: &Type, right: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
+        match (left, right) {
+            (Type::Meta(left), Type::Meta(right))
+            | (Type::List(left), Type::List(right))
+            | (Type::Optional(left), Type::Optional(right)) => self.equal(left, right),
+            (Type::Map(left), Type::Map(right)) => {
+                self.equal(&left.0, &right.0) && self.equal(&left.1, &right.1)
+            }
+            (Type::Param(left), Type::Param(right)) => left == right,
+            (Type::Opaque(left), Type::Opaque(right)) => left == right,
+            (left, right) => std::mem::discriminant(left) == std::mem::discriminant(right),
+        }
+    }
+
+    /// Whether two types are the same to cel-go's validator, which does not look for substitutions.
+    pub(crate) fn is_same(&mut self, left: &Type, right: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
+        match (left, right) {
+            (Type::Dyn | Type::Param(_), Type::Dyn | Type::Param(_)) => true,
+            (Type::List(left), Type::List(right))
+            | (Type::Optional(left), Type::Optional(right))
+            | (Type::Meta(left), Type::Meta(right)) => self.is_same(left, right),
+            (Type::Map(left), Type::Map(right)) => {
+                self.is_same(&left.0, &right.0) && self.is_same(&left.1, &right.1)
+            }
+            (left, right) => self.equal(left, right),
+        }
+    }
+
+    /// The one of two types that agree which says less.
+    pub(crate) fn most_general(&mut self, left: &Type, right: &Type) -> Type {
+        if self.is_equal_or_less_specific(left, right) { left.clone() } else { right.clone() }
+    }
+
+    fn is_equal_or_less_specific(&mut self, left: &Type, right: &Type) -> bool {
+        if !self.step() {
+            return false;
+        }
+        match (left, right) {
+            (Type::Dyn | Type::Param(_), _) => true,
+            (_, Type::Dyn | Type::Param(_)) => false,
+            (Type::Meta(_), Type::Meta(_)) => true,
+            (Type::List(left), Type::List(right))
+            | (Type::Optional(left), Type::Optional(right)) => {
+                self.is_equal_or_less_specific(left, right)
+            }
+            (Type::Map(left), Type::Map(right)) => {
+                self.is_equal_or_less_specific(&left.0, &right.0)
+                    && self.is_equal_or_less_specific(&left.1, &right.1)
+            }
+            (left, right) => self.equal(left, right),
+        }
+    }
 }
 
 /// `of` with its variables shifted by `offset`: a signature with variables of its own.
@@ -170,26 +238,5 @@ pub(crate) fn instantiate(of: &Type, offset: u32) -> Type {
         Type::Optional(inner) => Type::optional(instantiate(inner, offset)),
         Type::Map(pair) => Type::map(instantiate(&pair.0, offset), instantiate(&pair.1, offset)),
         other => other.clone(),
-    }
-}
-
-/// The one of two types that agree which says less.
-pub(crate) fn most_general(left: &Type, right: &Type) -> Type {
-    if is_equal_or_less_specific(left, right) { left.clone() } else { right.clone() }
-}
-
-fn is_equal_or_less_specific(left: &Type, right: &Type) -> bool {
-    match (left, right) {
-        (Type::Dyn | Type::Param(_), _) => true,
-        (_, Type::Dyn | Type::Param(_)) => false,
-        (Type::Meta(_), Type::Meta(_)) => true,
-        (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => {
-            is_equal_or_less_specific(left, right)
-        }
-        (Type::Map(left), Type::Map(right)) => {
-            is_equal_or_less_specific(&left.0, &right.0)
-                && is_equal_or_less_specific(&left.1, &right.1)
-        }
-        (left, right) => left == right,
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     functions::format::{Clause, clauses},
     node::Node,
     types::Type,
-    unify::most_general,
     value::{Key, Value},
 };
 
@@ -88,7 +87,7 @@ impl Checker<'_> {
     ) -> Result<Type, CompileError> {
         let Some(previous) = previous else { return Ok(current.clone()) };
         if self.assignable(&previous, current) {
-            return Ok(most_general(&previous, current));
+            return Ok(self.unifier.most_general(&previous, current));
         }
         if self.format_depth > 0 {
             return Ok(Type::Dyn);
@@ -140,7 +139,7 @@ impl Checker<'_> {
         for (offset, of) in elements {
             let of = self.unifier.substitute(of);
             match &first {
-                Some(first) if !is_same(first, &of) => {
+                Some(first) if !self.unifier.is_same(first, &of) => {
                     return Err(self.mismatch(*offset, first, &of));
                 }
                 Some(_) => {}
@@ -210,20 +209,6 @@ impl Checker<'_> {
 /// The type of what is written in a literal, from that of the element that it adds.
 fn in_literal(element: &Type, is_optional: bool) -> Type {
     if is_optional { Type::optional(element.clone()) } else { element.clone() }
-}
-
-/// Whether two types are the same to cel-go's validator, which does not look for substitutions.
-fn is_same(left: &Type, right: &Type) -> bool {
-    match (left, right) {
-        (Type::Dyn | Type::Param(_), Type::Dyn | Type::Param(_)) => true,
-        (Type::List(left), Type::List(right))
-        | (Type::Optional(left), Type::Optional(right))
-        | (Type::Meta(left), Type::Meta(right)) => is_same(left, right),
-        (Type::Map(left), Type::Map(right)) => {
-            is_same(&left.0, &right.0) && is_same(&left.1, &right.1)
-        }
-        (left, right) => left == right,
-    }
 }
 
 /// A list of constants is a constant, which costs nothing to evaluate.
