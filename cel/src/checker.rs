@@ -36,11 +36,21 @@ pub(crate) struct Checked {
 ///
 /// The first problem: a name that is not declared, a field that is not defined, types that do not
 /// agree, a constant that is not valid, or a result that cannot be a boolean.
-pub(crate) fn check(source: &str, expression: &Expression) -> Result<Checked, CompileError> {
+///
+/// Adds to `work` what checking takes, also if it fails, in units of about 10 ns.
+pub(crate) fn check(
+    source: &str,
+    expression: &Expression,
+    work: &mut u64,
+) -> Result<Checked, CompileError> {
     let mut checker = Checker::new(source);
-    let node = checker.check_all(expression)?;
-    Ok(Checked { node, patterns: checker.patterns.into() })
+    let checked = checker.check_all(expression);
+    *work += WORK_OF_STEP * u64::from(checker.unifier.steps()) + checker.pattern_work;
+    Ok(Checked { node: checked?, patterns: checker.patterns.into() })
 }
+
+/// The work of a step of the unifier. Measured.
+const WORK_OF_STEP: u64 = 2;
 
 struct Checker<'s> {
     source: &'s str,
@@ -50,6 +60,8 @@ struct Checker<'s> {
     /// What is checked when all types are known.
     literals: Vec<pending::Pending>,
     patterns: Vec<(Arc<str>, Arc<Pattern>)>,
+    /// What building the constant regular expressions takes.
+    pattern_work: u64,
     /// How many calls of `format` are around: their lists may be mixed.
     format_depth: usize,
     /// The lists and maps within calls of `format`: where they are, and what is in them.
@@ -66,6 +78,7 @@ impl<'s> Checker<'s> {
             scope: Vec::new(),
             literals: Vec::new(),
             patterns: Vec::new(),
+            pattern_work: 0,
             format_depth: 0,
             format_literals: Vec::new(),
         }

@@ -30,6 +30,6 @@ mod value;
 pub use self::{
     device::{Attribute, Device},
     error::{CompileError, EvaluationError},
-    program::{Answer, COST_LIMIT, Program},
+    program::{Answer, COST_LIMIT, Compilation, Program},
     reads::{Read, Reads},
 };

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
-use crate::{error::EvaluationError, pattern::Pattern, value::Value};
+use crate::{
+    error::EvaluationError,
+    pattern::{Draft, Pattern},
+    value::Value,
+};
 
 /// Characters or bytes that count as one unit of work.
 const BYTES_PER_UNIT: usize = 16;
-/// Work of compiling a regular expression that is not constant: about a millisecond at most.
-const PATTERN_WORK: usize = 10_000;
 /// Compiled regular expressions that are kept for the rest of the evaluation.
 const KEPT_PATTERNS: usize = 16;
 
@@ -33,6 +35,11 @@ impl Meter {
 
     pub(crate) const fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// What the evaluation has taken, in units of about 10 ns, whether cel-go charges for it or not.
+    pub(crate) const fn spent(&self) -> u64 {
+        if self.cost > self.work { self.cost } else { self.work }
     }
 
     /// Adds to the cost.
@@ -59,18 +66,41 @@ impl Meter {
 
     /// The compiled form of a regular expression.
     pub(crate) fn pattern(&mut self, text: &Arc<str>) -> Result<Arc<Pattern>, EvaluationError> {
-        self.work_on_bytes(text.len())?;
-        let mut known = self.constants.iter().chain(&self.patterns);
-        if let Some((_, kept)) = known.find(|(known, _)| known == text) {
-            return Ok(kept.clone());
+        let constants = Arc::clone(&self.constants);
+        let known = self.known_pattern(&constants, text)?;
+        let kept = std::mem::take(&mut self.patterns);
+        let known = known.map_or_else(|| self.known_pattern(&kept, text), |known| Ok(Some(known)));
+        self.patterns = kept;
+        if let Some(known) = known? {
+            return Ok(known);
         }
-        self.work(PATTERN_WORK)?;
-        let pattern = Arc::new(Pattern::new(text).map_err(EvaluationError::invalid)?);
+        let draft = Draft::new(text).map_err(EvaluationError::invalid)?;
+        self.work(usize::try_from(draft.work()).unwrap_or(usize::MAX))?;
+        let pattern = Arc::new(draft.build().map_err(EvaluationError::invalid)?);
         if self.patterns.len() == KEPT_PATTERNS {
             self.patterns.remove(0);
         }
         self.patterns.push((text.clone(), pattern.clone()));
         Ok(pattern)
+    }
+
+    /// The pattern with this text among others. Only those of the same length are compared.
+    fn known_pattern(
+        &mut self,
+        patterns: &[(Arc<str>, Arc<Pattern>)],
+        text: &Arc<str>,
+    ) -> Result<Option<Arc<Pattern>>, EvaluationError> {
+        self.work(patterns.len() / BYTES_PER_UNIT)?;
+        for (known, pattern) in patterns.iter().filter(|(known, _)| known.len() == text.len()) {
+            if Arc::ptr_eq(known, text) {
+                return Ok(Some(pattern.clone()));
+            }
+            self.work_on_bytes(text.len())?;
+            if known == text {
+                return Ok(Some(pattern.clone()));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -4,65 +4,131 @@
 //! `\w`, `\s` and `\b` are ASCII in Go, a `[` in a class is literal, `\Q...\E` quotes, and `a**` is
 //! an error. [`translate`] writes a pattern as the crate needs it.
 
+mod size;
+
 use regex::{Regex, RegexBuilder};
 
-/// Sizes of compiled patterns, and the work for each 16 characters that such a pattern reads. The
-/// crate may go through the whole pattern for each character.
-const SIZES: [(usize, usize); 3] = [(1 << 15, 1), (1 << 17, 16), (1 << 18, 64)];
+use self::size::{Class, Cost, Measure};
+
+/// The longest pattern: as long as an expression may be.
+const MAX_LENGTH: usize = 10 * 1024;
+/// The largest automaton of a pattern, in bytes: `.` a thousand times is 1 MB.
+const MAX_BYTES: u64 = 2 << 20;
+/// The most work that building a pattern may take: 40 ms.
+pub(crate) const MAX_BUILD: u64 = 4_000_000;
 /// The most repetitions that Go allows.
 const MAX_REPEAT: u32 = 1000;
+
+const TOO_LARGE: &str = "it is too large";
+
+/// A regular expression that was read, and not built yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    translated: String,
+    cost: Cost,
+}
 
 /// A compiled regular expression.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) regex: Regex,
-    /// Work for each 16 characters of text.
-    weight: usize,
+    cost: Cost,
 }
 
-impl Pattern {
-    /// Compiles a pattern in Go's syntax.
+impl Draft {
+    /// Reads a pattern in Go's syntax.
     ///
     /// # Errors
     ///
     /// What is wrong with the pattern, or that it is too large.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
-        let translated = translate(text)?;
-        let mut last = String::new();
-        for (size, weight) in SIZES {
-            let mut builder = RegexBuilder::new(&translated);
-            match builder.size_limit(size).dfa_size_limit(1 << 20).nest_limit(250).build() {
-                Ok(regex) => return Ok(Self { regex, weight }),
-                Err(regex::Error::CompiledTooBig(_)) => last = "it is too large".to_owned(),
-                Err(error) => {
-                    let text = error.to_string();
-                    return Err(text.lines().last().unwrap_or_default().to_owned());
-                }
-            }
+        if text.len() > MAX_LENGTH {
+            return Err(TOO_LARGE.to_owned());
         }
-        Err(last)
+        let (translated, cost) = translate(text)?;
+        if cost.bytes > MAX_BYTES || cost.build > MAX_BUILD {
+            return Err(TOO_LARGE.to_owned());
+        }
+        Ok(Self { translated, cost })
     }
 
-    /// The work of searching a text, from its length in bytes.
-    pub(crate) const fn work(&self, bytes: usize) -> usize {
-        (bytes / 16 + 1).saturating_mul(self.weight)
+    /// The work of [`Self::build`].
+    pub(crate) const fn work(&self) -> u64 {
+        self.cost.build
+    }
+
+    /// Compiles the pattern.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the pattern.
+    pub(crate) fn build(self) -> Result<Pattern, String> {
+        let mut builder = RegexBuilder::new(&self.translated);
+        // The size is bounded already; the limit is for what the measure does not know.
+        let limit = 2 * usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
+        match builder.size_limit(limit).dfa_size_limit(1 << 20).nest_limit(250).build() {
+            Ok(regex) => Ok(Pattern { regex, cost: self.cost }),
+            Err(regex::Error::CompiledTooBig(_)) => Err(TOO_LARGE.to_owned()),
+            Err(error) => {
+                let text = error.to_string();
+                Err(text.lines().last().unwrap_or_default().to_owned())
+            }
+        }
     }
 }
 
-/// Rewrites a pattern of Go for the crate `regex`.
+impl Pattern {
+    /// The work of finding out whether a text matches, from its length in bytes.
+    pub(crate) const fn match_work(&self, bytes: usize) -> usize {
+        work(bytes, self.cost.active)
+    }
+
+    /// The work of finding where a text matches, from its length in bytes. The text is also read
+    /// backwards, where every place of the pattern may be reached at once.
+    pub(crate) const fn find_work(&self, bytes: usize) -> usize {
+        work(bytes, self.cost.positions)
+    }
+}
+
+/// A byte takes 15 ns for each place of the pattern that the text so far may lead to.
+const fn work(bytes: usize, places: u64) -> usize {
+    let places = places as usize;
+    (bytes / 16 + 1).saturating_add(bytes.saturating_mul(places).saturating_mul(3) / 2)
+}
+
+/// Rewrites a pattern of Go for the crate `regex`, and measures it.
 ///
 /// # Errors
 ///
 /// If the pattern has something that only the crate knows.
-fn translate(text: &str) -> Result<String, String> {
-    let mut writer = Writer { rest: text, out: String::with_capacity(text.len() + 16) };
+fn translate(text: &str) -> Result<(String, Cost), String> {
+    let measure = Measure::new(has_flag(text, 'i'), has_flag(text, 'm'));
+    let out = String::with_capacity(text.len() + 16);
+    let mut writer = Writer { rest: text, out, measure };
     writer.sequence()?;
-    Ok(writer.out)
+    Ok((writer.out, writer.measure.finish(begins_text(text))))
+}
+
+/// Whether some group may have this flag.
+fn has_flag(text: &str, flag: char) -> bool {
+    text.split("(?").skip(1).any(|group| {
+        let mut flags = group.chars().take_while(|c| c.is_ascii_alphabetic() || *c == '-');
+        flags.any(|own| own == flag)
+    })
+}
+
+/// Whether a pattern begins with an anchor, so that it matches at the beginning of a text only if it
+/// has one alternative.
+fn begins_text(text: &str) -> bool {
+    let text = text.strip_prefix("(?i)").unwrap_or(text);
+    let after = text.strip_prefix('^').or_else(|| text.strip_prefix("\\A"));
+    after.is_some_and(|rest| !rest.starts_with(['*', '+', '?', '{']))
 }
 
 struct Writer<'t> {
     rest: &'t str,
     out: String,
+    measure: Measure,
 }
 
 impl<'t> Writer<'t> {
@@ -80,20 +146,39 @@ impl<'t> Writer<'t> {
                 '\\' => self.escape()?,
                 '[' => self.class()?,
                 '(' => self.group()?,
+                ')' => {
+                    self.measure.end_group();
+                    self.out.push(')');
+                }
+                '|' => {
+                    self.measure.alternative();
+                    self.out.push('|');
+                }
                 '*' | '+' | '?' => {
                     is_repeat = true;
+                    let low = u64::from(character == '+');
+                    self.measure.repeat(low, (character == '?').then_some(1));
                     self.out.push(character);
                 }
                 '{' => match counted(self.rest)? {
-                    Some(end) => {
+                    Some((end, low, high)) => {
                         is_repeat = true;
+                        self.measure.repeat(low, high);
                         self.out.push('{');
                         self.copy(end);
                     }
-                    None => self.out.push_str("\\{"),
+                    None => self.literal('{', "\\{"),
                 },
-                '}' => self.out.push_str("\\}"),
-                other => self.out.push(other),
+                '}' => self.literal('}', "\\}"),
+                '^' | '$' => {
+                    self.measure.anchor();
+                    self.out.push(character);
+                }
+                '.' => self.negated("."),
+                other => {
+                    self.measure.literal(other);
+                    self.out.push(other);
+                }
             }
             if is_repeat && follows_repeat {
                 return Err("invalid nested repetition operator".to_owned());
@@ -106,15 +191,41 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    fn copy(&mut self, bytes: usize) {
+    /// Writes a character that the crate `regex` takes for something else unless it is escaped.
+    fn literal(&mut self, character: char, written: &str) {
+        self.measure.literal(character);
+        self.out.push_str(written);
+    }
+
+    /// Writes a class that has few characters, or a class of all others.
+    fn few(&mut self, written: &str) {
+        let mut class = Class::default();
+        class.escaped();
+        self.measure.class(&class);
+        self.out.push_str(written);
+    }
+
+    fn negated(&mut self, written: &str) {
+        self.measure.class(&Class::negated());
+        self.out.push_str(written);
+    }
+
+    fn anchor(&mut self, written: &str) {
+        self.measure.anchor();
+        self.out.push_str(written);
+    }
+
+    fn copy(&mut self, bytes: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.out.push_str(taken);
         self.rest = rest;
+        taken
     }
 
     /// Flags of a group: Go has only `i`, `m`, `s` and `U`.
     fn group(&mut self) -> Result<(), String> {
         self.out.push('(');
+        self.measure.begin_group();
         let Some(flags) = self.rest.strip_prefix('?') else { return Ok(()) };
         let end = flags.find(|c: char| !c.is_ascii_alphabetic() && c != '-').unwrap_or(flags.len());
         let is_name = matches!(flags.chars().nth(end), Some('<' | '=' | '!'));
@@ -128,36 +239,56 @@ impl<'t> Writer<'t> {
     fn escape(&mut self) -> Result<(), String> {
         let kind = self.next().ok_or("trailing backslash at end of expression")?;
         match kind {
-            'd' => self.out.push_str("[0-9]"),
-            'D' => self.out.push_str("[^0-9]"),
-            'w' => self.out.push_str("[0-9A-Za-z_]"),
-            'W' => self.out.push_str("[^0-9A-Za-z_]"),
-            's' => self.out.push_str("[\\t\\n\\f\\r ]"),
-            'S' => self.out.push_str("[^\\t\\n\\f\\r ]"),
+            'd' => self.few("[0-9]"),
+            'D' => self.few("[^0-9]"),
+            'w' => self.few("[0-9A-Za-z_]"),
+            'W' => self.few("[^0-9A-Za-z_]"),
+            's' => self.few("[\\t\\n\\f\\r ]"),
+            'S' => self.few("[^\\t\\n\\f\\r ]"),
             'b' if self.rest.starts_with('{') => return Err("invalid escape".to_owned()),
-            'b' => self.out.push_str("(?-u:\\b)"),
+            'b' => self.anchor("(?-u:\\b)"),
             // Only the one of Unicode is allowed in text; between ASCII characters it is the same.
-            'B' => self.push_escaped(kind),
-            'A' | 'z' => self.push_escaped(kind),
+            'B' => self.anchor("\\B"),
+            'A' => self.anchor("\\A"),
+            'z' => self.anchor("\\z"),
             'Q' => self.quoted(),
-            other => self.common_escape(other)?,
+            other => {
+                let mut class = Class::default();
+                self.common_escape(other, &mut class)?;
+                self.measure.class(&class);
+            }
         }
         Ok(())
     }
 
     /// Escapes that are the same within and outside of a class.
-    fn common_escape(&mut self, kind: char) -> Result<(), String> {
+    fn common_escape(&mut self, kind: char, class: &mut Class) -> Result<(), String> {
         match kind {
-            'a' | 'f' | 't' | 'n' | 'r' | 'v' => self.push_escaped(kind),
+            'a' | 'f' | 't' | 'n' | 'r' | 'v' => {
+                class.character(kind);
+                self.push_escaped(kind);
+            }
             'x' | 'p' | 'P' => {
                 self.push_escaped(kind);
-                if self.rest.starts_with('{') {
+                let name = if self.rest.starts_with('{') {
                     let end = self.rest.find('}').ok_or("invalid escape sequence")?;
-                    self.copy(end + 1);
+                    self.copy(end + 1)
+                } else {
+                    self.rest.chars().next().map_or("", |c| &self.rest[..c.len_utf8()])
+                };
+                match kind {
+                    'x' => class.escaped(),
+                    _ => class.named(name.trim_matches(['{', '}'])),
                 }
             }
-            '0'..='7' => self.octal(kind)?,
-            other if other.is_ascii_punctuation() => self.push_escaped(other),
+            '0'..='7' => {
+                class.escaped();
+                self.octal(kind)?;
+            }
+            other if other.is_ascii_punctuation() => {
+                class.character(other);
+                self.push_escaped(other);
+            }
             other => return Err(format!("invalid escape sequence: `\\{other}`")),
         }
         Ok(())
@@ -185,6 +316,7 @@ impl<'t> Writer<'t> {
     /// `\Qtext\E`
     fn quoted(&mut self) {
         let (text, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
+        text.chars().for_each(|character| self.measure.literal(character));
         self.out.push_str(&regex::escape(text));
         self.rest = rest;
     }
@@ -192,7 +324,9 @@ impl<'t> Writer<'t> {
     /// A class, whose opening bracket was read.
     fn class(&mut self) -> Result<(), String> {
         self.out.push('[');
+        let mut class = Class::default();
         if self.rest.starts_with('^') {
+            class.negate();
             self.copy(1);
         }
         let mut is_first = true;
@@ -200,56 +334,76 @@ impl<'t> Writer<'t> {
             match character {
                 ']' if !is_first => {
                     self.out.push(']');
+                    self.measure.class(&class);
                     return Ok(());
                 }
                 '[' if self.rest.starts_with(':') => {
                     let end = self.rest.find(":]").ok_or("missing closing ]")?;
+                    class.escaped();
                     self.out.push('[');
                     self.copy(end + 2);
                 }
-                '[' | ']' | '&' | '~' | '^' => self.push_escaped(character),
-                '\\' => self.class_escape()?,
-                other => self.out.push(other),
+                '[' | ']' | '&' | '~' | '^' => {
+                    class.character(character);
+                    self.push_escaped(character);
+                }
+                '\\' => self.class_escape(&mut class)?,
+                '-' => {
+                    class.range(self.rest.chars().next());
+                    self.out.push('-');
+                }
+                other => {
+                    class.character(other);
+                    self.out.push(other);
+                }
             }
             is_first = false;
         }
         Err("missing closing ]".to_owned())
     }
 
-    fn class_escape(&mut self) -> Result<(), String> {
+    fn class_escape(&mut self, class: &mut Class) -> Result<(), String> {
         let kind = self.next().ok_or("trailing backslash at end of expression")?;
-        match kind {
-            'd' => self.out.push_str("0-9"),
-            'D' => self.out.push_str("[^0-9]"),
-            'w' => self.out.push_str("0-9A-Za-z_"),
-            'W' => self.out.push_str("[^0-9A-Za-z_]"),
-            's' => self.out.push_str("\\t\\n\\f\\r "),
-            'S' => self.out.push_str("[^\\t\\n\\f\\r ]"),
-            other => self.common_escape(other)?,
-        }
+        let set = match kind {
+            'd' => "0-9",
+            'D' => "[^0-9]",
+            'w' => "0-9A-Za-z_",
+            'W' => "[^0-9A-Za-z_]",
+            's' => "\\t\\n\\f\\r ",
+            'S' => "[^\\t\\n\\f\\r ]",
+            other => return self.common_escape(other, class),
+        };
+        class.escaped();
+        self.out.push_str(set);
         Ok(())
     }
 }
 
-/// The length of `n}`, `n,}` or `n,m}` at the beginning of `text`, if that is what there is.
-fn counted(text: &str) -> Result<Option<usize>, String> {
+/// What is at the beginning of `text`, if that is `n}`, `n,}` or `n,m}`: its length and the counts.
+fn counted(text: &str) -> Result<Option<(usize, u64, Option<u64>)>, String> {
     let Some((inner, _)) = text.split_once('}') else { return Ok(None) };
     let (low, high) = inner.split_once(',').unwrap_or((inner, inner));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !is_number(low) || !(high.is_empty() || is_number(high)) {
         return Ok(None);
     }
-    let is_too_large =
-        |text: &str| !text.is_empty() && text.parse().unwrap_or(u32::MAX) > MAX_REPEAT;
-    if is_too_large(low) || is_too_large(high) {
-        return Err("invalid repeat count".to_owned());
-    }
-    Ok(Some(inner.len() + 1))
+    let count = |text: &str| {
+        let count = text.parse().ok().filter(|count: &u32| *count <= MAX_REPEAT);
+        count.map(u64::from).ok_or("invalid repeat count")
+    };
+    let high = if high.is_empty() { None } else { Some(count(high)?) };
+    Ok(Some((inner.len() + 1, count(low)?, high)))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn built(pattern: &str) -> Result<Pattern, String> {
+        Draft::new(pattern)?.build()
+    }
 
     #[test]
     fn syntax_of_go_is_translated() {
@@ -264,7 +418,7 @@ mod tests {
             (r"\101", "A", true),
             (r"[\W]", "é", true),
         ] {
-            assert_eq!(Pattern::new(pattern).unwrap().regex.is_match(text), matches, "{pattern}");
+            assert_eq!(built(pattern).unwrap().regex.is_match(text), matches, "{pattern}");
         }
     }
 
@@ -273,7 +427,109 @@ mod tests {
         for pattern in
             ["(?x)a", "a++", "a**", r"\u0061", r"\Z", "x{1001}", "(?!a)", "(", "*", r"\1"]
         {
-            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+            assert!(built(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn ordinary_patterns_of_go_are_not_too_large() {
+        for pattern in [
+            "^[^/]{1,253}$",
+            "^.{1,1000}$",
+            r"^\S{1,253}$",
+            r"^\p{L}{1,10}$",
+            r"^[\p{L}\p{N}_-]{1,20}$",
+            r"^\w{1,1000}$",
+            "^(?i)[a-z]{1,253}$",
+            "(?i)^[а-я]{1,63}$",
+            r"^(NVIDIA|AMD) .{0,200}$",
+            r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.){0,8}[a-z]{1,63}$",
+        ] {
+            assert!(built(pattern).is_ok(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_take_long_to_build_are_refused_before() {
+        for pattern in [
+            format!("(?i){}", r"\PL".repeat(3000)),
+            format!("(?i){}", "[é-\u{10ffff}]".repeat(100)),
+            format!("(?i){}", r"[\x{80}-\x{10ffff}]".repeat(100)),
+            "a?".repeat(4500),
+            r"(\pL{1,200}){1,200}".to_owned(),
+            "((((a{1,1000}){1,1000}){1,1000}){1,1000})".to_owned(),
+            "a".repeat(MAX_LENGTH + 1),
+        ] {
+            assert_eq!(Draft::new(&pattern).unwrap_err(), TOO_LARGE);
+        }
+    }
+
+    #[test]
+    fn a_search_takes_work_for_each_place_that_it_can_be_at() {
+        let places = |pattern: &str| built(pattern).unwrap().match_work(1600) as u64 / 2400;
+        // From the beginning of the text, a search is at one place.
+        assert_eq!(places("^[^/]{1,253}$"), 1);
+        assert_eq!(places("^GPU-[0-9a-f]{8}-[0-9a-f]{4}$"), 1);
+        assert_eq!(places("^(?:ab){5,}c$"), 2);
+        assert_eq!(places("^[a-z]{1,5}-[0-9]{8}$"), 7);
+        // These can begin anywhere in the text.
+        for pattern in ["1[01]{90}", "^.*1[01]{89}", "(?m)^1[01]{90}", "^a|[01]{90}", "^*1[01]{90}"]
+        {
+            assert!(places(pattern) >= 91, "{pattern}: {}", places(pattern));
+        }
+    }
+
+    /// Patterns with repetitions, alternatives, groups, classes and flags.
+    fn any_pattern() -> impl Strategy<Value = String> {
+        let atom = prop_oneof![
+            "[a-c.é]",
+            prop_oneof![
+                Just(r"\pL"),
+                Just(r"\PM"),
+                Just(r"\p{Greek}"),
+                Just(r"\p{Han}"),
+                Just("[a-z0-9_]"),
+                Just("[^a]"),
+                Just(r"[\d\s]"),
+                Just(r"[^\pN]"),
+                Just("[é-\u{ffff}]"),
+                Just(r"\W"),
+                Just("^"),
+                Just("$"),
+                Just(r"\b"),
+                Just(r"\x{e9}"),
+                Just(r"\Qa.b\E"),
+                Just("k"),
+                Just("[s-t]"),
+            ]
+            .prop_map(str::to_owned),
+        ];
+        atom.prop_recursive(5, 24, 4, |inner| {
+            let repeat = prop_oneof![
+                Just("*".to_owned()),
+                Just("+?".to_owned()),
+                Just("?".to_owned()),
+                (0_u32..5, 5_u32..40).prop_map(|(low, high)| format!("{{{low},{high}}}")),
+                (1_u32..20).prop_map(|low| format!("{{{low},}}")),
+            ];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 1..5).prop_map(|parts| parts.concat()),
+                prop::collection::vec(inner.clone(), 2..4)
+                    .prop_map(|parts| format!("(?:{})", parts.join("|"))),
+                inner.clone().prop_map(|part| format!("({part})")),
+                inner.clone().prop_map(|part| format!("(?i:{part})")),
+                (inner, repeat).prop_map(|(part, repeat)| format!("(?:{part}){repeat}")),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_automaton_is_larger_than_the_measure_says(pattern in any_pattern()) {
+            let Ok(draft) = Draft::new(&pattern) else { return Ok(()) };
+            let limit = usize::try_from(draft.cost.bytes).unwrap() + 1024;
+            let built = RegexBuilder::new(&draft.translated).size_limit(limit).build();
+            prop_assert!(!matches!(built, Err(regex::Error::CompiledTooBig(_))), "{limit} bytes");
         }
     }
 }

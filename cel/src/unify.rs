@@ -37,7 +37,6 @@ impl Unifier {
     }
 
     /// The steps so far.
-    #[cfg(test)]
     pub(crate) const fn steps(&self) -> u32 {
         self.steps
     }

@@ -8,7 +8,7 @@ use crate::{
     meter::Meter,
     node::Node,
     overload::Overload,
-    pattern::Pattern,
+    pattern::{Draft, MAX_BUILD},
     types::Type,
     value::Value,
 };
@@ -82,8 +82,13 @@ impl Checker<'_> {
         if self.patterns.iter().any(|(known, _)| known == text) {
             return Ok(());
         }
-        let pattern = Pattern::new(text)
-            .map_err(|error| self.fail(offset, format!("invalid matches argument: {error}")))?;
+        let invalid = |error| format!("invalid matches argument: {error}");
+        let draft = Draft::new(text).map_err(|error| self.fail(offset, invalid(error)))?;
+        self.pattern_work = self.pattern_work.saturating_add(draft.work());
+        if self.pattern_work > MAX_BUILD {
+            return Err(self.fail(offset, "the regular expressions are too large together"));
+        }
+        let pattern = draft.build().map_err(|error| self.fail(offset, invalid(error)))?;
         self.patterns.push((text.clone(), pattern.into()));
         Ok(())
     }

@@ -26,14 +26,14 @@ fn search_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
 fn matches<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text), Value::String(pattern)] = arguments else { return mistyped() };
     let pattern = meter.pattern(pattern)?;
-    meter.work(pattern.work(text.len()))?;
+    meter.work(pattern.match_work(text.len()))?;
     Ok(Value::Bool(pattern.regex.is_match(text)))
 }
 
 fn find<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text), Value::String(pattern)] = arguments else { return mistyped() };
     let pattern = meter.pattern(pattern)?;
-    meter.work(pattern.work(text.len()))?;
+    meter.work(pattern.find_work(text.len()))?;
     Ok(Value::string(pattern.regex.find(text).map_or("", |found| found.as_str())))
 }
 
@@ -51,10 +51,10 @@ fn find_all<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let mut left = text.len();
     for part in pattern.regex.find_iter(text).take(limit) {
         // Each search may read on to the end of the text before it knows where its match ends.
-        meter.work(pattern.work(left) + 1)?;
+        meter.work(pattern.find_work(left) + 1)?;
         left = text.len() - part.end();
         found.push(Value::string(part.as_str()));
     }
-    meter.work(pattern.work(left))?;
+    meter.work(pattern.find_work(left))?;
     Ok(Value::List(Arc::new(found)))
 }
