@@ -228,4 +228,15 @@ mod tests {
         assert!(error.message.contains("too large together"), "{error}");
         assert!(compilation.work < 5_000_000, "{}", compilation.work);
     }
+
+    #[test]
+    fn durations_and_zones_that_overflow_are_errors() {
+        for expression in [
+            "duration('170141183460469231731687303715.884105727s' + '') > duration('0s')",
+            "duration('9223372036s170141183460469231731687303715884105727ns' + '') > duration('0s')",
+            "timestamp('2020-01-01T00:00:00Z').getHours('-1:-2147483648') > 0",
+        ] {
+            assert!(outcome(expression).is_err(), "{expression}");
+        }
+    }
 }

@@ -85,7 +85,7 @@ fn parse_duration(text: &str) -> Option<i64> {
             let following = after.strip_prefix(name);
             following.is_some_and(|text| !text.starts_with(char::is_alphabetic))
         })?;
-        total += scaled(number, *unit)?;
+        total = total.checked_add(scaled(number, *unit)?)?;
         if total > i128::from(u64::MAX) {
             return None;
         }
@@ -106,7 +106,7 @@ fn scaled(number: &str, unit: i64) -> Option<i128> {
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     let unit = i128::from(unit);
-    Some(parse(whole)?.checked_mul(unit)? + parse(fraction)? * unit / scale)
+    parse(whole)?.checked_mul(unit)?.checked_add(parse(fraction)?.checked_mul(unit)? / scale)
 }
 
 /// Seconds, without trailing zeros.
@@ -275,7 +275,7 @@ fn offset_of(zone: &str) -> Result<i32, EvaluationError> {
     let minutes = || {
         let (hours, minutes) = zone.split_once(':')?;
         let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
-        let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+        let minutes = if zone.starts_with('-') { minutes.checked_neg()? } else { minutes };
         hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60)
     };
     minutes().ok_or_else(|| EvaluationError::invalid(format!("unknown time zone {zone}")))
