@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use crate::{
     error::EvaluationError,
+    functions::semvers,
     meter::Meter,
     value::{Value, whole},
 };
@@ -40,8 +41,13 @@ pub(crate) fn equal(
         (Value::Timestamp(left), Value::Timestamp(right)) => left.total() == right.total(),
         (Value::Type(left), Value::Type(right)) => left == right,
         (Value::Quantity(left), Value::Quantity(right)) => left == right,
-        (Value::Semver(left), Value::Semver(right)) => left.cmp_precedence(right).is_eq(),
-        (Value::Url(left), Value::Url(right)) => left == right,
+        (Value::Semver(left), Value::Semver(right)) => {
+            semvers::compare(left, right, meter)?.is_eq()
+        }
+        (Value::Url(left), Value::Url(right)) => {
+            meter.work_on_bytes(left.len().min(right.len()))?;
+            left == right
+        }
         (Value::Ip(left), Value::Ip(right)) => left == right,
         (Value::Cidr(left), Value::Cidr(right)) => left == right,
         (Value::Format(left), Value::Format(right)) => left.name == right.name,
@@ -95,6 +101,8 @@ fn maps_equal(
     }
     for key in left.keys() {
         let key = key.into_value();
+        meter.work_on_key(&key, left)?;
+        meter.work_on_key(&key, right)?;
         let (Some(of_left), Some(of_right)) = (left.entry(&key), right.entry(&key)) else {
             return Ok(false);
         };

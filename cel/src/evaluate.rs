@@ -48,6 +48,8 @@ impl<'a> Evaluation<'a> {
         if self.depth == MAX_DEPTH {
             return Err(EvaluationError::CostLimitExceeded);
         }
+        // cel-go charges nothing for constants, conditionals and the like.
+        self.meter.work(1)?;
         self.depth += 1;
         let outcome = self.evaluate_node(node);
         self.depth -= 1;
@@ -112,6 +114,7 @@ impl<'a> Evaluation<'a> {
                 let node = *node;
                 // The value sees the variables around it, not those around its use.
                 let inner = self.locals.split_off(slot);
+                self.meter.work(inner.len())?;
                 let outcome = self.evaluate(node);
                 self.locals.truncate(slot);
                 self.locals.extend(inner);
@@ -148,6 +151,9 @@ impl<'a> Evaluation<'a> {
             (Value::Optional(inner), access) => (inner.as_deref(), access),
             (value, access) => (Some(value), access),
         };
+        if let Some(map) = value {
+            self.meter.work_on_key(&Value::String(field.clone()), map)?;
+        }
         let found = value.and_then(|value| value.field(field));
         if access == Access::Presence {
             return Ok(Value::Bool(found.is_some()));
@@ -172,6 +178,9 @@ impl<'a> Evaluation<'a> {
             (Value::Optional(inner), _) => (inner.as_deref(), Access::Optional),
             (value, access) => (Some(value), access),
         };
+        if let Some(value) = value {
+            self.meter.work_on_key(&key, value)?;
+        }
         let found = value.map(|value| element(value, &key));
         if access == Access::Required || matches!(found, Some(Ok(_))) {
             self.meter.charge(1)?;
@@ -235,18 +244,19 @@ impl<'a> Evaluation<'a> {
 
     fn run(&mut self, overload: &Overload, arguments: &[Value<'a>]) -> Outcome<'a> {
         for argument in arguments {
-            if let Value::String(_) | Value::Bytes(_) = argument {
-                self.meter.work_on_bytes(argument.len().unwrap_or(0))?;
-            }
+            self.meter.work_on_bytes(argument.bytes())?;
         }
         let result = (overload.run)(&mut self.meter, arguments)?;
-        self.meter.charge((overload.cost)(arguments, &result))?;
+        self.meter.work_on_bytes(result.bytes())?;
+        let cost = (overload.cost)(&mut self.meter, arguments, &result)?;
+        self.meter.charge(cost)?;
         Ok(result)
     }
 
     fn member(&mut self, value: &'a Node, of: &'a [Value<'static>]) -> Outcome<'a> {
         let value = self.evaluate(value)?;
         for element in of {
+            self.meter.work(1)?;
             if equal(&value, element, &mut self.meter)? {
                 return Ok(Value::Bool(true));
             }
@@ -293,6 +303,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn list(&mut self, elements: &'a [(Node, bool)]) -> Outcome<'a> {
+        self.meter.work_on_values(elements.len())?;
         let mut values = Vec::with_capacity(elements.len());
         for (node, is_optional) in elements {
             match (self.evaluate(node)?, is_optional) {
@@ -309,6 +320,7 @@ impl<'a> Evaluation<'a> {
         let mut map = Entries::new();
         for (key, value, is_optional) in entries {
             let key = self.evaluate(key)?;
+            self.meter.work_on_entry(&key, map.len())?;
             let key = Key::of(&key).ok_or(EvaluationError::NoSuchOverload)?;
             match (self.evaluate(value)?, is_optional) {
                 (value, false) => drop(map.insert(key, value)),

@@ -10,8 +10,8 @@ use crate::{
 /// The code of a function. Its arguments have the types of its signature.
 pub(crate) type Run = for<'a> fn(&mut Meter, &[Value<'a>]) -> Outcome<'a>;
 
-/// cel-go's actual cost of a call, from the arguments and the result.
-pub(crate) type Cost = fn(&[Value<'_>], &Value<'_>) -> u64;
+/// cel-go's actual cost of a call, from the arguments and the result. Finding it out can be work.
+pub(crate) type Cost = fn(&mut Meter, &[Value<'_>], &Value<'_>) -> Result<u64, EvaluationError>;
 
 /// A row of the table: a signature in text form, its cost, its code.
 pub(crate) type Row = (&'static str, Cost, Run);
@@ -39,18 +39,30 @@ impl Overload {
 }
 
 /// The cost of most calls.
-pub(crate) const fn one(_: &[Value<'_>], _: &Value<'_>) -> u64 {
-    1
+pub(crate) const fn one(
+    _: &mut Meter,
+    _: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(1)
 }
 
 /// The cost of reading the first argument.
-pub(crate) fn read_first(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.first().map_or(1, |text| tenths(size(text)))
+pub(crate) fn read_first(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.first().map_or(Ok(1), |text| Ok(tenths(size(text, meter)?)))
 }
 
 /// The cost of reading the first argument, and writing as much.
-pub(crate) fn read_first_twice(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.first().map_or(1, |text| tenths(size(text) * 2))
+pub(crate) fn read_first_twice(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.first().map_or(Ok(1), |text| Ok(tenths(size(text, meter)? * 2)))
 }
 
 /// The error of code whose arguments have not the types of its signature, which cannot happen.

@@ -229,6 +229,84 @@ mod tests {
         assert!(compilation.work < 5_000_000, "{}", compilation.work);
     }
 
+    /// An expression in which a text of `10 << n` bytes stands for `$`.
+    fn of_a_long_text(begins: &str, n: usize, last: &str) -> String {
+        let binds: String =
+            (1..=n).map(|n| format!("cel.bind(v{n}, v{0} + v{0}, ", n - 1)).collect();
+        let last = last.replace('$', &format!("v{n}"));
+        format!("cel.bind(v0, '{begins}', {binds}{last}){}", ")".repeat(n))
+    }
+
+    #[test]
+    fn what_takes_time_or_memory_is_work_although_it_costs_little() {
+        let long = |n, last: &str| of_a_long_text("aaaaaaaaaa", n, last);
+        for expression in [
+            long(
+                11,
+                "cel.bind(u, url('http://' + $ + '/'), lists.range(20000).all(x, u.getHost() != ''))",
+            ),
+            long(
+                11,
+                "cel.bind(u, url('http://h/?' + $), lists.range(20000).all(x, u.getQuery() != {}))",
+            ),
+            of_a_long_text(
+                "aaaaaaaa!^",
+                11,
+                "cel.bind(u, url('http://h/' + $), lists.range(20000).all(x, u.getEscapedPath() != ''))",
+            ),
+            long(11, "lists.range(20000).all(x, !isURL('http://h/' + $ + '\\n'))"),
+            of_a_long_text(
+                "aaaaaaaaa.",
+                11,
+                "cel.bind(u, semver('1.0.0-' + $ + 'a'), lists.range(20000).all(x, u.compareTo(u) == 0))",
+            ),
+            of_a_long_text(
+                "aaaaaaaaa.",
+                11,
+                "cel.bind(u, semver('1.0.0-' + $ + 'a'), lists.range(20000).all(x, u == u))",
+            ),
+            long(11, "cel.bind(u, url('http://' + $ + '/'), lists.range(20000).all(x, u == u))"),
+            long(11, "cel.bind(m, {$: 1}, lists.range(20000).all(x, m[$] == 1))"),
+            long(11, "cel.bind(m, {$: 1}, lists.range(20000).all(x, $ in m))"),
+            long(11, "lists.range(20000).all(x, {$: 1} != {})"),
+            long(11, "cel.bind(m, {$: 1}, lists.range(20000).all(x, m == m))"),
+            long(11, "lists.range(20000).all(x, [$, $].sort() != [])"),
+            long(11, "lists.range(20000).all(x, $.split('').size() != 0)"),
+            long(11, "lists.range(20000).all(x, strings.quote($) != '')"),
+            long(
+                11,
+                "cel.bind(o, optional.of($), lists.range(20000).all(x, o != optional.none()))",
+            ),
+            long(
+                11,
+                "cel.bind(a, lists.range(900).map(x, optional.of($)), lists.range(900).map(x, a).includes(1))",
+            ),
+            "cel.bind(r, lists.range(30000), r.map(x, r).includes(1))".to_owned(),
+            "cel.bind(r, lists.range(1500).map(x, ''), r.map(x, r).includes(''))".to_owned(),
+            format!("lists.range(30000).all(x, !(x in [-1{}]))", ", -1".repeat(1000)),
+            format!("lists.range(30000).all(x, [x{}] != [])", ", 1".repeat(1000)),
+            format!("lists.range(30000).all(x, true{})", " && true".repeat(300)),
+            "lists.range(1100000).size() > 0".to_owned(),
+        ] {
+            let answer = answer(&expression, COST_LIMIT);
+            let is_stopped = answer.outcome == Err(EvaluationError::CostLimitExceeded);
+            assert!(
+                is_stopped,
+                "{}, {answer:?}",
+                &expression[expression.len().saturating_sub(150)..]
+            );
+        }
+    }
+
+    #[test]
+    fn a_loop_over_the_keys_of_a_map_costs_nothing_for_those_that_are_not_looked_at() {
+        let expression = "cel.bind(m, lists.range(2000).transformMap(i, v, true), \
+                          lists.range(2000).all(x, m.exists(k, true)))";
+        let answer = answer(expression, COST_LIMIT);
+        assert_eq!(answer.outcome, Ok(true));
+        assert!(answer.work < 100_000, "{}", answer.work);
+    }
+
     #[test]
     fn durations_and_zones_that_overflow_are_errors() {
         for expression in [

@@ -3,7 +3,7 @@
 //! Go keeps a URL as it was written, where the standard of browsers would change case, ports and
 //! dots; so this is a parser of its own.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// The parts of a URL, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Url {
         Some(())
     }
 
+    /// The bytes of all parts.
+    pub(crate) fn len(&self) -> usize {
+        let parts = [&self.scheme, &self.user, &self.host, &self.path, &self.query, &self.fragment];
+        parts.into_iter().map(String::len).sum()
+    }
+
     pub(crate) fn hostname(&self) -> &str {
         if let Some((inner, _)) = self.host.split_once(']') {
             return inner.trim_start_matches('[');
@@ -75,10 +81,16 @@ impl Url {
             return self.path.clone();
         }
         let bytes = unescaped(&self.path).unwrap_or_default();
-        let escape = |byte: u8| {
-            if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-        };
-        bytes.into_iter().map(escape).collect()
+        let mut escaped = String::with_capacity(bytes.len());
+        for byte in bytes {
+            if is_plain(byte) {
+                escaped.push(char::from(byte));
+            } else {
+                // Writing to a string does not fail.
+                let _ = write!(escaped, "%{byte:02X}");
+            }
+        }
+        escaped
     }
 
     pub(crate) fn queries(&self) -> BTreeMap<String, Vec<String>> {

@@ -241,6 +241,17 @@ impl<'a> Value<'a> {
         )
     }
 
+    /// The bytes that are read when the value is read as a whole, apart from the elements and entries in it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Url(url) => url.len(),
+            Self::Semver(version) => version.pre.len() + version.build.len(),
+            _ => 0,
+        }
+    }
+
     /// Bytes, elements or entries.
     pub(crate) fn len(&self) -> Option<usize> {
         Some(match self {
@@ -293,20 +304,20 @@ impl<'a> Value<'a> {
     }
 
     /// The keys of a map, in their order.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        fn names<T>(names: &BTreeMap<Arc<str>, T>) -> Vec<Key> {
-            names.keys().cloned().map(Key::String).collect()
+    pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = Key> + '_> {
+        fn names<T>(names: &BTreeMap<Arc<str>, T>) -> Box<dyn Iterator<Item = Key> + '_> {
+            Box::new(names.keys().cloned().map(Key::String))
         }
         match self {
-            Self::Map(entries) => entries.keys().cloned().collect(),
+            Self::Map(entries) => Box::new(entries.keys().cloned()),
             Self::Device(_) => {
-                Device::FIELDS.iter().map(|name| Key::String((*name).into())).collect()
+                Box::new(Device::FIELDS.iter().map(|name| Key::String((*name).into())))
             }
             Self::Attributes(domains) => names(domains),
             Self::Capacity(domains) => names(domains),
             Self::AttributeNames(of_domain) => names(of_domain),
             Self::CapacityNames(of_domain) => names(of_domain),
-            _ => Vec::new(),
+            _ => Box::new(std::iter::empty()),
         }
     }
 

@@ -70,6 +70,9 @@ impl<'a> Evaluation<'a> {
         }
         for key in range.keys() {
             let key = key.into_value();
+            if has_two {
+                self.meter.work_on_key(&key, range)?;
+            }
             let value = if has_two { range.entry(&key) } else { None };
             if !visit(self, key, value)? {
                 return Ok(());
@@ -133,6 +136,7 @@ impl<'a> Evaluation<'a> {
         let append = append_cost(&fold.body);
         self.each(fold, range, |this, _| {
             if this.passes(fold)? {
+                this.meter.work_on_values(1)?;
                 values.push(this.evaluate(&fold.body)?);
                 this.meter.charge(append)?;
             }
@@ -155,6 +159,7 @@ impl<'a> Evaluation<'a> {
                 return Ok(true);
             }
             this.meter.charge(1)?;
+            this.meter.work_on_entry(key, entries.len())?;
             insert(&mut entries, key, value)?;
             Ok(true)
         })?;
@@ -171,8 +176,9 @@ impl<'a> Evaluation<'a> {
             return Err(EvaluationError::NoSuchOverload);
         }
         for key in map.keys() {
-            self.meter.work(1)?;
             let key = key.into_value();
+            self.meter.work_on_entry(&key, entries.len())?;
+            self.meter.work_on_key(&key, map)?;
             if let Some(value) = map.entry(&key) {
                 insert(entries, &key, value)?;
             }
@@ -222,7 +228,7 @@ impl<'a> Evaluation<'a> {
         // The list is read twice, the list of keys once.
         self.meter.charge(3)?;
         let keys = Value::List(Arc::new(keys));
-        let n = size(&keys);
+        let n = size(&keys, &mut self.meter)?;
         let for_text = match &keys {
             Value::List(keys)
                 if matches!(keys.first(), Some(Value::String(_) | Value::Bytes(_))) =>

@@ -38,19 +38,27 @@ fn width(value: Option<&Value<'_>>) -> u64 {
     }
 }
 
-fn text_cost(value: Option<&Value<'_>>) -> u64 {
+fn text_cost(meter: &mut Meter, value: Option<&Value<'_>>) -> Result<u64, EvaluationError> {
     match value {
-        Some(text @ Value::String(_)) => tenths(size(text)),
-        _ => 0,
+        Some(text @ Value::String(_)) => Ok(tenths(size(text, meter)?)),
+        _ => Ok(0),
     }
 }
 
-fn contains_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    tenths(2 * width(arguments.first())) + text_cost(arguments.get(1))
+fn contains_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(tenths(2 * width(arguments.first())) + text_cost(meter, arguments.get(1))?)
 }
 
-fn contains_block_cost(arguments: &[Value<'_>], result: &Value<'_>) -> u64 {
-    contains_cost(arguments, result) + tenths(width(arguments.first())) + 1
+fn contains_block_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    result: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(contains_cost(meter, arguments, result)? + tenths(width(arguments.first())) + 1)
 }
 
 /// An address without zone that is no IPv4 address in IPv6.

@@ -307,7 +307,13 @@ fn write_text(
     out: &mut String,
     meter: &mut Meter,
 ) -> Result<(), EvaluationError> {
-    meter.work_on_bytes(value.len().unwrap_or(8) + 8)?;
+    let bytes = value.len().unwrap_or(8) + 8;
+    // Each character of what is quoted is looked at by itself.
+    if is_nested {
+        meter.work(bytes / 2)?
+    } else {
+        meter.work_on_bytes(bytes)?
+    }
     match value {
         Value::List(elements) => {
             out.push('[');
@@ -353,7 +359,10 @@ fn write_map(map: &Value<'_>, out: &mut String, meter: &mut Meter) -> Result<(),
     for key in map.keys() {
         meter.work(1)?;
         let text = match &key {
-            Key::String(text) => go_quoted(text),
+            Key::String(text) => {
+                meter.work_on_texts(1, 2 * text.len())?;
+                go_quoted(text)
+            }
             other => text_of(&other.clone().into_value())?,
         };
         let key = key.into_value();

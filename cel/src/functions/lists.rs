@@ -76,29 +76,46 @@ pub(crate) const ROWS: &[Row] = &[
 /// The cost of calling a function that makes a list.
 const LIST: u64 = 11;
 
-fn output_cost(_: &[Value<'_>], result: &Value<'_>) -> u64 {
-    size(result).saturating_add(LIST)
+fn output_cost(
+    meter: &mut Meter,
+    _: &[Value<'_>],
+    result: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(size(result, meter)?.saturating_add(LIST))
 }
 
-fn flatten_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
+fn flatten_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
     let depth = match arguments.get(1) {
         Some(Value::Int(depth)) => u64::try_from(*depth).unwrap_or(1),
         _ => 1,
     };
-    arguments.first().map_or(1, size).saturating_mul(depth).saturating_add(LIST)
+    let n = arguments.first().map_or(Ok(1), |list| size(list, meter))?;
+    Ok(n.saturating_mul(depth).saturating_add(LIST))
 }
 
-fn compare_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.first().map_or(1, self_compare_cost)
+fn compare_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.first().map_or(Ok(1), |list| self_compare_cost(meter, list))
 }
 
-fn by_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.get(1).map_or(1, self_compare_cost)
+fn by_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.get(1).map_or(Ok(1), |list| self_compare_cost(meter, list))
 }
 
 /// Two for each pair of elements, and a little more if they are texts.
-fn self_compare_cost(list: &Value<'_>) -> u64 {
-    let n = size(list);
+fn self_compare_cost(meter: &mut Meter, list: &Value<'_>) -> Result<u64, EvaluationError> {
+    let n = size(list, meter)?;
     let pairs = n.saturating_mul(n);
     let tenths = match list {
         Value::List(elements)
@@ -108,23 +125,30 @@ fn self_compare_cost(list: &Value<'_>) -> u64 {
         }
         _ => pairs.saturating_mul(2),
     };
-    tenths.saturating_add(LIST)
+    Ok(tenths.saturating_add(LIST))
 }
 
 /// One for each element, or a tenth for each byte of texts.
-fn read_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    /// Levels of lists: deeper ones are not worth looking for.
-    fn cost(value: &Value<'_>, levels: u32) -> u64 {
-        match value {
-            Value::String(text) => text.len() as u64 / 10,
-            Value::Bytes(bytes) => bytes.len() as u64 / 10,
-            Value::List(elements) if levels > 0 => {
-                elements.iter().map(|element| cost(element, levels - 1)).sum()
-            }
-            other => size(other),
+fn read_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.first().map_or(Ok(1), |list| cost_within(meter, list, 2))
+}
+
+/// The cost of reading a value. Deeper levels of lists are not worth looking for. A list may hold another one many
+/// times, so each element that is looked at is work.
+fn cost_within(meter: &mut Meter, value: &Value<'_>, levels: u32) -> Result<u64, EvaluationError> {
+    meter.work(1)?;
+    match value {
+        Value::String(text) => Ok(text.len() as u64 / 10),
+        Value::Bytes(bytes) => Ok(bytes.len() as u64 / 10),
+        Value::List(elements) if levels > 0 => {
+            elements.iter().map(|element| cost_within(meter, element, levels - 1)).sum()
         }
+        other => size(other, meter),
     }
-    arguments.first().map_or(1, |list| cost(list, 2))
 }
 
 fn range<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -133,7 +157,7 @@ fn range<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
         let message = format!("lists.range: size must be non-negative, got {n}");
         return Err(EvaluationError::invalid(message));
     }
-    meter.work(usize::try_from(*n).unwrap_or(usize::MAX))?;
+    meter.work_on_values(usize::try_from(*n).unwrap_or(usize::MAX))?;
     Ok(Value::list((0..*n).map(Value::Int).collect()))
 }
 
@@ -142,6 +166,7 @@ fn distinct<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let mut unique: Vec<Value<'a>> = Vec::new();
     for element in elements.iter() {
         if position(unique.iter(), element, meter)?.is_none() {
+            meter.work_on_values(1)?;
             unique.push(element.clone());
         }
     }
@@ -186,7 +211,7 @@ fn flatten_into<'a>(
     meter: &mut Meter,
 ) -> Result<(), EvaluationError> {
     for element in elements {
-        meter.work(1)?;
+        meter.work_on_values(1)?;
         match element {
             Value::List(inner) if depth > 0 => flatten_into(flat, inner, depth - 1, meter)?,
             other => flat.push(other.clone()),
@@ -197,7 +222,7 @@ fn flatten_into<'a>(
 
 fn reverse<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::List(elements)] = arguments else { return mistyped() };
-    meter.work(elements.len())?;
+    meter.work_on_values(elements.len())?;
     Ok(Value::list(elements.iter().rev().cloned().collect()))
 }
 
@@ -210,7 +235,7 @@ fn slice<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
         let n = elements.len();
         EvaluationError::invalid(format!("cannot slice({start}, {end}), list is length {n}"))
     })?;
-    meter.work(part.len())?;
+    meter.work_on_values(part.len())?;
     Ok(Value::List(Arc::new(part.to_vec())))
 }
 
@@ -263,6 +288,11 @@ fn sort<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
 pub(crate) fn sort_by<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::List(elements), Value::List(keys)] = arguments else { return mistyped() };
     meter.work(elements.len().saturating_mul(elements.len()))?;
+    meter.work_on_values(elements.len())?;
+    // Each key is compared with some others.
+    let n_compared = keys.len().checked_ilog2().unwrap_or(0) as usize + 1;
+    let bytes = keys.iter().map(Value::bytes).fold(0, usize::saturating_add);
+    meter.work_on_bytes(bytes.saturating_mul(n_compared))?;
     if let Some(first) = keys.first() {
         let name = first.type_name();
         if keys.len() > 1 && keys.iter().any(|key| key.type_name() != name) {

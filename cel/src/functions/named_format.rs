@@ -1,6 +1,7 @@
 //! Named formats of texts: Kubernetes' library `format`.
 
 use crate::{
+    error::EvaluationError,
     meter::{Meter, pattern_cost, size},
     named_format::FORMATS,
     overload::{Row, mistyped, one},
@@ -30,7 +31,7 @@ fn find<'a>(name: &str) -> Option<Value<'a>> {
 }
 
 fn constant<'a>(name: &str) -> Outcome<'a> {
-    find(name).ok_or(crate::error::EvaluationError::NoSuchOverload)
+    find(name).ok_or(EvaluationError::NoSuchOverload)
 }
 
 fn named<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -40,15 +41,25 @@ fn named<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn validate_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
+fn validate_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
     match arguments {
-        [Value::Format(format), text] => pattern_cost(size(text), format.pattern_length),
-        _ => 1,
+        [Value::Format(format), text] => {
+            Ok(pattern_cost(size(text, meter)?, format.pattern_length))
+        }
+        _ => Ok(1),
     }
 }
 
 /// Nothing for a valid text, else what is wrong.
-fn validate<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn validate<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    if let Some(Value::String(text)) = arguments.get(1) {
+        // Each byte is looked at by itself.
+        meter.work(text.len() / 2)?;
+    }
     match arguments {
         [Value::Format(format), Value::String(text)] if (format.is_valid)(text) => {
             Ok(Value::Optional(None))

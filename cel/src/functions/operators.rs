@@ -120,7 +120,11 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Values of Kubernetes' own types are compared for 1.
-fn equality_cost(arguments: &[Value<'_>], result: &Value<'_>) -> u64 {
+fn equality_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    result: &Value<'_>,
+) -> Result<u64, EvaluationError> {
     match arguments.first() {
         Some(
             Value::Quantity(_)
@@ -129,22 +133,36 @@ fn equality_cost(arguments: &[Value<'_>], result: &Value<'_>) -> u64 {
             | Value::Ip(_)
             | Value::Cidr(_)
             | Value::Format(_),
-        ) => 1,
-        _ => shorter_cost(arguments, result),
+        ) => Ok(1),
+        _ => shorter_cost(meter, arguments, result),
     }
 }
 
 /// A tenth of the size of the shorter argument.
-fn shorter_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    tenths(arguments.iter().map(size).min().unwrap_or(1))
+fn shorter_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    let [left, right] = arguments else { return Ok(1) };
+    Ok(tenths(size(left, meter)?.min(size(right, meter)?)))
 }
 
-fn both_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    tenths(arguments.iter().map(size).sum())
+fn both_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    let sizes = arguments.iter().map(|text| size(text, meter));
+    Ok(tenths(sizes.sum::<Result<u64, _>>()?))
 }
 
-fn list_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.get(1).map_or(1, size)
+fn list_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.get(1).map_or(Ok(1), |list| size(list, meter))
 }
 
 fn unreachable<'a>(_: &mut Meter, _: &[Value<'a>]) -> Outcome<'a> {
@@ -215,11 +233,10 @@ pub(crate) fn contains(
     outcome
 }
 
-fn in_map<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [key, map] => Ok(Value::Bool(map.has_key(key))),
-        _ => mistyped(),
-    }
+fn in_map<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let [key, map] = arguments else { return mistyped() };
+    meter.work_on_key(key, map)?;
+    Ok(Value::Bool(map.has_key(key)))
 }
 
 /// The sum of two numbers, durations, or a timestamp and a duration.
@@ -247,7 +264,7 @@ fn concatenate<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
             Ok(Value::Bytes([&**left, &**right].concat().into()))
         }
         [Value::List(left), Value::List(right)] => {
-            meter.work(left.len() + right.len())?;
+            meter.work_on_values(left.len() + right.len())?;
             Ok(Value::List(Arc::new(left.iter().chain(&**right).cloned().collect())))
         }
         _ => mistyped(),

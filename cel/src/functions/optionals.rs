@@ -54,7 +54,7 @@ fn is_zero(value: &Value<'_>) -> bool {
 
 fn unwrap<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::List(elements)] = arguments else { return mistyped() };
-    meter.work(elements.len())?;
+    meter.work_on_values(elements.len())?;
     let mut values = Vec::new();
     for element in elements.iter() {
         match element {

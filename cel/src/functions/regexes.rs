@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    error::EvaluationError,
     meter::{Meter, pattern_cost, size},
     overload::{Row, mistyped},
     value::{Outcome, Value},
@@ -16,10 +17,14 @@ pub(crate) const ROWS: &[Row] = &[
     ("findAll(self string, string, int) -> list<string>", search_cost, find_all),
 ];
 
-fn search_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
+fn search_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
     match arguments {
-        [text, pattern, ..] => pattern_cost(size(text), size(pattern)),
-        _ => 1,
+        [text, pattern, ..] => Ok(pattern_cost(size(text, meter)?, size(pattern, meter)?)),
+        _ => Ok(1),
     }
 }
 
@@ -52,6 +57,7 @@ fn find_all<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     for part in pattern.regex.find_iter(text).take(limit) {
         // Each search may read on to the end of the text before it knows where its match ends.
         meter.work(pattern.find_work(left) + 1)?;
+        meter.work_on_texts(1, part.len())?;
         left = text.len() - part.end();
         found.push(Value::string(part.as_str()));
     }

@@ -1,6 +1,6 @@
 //! Versions: Kubernetes' library `semver`, version 1.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use semver::Version;
 
@@ -67,31 +67,34 @@ fn is_semver<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Bool(parse(arguments).is_ok()))
 }
 
-fn is_greater_than<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Semver(left), Value::Semver(right)] => {
-            Ok(Value::Bool(left.cmp_precedence(right).is_gt()))
-        }
-        _ => mistyped(),
-    }
+/// The order of two versions.
+fn compared(meter: &mut Meter, arguments: &[Value<'_>]) -> Result<Ordering, EvaluationError> {
+    let [Value::Semver(left), Value::Semver(right)] = arguments else {
+        return Err(EvaluationError::NoSuchOverload);
+    };
+    compare(left, right, meter)
 }
 
-fn is_less_than<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Semver(left), Value::Semver(right)] => {
-            Ok(Value::Bool(left.cmp_precedence(right).is_lt()))
-        }
-        _ => mistyped(),
-    }
+/// The order of two versions. Their parts are compared one by one, which are a byte or more.
+pub(crate) fn compare(
+    left: &Version,
+    right: &Version,
+    meter: &mut Meter,
+) -> Result<Ordering, EvaluationError> {
+    meter.work(left.pre.len().min(right.pre.len()) / 2)?;
+    Ok(left.cmp_precedence(right))
 }
 
-fn compare_to<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Semver(left), Value::Semver(right)] => {
-            Ok(Value::Int(left.cmp_precedence(right) as i64))
-        }
-        _ => mistyped(),
-    }
+fn is_greater_than<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    Ok(Value::Bool(compared(meter, arguments)?.is_gt()))
+}
+
+fn is_less_than<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    Ok(Value::Bool(compared(meter, arguments)?.is_lt()))
+}
+
+fn compare_to<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    Ok(Value::Int(compared(meter, arguments)? as i64))
 }
 
 fn part<'a>(arguments: &[Value<'a>], of: fn(&Version) -> u64) -> Outcome<'a> {

@@ -1,6 +1,7 @@
 //! Lists as sets: cel-go's `ext.Sets`.
 
 use crate::{
+    error::EvaluationError,
     functions::operators::contains,
     meter::{Meter, size},
     overload::{Row, mistyped},
@@ -13,16 +14,24 @@ pub(crate) const ROWS: &[Row] = &[
     ("sets.intersects(list<T>, list<T>) -> bool", product_cost, intersects),
 ];
 
-fn product(arguments: &[Value<'_>]) -> u64 {
-    arguments.iter().map(size).fold(1, u64::saturating_mul)
+fn product(meter: &mut Meter, arguments: &[Value<'_>]) -> Result<u64, EvaluationError> {
+    arguments.iter().try_fold(1, |n: u64, list| Ok(n.saturating_mul(size(list, meter)?)))
 }
 
-fn product_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    product(arguments).saturating_add(1)
+fn product_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(product(meter, arguments)?.saturating_add(1))
 }
 
-fn double_product_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    product(arguments).saturating_mul(2).saturating_add(1)
+fn double_product_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(product(meter, arguments)?.saturating_mul(2).saturating_add(1))
 }
 
 fn contains_all<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {

@@ -30,16 +30,30 @@ pub(crate) const ROWS: &[Row] = &[
     ("strings.quote(string) -> string", read_first, quote),
 ];
 
-fn contains_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.iter().map(|text| tenths(size(text))).fold(1, u64::saturating_mul)
+fn contains_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments
+        .iter()
+        .try_fold(1, |cost: u64, text| Ok(cost.saturating_mul(tenths(size(text, meter)?))))
 }
 
-fn second_cost(arguments: &[Value<'_>], _: &Value<'_>) -> u64 {
-    arguments.get(1).map_or(1, |text| tenths(size(text)))
+fn second_cost(
+    meter: &mut Meter,
+    arguments: &[Value<'_>],
+    _: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    arguments.get(1).map_or(Ok(1), |text| Ok(tenths(size(text, meter)?)))
 }
 
-fn join_cost(_: &[Value<'_>], result: &Value<'_>) -> u64 {
-    tenths(size(result).saturating_mul(2))
+fn join_cost(
+    meter: &mut Meter,
+    _: &[Value<'_>],
+    result: &Value<'_>,
+) -> Result<u64, EvaluationError> {
+    Ok(tenths(size(result, meter)?.saturating_mul(2)))
 }
 
 fn contains<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -185,6 +199,7 @@ fn replace<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let n = text.matches(&**old).take(limit).count();
+    meter.work(n)?;
     meter.work_on_bytes(text.len().saturating_add(n.saturating_mul(new.len())))?;
     Ok(Value::String(text.replacen(&**old, new, limit).into()))
 }
@@ -199,7 +214,7 @@ fn split<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let n = text.matches(&**separator).take(limit).count();
-    meter.work(n)?;
+    meter.work_on_texts(n, text.len())?;
     if !separator.is_empty() {
         return Ok(Value::strings(text.splitn(limit, &**separator)));
     }
@@ -242,8 +257,10 @@ fn join<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::String(joined.into()))
 }
 
-fn quote<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn quote<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text)] = arguments else { return mistyped() };
+    // Each character is looked at by itself.
+    meter.work(text.len() / 2)?;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

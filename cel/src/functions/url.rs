@@ -19,8 +19,12 @@ pub(crate) const ROWS: &[Row] = &[
     ("getQuery(self URL) -> map<string, list<string>>", one, query),
 ];
 
-fn url<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+/// A byte of a URL is read, decoded and copied: as much work as reading so many bytes.
+const BYTES_FOR_EACH: usize = 8;
+
+fn url<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text)] = arguments else { return mistyped() };
+    meter.work_on_bytes(text.len().saturating_mul(BYTES_FOR_EACH))?;
     let url = Url::parse(text).ok_or_else(|| {
         EvaluationError::invalid(format!(
             "URL parse error during conversion from string: \"{text}\""
@@ -29,43 +33,47 @@ fn url<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Url(url.into()))
 }
 
-fn is_url<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::String(text)] => Ok(Value::Bool(Url::parse(text).is_some())),
-        _ => mistyped(),
-    }
+fn is_url<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::String(text)] = arguments else { return mistyped() };
+    meter.work_on_bytes(text.len().saturating_mul(BYTES_FOR_EACH))?;
+    Ok(Value::Bool(Url::parse(text).is_some()))
 }
 
-fn text<'a>(arguments: &[Value<'a>], of: fn(&Url) -> String) -> Outcome<'a> {
-    match arguments {
-        [Value::Url(url)] => Ok(Value::String(of(url).into())),
-        _ => mistyped(),
-    }
+/// A part of a URL: a copy of it.
+fn text<'a>(meter: &mut Meter, arguments: &[Value<'a>], of: fn(&Url) -> &str) -> Outcome<'a> {
+    let [Value::Url(url)] = arguments else { return mistyped() };
+    let part = of(url);
+    meter.work_on_bytes(part.len())?;
+    Ok(Value::string(part))
 }
 
-fn scheme<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    text(arguments, |url| url.scheme.clone())
+fn scheme<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    text(meter, arguments, |url| &url.scheme)
 }
 
-fn host<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    text(arguments, |url| url.host.clone())
+fn host<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    text(meter, arguments, |url| &url.host)
 }
 
-fn hostname<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    text(arguments, |url| url.hostname().to_owned())
+fn hostname<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    text(meter, arguments, Url::hostname)
 }
 
-fn port<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    text(arguments, |url| url.port().to_owned())
+fn port<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    text(meter, arguments, Url::port)
 }
 
-fn escaped_path<'a>(_: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
-    text(arguments, Url::escaped_path)
+fn escaped_path<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let [Value::Url(url)] = arguments else { return mistyped() };
+    meter.work_on_bytes(url.path.len().saturating_mul(BYTES_FOR_EACH))?;
+    Ok(Value::String(url.escaped_path().into()))
 }
 
 fn query<'a>(meter: &mut Meter, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::Url(url)] = arguments else { return mistyped() };
-    meter.work(url.query.len())?;
+    // A pair is an entry of a map, a key, a list and a value.
+    let n_pairs = url.query.split('&').count();
+    meter.work(url.query.len().saturating_add(n_pairs.saturating_mul(20)))?;
     let entries: Entries<'a> = url
         .queries()
         .into_iter()
