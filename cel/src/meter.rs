@@ -21,7 +21,7 @@ const BYTES_PER_UNIT: usize = 16;
 /// as in Kubernetes: a loop over numbers takes about as much work as it costs.
 const WORK_LIMIT: u64 = 2;
 /// Bytes that a text takes beside its characters.
-const BYTES_OF_TEXT: usize = 32;
+const BYTES_OF_TEXT: usize = 48;
 /// Compiled regular expressions that are kept for the rest of the evaluation.
 const KEPT_PATTERNS: usize = 16;
 

@@ -14,7 +14,7 @@ use self::size::{Class, Cost, Measure};
 const MAX_LENGTH: usize = 10 * 1024;
 /// The largest automaton of a pattern, in bytes: `.` a thousand times is 1 MB.
 const MAX_BYTES: u64 = 2 << 20;
-/// The most work that building a pattern may take: 40 ms.
+/// The most work that building the patterns of an expression may take: 40 ms.
 pub(crate) const MAX_BUILD: u64 = 4_000_000;
 /// The most repetitions that Go allows.
 const MAX_REPEAT: u32 = 1000;
@@ -197,10 +197,10 @@ impl<'t> Writer<'t> {
         self.out.push_str(written);
     }
 
-    /// Writes a class that has few characters, or a class of all others.
+    /// Writes a class of a few ranges of ASCII.
     fn few(&mut self, written: &str) {
         let mut class = Class::default();
-        class.escaped();
+        class.few();
         self.measure.class(&class);
         self.out.push_str(written);
     }
@@ -240,11 +240,11 @@ impl<'t> Writer<'t> {
         let kind = self.next().ok_or("trailing backslash at end of expression")?;
         match kind {
             'd' => self.few("[0-9]"),
-            'D' => self.few("[^0-9]"),
+            'D' => self.negated("[^0-9]"),
             'w' => self.few("[0-9A-Za-z_]"),
-            'W' => self.few("[^0-9A-Za-z_]"),
+            'W' => self.negated("[^0-9A-Za-z_]"),
             's' => self.few("[\\t\\n\\f\\r ]"),
-            'S' => self.few("[^\\t\\n\\f\\r ]"),
+            'S' => self.negated("[^\\t\\n\\f\\r ]"),
             'b' if self.rest.starts_with('{') => return Err("invalid escape".to_owned()),
             'b' => self.anchor("(?-u:\\b)"),
             // Only the one of Unicode is allowed in text; between ASCII characters it is the same.
@@ -268,18 +268,15 @@ impl<'t> Writer<'t> {
                 class.character(kind);
                 self.push_escaped(kind);
             }
-            'x' | 'p' | 'P' => {
+            'x' => {
+                class.escaped();
                 self.push_escaped(kind);
-                let name = if self.rest.starts_with('{') {
-                    let end = self.rest.find('}').ok_or("invalid escape sequence")?;
-                    self.copy(end + 1)
-                } else {
-                    self.rest.chars().next().map_or("", |c| &self.rest[..c.len_utf8()])
-                };
-                match kind {
-                    'x' => class.escaped(),
-                    _ => class.named(name.trim_matches(['{', '}'])),
-                }
+                self.argument(2)?;
+            }
+            'p' | 'P' => {
+                self.push_escaped(kind);
+                let name = self.argument(1)?;
+                class.named(name.trim_matches(['{', '}']));
             }
             '0'..='7' => {
                 class.escaped();
@@ -292,6 +289,16 @@ impl<'t> Writer<'t> {
             other => return Err(format!("invalid escape sequence: `\\{other}`")),
         }
         Ok(())
+    }
+
+    /// Copies what follows `\\x` or `\\p`: text in braces, or at most so many characters.
+    fn argument(&mut self, n: usize) -> Result<&'t str, String> {
+        let end = if self.rest.starts_with('{') {
+            self.rest.find('}').ok_or("invalid escape sequence")? + 1
+        } else {
+            self.rest.chars().take(n).map(char::len_utf8).sum()
+        };
+        Ok(self.copy(end))
     }
 
     fn push_escaped(&mut self, kind: char) {
@@ -339,7 +346,7 @@ impl<'t> Writer<'t> {
                 }
                 '[' if self.rest.starts_with(':') => {
                     let end = self.rest.find(":]").ok_or("missing closing ]")?;
-                    class.escaped();
+                    class.few();
                     self.out.push('[');
                     self.copy(end + 2);
                 }
@@ -373,7 +380,10 @@ impl<'t> Writer<'t> {
             'S' => "[^\\t\\n\\f\\r ]",
             other => return self.common_escape(other, class),
         };
-        class.escaped();
+        class.few();
+        if kind.is_ascii_uppercase() {
+            class.negate();
+        }
         self.out.push_str(set);
         Ok(())
     }
@@ -498,6 +508,8 @@ mod tests {
                 Just("$"),
                 Just(r"\b"),
                 Just(r"\x{e9}"),
+                Just(r"\xe9"),
+                Just(r"\101"),
                 Just(r"\Qa.b\E"),
                 Just("k"),
                 Just("[s-t]"),
@@ -518,7 +530,10 @@ mod tests {
                     .prop_map(|parts| format!("(?:{})", parts.join("|"))),
                 inner.clone().prop_map(|part| format!("({part})")),
                 inner.clone().prop_map(|part| format!("(?i:{part})")),
-                (inner, repeat).prop_map(|(part, repeat)| format!("(?:{part}){repeat}")),
+                (inner.clone(), repeat.clone())
+                    .prop_map(|(part, repeat)| format!("(?:{part}){repeat}")),
+                // This repeats the last item of the part, if it can be repeated.
+                (inner, repeat).prop_map(|(part, repeat)| format!("{part}{repeat}")),
             ]
         })
     }

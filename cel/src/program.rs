@@ -54,8 +54,8 @@ pub struct Answer {
     pub work: u64,
 }
 
-/// The work of parsing and checking a byte of an expression. Measured: 0.1 µs.
-const WORK_OF_BYTE: u64 = 10;
+/// The work of parsing and checking a byte of an expression. Measured: 0.1 µs, and 0.5 µs for lists in lists.
+const WORK_OF_BYTE: u64 = 40;
 
 impl Program {
     /// Parses and checks an expression.
@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn compiling_says_what_it_took_also_if_it_fails() {
         let work = |expression: &str| Program::compile_metered(expression).work;
-        assert!(work("device.driver == 'd'") < 1000);
-        assert!(work(r"'a'.matches('^[a-z]{1,10}$')") < 10_000);
+        assert!(work("device.driver == 'd'") < 2000);
+        assert!(work(r"'a'.matches('^[a-z]{1,10}$')") < 20_000);
         // 8 ms, of which most is building.
         assert!(work(r"'a'.matches('^.{1,500}$')") > 800_000);
         assert!(work(&format!("'a'.matches('{}') && x", "a?".repeat(1000))) > 1_500_000);

@@ -3,7 +3,7 @@
 //! Go keeps a URL as it was written, where the standard of browsers would change case, ports and
 //! dots; so this is a parser of its own.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 /// The parts of a URL, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl Url {
             if is_plain(byte) {
                 escaped.push(char::from(byte));
             } else {
-                // Writing to a string does not fail.
-                let _ = write!(escaped, "%{byte:02X}");
+                let digit = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
+                escaped.extend(['%', digit(byte >> 4), digit(byte & 15)]);
             }
         }
         escaped

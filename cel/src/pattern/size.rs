@@ -204,8 +204,8 @@ impl Measure {
         let is_one = self.open.before.is_none() && begins_text && !self.has_lines;
         let size = self.open.whole();
         let active = if is_one { size.active } else { size.positions };
-        // 15 ns for each byte of the automaton, and 20 µs for the first search.
-        let of_automaton = size.bytes.saturating_mul(3) / 2;
+        // 25 ns for each byte of a large automaton, and 20 µs for the first search.
+        let of_automaton = size.bytes.saturating_mul(5) / 2;
         let build = self.units.saturating_add(of_automaton).saturating_add(2000);
         Cost { bytes: size.bytes, positions: size.positions, active, build }
     }
@@ -255,11 +255,16 @@ impl Class {
         self.is_wide |= self.follows_wide;
     }
 
-    /// A character that is written as a number, or a small set such as `\s`.
+    /// A character that is written as a number.
     pub(super) const fn escaped(&mut self) {
-        self.ranges += 5;
+        self.ranges += 1;
         self.is_wide = true;
         self.follows_wide = true;
+    }
+
+    /// A set of a few ranges of ASCII, such as `\s`.
+    pub(super) const fn few(&mut self) {
+        self.ranges += 5;
     }
 
     /// A dash, and the character after it: perhaps a range from the one before. It is a wide one
