@@ -309,11 +309,7 @@ fn write_text(
 ) -> Result<(), EvaluationError> {
     let bytes = value.len().unwrap_or(8) + 8;
     // Each character of what is quoted is looked at by itself.
-    if is_nested {
-        meter.work(bytes / 2)?
-    } else {
-        meter.work_on_bytes(bytes)?
-    }
+    meter.work(bytes / if is_nested { 2 } else { 16 })?;
     match value {
         Value::List(elements) => {
             out.push('[');
