@@ -21,8 +21,11 @@ use kube_batch_api::{
 use crate::{
     inventory::{Device, Inventory},
     rows::{DeviceIdx, WantedIdx},
-    selectors::{Selectors, Verdict, Verdicts},
+    selectors::{Problem, Selectors, Verdicts},
 };
+
+/// How many devices a request is compared with for a unit of the budget. Measured.
+const DEVICES_PER_UNIT: u64 = 2;
 
 /// Which devices are what a request wants, whether they are free or not.
 #[derive(Debug)]
@@ -113,47 +116,61 @@ impl Decided {
         for expression in expressions(wanted, class) {
             selectors.evaluate(inventory, expression, budget);
         }
+        let deciders = deciders(selectors, wanted, class);
+        let is_postponed = |own: &&Decider<'_>| matches!(own.verdicts, Verdicts::Postponed(_));
+        // No device is looked at before all expressions are evaluated, and the budget has something left for that.
+        let postponed = deciders
+            .iter()
+            .find(is_postponed)
+            .or_else(|| deciders.first().filter(|_| *budget == 0));
+        if let Some(decider) = postponed {
+            return Self::postponed(inventory, decider);
+        }
+        if !deciders.is_empty() {
+            *budget = budget.saturating_sub(inventory.devices().len() as u64 / DEVICES_PER_UNIT);
+        }
+        Self::of(inventory, wanted, &deciders)
+    }
+
+    /// What is not known yet.
+    fn postponed(inventory: &Inventory, Decider { is_of_class, at, .. }: &Decider<'_>) -> Self {
+        let n_devices = inventory.devices().len();
+        let none = FixedBitSet::with_capacity(n_devices);
+        let mut all = none.clone();
+        all.insert_range(..);
+        let problem = SelectorProblem::TooComplex;
+        let error = SelectorError { is_of_class: *is_of_class, at: *at, problem };
+        Self {
+            matches: none.clone(),
+            fails: all.clone(),
+            errors: vec![(DeviceIdx::new(0), error)],
+            tolerated: all.clone(),
+            plain: none.clone(),
+            single: none,
+            other: all,
+            is_final: false,
+        }
+    }
+
+    fn of(inventory: &Inventory, wanted: &Wanted, deciders: &[Decider<'_>]) -> Self {
         let n_devices = inventory.devices().len();
         let empty = || FixedBitSet::with_capacity(n_devices);
-        let (mut matches, mut fails, mut tolerated) = (empty(), empty(), empty());
-        let (mut plain, mut single, mut other) = (empty(), empty(), empty());
-        let deciders = deciders(selectors, wanted, class);
-        let mut errors: Vec<(DeviceIdx, SelectorError)> = Vec::new();
-        let postponed = deciders.iter().find(|own| matches!(own.verdicts, Verdicts::Postponed));
-        let is_final = postponed.is_none();
-        // No device is looked at before all expressions are evaluated.
-        if let Some(Decider { is_of_class, at, .. }) = postponed {
-            for bits in [&mut fails, &mut tolerated, &mut other] {
-                bits.insert_range(..);
-            }
-            let problem = SelectorProblem::TooComplex;
-            let error = SelectorError { is_of_class: *is_of_class, at: *at, problem };
-            errors.push((DeviceIdx::new(0), error));
-        }
-        for (row, device) in inventory.devices().iter().filter(|_| is_final) {
+        let (matches, fails, errors) = decide(n_devices, deciders);
+        let (mut tolerated, mut plain, mut single) = (empty(), empty(), empty());
+        let mut other = fails.clone();
+        for (row, device) in inventory.devices().iter() {
             let is_tolerated = tolerates(wanted, device);
             tolerated.set(row.at(), is_tolerated);
-            match decide(&deciders, row) {
-                Ok(false) => {}
-                Ok(true) => {
-                    matches.insert(row.at());
-                    let bits = match device {
-                        _ if device.is_plain() => &mut plain,
-                        _ if device.is_single() => &mut single,
-                        _ => &mut other,
-                    };
-                    bits.set(row.at(), is_tolerated);
-                }
-                Err(error) => {
-                    fails.insert(row.at());
-                    other.insert(row.at());
-                    if errors.last().is_none_or(|(_, last)| *last != error) {
-                        errors.push((row, error));
-                    }
-                }
+            if matches.contains(row.at()) {
+                let bits = match device {
+                    _ if device.is_plain() => &mut plain,
+                    _ if device.is_single() => &mut single,
+                    _ => &mut other,
+                };
+                bits.set(row.at(), is_tolerated);
             }
         }
-        Self { matches, fails, errors, tolerated, plain, single, other, is_final }
+        Self { matches, fails, errors, tolerated, plain, single, other, is_final: true }
     }
 }
 
@@ -239,22 +256,56 @@ fn deciders<'a>(
     deciders
 }
 
-/// Whether all selectors hold for a device, up to the first that does not.
-fn decide(deciders: &[Decider<'_>], row: DeviceIdx) -> Result<bool, SelectorError> {
-    for Decider { is_of_class, at, verdicts } in deciders {
-        let error = |problem| Err(SelectorError { is_of_class: *is_of_class, at: *at, problem });
-        match verdicts {
-            Verdicts::CompileError(text) => return error(SelectorProblem::Compile(text.clone())),
-            Verdicts::Postponed => return error(SelectorProblem::TooComplex),
-            Verdicts::Each(each) => match each.of(row) {
-                Verdict::Is(true) => {}
-                Verdict::Is(false) => return Ok(false),
-                Verdict::Fails(text) => return error(SelectorProblem::Evaluate(text.clone())),
-                Verdict::TooComplex => return error(SelectorProblem::TooComplex),
+impl Decider<'_> {
+    fn error(&self, problem: SelectorProblem) -> SelectorError {
+        SelectorError { is_of_class: self.is_of_class, at: self.at, problem }
+    }
+
+    /// Why the selector fails on a device.
+    fn error_on(&self, device: DeviceIdx) -> SelectorError {
+        self.error(match self.verdicts {
+            Verdicts::CompileError(text) => SelectorProblem::Compile(text.clone()),
+            Verdicts::Postponed(_) => SelectorProblem::TooComplex,
+            Verdicts::Each(each) => match each.problem(device) {
+                Some(Problem::Fails(text)) => SelectorProblem::Evaluate(text.clone()),
+                Some(Problem::TooComplex) | None => SelectorProblem::TooComplex,
             },
+        })
+    }
+}
+
+/// The devices for which all selectors hold, those on which one fails before another does not hold, and why it
+/// fails there.
+fn decide(
+    n_devices: usize,
+    deciders: &[Decider<'_>],
+) -> (FixedBitSet, FixedBitSet, Vec<(DeviceIdx, SelectorError)>) {
+    let mut undecided = FixedBitSet::with_capacity(n_devices);
+    undecided.insert_range(..);
+    let mut fails = FixedBitSet::with_capacity(n_devices);
+    let mut failing: Vec<(&Decider<'_>, FixedBitSet)> = Vec::new();
+    for decider in deciders {
+        let mut own = undecided.clone();
+        if let Verdicts::Each(each) = decider.verdicts {
+            own.intersect_with(each.fails());
+            undecided.intersect_with(each.holds());
+        } else {
+            undecided.clear();
+        }
+        if !own.is_clear() {
+            fails.union_with(&own);
+            failing.push((decider, own));
         }
     }
-    Ok(true)
+    let mut errors: Vec<(DeviceIdx, SelectorError)> = Vec::new();
+    for at in fails.ones() {
+        let Some((decider, _)) = failing.iter().find(|(_, own)| own.contains(at)) else { continue };
+        let error = decider.error_on(DeviceIdx::new(at));
+        if errors.last().is_none_or(|(_, last)| *last != error) {
+            errors.push((DeviceIdx::new(at), error));
+        }
+    }
+    (undecided, fails, errors)
 }
 
 fn tolerates(wanted: &Wanted, device: &Device) -> bool {
@@ -312,17 +363,18 @@ impl AllWanted {
         self.first_alike.get(&without_amounts(&self.matching[row].wanted)).copied().unwrap_or(row)
     }
 
-    /// Starts again without rows, with what is known. Expressions are forgotten that no row needed.
+    /// Starts again without rows, with what is known. Expressions are forgotten that no row needed. Those of rows that
+    /// are not decided yet are kept: the next session goes on with them.
     #[must_use]
     pub fn again(&self, selectors: &mut Selectors) -> Self {
+        let matching = self.matching.values();
+        let used = matching.flat_map(|matching| expressions(&matching.wanted, &matching.class));
+        let used: BTreeSet<&Name> = used.collect();
+        selectors.retain(|expression| used.contains(expression));
         let known = self.rows.iter().map(|(wanted, row)| (wanted.clone(), &self.matching[*row]));
         let known = known.filter(|(_, matching)| matching.decided.is_final);
         let known: BTreeMap<Wanted, Arc<Matching>> =
             known.map(|(wanted, matching)| (wanted, Arc::clone(matching))).collect();
-        let matching = known.values();
-        let used = matching.flat_map(|matching| expressions(&matching.wanted, &matching.class));
-        let used: BTreeSet<&Name> = used.collect();
-        selectors.retain(|expression| used.contains(expression));
         Self { known, ..Self::default() }
     }
 
