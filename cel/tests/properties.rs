@@ -111,6 +111,7 @@ fn survives(expression: &str, limit: u64) {
     if let Ok(program) = Program::compile(expression) {
         let answer = program.evaluate(&some_device(), limit);
         assert!(answer.cost <= limit, "{expression}: {}", answer.cost);
+        assert!(answer.work >= answer.cost, "{expression}: {}", answer.work);
     }
 }
 
@@ -157,6 +158,28 @@ proptest! {
         let (one, two) = (program.evaluate(&device, COST_LIMIT), program.evaluate(&other, COST_LIMIT));
         prop_assert_eq!(one.outcome, two.outcome);
         prop_assert_eq!(one.cost, two.cost);
+    }
+}
+
+/// What is evaluated `n` times is charged `n` times, so that no loop repeats work that is not counted.
+#[test]
+fn work_that_is_repeated_is_charged_each_time() {
+    const N: u64 = 20;
+    let device = some_device();
+    for expression in EXPRESSIONS.iter() {
+        let Ok(once) = Program::compile(expression) else { continue };
+        let once = once.evaluate(&device, COST_LIMIT).work;
+        // The name is one that no expression uses.
+        let repeated = format!("lists.range({N}).all(unused, ({expression}) || true)");
+        let Ok(repeated) = Program::compile(&repeated) else { continue };
+        let repeated = repeated.evaluate(&device, COST_LIMIT);
+        if once * N > COST_LIMIT {
+            continue;
+        }
+        assert_eq!(repeated.outcome, Ok(true), "{expression}");
+        // A pattern that is put together is built once.
+        let least = if expression.contains("matches") { N } else { N * once };
+        assert!(repeated.work >= least, "{expression}: {once} once, {} {N} times", repeated.work);
     }
 }
 

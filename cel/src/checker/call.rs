@@ -84,10 +84,11 @@ impl Checker<'_> {
         }
         let invalid = |error| format!("invalid matches argument: {error}");
         let draft = Draft::new(text).map_err(|error| self.fail(offset, invalid(error)))?;
-        self.pattern_work = self.pattern_work.saturating_add(draft.work());
-        if self.pattern_work > MAX_BUILD {
+        let work = self.pattern_work.saturating_add(draft.work());
+        if work > MAX_BUILD {
             return Err(self.fail(offset, "the regular expressions are too large together"));
         }
+        self.pattern_work = work;
         let pattern = draft.build().map_err(|error| self.fail(offset, invalid(error)))?;
         self.patterns.push((text.clone(), pattern.into()));
         Ok(())
