@@ -176,13 +176,11 @@ impl Cycles {
 fn a_claim_that_excludes_devices_by_their_ids_is_decided_after_some_cycles() {
     let excludes =
         |n: usize| wanted((0..n).map(|at| format!("device.attributes['d'].id != 'GPU-{at:036}'")));
-    for (n_selectors, n_cycles) in [(1, 1), (3, 2), (32, 16)] {
+    for (n_selectors, n_cycles) in [(1, 1), (3, 2), (32, 13)] {
         let mut cycles = Cycles::new(&unlike_devices());
         let request = excludes(n_selectors);
-        assert!(
-            cycles.until_decided(std::slice::from_ref(&request)) <= n_cycles,
-            "{n_selectors} selectors"
-        );
+        let found = cycles.until_decided(std::slice::from_ref(&request));
+        assert_eq!(found, n_cycles, "{n_selectors} selectors");
         let (_, rows) = cycles.run(&[request]);
         let matching = cycles.all.get(rows[0]);
         let matches = |at: usize| matching.of(DeviceIdx::new(at)) == Match::Yes;
