@@ -548,3 +548,36 @@ fn a_dump_is_read() {
     let problem = collected.problems[0].to_string();
     assert!(problem.starts_with("f:2:1: error: EOF while parsing"), "{problem}");
 }
+
+#[test]
+fn aliases_in_objects_that_are_ignored_are_no_problem() {
+    let text = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\ndata:\n  a: &x foo\n  b: *x\n---\n{NODE}"
+    );
+    check(text, &["Node n"], &[]);
+}
+
+#[test]
+fn problems_of_a_nested_list_are_shown_where_they_are() {
+    // All in one line, and with an alias of an earlier item.
+    let node = |n: usize, more: &str| {
+        format!("{{apiVersion: v1, kind: Node, metadata: {{name: n{n}}}, {more}}}")
+    };
+    let items = [
+        format!("&a {}", node(0, "wrong0: é")),
+        node(1, "wrong1: 1"),
+        "*a".to_owned(),
+        node(3, "wrong3: 1"),
+    ];
+    let text = format!("[{{apiVersion: v1, kind: List, items: [{}]}}]", items.join(", "));
+    let (collected, _) = read(&text);
+    assert_eq!(collected.objects, ["Node n0", "Node n1", "Node n3"]);
+    let is_about = |problem: &&Diagnostic| problem.to_string().contains("wrong");
+    let marked = collected.problems.iter().filter(is_about).map(|problem| {
+        let excerpt = problem.excerpt.as_ref().expect("an excerpt");
+        excerpt.text[excerpt.marked.clone()].trim_end_matches(':').to_owned()
+    });
+    let marked: Vec<String> = marked.collect();
+    // The alias is the same object again.
+    assert_eq!(marked, ["wrong0", "wrong1", "wrong3"]);
+}

@@ -165,6 +165,19 @@ impl<'a> Stream<'a> {
     ///
     /// [`Problem`] if it is malformed or nested too deep.
     pub fn skip(&mut self) -> Result<(), Problem> {
+        self.set_skips(true);
+        self.skip_value()?;
+        self.set_skips(false);
+        Ok(())
+    }
+
+    const fn set_skips(&mut self, skips: bool) {
+        if let Syntax::Yaml(yaml) = &mut self.syntax {
+            yaml.set_skips(skips);
+        }
+    }
+
+    fn skip_value(&mut self) -> Result<(), Problem> {
         let mut open = vec![];
         loop {
             let opened = self.open()?;

@@ -23,6 +23,8 @@ pub(crate) struct Yaml<'a> {
     anchors: HashMap<usize, Anchored<'a>>,
     /// The weight of all copies so far.
     copied: usize,
+    /// Whether values are skipped: aliases in them may refer to what was skipped before, and stand for nothing.
+    skips: bool,
     end_offset: usize,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Yaml<'a> {
             limits: *limits,
             anchors: HashMap::new(),
             copied: 0,
+            skips: false,
             end_offset: 0,
         }
     }
@@ -66,6 +69,11 @@ impl<'a> Yaml<'a> {
         Ok(Position { line, column, offset: start.byte_offset().unwrap_or_default() })
     }
 
+    /// Begins or ends a part that is skipped.
+    pub(crate) const fn set_skips(&mut self, skips: bool) {
+        self.skips = skips;
+    }
+
     pub(crate) const fn end_offset(&self) -> usize {
         self.end_offset
     }
@@ -80,6 +88,7 @@ impl<'a> Yaml<'a> {
         let result = match event {
             Event::Scalar(text, style, anchor, tag) => resolve(text, style, tag.as_deref())
                 .map(|value| opened(anchor, What::Scalar(value))),
+            Event::Alias(_) if self.skips => Ok(opened(0, What::Scalar(Value::Null))),
             Event::Alias(anchor) => {
                 return self
                     .copy(anchor, line, column)
@@ -117,6 +126,7 @@ impl<'a> Yaml<'a> {
                 }
                 Ok(Some(NextKey::Key(key(text))))
             }
+            Event::Alias(_) if self.skips => Ok(Some(NextKey::Key(key("".into())))),
             Event::Alias(anchor) => match self.copy(anchor, line, column)?.0.value {
                 Value::String(text) => Ok(Some(NextKey::Key(key(text)))),
                 Value::Number(number) => Ok(Some(NextKey::Key(key(number.into_text())))),
@@ -439,6 +449,25 @@ mod tests {
         let limits = Limits { nodes: 10, ..Limits::default() };
         let problem = parse("[1,2,3,4,5,6,7,8,9,10]", &limits).map_err(|p| p.to_string());
         assert_eq!(problem, Err("line 1, column 20: has more than 10 values".to_owned()));
+    }
+
+    #[test]
+    fn aliases_within_what_is_skipped_stand_for_nothing() {
+        for skipped in [
+            "{a: &x foo, b: *x}",
+            "{a: &x {deep: [1]}, b: [*x, {<<: *x, c: *x}]}",
+            "{&k key: 1, *k : 2}",
+            "[&x 1, *x]",
+        ] {
+            let text = format!("data: {skipped}\nkind: Node\n");
+            let mut stream = Stream::yaml(&text, 1, &Limits::default());
+            stream.enter().expect("a mapping");
+            stream.next_key().expect("a key");
+            stream.skip().unwrap_or_else(|problem| panic!("{problem}: {skipped}"));
+            assert_eq!(stream.next_key().expect("a key").expect("a key").text, "kind");
+            assert_eq!(stream.value().expect("a value").as_str(), Some("Node"));
+            assert!(stream.next_key().expect("an end").is_none());
+        }
     }
 
     #[test]
