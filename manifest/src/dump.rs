@@ -45,6 +45,9 @@ use serde::{Deserialize, Serialize};
 
 /// The format that is written; any other is rejected.
 const FORMAT: &str = "kube-batch store 1";
+/// The last second at which a dump can be taken, the year 9000: cycles go on from there, and no time is after the year
+/// 9999.
+const LAST_TAKEN: i64 = 221_845_392_000;
 /// The first bytes of every dump.
 const OPENING: &[u8] = br#"{"format":"#;
 
@@ -208,11 +211,17 @@ pub fn is_dump(bytes: &[u8]) -> bool {
 /// [`DumpError`] at the first line that cannot be read: a part of a dump would be a different
 /// cluster.
 pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
-    let mut lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
+    let lines = bytes.split(|byte| *byte == b'\n');
+    // An editor may have written line breaks of its own.
+    let mut lines = (1..).zip(lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)));
     let (_, first) = lines.next().expect("a split gives at least one part");
     let header: Header = parse(1, first)?;
     if header.format != FORMAT {
         let problem = format!("format \"{}\" is not \"{FORMAT}\"", header.format);
+        return Err(DumpError { line: 1, problem });
+    }
+    if header.taken.as_second() > LAST_TAKEN {
+        let problem = format!("taken {} is too late", header.taken);
         return Err(DumpError { line: 1, problem });
     }
     let mut loader = Loader::default();
@@ -385,6 +394,20 @@ mod tests {
         let text = String::from_utf8(written(&store(), &assumed())).expect("text");
         assert!(text.contains("1500"));
         assert!(!text.contains("s3cret"));
+    }
+
+    #[test]
+    fn line_breaks_of_any_editor_are_read() {
+        let text = String::from_utf8(written(&store(), &assumed())).expect("text");
+        let dump = read(format!("{text}\n").replace('\n', "\r\n").as_bytes()).expect("a dump");
+        assert_eq!(dump.store.pods, store().pods);
+    }
+
+    #[test]
+    fn a_dump_from_the_end_of_time_is_refused() {
+        let text = r#"{"format":"kube-batch store 1","taken":"9999-12-30T22:00:00Z"}"#;
+        let error = read(text.as_bytes()).expect_err("too late").to_string();
+        assert_eq!(error, "line 1: taken 9999-12-30T22:00:00Z is too late");
     }
 
     #[test]
