@@ -39,6 +39,18 @@ impl<'a> Context<'a> {
         Diagnostic { document: self.document, object, excerpt, ..unplaced }
     }
 
+    /// The position of a line and column, unless it is before another one: then it is that of an alias.
+    pub(crate) fn position_after(
+        &self,
+        known: Position,
+        line: u32,
+        column: u32,
+    ) -> Option<Position> {
+        let is_after = (line, column) >= (known.line, known.column);
+        let offset = is_after.then(|| self.offset(known, line, column))??;
+        Some(Position { line, column, offset })
+    }
+
     /// The byte at a line and column, searched from a position before it.
     fn offset(&self, known: Position, line: u32, column: u32) -> Option<usize> {
         // The value of an alias may be before the object.
@@ -84,5 +96,16 @@ mod tests {
         assert_eq!(diagnostic.to_string(), "conf:2:9: error: tiers[0].name: is odd");
         let excerpt = diagnostic.excerpt.expect("an excerpt");
         assert_eq!(&excerpt.text[excerpt.marked], "drf");
+    }
+
+    #[test]
+    fn a_position_is_searched_from_the_one_before() {
+        let (source, text) = ("f", "é: 1\n[é, b,\n c]");
+        let context = Context { source, document: 0, text, first_line: 1, syntax: Syntax::Yaml };
+        let known = context.position_after(context.top(), 2, 5).expect("a position");
+        assert_eq!(&text[known.offset..], "b,\n c]");
+        assert_eq!(context.position_after(known, 3, 2).map(|at| at.offset), text.find("c]"));
+        // The value of an alias is before.
+        assert_eq!(context.position_after(known, 2, 2), None);
     }
 }

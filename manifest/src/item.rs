@@ -119,6 +119,9 @@ struct Header {
 struct Root {
     start: Position,
     header: Header,
+    /// The header as it is after the whole mapping was read, if that was necessary: it is, once, if items without a type
+    /// precede the kind.
+    ahead: Option<Header>,
     /// Whether its items have been passed on.
     has_handed_on: bool,
 }
@@ -188,7 +191,7 @@ impl<'a> Parser<'a, '_> {
     /// Reads the root mapping: an object, or a list whose items are passed on one by one.
     fn root_mapping(&mut self, stream: &mut Stream<'a>) -> Result<(), Problem> {
         let start = stream.position()?;
-        let mut root = Root { start, header: Header::default(), has_handed_on: false };
+        let mut root = Root { start, header: Header::default(), ahead: None, has_handed_on: false };
         let node =
             stream.mapping_with(&mut |stream, key| self.root_value(stream, key, &mut root))?;
         if !(root.header.is_list() && root.has_handed_on) {
@@ -223,7 +226,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Passes on the items of a list; `false` if it turns out not to be a list.
-    fn items(&mut self, stream: &mut Stream<'a>, root: &Root) -> Result<bool, Problem> {
+    fn items(&mut self, stream: &mut Stream<'a>, root: &mut Root) -> Result<bool, Problem> {
         let mut of_items = root.header.of_items();
         let mut is_first = true;
         stream.enter()?;
@@ -232,7 +235,11 @@ impl<'a> Parser<'a, '_> {
             let value = stream.value()?;
             if is_first && root.header.kind.is_none() && Header::of(&value).type_meta().is_none() {
                 // Items without a type, before the type of the list is known.
-                let ahead = self.look_ahead(root.start).unwrap_or_default();
+                let ahead = match root.ahead.take() {
+                    Some(ahead) => ahead,
+                    None => self.look_ahead(root.start).unwrap_or_default(),
+                };
+                let ahead = root.ahead.insert(ahead);
                 if !ahead.is_list() {
                     while stream.next_item()? {
                         stream.skip()?;
@@ -361,8 +368,10 @@ impl<'a> Parser<'a, '_> {
             Some(items) => match items.as_sequence() {
                 Some([]) => return (self.emit)(Event::Nothing),
                 Some(items) => {
+                    let mut place = place.clone();
                     for item in items {
-                        self.object(item, &place.inside(item), of_items.as_ref());
+                        place = place.inside(item);
+                        self.object(item, &place, of_items.as_ref());
                     }
                     return;
                 }

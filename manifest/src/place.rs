@@ -30,9 +30,12 @@ impl<'a> Place<'a> {
         Self { context, line, column, known: start, extent: Some(offset..end) }
     }
 
-    /// The position of an object inside this one.
+    /// The position of an object inside this one, or after another one of the same list: then only the text between
+    /// the two is searched.
     pub(crate) fn inside(&self, node: &Located<'_>) -> Self {
-        Self { line: node.line, column: node.column, extent: None, ..self.clone() }
+        let (line, column) = (node.line, node.column);
+        let known = self.context.position_after(self.known, line, column).unwrap_or(self.known);
+        Self { line, column, known, extent: None, ..self.clone() }
     }
 
     /// The name of the file.
