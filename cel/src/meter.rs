@@ -44,9 +44,10 @@ impl Meter {
         self.cost
     }
 
-    /// What the evaluation has taken, in units of about 10 ns, whether cel-go charges for it or not.
-    pub(crate) const fn spent(&self) -> u64 {
-        if self.cost > self.work { self.cost } else { self.work }
+    /// What the evaluation has taken, in units of about 10 ns, whether cel-go charges for it or not. What was beyond the
+    /// limit has not been done.
+    pub(crate) fn spent(&self) -> u64 {
+        self.cost.max(self.work).min(self.limit.saturating_mul(WORK_LIMIT))
     }
 
     /// Adds to the cost.

@@ -49,8 +49,8 @@ pub struct Answer {
     pub outcome: Result<bool, EvaluationError>,
     /// The cost in the units of cel-go; at most the limit, unless the limit was exceeded.
     pub cost: u64,
-    /// What the evaluation took, in units of about 10 ns. At least the cost: cel-go does not charge for everything
-    /// that takes time.
+    /// What the evaluation took, in units of about 10 ns: at least the cost, as cel-go does not charge for everything that
+    /// takes time, and at most twice the limit.
     pub work: u64,
 }
 

@@ -228,6 +228,13 @@ fn expressions_that_need_much_on_each_device_leave_nothing_for_others() {
 }
 
 #[test]
+fn a_value_that_is_too_large_to_be_made_takes_no_more_than_the_limit() {
+    let mut cycles = Cycles::new(&unlike_devices());
+    let text = "lists.range(9223372036854775807).size() > 0 && device.attributes['d'].id != ''";
+    assert_eq!(cycles.until_decided(&[wanted([text.to_owned()])]), 4);
+}
+
+#[test]
 fn names_that_no_device_has_take_neither_time_nor_memory() {
     let mut cycles = Cycles::new(&unlike_devices());
     let before = cycles.run(&[]).0;
