@@ -33,6 +33,8 @@ pub(super) struct Size {
     pub(super) positions: u64,
     /// How many positions a search can be at, at once, if the part begins at one place.
     pub(super) active: u64,
+    /// The largest product of the counts of repetitions that are in each other; 0 for none.
+    repeats: u64,
     /// The characters of the shortest and the longest match; the longest may have no end.
     shortest: u64,
     longest: u64,
@@ -40,11 +42,11 @@ pub(super) struct Size {
 
 impl Size {
     const fn atom(bytes: u64) -> Self {
-        Self { bytes, positions: 1, active: 1, shortest: 1, longest: 1 }
+        Self { bytes, positions: 1, active: 1, repeats: 0, shortest: 1, longest: 1 }
     }
 
     const fn anchor() -> Self {
-        Self { bytes: CHOICE, positions: 0, active: 0, shortest: 0, longest: 0 }
+        Self { bytes: CHOICE, positions: 0, active: 0, repeats: 0, shortest: 0, longest: 0 }
     }
 
     /// In how many places it can end, less one, if it begins in one.
@@ -66,6 +68,7 @@ impl Size {
             bytes: self.bytes.saturating_add(next.bytes),
             positions: self.positions.saturating_add(next.positions),
             active,
+            repeats: self.repeats.max(next.repeats),
             shortest: self.shortest.saturating_add(next.shortest),
             longest: self.longest.saturating_add(next.longest),
         }
@@ -77,6 +80,7 @@ impl Size {
             bytes: self.bytes.saturating_add(other.bytes).saturating_add(CHOICE),
             positions: self.positions.saturating_add(other.positions),
             active: self.active.saturating_add(other.active),
+            repeats: self.repeats.max(other.repeats),
             shortest: self.shortest.min(other.shortest),
             longest: self.longest.max(other.longest),
         }
@@ -92,6 +96,7 @@ impl Size {
             bytes: self.bytes.saturating_add(CHOICE).saturating_mul(copies),
             positions,
             active: if is_one_copy_at_a_time && !is_loop { self.active } else { positions },
+            repeats: self.repeats.max(1).saturating_mul(high.unwrap_or(low).max(1)),
             shortest: self.shortest.saturating_mul(low),
             longest: match high {
                 Some(high) => self.longest.saturating_mul(high),
@@ -207,7 +212,7 @@ impl Measure {
         // 25 ns for each byte of a large automaton, and 20 µs for the first search.
         let of_automaton = size.bytes.saturating_mul(5) / 2;
         let build = self.units.saturating_add(of_automaton).saturating_add(2000);
-        Cost { bytes: size.bytes, positions: size.positions, active, build }
+        Cost { bytes: size.bytes, positions: size.positions, active, repeats: size.repeats, build }
     }
 }
 
@@ -220,6 +225,8 @@ pub(super) struct Cost {
     pub(super) positions: u64,
     /// Places where a search from the beginning of the text can be at once.
     pub(super) active: u64,
+    /// The largest product of counts of repetitions in each other.
+    pub(super) repeats: u64,
     /// Units of work for building it.
     pub(super) build: u64,
 }
