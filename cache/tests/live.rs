@@ -423,7 +423,7 @@ impl World {
             Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
             Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
             Step::Crowd { name, created, node } => {
-                drop(self.store.apply_pod(&from(crowd(name, created, node))).expect("a pod"));
+                self.store.apply_pod(&from(crowd(name, created, node))).expect("a pod");
             }
             Step::DeleteCrowd(name) => {
                 self.store.pods.delete(&ObjectKey::new("crowd", format!("c{name}")));
