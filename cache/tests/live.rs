@@ -66,13 +66,13 @@ enum Devices {
 enum Step {
     Pod(PodStep),
     DeletePod(u8),
-    /// One of several pods with so many selectors about other namespaces that not all of them are read.
-    Crowd {
+    /// One of several pods that together have more selectors about other namespaces than are read.
+    ManySelectors {
         name: u8,
         created: u8,
         node: Option<u8>,
     },
-    DeleteCrowd(u8),
+    DeleteManySelectors(u8),
     Group {
         name: u8,
         created: u8,
@@ -224,8 +224,8 @@ fn step() -> impl Strategy<Value = Step> {
         20 => pod_step().prop_map(Step::Pod),
         4 => (0..12_u8).prop_map(Step::DeletePod),
         2 => (0..14_u8, 0..3_u8, prop::option::weighted(0.3, 0..4_u8))
-            .prop_map(|(name, created, node)| Step::Crowd { name, created, node }),
-        1 => (0..14_u8).prop_map(Step::DeleteCrowd),
+            .prop_map(|(name, created, node)| Step::ManySelectors { name, created, node }),
+        1 => (0..14_u8).prop_map(Step::DeleteManySelectors),
         5 => group_step(),
         2 => (0..3_u8, version()).prop_map(|(name, version)| Step::DeleteGroup(name, version)),
         2 => composite.prop_map(|(name, parent, priority, queue)| Step::Composite {
@@ -374,7 +374,7 @@ fn manifest(pod: &PodStep) -> Value {
 }
 
 /// A pod with 50 selectors, 10 of which the next pod of its kind has too. 13 of them are above the bound.
-fn crowd(name: u8, created: u8, node: Option<u8>) -> Value {
+fn with_selectors(name: u8, created: u8, node: Option<u8>) -> Value {
     let first = 40 * u32::from(name);
     let term = |n: u32| {
         json!({
@@ -385,7 +385,7 @@ fn crowd(name: u8, created: u8, node: Option<u8>) -> Value {
     let terms: Vec<Value> = (first..first + 50).map(term).collect();
     json!({
         "metadata": {
-            "name": format!("c{name}"), "namespace": "crowd", "uid": format!("c{name}-{created}"),
+            "name": format!("c{name}"), "namespace": "selectors", "uid": format!("c{name}-{created}"),
             "creationTimestamp": time(created), "labels": {"l": name.to_string()},
         },
         "spec": {
@@ -422,11 +422,11 @@ impl World {
         match step {
             Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
             Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
-            Step::Crowd { name, created, node } => {
-                self.store.apply_pod(&from(crowd(name, created, node))).expect("a pod");
+            Step::ManySelectors { name, created, node } => {
+                self.store.apply_pod(&from(with_selectors(name, created, node))).expect("a pod");
             }
-            Step::DeleteCrowd(name) => {
-                self.store.pods.delete(&ObjectKey::new("crowd", format!("c{name}")));
+            Step::DeleteManySelectors(name) => {
+                self.store.pods.delete(&ObjectKey::new("selectors", format!("c{name}")));
             }
             Step::Group { name, created, min, queue, has_class, note, version, parent } => {
                 let meta = json!({
@@ -702,11 +702,11 @@ proptest! {
     #[test]
     fn a_snapshot_that_follows_is_equal_to_one_from_scratch(
         steps in prop::collection::vec(step(), 0..150),
-        n_crowd in prop_oneof![3 => Just(0), 1 => 11..14_u8],
+        n_with_selectors in prop_oneof![3 => Just(0), 1 => 11..14_u8],
     ) {
         let mut world = World::new();
-        for name in 0..n_crowd {
-            world.run(Step::Crowd { name, created: 1, node: None });
+        for name in 0..n_with_selectors {
+            world.run(Step::ManySelectors { name, created: 1, node: None });
         }
         for step in steps {
             world.run(step);
@@ -837,7 +837,7 @@ fn a_namespace_above_the_bound_on_selectors_costs_only_itself() {
     world.run(group(0));
     world.run(Step::Pod(PodStep { anti: None, ..POD }));
     for name in 0..13 {
-        world.run(Step::Crowd { name, created: 1, node: None });
+        world.run(Step::ManySelectors { name, created: 1, node: None });
     }
     world.take(true);
     let snapshot = world.taken_from_scratch();
@@ -855,7 +855,7 @@ fn a_namespace_above_the_bound_on_selectors_costs_only_itself() {
         world.take(true);
         assert_eq!(world.live.n_from_scratch(), 1, "{step:?}");
     }
-    world.run(Step::DeleteCrowd(0));
+    world.run(Step::DeleteManySelectors(0));
     world.take(true);
     assert_eq!(world.live.n_from_scratch(), 2, "there is room for another");
 }

@@ -81,7 +81,7 @@ impl Meter {
         self.work_on_bytes(n.saturating_mul(size_of::<Value<'_>>()))
     }
 
-    /// Adds the work of making a list of texts, of so many bytes together.
+    /// Adds the work of making a list of `n` texts with `bytes` bytes in all.
     pub(crate) const fn work_on_texts(
         &mut self,
         n: usize,

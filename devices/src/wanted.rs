@@ -364,7 +364,7 @@ impl AllWanted {
     }
 
     /// Starts again without rows, with what is known. Expressions are forgotten that no row needed. Those of rows that
-    /// are not decided yet are kept: the next session goes on with them.
+    /// are not decided yet are kept: the next session continues with them.
     #[must_use]
     pub fn again(&self, selectors: &mut Selectors) -> Self {
         let matching = self.matching.values();

@@ -145,7 +145,7 @@ struct Trial<'a, 's, P> {
     statement: &'a mut Statement<'s>,
     wanted: Wanted,
     node: NodeIdx,
-    /// Whether its queue may use that much, whoever leaves.
+    /// Whether the capability of its queue admits it although no victim has left.
     is_within_capability: bool,
     tries: &'a mut Tries,
     policy: std::marker::PhantomData<P>,

@@ -152,10 +152,10 @@ impl Classifier {
     /// Whether a pod has a part in which templates of its namespace are above the bound on selectors. If it comes, goes
     /// or gets another rank, others may be above it.
     pub(crate) fn counts_for_bound(&self, facts: &TaskFacts) -> bool {
-        let is_crowded = |namespace: &Name| {
+        let is_above_bound = |namespace: &Name| {
             self.n_foreign.get(namespace).is_some_and(|n| *n > MAX_FOREIGN_SELECTORS)
         };
-        facts.template.namespace.as_ref().is_some_and(is_crowded)
+        facts.template.namespace.as_ref().is_some_and(is_above_bound)
             && foreign(&facts.template).next().is_some()
     }
 }
