@@ -295,7 +295,7 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
-    /// Copies what follows `\\x` or `\\p`: text in braces, or else at most `most` characters.
+    /// Copies what follows `\\x` or `\\p`: text in braces, or else at most `n` characters.
     fn argument(&mut self, n: usize) -> Result<&'t str, String> {
         let end = if self.rest.starts_with('{') {
             self.rest.find('}').ok_or("invalid escape sequence")? + 1

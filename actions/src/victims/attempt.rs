@@ -6,7 +6,7 @@ use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
     resource::ResourceVector,
-    status::{Placement, TaskStatus},
+    status::Placement,
 };
 use kube_batch_framework::{
     failure::{Failure, RefusedGang},
@@ -24,7 +24,7 @@ use super::{
     policy::VictimPolicy,
     reprieve,
     select::{VictimSearch, select_victims},
-    unit::{Unit, Wanted},
+    unit::{Unit, Wanted, evict, pipelined},
     whole_jobs::{broken, candidates, evict_jobs, evict_units},
 };
 use crate::waiting::{Kind, Unplaceable};
@@ -196,9 +196,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     /// each fits.
     fn fit_in_turn(&mut self, moves: &[(TaskIdx, Placement)]) -> bool {
         self.statement.rollback_to(self.start);
-        for (victim, _) in moves.iter().filter(|(_, at)| pipelined(*at).is_none()) {
-            self.statement.evict(*victim, P::REASON).expect("it was evicted before");
-        }
+        let victims = moves.iter().filter(|(_, at)| pipelined(*at).is_none());
+        evict(&mut self.statement, victims.map(|(victim, _)| victim), P::REASON);
         moves.iter().all(|(task, at)| {
             let Some(node) = pipelined(*at) else { return true };
             pipeline_if_fits(&mut self.statement, *task, node) || self.fits_elsewhere(*task)
@@ -308,9 +307,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             return self.evict_jobs(task, others);
         };
         self.explain(class);
-        for victim in victims {
-            self.statement.evict(victim, P::REASON).expect("a running task may be evicted");
-        }
+        evict(&mut self.statement, &victims, P::REASON);
         self.statement.pipeline(task, node).expect("a task that waits may be pipelined");
         true
     }
@@ -441,11 +438,6 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             self.failure = Some(Failure::Unfit(session.explain(class)));
         }
     }
-}
-
-/// The node for which a task is nominated; `None` if it is evicted.
-fn pipelined(at: Placement) -> Option<NodeIdx> {
-    at.node.filter(|_| at.status == TaskStatus::Pipelined)
 }
 
 fn pipeline_if_fits(statement: &mut Statement<'_>, task: TaskIdx, node: NodeIdx) -> bool {

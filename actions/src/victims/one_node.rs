@@ -4,7 +4,10 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::Timestamp;
-use kube_batch_api::column::{NodeIdx, TaskIdx};
+use kube_batch_api::{
+    column::{NodeIdx, TaskIdx},
+    decision::EvictReason,
+};
 use kube_batch_framework::{plugin::Capacity, statement::Statement};
 
 use super::{
@@ -84,7 +87,7 @@ pub(super) fn cheapest<P: VictimPolicy>(
         let singles = singles.iter().map(|own| OnNode { candidate: own, here: &own.unit.tasks });
         let jobs = jobs.iter().map(|(at, here)| OnNode { candidate: &candidates[*at], here });
         let leaving: Vec<OnNode<'_>> = singles.chain(jobs).collect();
-        let mut trial = Trial::<P>::new(statement, wanted, node, &mut tries);
+        let mut trial = Trial::new(statement, wanted, node, P::REASON, &mut tries);
         let Some(victims) = minimal(&mut trial, &leaving) else { continue };
         let cost = cost(&victims, node);
         if lowest.as_ref().is_none_or(|(known, _)| cost < *known) {
@@ -125,10 +128,7 @@ fn cost(victims: &[OnNode<'_>], node: NodeIdx) -> NodeCost {
 
 /// Those of some candidates, the cheapest first, without which the task fits on a node: none of them can
 /// stay.
-fn minimal<'a, P: VictimPolicy>(
-    trial: &mut Trial<'_, '_, P>,
-    candidates: &[OnNode<'a>],
-) -> Option<Vec<OnNode<'a>>> {
+fn minimal<'a>(trial: &mut Trial<'_, '_>, candidates: &[OnNode<'a>]) -> Option<Vec<OnNode<'a>>> {
     let enough = (1..=candidates.len()).find(|n| trial.fits_without(&candidates[..*n]))?;
     let mut victims = candidates[..enough].to_vec();
     for at in (0..victims.len() - 1).rev() {
@@ -141,27 +141,28 @@ fn minimal<'a, P: VictimPolicy>(
 }
 
 /// Tries whether the wanted task fits on a node.
-struct Trial<'a, 's, P> {
+struct Trial<'a, 's> {
     statement: &'a mut Statement<'s>,
     wanted: Wanted,
     node: NodeIdx,
     /// Whether the capability of its queue admits it although no victim has left.
     is_within_capability: bool,
+    reason: EvictReason,
     tries: &'a mut Tries,
-    policy: std::marker::PhantomData<P>,
 }
 
-impl<'a, 's, P: VictimPolicy> Trial<'a, 's, P> {
+impl<'a, 's> Trial<'a, 's> {
     fn new(
         statement: &'a mut Statement<'s>,
         wanted: Wanted,
         node: NodeIdx,
+        reason: EvictReason,
         tries: &'a mut Tries,
     ) -> Self {
         let task = wanted.preemptor.task;
         let answer = statement.session().within_capability(task, &[], Capacity::FutureIdle);
         let is_within_capability = answer.is_ok();
-        Self { statement, wanted, node, is_within_capability, tries, policy: Default::default() }
+        Self { statement, wanted, node, is_within_capability, reason, tries }
     }
 
     /// Whether the task fits without these victims. What costs least is asked first.
@@ -176,8 +177,7 @@ impl<'a, 's, P: VictimPolicy> Trial<'a, 's, P> {
         let start = self.statement.savepoint();
         let mut n_evicted = 0;
         for OnNode { candidate, here } in victims {
-            evict::<P>(self.statement, here);
-            evict::<P>(self.statement, &candidate.ruling);
+            evict(self.statement, here.iter().chain(&candidate.ruling), self.reason);
             n_evicted += here.len() + candidate.ruling.len();
         }
         self.tries.count(n_evicted);

@@ -8,7 +8,7 @@ use std::{
 use kube_batch_api::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     decision::EvictReason,
-    status::{Placement, TaskStatus},
+    status::Placement,
 };
 use kube_batch_framework::{
     plugin::Capacity,
@@ -18,7 +18,7 @@ use kube_batch_framework::{
 
 use super::{
     node_tasks::job_priority,
-    unit::{future_idle, slots},
+    unit::{evict, future_idle, pipelined, slots},
     whole_jobs::{EvictedTogether, broken},
 };
 
@@ -37,42 +37,36 @@ pub(super) fn unneeded(
     may_stay: impl Fn(&Session, TaskIdx) -> bool,
 ) {
     let moves = statement.moves_since(start);
-    let is_pipelined = |(_, at): &&(TaskIdx, Placement)| at.status == TaskStatus::Pipelined;
-    let placed: Vec<TaskIdx> = moves.iter().filter(is_pipelined).map(|(task, _)| *task).collect();
+    let is_placed = |(_, at): &&(TaskIdx, Placement)| pipelined(*at).is_some();
+    let placed: Vec<TaskIdx> = moves.iter().filter(is_placed).map(|(task, _)| *task).collect();
     let mut units = units(statement);
     statement.rollback_to(start);
     evict(statement, units.iter().flatten(), reason);
     let mut slots = Slots::of(statement, &placed, &units);
-    let mut n_moves = 0;
-    let mut suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
-        n_moves += units.iter().map(Vec::len).sum::<usize>() + placed.len();
+    let suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
         statement.rollback_to(start);
         evict(statement, units.iter().rev().flatten(), reason);
-        let fit = placed
-            .iter()
-            .all(|task| place(statement, *task) && may_stay(statement.session(), *task));
-        (fit, n_moves < MAX_MOVES)
+        placed.iter().all(|task| place(statement, *task) && may_stay(statement.session(), *task))
     };
-    let mut at = 0;
-    while at < units.len() && units.len() > 1 {
+    let (mut at, mut n_moves) = (0, 0);
+    while at < units.len() && units.len() > 1 && n_moves < MAX_MOVES {
         let unit = units.remove(at);
         let is_possible = slots.as_ref().is_none_or(|slots| slots.suffice_with(statement, &unit));
-        let (fit, goes_on) = if is_possible { suffices(statement, &units) } else { (false, true) };
-        if fit {
+        if is_possible {
+            n_moves += units.iter().map(Vec::len).sum::<usize>() + placed.len();
+        }
+        if is_possible && suffices(statement, &units) {
             slots.iter_mut().for_each(|slots| slots.take(statement, &unit));
         } else {
             units.insert(at, unit);
             at += 1;
         }
-        if !goes_on {
-            break;
-        }
     }
-    if !suffices(statement, &units).0 {
+    if !suffices(statement, &units) {
         // A task may need a victim beside it that has left meanwhile.
         statement.rollback_to(start);
         for (task, at) in moves {
-            match at.node.filter(|_| at.status == TaskStatus::Pipelined) {
+            match pipelined(at) {
                 Some(node) => statement.pipeline(task, node).expect("it was pipelined before"),
                 None => evict(statement, [&task], reason),
             }
@@ -178,16 +172,6 @@ fn units(statement: &Statement<'_>) -> Vec<Unit> {
         (Reverse((job_priority(cluster, unit[0]), gang.is_some(), unit.len())), start, unit[0])
     });
     units.into_iter().map(|(_, unit)| unit).collect()
-}
-
-fn evict<'a>(
-    statement: &mut Statement<'_>,
-    victims: impl IntoIterator<Item = &'a TaskIdx>,
-    reason: EvictReason,
-) {
-    for victim in victims {
-        statement.evict(*victim, reason).expect("a victim is bound or runs");
-    }
 }
 
 /// Pipelines a task on the best node, if there is one.

@@ -3,11 +3,12 @@
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
-    status::TaskStatus,
+    decision::EvictReason,
+    status::{Placement, TaskStatus},
 };
 use kube_batch_framework::{session::Session, statement::Statement};
 
-use super::{cover::Item, limit::Limit, on_node::Preemptor, policy::VictimPolicy};
+use super::{cover::Item, limit::Limit, on_node::Preemptor};
 
 /// Some tasks of one class that want a place.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +37,22 @@ pub(super) struct Unit {
     pub(super) is_whole: bool,
 }
 
-pub(super) fn evict<P: VictimPolicy>(statement: &mut Statement<'_>, tasks: &[TaskIdx]) {
+/// Evicts those of some tasks that have not left yet: a task may leave by itself before its job does.
+pub(super) fn evict<'a>(
+    statement: &mut Statement<'_>,
+    tasks: impl IntoIterator<Item = &'a TaskIdx>,
+    reason: EvictReason,
+) {
     for task in tasks {
-        // A task may have left by itself before its job does.
         if statement.session().cluster().status(*task) != TaskStatus::Releasing {
-            statement.evict(*task, P::REASON).expect("a task that is bound or runs may be evicted");
+            statement.evict(*task, reason).expect("a task that is bound or runs may be evicted");
         }
     }
+}
+
+/// The node for which a task is nominated that a statement has moved; `None` if it is evicted.
+pub(super) fn pipelined(at: Placement) -> Option<NodeIdx> {
+    at.node.filter(|_| at.status == TaskStatus::Pipelined)
 }
 
 pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wanted) -> Item {

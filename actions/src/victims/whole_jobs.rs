@@ -125,7 +125,7 @@ pub(super) fn evict_units<P: VictimPolicy>(
         if wanted.limit.admits_violations(session, &unit.tasks)
             && is_permitted(policy, session, wanted, unit)
         {
-            evict::<P>(statement, &unit.tasks);
+            evict(statement, &unit.tasks, P::REASON);
         }
     }
 }
@@ -274,7 +274,7 @@ fn gain<P: VictimPolicy>(
     let class = wanted.preemptor.class;
     if !statement.session_mut().needs_only_resources(class, tasks) {
         let start = statement.savepoint();
-        evict::<P>(statement, tasks);
+        evict(statement, tasks, P::REASON);
         let gain = n_fitting(statement, wanted);
         statement.rollback_to(start);
         return gain;
