@@ -91,8 +91,8 @@ struct Counted {
     /// Counting ended there.
     limit: u64,
     n: u64,
-    /// How long the log of touched nodes was, if the answer depends on other nodes.
-    n_touched: usize,
+    /// [`ClassRules::version`] then, if the answer depends on other nodes.
+    version: u64,
 }
 
 /// Number of evaluations of a node for a class.
@@ -474,10 +474,13 @@ impl Candidates {
             return 0;
         }
         let rules = self.rules[class].as_ref().expect("prepared above");
-        let n_touched = if rules.depend_on_other_nodes() { inputs.touched.len() } else { 0 };
+        let version = match rules.depend_on_other_nodes() {
+            true => rules.version(inputs.policy, inputs.cluster, class),
+            false => 0,
+        };
         if may_recall
             && let Some(known) = self.counted[class]
-            && known.n_touched == n_touched
+            && known.version == version
             && (known.n < known.limit || limit <= known.limit)
         {
             return known.n.min(limit);
@@ -486,7 +489,7 @@ impl Candidates {
         let eligible = self.eligible(inputs.cluster, class);
         let n = self.placeable.count(inputs, Question { class, rules, eligible, room, limit });
         if may_recall {
-            self.counted[class] = Some(Counted { limit, n, n_touched });
+            self.counted[class] = Some(Counted { limit, n, version });
         }
         n
     }

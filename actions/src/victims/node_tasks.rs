@@ -7,7 +7,8 @@ use kube_batch_api::{
     column::{Column, NodeIdx, TaskIdx},
 };
 
-/// The bound and running tasks on each node, the first victim first. Sorted when first used.
+/// The tasks of kube-batch on each node, the first victim first. Sorted when first used, and kept while tasks are evicted
+/// and put back: the reader checks whether one may be evicted now.
 #[derive(Debug)]
 pub(crate) struct NodeTasks {
     sorted: Column<NodeIdx, Option<Vec<TaskIdx>>>,
@@ -21,10 +22,7 @@ impl NodeTasks {
     pub(super) fn on(&mut self, cluster: &Cluster, node: NodeIdx) -> &[TaskIdx] {
         self.sorted[node].get_or_insert_with(|| {
             let all = cluster.nodes.tasks[node].iter().copied();
-            let mut victims: Vec<TaskIdx> = all
-                .filter(|task| cluster.tasks.ours[*task])
-                .filter(|task| cluster.status(*task).may_be_evicted())
-                .collect();
+            let mut victims: Vec<TaskIdx> = all.filter(|task| cluster.tasks.ours[*task]).collect();
             victims.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
             victims
         })
