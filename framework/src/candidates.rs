@@ -347,7 +347,8 @@ impl Candidates {
             self.work.add(eligible.len());
             DomainFits::new(inputs, class, rules, eligible, level, capacity)
         });
-        fits.catch_up(inputs, class, rules, eligible, level);
+        let n_nodes = fits.catch_up(inputs, class, rules, eligible, level);
+        self.work.add(n_nodes);
         fits.of_domains().clone()
     }
 

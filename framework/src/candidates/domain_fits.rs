@@ -2,6 +2,8 @@
 //!
 //! The sums are kept from one question to the next: only nodes that have changed are counted again.
 
+use std::collections::BTreeSet;
+
 use kube_batch_api::{
     column::{ClassIdx, Column, DomainIdx, NodeIdx},
     node_set::NodeSet,
@@ -48,7 +50,7 @@ impl DomainFits {
         new
     }
 
-    /// Counts the nodes again that have changed.
+    /// Counts the nodes again that have changed, and returns how many there are.
     pub(super) fn catch_up(
         &mut self,
         inputs: Inputs<'_>,
@@ -56,11 +58,15 @@ impl DomainFits {
         rules: &ClassRules,
         eligible: &NodeSet,
         level: &Level,
-    ) {
-        for node in inputs.touched[self.seen..].iter().filter(|node| eligible.contains(**node)) {
+    ) -> usize {
+        let touched = inputs.touched[self.seen..].iter().filter(|node| eligible.contains(**node));
+        // Moves that are taken back touch their nodes again.
+        let touched: BTreeSet<NodeIdx> = touched.copied().collect();
+        for node in &touched {
             self.count(inputs, class, rules, level, *node);
         }
         self.seen = inputs.touched.len();
+        touched.len()
     }
 
     /// The sums.
