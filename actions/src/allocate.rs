@@ -57,7 +57,7 @@ impl Action for Allocate {
         let mut waiting = Waiting::default();
         let mut first = first_turns(session);
         first.run_unless_overused(session, |session, job| {
-            turn(session, job, &mut waiting, &mut Budget::All)
+            first_turn(session, job, &mut waiting, &mut Budget::All)
         });
         let mut turns = Turns::new(session, |job| has_work(session, job));
         for queue in within_deserved(session, &mut turns, &mut waiting) {
@@ -144,8 +144,9 @@ fn lend(session: &mut Session, mut turns: Turns, overused: Vec<QueueIdx>, waitin
     }
     let mut lending =
         Lending { withheld: Withheld::of(session), idle: session.cluster().total_idle() };
-    first_turns(session)
-        .run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
+    first_turns(session).run(session, |session, job| {
+        first_turn(session, job, waiting, &mut Budget::Lent(&mut lending))
+    });
     turns.run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
 }
 
@@ -176,6 +177,17 @@ fn first_turns(session: &Session) -> Turns {
         let last = cluster.jobs.queue[job].and_then(|queue| last[queue]);
         last.is_some_and(|last| order(&job, &last).is_le()) && has_work(session, job)
     })
+}
+
+/// A turn before others. A torn gang that is complete has no more of them: its other tasks are not what it lacked.
+fn first_turn(
+    session: &mut Session,
+    job: JobIdx,
+    waiting: &mut Waiting,
+    budget: &mut Budget<'_>,
+) -> NextTurn {
+    let next = turn(session, job, waiting, budget);
+    if session.cluster().jobs.is_torn[job] { NextTurn::None } else { next }
 }
 
 /// A turn of a job, or of all jobs of a composite PodGroup. Returns whether the job may have another turn.

@@ -59,7 +59,8 @@ impl IncompleteJobs {
             // What is being bound again may complete it: that is known once it is answered.
             if n_started + retrying < min {
                 cluster.jobs.incomplete_for[job] = Some(now.saturating_sub(since.at));
-                cluster.jobs.is_torn[job] = n_started + retrying < bound_minimum(cluster, job);
+                let together = bound_minimum(cluster, job);
+                cluster.jobs.is_torn[job] = n_started + retrying < together && min <= together;
             }
         }
         keep_places(snapshot);
@@ -138,16 +139,20 @@ mod tests {
             let mut store = Store::default();
             let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "9"}}});
             store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
-            let spec = PodGroupSpec { min_member: 3, ..PodGroupSpec::default() };
-            let meta = json!({"name": "g", "namespace": "ns", "uid": "g"});
-            let meta = serde_json::from_value(meta).expect("metadata");
-            store.apply_group(V1Alpha2, &meta, &spec, None).expect("facts");
             let mut world =
                 Self { store, assumed: Assumed::default(), incomplete: IncompleteJobs::default() };
+            world.set_minimum(3);
             world.put("a", true);
             world.put("b", false);
             world.put("c", false);
             world
+        }
+
+        fn set_minimum(&mut self, minimum: i32) {
+            let spec = PodGroupSpec { min_member: minimum, ..PodGroupSpec::default() };
+            let meta = json!({"name": "g", "namespace": "ns", "uid": "g"});
+            let meta = serde_json::from_value(meta).expect("metadata");
+            self.store.apply_group(V1Alpha2, &meta, &spec, None).expect("facts");
         }
 
         fn put(&mut self, name: &str, runs: bool) {
@@ -272,6 +277,9 @@ mod tests {
         assert_eq!(world.state(), (false, false));
         world.put("b", false);
         assert_eq!(world.state(), (true, true), "one of three is lost");
+        world.set_minimum(4);
+        assert_eq!(world.state(), (true, false), "it asks for more than started together");
+        world.set_minimum(3);
         world.bind("b");
         assert_eq!(world.state(), (false, false), "it may be complete soon");
         world.reject("b");
