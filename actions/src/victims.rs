@@ -12,6 +12,7 @@ mod attempt;
 mod cover;
 mod domains;
 mod dry_run;
+mod in_queue;
 mod index;
 mod limit;
 mod loss;

@@ -17,6 +17,7 @@ use kube_batch_framework::{
 };
 
 use super::{
+    in_queue::select_victims_in_queue,
     limit::Limit,
     loss::{Bound, Need},
     on_node::Preemptor,
@@ -303,9 +304,11 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         }
         let preemptor = self.preemptor(task);
         let Self { policy, statement, search, .. } = self;
-        let Some((node, victims)) = select_victims(*policy, statement, search, preemptor) else {
-            return self.evict_jobs(task, others);
-        };
+        let mut found = select_victims(*policy, statement, search, preemptor);
+        if found.is_none() && !within_capability {
+            found = select_victims_in_queue(*policy, statement, preemptor);
+        }
+        let Some((node, victims)) = found else { return self.evict_jobs(task, others) };
         self.explain(class);
         evict(&mut self.statement, &victims, P::REASON);
         self.statement.pipeline(task, node).expect("a task that waits may be pipelined");

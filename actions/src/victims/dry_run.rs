@@ -100,6 +100,50 @@ impl DryRun for ResourceDryRun<'_> {
     }
 }
 
+/// For a task that its node has room for: whether the capability of its queue admits it without tasks of the queue,
+/// wherever they are.
+pub(super) struct CapabilityDryRun<'a> {
+    session: &'a Session,
+    task: TaskIdx,
+    victims: Vec<TaskIdx>,
+}
+
+impl<'a> CapabilityDryRun<'a> {
+    pub(super) const fn new(session: &'a Session, task: TaskIdx) -> Self {
+        Self { session, task, victims: Vec::new() }
+    }
+}
+
+impl DryRun for CapabilityDryRun<'_> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn task(&self) -> TaskIdx {
+        self.task
+    }
+
+    fn victims(&self) -> &[TaskIdx] {
+        &self.victims
+    }
+
+    fn not_yet_moved(&self) -> &[TaskIdx] {
+        &self.victims
+    }
+
+    fn fits(&mut self) -> bool {
+        self.session.within_capability(self.task, &self.victims, Capacity::FutureIdle).is_ok()
+    }
+
+    fn evict(&mut self, at: usize, victim: TaskIdx) {
+        self.victims.insert(at, victim);
+    }
+
+    fn restore(&mut self, at: usize) {
+        self.victims.remove(at);
+    }
+}
+
 /// For classes with rules about other tasks: evicts the victims in the session, so that every plugin
 /// takes their absence into account. The caller rolls the statement back.
 pub(super) struct SessionDryRun<'t, 's> {

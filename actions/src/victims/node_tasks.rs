@@ -30,7 +30,7 @@ impl NodeTasks {
 }
 
 /// Lowest job priority, then lowest task priority, then latest start, then largest namespace and name.
-fn by_victim_cost(cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
+pub(super) fn by_victim_cost(cluster: &Cluster, l: TaskIdx, r: TaskIdx) -> Ordering {
     let rank = |task: TaskIdx| {
         let facts = &cluster.tasks.facts[task];
         let job_priority = job_priority(cluster, task);

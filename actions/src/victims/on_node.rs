@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Number of tasks checked as candidates that count as one evaluation of a node. Guessed.
-const TASKS_LOOKED_AT: usize = 4;
+pub(super) const TASKS_LOOKED_AT: usize = 4;
 
 /// A task that gets the place of victims.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +197,7 @@ fn candidates_on_node<P: VictimPolicy>(
 }
 
 /// Whether the task may be evicted, before plugins are called.
-fn is_candidate<P: VictimPolicy>(
+pub(super) fn is_candidate<P: VictimPolicy>(
     policy: &P,
     session: &Session,
     preemptor: Preemptor,

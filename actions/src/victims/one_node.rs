@@ -15,7 +15,7 @@ use super::{
     node_tasks::NodeTasks,
     on_node::permitted_on_node,
     policy::VictimPolicy,
-    unit::{Unit, Wanted, evict, future_idle, item, slots},
+    unit::{self, Unit, Wanted, evict, future_idle, item, slots},
 };
 use crate::tries::Tries;
 
@@ -62,11 +62,9 @@ pub(super) fn cheapest<P: VictimPolicy>(
 ) -> Vec<Unit> {
     let mut candidates: Vec<Candidate<'_>> =
         jobs.iter().map(|unit| Candidate::new(statement, unit, wanted)).collect();
-    let cluster = statement.session().cluster();
-    candidates.sort_by_key(|Candidate { unit, item, .. }| {
-        let priority = cluster.jobs.priority[unit.job];
-        (item.n_violating, priority, item.amount, Reverse(item.start), unit.job)
-    });
+    let session = statement.session();
+    let cluster = session.cluster();
+    candidates.sort_by_cached_key(|candidate| unit::cost(session, candidate.unit, wanted));
     let mut on_nodes: BTreeMap<NodeIdx, BTreeMap<usize, Vec<TaskIdx>>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
         for task in &candidate.unit.tasks {

@@ -1,5 +1,8 @@
 //! What leaves together, and for how many tasks.
 
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
@@ -37,6 +40,9 @@ pub(super) struct Unit {
     pub(super) is_whole: bool,
 }
 
+/// See [`cost`].
+pub(super) type UnitCost = (usize, i32, i64, Reverse<Option<Timestamp>>, JobIdx);
+
 /// Evicts those of some tasks that have not left yet: a task may leave by itself before its job does.
 pub(super) fn evict<'a>(
     statement: &mut Statement<'_>,
@@ -66,6 +72,14 @@ pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wan
         amount: wanted.amount(cluster, tasks),
         start: tasks.iter().map(|task| cluster.tasks.start[*task]).min().filter(|_| has_highest),
     }
+}
+
+/// What decides which unit leaves first: violations of budgets, the priority of its job, what is lost, and then the start
+/// of the first of those with the highest priority, the later the better.
+pub(super) fn cost(session: &Session, unit: &Unit, wanted: Wanted) -> UnitCost {
+    let Item { n_violating, amount, start, .. } = item(session, unit, 1, wanted);
+    let priority = session.cluster().jobs.priority[unit.job];
+    (n_violating, priority, amount, Reverse(start), unit.job)
 }
 
 /// What is idle on a node once the tasks that are being released are gone.

@@ -20,6 +20,7 @@ use kube_batch_framework::{
 
 use super::{
     cover::{Cost, Item, cover},
+    in_queue::cheapest_in_queue,
     node_tasks::NodeTasks,
     one_node,
     policy::VictimPolicy,
@@ -100,6 +101,9 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
         let mut chosen = cheapest_cover::<P>(statement, &candidates, missing);
         if chosen.is_empty() {
             chosen = one_node::cheapest(policy, statement, node_tasks, &candidates, missing);
+        }
+        if chosen.is_empty() {
+            chosen = cheapest_in_queue(statement, &candidates, missing);
         }
         if chosen.is_empty() {
             return;

@@ -1,0 +1,78 @@
+//! Victims for a task that a node has room for, but not the capability of its queue: they may be on any node.
+
+use kube_batch_api::column::{NodeIdx, TaskIdx};
+use kube_batch_framework::{plugin::Capacity, statement::Statement};
+
+use super::{
+    dry_run::CapabilityDryRun,
+    minimal_set::{Candidates, Considered, select_minimal_set},
+    node_tasks::by_victim_cost,
+    on_node::{Preemptor, TASKS_LOOKED_AT, is_candidate},
+    policy::VictimPolicy,
+    unit::{Unit, Wanted, cost},
+};
+
+/// At most this many tasks of the queue are looked at, the first victims first.
+const MAX_CANDIDATES: usize = 1_000;
+
+/// The best node for the task as nodes are, and a minimal set of victims without which the queue stays within its
+/// capability.
+// Parity: see docs/parity.md#capability.
+pub(super) fn select_victims_in_queue<P: VictimPolicy>(
+    policy: &P,
+    statement: &mut Statement<'_>,
+    preemptor: Preemptor,
+) -> Option<(NodeIdx, Vec<TaskIdx>)> {
+    let Preemptor { task, class, limit, .. } = preemptor;
+    let choice = statement.best_node(class)?;
+    let n_tasks = statement.session().cluster().tasks.facts.len();
+    statement.session_mut().count_work(n_tasks.div_ceil(TASKS_LOOKED_AT) as u64);
+    let session = statement.session();
+    let cluster = session.cluster();
+    let queue = cluster.queue_of(task);
+    let may_leave = |victim: &TaskIdx| {
+        cluster.tasks.ours[*victim]
+            && cluster.queue_of(*victim) == queue
+            && is_candidate(policy, session, preemptor, *victim)
+    };
+    let mut all: Vec<TaskIdx> = cluster.tasks.facts.ids().filter(may_leave).collect();
+    all.sort_by(|l, r| by_victim_cost(cluster, *l, *r));
+    all.truncate(MAX_CANDIDATES);
+    let mut candidates = Candidates::new(session, all);
+    if limit.is_some_and(|limit| !limit.may_violate) {
+        candidates.protected.clear();
+    }
+    let mut dry_run = CapabilityDryRun::new(session, task);
+    let victims =
+        select_minimal_set(policy, &mut dry_run, &candidates, &mut Considered::default())?;
+    Some((choice.node, victims.tasks))
+}
+
+/// The cheapest of some jobs without which the queue stays within its capability, for a task that a node has room for;
+/// none if the capability is not what it lacks.
+// Parity: see docs/parity.md#capability.
+pub(super) fn cheapest_in_queue(
+    statement: &mut Statement<'_>,
+    jobs: &[Unit],
+    wanted: Wanted,
+) -> Vec<Unit> {
+    let Preemptor { task, class, .. } = wanted.preemptor;
+    let session = statement.session();
+    let is_within = |units: &[&Unit]| {
+        let tasks: Vec<TaskIdx> = units.iter().flat_map(|unit| &unit.tasks).copied().collect();
+        session.within_capability(task, &tasks, Capacity::FutureIdle).is_ok()
+    };
+    let mut units: Vec<&Unit> = jobs.iter().collect();
+    units.sort_by_cached_key(|unit| cost(session, unit, wanted));
+    let n_enough = (1..=units.len()).find(|n| is_within(&units[..*n]));
+    let Some(n_enough) = n_enough.filter(|_| !is_within(&[])) else { return Vec::new() };
+    units.truncate(n_enough);
+    for at in (0..n_enough - 1).rev() {
+        let unit = units.remove(at);
+        if !is_within(&units) {
+            units.insert(at, unit);
+        }
+    }
+    let units = units.into_iter().cloned().collect();
+    if statement.best_node(class).is_some() { units } else { Vec::new() }
+}
