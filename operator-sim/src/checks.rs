@@ -17,18 +17,18 @@ use kube_batch_cache::{
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::conf;
 use serde_json::Value;
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use crate::{
     devices::rules::{unused_claim, useless_claim},
     network::Shared,
-    pods::is_member,
+    pods::{is_member, job_of},
     replicas::{self, Process},
     server::{
-        DEVICE_CLASSES, GROUPS, KUBERNETES_GROUPS, Kind, NAMESPACES, NODES, PODS, PRIORITY_CLASSES,
-        QUEUES, RESOURCE_CLAIMS, SLICES, Server,
+        DEVICE_CLASSES, GROUPS, KUBERNETES_GROUPS, Key, Kind, NAMESPACES, NODES, PODS,
+        PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, SLICES, Server,
     },
-    world::World,
+    world::{Eviction, World},
 };
 
 /// Checks everything, and records the first rule that is broken.
@@ -149,10 +149,11 @@ fn half_started(world: &World) -> Option<String> {
     })
 }
 
-/// The jobs for which pods were evicted run.
+/// The jobs for which pods were evicted run, unless a job that precedes them in their queue has started instead.
+// Parity: see docs/parity.md#p1-nominations.
 fn evicted_in_vain(world: &World) -> Option<String> {
     let runs = |pod: &Value| pod["spec"]["nodeName"].is_string();
-    world.evicted_for.iter().find_map(|(victim, by)| {
+    world.evicted.iter().find_map(|Eviction { at, pod: victim, by }| {
         let (namespace, name) = by.split_once('/')?;
         let key = (namespace.to_owned(), name.to_owned());
         let kinds = [GROUPS, KUBERNETES_GROUPS];
@@ -165,8 +166,32 @@ fn evicted_in_vain(world: &World) -> Option<String> {
             None => world.server.get(PODS, &key).is_none_or(|pod| runs(pod)),
         };
         let (namespace, pod) = victim;
-        (!is_placed).then(|| format!("{namespace}/{pod} was evicted for {by}, which does not run"))
+        (!is_placed && !has_preceded(world, &key, *at))
+            .then(|| format!("{namespace}/{pod} was evicted for {by}, which does not run"))
     })
+}
+
+/// Whether a pod of a job of the same queue and of higher priority was bound after a time: it may have taken the places
+/// of this job.
+fn has_preceded(world: &World, job: &Key, since: Instant) -> bool {
+    let (queue, priority) = order_of(&world.server, job);
+    let bound = world.bound_since.iter().filter(|(at, _)| *at >= since);
+    bound.into_iter().any(|(_, pod)| {
+        let job = world.server.get(PODS, pod).map(|object| job_of(pod, object));
+        job.is_some_and(|job| {
+            let other = order_of(&world.server, &job);
+            other.0 == queue && other.1 > priority
+        })
+    })
+}
+
+/// The queue of a job and its priority. Only our own groups name them.
+fn order_of(server: &Server, job: &Key) -> (String, i64) {
+    let spec = server.get(GROUPS, job).map_or(Value::Null, |group| group["spec"].clone());
+    let class = spec["priorityClassName"].as_str().unwrap_or_default();
+    let class = server.get(PRIORITY_CLASSES, &(String::new(), class.to_owned()));
+    let priority = class.and_then(|class| class["value"].as_i64()).unwrap_or(0);
+    (spec["queue"].as_str().unwrap_or("default").to_owned(), priority)
 }
 
 /// What a scheduler would know that has listed everything.

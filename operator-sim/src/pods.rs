@@ -43,6 +43,16 @@ pub(crate) fn is_member(kind: Kind, group: &str, pod: &Value) -> bool {
     pod["metadata"]["annotations"][GROUP_ANNOTATION] == *group
 }
 
+/// The group of a pod, or the pod itself if it is in none.
+pub(crate) fn job_of(key: &Key, pod: &Value) -> Key {
+    let names = [
+        &pod["metadata"]["annotations"][GROUP_ANNOTATION],
+        &pod["spec"]["schedulingGroup"]["podGroupName"],
+    ];
+    let name = names.into_iter().find_map(Value::as_str).unwrap_or(&key.1);
+    (key.0.clone(), name.to_owned())
+}
+
 /// Keys of the pods of a group.
 pub(crate) fn members(server: &Server, kind: Kind, group: &Key) -> Vec<Key> {
     let pods = server.all(PODS).filter(|(_, pod)| is_member(kind, &group.1, pod));

@@ -44,6 +44,15 @@ struct Process {
     knows_holder: bool,
 }
 
+/// A pod that was evicted for a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Eviction {
+    pub(crate) at: Instant,
+    pub(crate) pod: Key,
+    /// Namespace and name of the job, as the message says.
+    pub(crate) by: String,
+}
+
 /// What a controller does later.
 #[derive(Clone, Debug)]
 pub(crate) enum Chore {
@@ -88,8 +97,10 @@ pub(crate) struct World {
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
     pub(crate) calm_since: Option<Instant>,
-    /// The job for which each pod was evicted since, by namespace and name.
-    pub(crate) evicted_for: Vec<(Key, String)>,
+    /// What was evicted since.
+    pub(crate) evicted: Vec<Eviction>,
+    /// The pods that were bound since, and when.
+    pub(crate) bound_since: Vec<(Instant, Key)>,
     /// The process that wrote the lease last, unless it released it.
     last_holder: String,
     /// Holders of the lease that need not know yet that it was deleted, and until when they may write.
@@ -126,7 +137,8 @@ impl World {
             counts: Counts::default(),
             admission: Default::default(),
             calm_since: None,
-            evicted_for: Vec::new(),
+            evicted: Vec::new(),
+            bound_since: Vec::new(),
             last_holder: String::new(),
             deposed: BTreeMap::new(),
             broken: None,
@@ -350,7 +362,8 @@ impl World {
             by.split(' ').next()
         });
         if let Some(by) = by.filter(|_| is_calm) {
-            self.evicted_for.push((key.clone(), by.to_owned()));
+            let (at, pod, by) = (Instant::now(), key.clone(), by.to_owned());
+            self.evicted.push(Eviction { at, pod, by });
         }
     }
 
@@ -384,6 +397,9 @@ impl World {
         let uid = pod["metadata"]["uid"].clone();
         if let Some(problem) = problem_of_binding(&self.server, key, pod) {
             self.break_rule(format!("pod {}/{} is bound to {node}: {problem}", key.0, key.1));
+        }
+        if self.calm_since.is_some() {
+            self.bound_since.push((Instant::now(), key.clone()));
         }
         self.later(200, 2_000, Chore::Start(key.clone(), uid));
     }
