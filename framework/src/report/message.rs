@@ -418,10 +418,11 @@ fn reserved_for(session: &Session, node: NodeIdx, holder: JobIdx) -> String {
     )
 }
 
-/// What is reserved for a job that waits; empty if nothing is.
+/// What is reserved for a job that waits; empty if nothing is. A job with nominations has its places by them.
 // Parity: see docs/parity.md#a12.
 fn own_reservation(session: &Session, job: JobIdx) -> String {
-    let Some(own) = session.reservation_of(job) else { return String::new() };
+    let own = session.reservation_of(job).filter(|own| !own.amounts.is_empty());
+    let Some(own) = own else { return String::new() };
     let cluster = session.cluster();
     let names = own.amounts.keys().map(|node| &**cluster.node_name(*node));
     let first: Vec<&str> = names.take(MAX_NODES_NAMED).collect();
