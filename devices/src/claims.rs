@@ -18,6 +18,20 @@ pub type Classes = BTreeMap<Name, Arc<DeviceClassFacts>>;
 /// The most devices of a claim.
 pub const MAX_DEVICES: u64 = 32;
 
+/// The most requests of the claims of a pod, alternatives included, that are read.
+// Parity: see docs/parity.md#j11-the-largest-pod.
+pub const MAX_REQUESTS: usize = 500;
+
+/// How many requests a claim has, alternatives included.
+#[must_use]
+pub fn number_of_requests(spec: &ClaimSpec) -> usize {
+    let of_request = |alternatives: &Alternatives| match alternatives {
+        Alternatives::FirstAvailable(list) => list.len(),
+        Alternatives::Exactly(_) | Alternatives::Unknown => 1,
+    };
+    spec.requests.iter().map(|request| of_request(&request.alternatives)).sum()
+}
+
 /// A claim that is not allocated.
 #[derive(Clone, Debug)]
 pub struct Claim {

@@ -1,7 +1,10 @@
 //! Searches that take long: their answers are remembered for nodes whose devices are alike, and what all of them
 //! together may take is bounded for each owner, so that no tenant's claims cost the others much.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube_batch_api::{
     column::{NodeIdx, Ordinal},
@@ -16,9 +19,9 @@ use crate::{
     claims::Claim,
     constraints::attribute,
     inventory::PoolState,
-    rows::DeviceIdx,
+    rows::{DeviceIdx, WantedIdx},
     search::{Chosen, ChosenDevice, Devices, InUse, MAX_STEPS, Refusal},
-    wanted::Match,
+    wanted::{Match, Matching},
 };
 
 /// To begin a search costs about as much as this many steps.
@@ -30,9 +33,15 @@ const SHORT: u32 = 100;
 /// The steps that the long searches of one owner may take together: about 15 ms. Guessed.
 const STEPS_OF_OWNER: u32 = 200_000;
 
+/// As many times can a request be compared with a device, for nodes that are alike, in the time of a step.
+const COMPARISONS_OF_A_STEP: usize = 8;
+
 /// The long searches of a session.
 #[derive(Clone, Debug, Default)]
 pub struct LongSearches {
+    specs: Specs,
+    /// What the requests of claims want, each once, by the numbers of the claims' specs.
+    alternatives: BTreeMap<Vec<u64>, Arc<[WantedIdx]>>,
     answers: BTreeMap<Signature, Answer>,
     /// The steps that are left to an owner.
     left: BTreeMap<Name, u32>,
@@ -44,7 +53,7 @@ pub struct LongSearches {
 /// node are like.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Signature {
-    specs: Vec<Arc<ClaimSpec>>,
+    specs: Vec<u64>,
     words: Vec<u64>,
 }
 
@@ -92,8 +101,14 @@ impl LongSearches {
         in_use: InUse<'_>,
     ) -> Result<Vec<Chosen>, Refusal> {
         let rows: Vec<DeviceIdx> = rows_of(devices, node).collect();
-        let signature = signature(devices, &rows, (node, claims), in_use);
-        self.n_steps += rows.len() as u64;
+        let specs: Vec<u64> =
+            claims.iter().map(|(_, claim)| self.specs.number(&claim.spec)).collect();
+        let of_specs = self.alternatives.entry(specs.clone());
+        let alternatives = Arc::clone(of_specs.or_insert_with(|| alternatives(claims)));
+        let words = words(devices, &rows, (node, claims), &alternatives, in_use);
+        let signature = words.map(|words| Signature { specs, words });
+        let n_comparisons = rows.len() * alternatives.len() + claims.len();
+        self.n_steps += (rows.len() + n_comparisons / COMPARISONS_OF_A_STEP) as u64;
         if let Some(known) = signature.as_ref().and_then(|own| self.answers.get(own)) {
             return moved(known, |at| rows[at.at()]);
         }
@@ -132,18 +147,26 @@ fn rows_of(devices: Devices<'_>, node: NodeIdx) -> impl Iterator<Item = DeviceId
     complete.flat_map(|view| view.rows().collect::<Vec<_>>())
 }
 
-/// `None` if the answer may depend on more than it says: on names of devices, or on how much of them is shared.
-fn signature(
+/// What the requests of claims want, each once.
+fn alternatives(claims: &[(&str, &Claim)]) -> Arc<[WantedIdx]> {
+    let requests = claims.iter().flat_map(|(_, claim)| &claim.requests);
+    let rows: BTreeSet<WantedIdx> =
+        requests.flat_map(|request| request.alternatives.iter().copied()).collect();
+    rows.into_iter().collect()
+}
+
+/// What the devices of a node are like for these claims; `None` if the answer may depend on more: on names of devices,
+/// or on how much of them is shared.
+fn words(
     devices: Devices<'_>,
     rows: &[DeviceIdx],
     (node, claims): (NodeIdx, &[(&str, &Claim)]),
+    alternatives: &[WantedIdx],
     in_use: InUse<'_>,
-) -> Option<Signature> {
-    let alternatives = || {
-        let requests = claims.iter().flat_map(|(_, claim)| &claim.requests);
-        requests.flat_map(|request| &request.alternatives).map(|row| devices.wanted.get(*row))
-    };
-    if alternatives().any(|matching| !matching.wanted.capacity.is_empty()) {
+) -> Option<Vec<u64>> {
+    let alternatives: Vec<&Matching> =
+        alternatives.iter().map(|row| devices.wanted.get(*row)).collect();
+    if alternatives.iter().any(|matching| !matching.wanted.capacity.is_empty()) {
         return None;
     }
     let mut words = vec![rows.len() as u64, devices.first as u64];
@@ -163,7 +186,7 @@ fn signature(
         if device.facts().allow_multiple_allocations {
             return None;
         }
-        for matching in alternatives() {
+        for matching in &alternatives {
             let verdict = match matching.of(*row) {
                 Match::Yes => 1,
                 Match::No => 0,
@@ -194,8 +217,27 @@ fn signature(
             push(&mut words, usage.left(devices.inventory, *counter));
         }
     }
-    let specs = claims.iter().map(|(_, claim)| Arc::clone(&claim.spec)).collect();
-    Some(Signature { specs, words })
+    Some(words)
+}
+
+/// Numbers for what claims request, so that long lists of requests are compared once.
+#[derive(Clone, Debug, Default)]
+struct Specs {
+    of_equal: BTreeMap<Arc<ClaimSpec>, u64>,
+    /// By address. What is there stays, as it is kept here.
+    of_same: BTreeMap<usize, (Arc<ClaimSpec>, u64)>,
+}
+
+impl Specs {
+    fn number(&mut self, spec: &Arc<ClaimSpec>) -> u64 {
+        if let Some((_, number)) = self.of_same.get(&Arc::as_ptr(spec).addr()) {
+            return *number;
+        }
+        let next = self.of_equal.len() as u64;
+        let number = *self.of_equal.entry(Arc::clone(spec)).or_insert(next);
+        self.of_same.insert(Arc::as_ptr(spec).addr(), (Arc::clone(spec), number));
+        number
+    }
 }
 
 fn push(words: &mut Vec<u64>, amount: i128) {

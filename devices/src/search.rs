@@ -238,20 +238,25 @@ impl<'a> Search<'a> {
 
     /// Lists the devices of requests for all, and checks that the claim can have few enough.
     fn count(&mut self, at: usize, name: &str, claim: &Claim) -> Result<(), Refusal> {
-        let names: Vec<String> = alternatives(&claim.spec).map(|(name, _)| name).collect();
-        let mut names = names.iter();
+        let name_of = |at: usize| alternatives(&claim.spec).nth(at).map(|(name, _)| name);
+        let mut names = 0..;
         let mut n_before = 0;
         for (request_at, request) in claim.requests.iter().enumerate() {
             let mut least = u64::MAX;
-            let mut label = "";
-            for (alternative, row) in request.alternatives.iter().enumerate() {
-                label = names.next().map_or("", String::as_str);
+            let mut label = 0;
+            for ((alternative, row), at_name) in
+                request.alternatives.iter().enumerate().zip(&mut names)
+            {
+                label = at_name;
                 let matching = self.devices.wanted.get(*row);
                 let n = match matching.wanted.mode {
                     AllocationMode::ExactCount(n) => n,
                     AllocationMode::All => {
                         let devices = self.all_devices(
-                            &format!("claim {name}, request {label}"),
+                            &format!(
+                                "claim {name}, request {}",
+                                name_of(label).unwrap_or_default()
+                            ),
                             name,
                             matching,
                         )?;
@@ -264,6 +269,7 @@ impl<'a> Search<'a> {
                 least = least.min(n);
             }
             if n_before + least > MAX_DEVICES {
+                let label = name_of(label).unwrap_or_default();
                 return Err(Refusal::Error(format!(
                     "claim {name}, request {label}: adding {least} devices exceeds the claim limit of {MAX_DEVICES}, with {n_before} already accounted for"
                 )));

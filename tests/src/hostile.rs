@@ -72,9 +72,13 @@ pub struct Kind {
     budget: fn(usize) -> Option<Value>,
     /// The specification of the claim for devices of each pod; `None` if the cluster has no devices.
     claim: Option<fn(usize) -> Value>,
-    /// The claims for volumes of each pod. There are as many volumes, of which every node can use every one, and the last
+    /// How many such claims each pod has.
+    n_claims: usize,
+    /// The claims for volumes of each pod. There are 500 volumes, of which every node can use every one, and the last
     /// claim needs a larger one.
     volume_claims: Option<VolumeClaim>,
+    /// How many such claims each pod has.
+    n_volume_claims: usize,
     /// Whether several claims can have shares of a device.
     has_shares: bool,
     /// How many slices a driver publishes besides those with the devices of claims.
@@ -94,7 +98,9 @@ impl Kind {
         group: |_, _| {},
         budget: |_| None,
         claim: None,
+        n_claims: 1,
         volume_claims: None,
+        n_volume_claims: N_VOLUMES,
         has_shares: false,
         n_slices: 0,
     };
@@ -150,10 +156,10 @@ impl Kind {
             if variant == Variant::Hostile {
                 (self.pod)(&mut pod, n);
                 if let Some(spec) = self.claim {
-                    add_claim(&mut store, &mut pod, n, &spec(n));
+                    add_claims(&mut store, &mut pod, n, self.n_claims, spec);
                 }
                 if let Some(claim) = self.volume_claims {
-                    add_volume_claims(&mut store, &mut pod, n, claim);
+                    add_volume_claims(&mut store, &mut pod, n, self.n_volume_claims, claim);
                 }
             }
             apply_pod(&mut store, pod);
@@ -259,12 +265,22 @@ fn add_slices(store: &mut Store, size: Size, n_slices: usize) {
     }
 }
 
-/// Gives a pod, which fits on nodes otherwise, a claim.
-fn add_claim(store: &mut Store, pod: &mut Value, n: usize, spec: &Value) {
-    let name = format!("claim-{n}");
-    let claim = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
-    store.apply_resource_claim(&read(claim)).expect("the claim is valid");
-    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": name}]);
+/// Gives a pod, which fits on nodes otherwise, claims for devices.
+fn add_claims(
+    store: &mut Store,
+    pod: &mut Value,
+    n: usize,
+    n_claims: usize,
+    spec: fn(usize) -> Value,
+) {
+    let mut entries = Vec::new();
+    for at in n * n_claims..(n + 1) * n_claims {
+        let name = format!("claim-{at}");
+        let claim = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec(at)});
+        store.apply_resource_claim(&read(claim)).expect("the claim is valid");
+        entries.push(json!({"name": format!("gpu-{at}"), "resourceClaimName": name}));
+    }
+    pod["spec"]["resourceClaims"] = entries.into();
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
 }
 
@@ -297,7 +313,7 @@ fn join_part(pod: &mut Value, group: &str) {
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("16");
 }
 
-/// The most volumes that a pod may name.
+/// The most volumes that a pod may name: so many are available.
 const N_VOLUMES: usize = 500;
 
 fn add_volumes(store: &mut Store) {
@@ -319,11 +335,17 @@ fn add_volumes(store: &mut Store) {
     }
 }
 
-fn add_volume_claims(store: &mut Store, pod: &mut Value, n: usize, claim: VolumeClaim) {
+fn add_volume_claims(
+    store: &mut Store,
+    pod: &mut Value,
+    n: usize,
+    n_claims: usize,
+    claim: VolumeClaim,
+) {
     let mut volumes = Vec::new();
-    for at in 0..N_VOLUMES {
+    for at in 0..n_claims {
         let name = format!("claim-{n}-{at}");
-        let size = if at + 1 == N_VOLUMES { "2Gi" } else { "1Gi" };
+        let size = if at + 1 == n_claims { "2Gi" } else { "1Gi" };
         let (mut spec, annotations) = claim(n, at);
         spec["resources"] = json!({"requests": {"storage": size}});
         spec["storageClassName"] = json!("disks");

@@ -11,7 +11,7 @@ use kube_batch_cache::{
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
-use kube_batch_framework::{candidates::Search, memory::Memory, session::Session};
+use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle, session::Session};
 use kube_batch_scheduler::conf::Conf;
 use kube_batch_tests::{
     hostile::{Kind, NAMESPACE, Size, Variant, contents::kinds, decisions_about_others},
@@ -75,15 +75,60 @@ const SEARCHES: i64 = 200_000;
 /// How often a turn evaluates a class on a node, or compares it with another class: for what is idle, and for what will be.
 const EVALUATIONS: i64 = 2;
 
-/// The work of a cycle in which every job gets its turns, however large they are.
-fn work(kind: &Kind, size: Size, variant: Variant) -> i64 {
+/// A cycle in which every job gets its turns, however large they are.
+fn whole_cycle(kind: &Kind, size: Size, variant: Variant) -> Cycle {
     let snapshot =
         take_snapshot(&kind.store(size, variant), &Assumed::default(), &SnapshotOptions::default());
     let memory = &mut Memory::with_budget(u64::MAX);
     let conf = conf();
     let search = Search::Index;
-    conf.run_next_cycle(snapshot.cluster, Timestamp::MAX, search, memory, &mut |_| {}).0.work as i64
+    conf.run_next_cycle(snapshot.cluster, Timestamp::MAX, search, memory, &mut |_| {}).0
 }
+
+fn work(kind: &Kind, size: Size, variant: Variant) -> i64 {
+    whole_cycle(kind, size, variant).work as i64
+}
+
+/// The kinds whose pods have more claims than are read, and what is said of them.
+const ABOVE_BOUNDS: [(&str, &str); 2] = [
+    ("device-requests-8000", "8000 requests, kube-batch reads at most 500"),
+    ("unbound-claims-500", "500 volume claims that are not bound, kube-batch reads at most 100"),
+];
+
+#[test]
+fn pods_with_more_claims_than_are_read_say_so_and_take_no_work() {
+    for (name, message) in ABOVE_BOUNDS {
+        let kinds = kinds();
+        let kind = kinds.iter().find(|kind| kind.name == name).expect("a kind");
+        let cycle = whole_cycle(kind, SMALL, Variant::Hostile);
+        let of_pods = cycle.jobs.iter().filter(|job| job.key.namespace() == NAMESPACE);
+        let unschedulable = of_pods.filter_map(|job| job.unschedulable.as_ref());
+        let messages: Vec<&str> = unschedulable.map(|(_, message)| &**message).collect();
+        assert!(!messages.is_empty(), "{name}");
+        assert!(messages.iter().all(|own| own.contains(message)), "{name}: {messages:?}");
+        let more = cycle.work as i64 - work(kind, SMALL, Variant::Plain);
+        assert!(more <= 0, "{name}: {more} evaluations");
+    }
+}
+
+/// What one pod at the bounds takes on a node, in evaluations: devices and volumes are looked at once, whatever the
+/// number of claims that want the same.
+const OF_POD_ON_NODE: i64 = 60;
+
+#[test]
+fn the_turns_of_pods_with_many_claims_have_a_bound() {
+    for kind in kinds().iter().filter(|kind| OF_CLAIMS.contains(&kind.name)) {
+        for (nodes, divisor) in [(50, 20), (100, 20), (100, 5)] {
+            let size = Size { nodes, jobs: nodes / 2, divisor };
+            let more = work(kind, size, Variant::Hostile) - work(kind, size, Variant::Plain);
+            let bound = OF_POD_ON_NODE * nodes as i64 * (200 / divisor as i64);
+            assert!(more <= bound, "{}: {more} of {bound} on {nodes}", kind.name);
+        }
+    }
+}
+
+/// The kinds with many claims that want the same.
+const OF_CLAIMS: [&str; 2] = ["device-requests", "unbound-claims"];
 
 #[test]
 fn the_turns_of_a_gang_of_many_templates_have_a_bound() {

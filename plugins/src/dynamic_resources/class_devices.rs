@@ -12,7 +12,7 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
 };
 use kube_batch_devices::{
-    claims::Claim,
+    claims::{Claim, MAX_REQUESTS, number_of_requests},
     extended::{Unprovided, claim_for},
     pod::{Readiness, readiness, resolve},
 };
@@ -89,6 +89,13 @@ impl ClassDevices {
         if let Some(leftover) = &demand.leftover {
             let refusal = "cannot schedule extended resource claim".to_owned();
             return Self { leftover: Some(leftover.clone()), ..Self::refused(refusal) };
+        }
+        let open = resolved.iter().filter(|claim| claim.allocation.is_none());
+        let n_requests: usize = open.map(|claim| number_of_requests(&claim.spec)).sum();
+        if n_requests > MAX_REQUESTS {
+            return Self::refused(format!(
+                "the claims of the pod have {n_requests} requests, kube-batch reads at most {MAX_REQUESTS}"
+            ));
         }
         let classes = &objects.published.classes;
         let mut new = Self {

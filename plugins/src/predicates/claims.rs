@@ -3,6 +3,8 @@
 //! Source: Kubernetes 1.36, the PreFilters of `plugins/volumerestrictions`, `plugins/volumebinding`
 //! and `plugins/volumezone`, in this order: of several messages, the first is reported.
 
+use std::collections::BTreeSet;
+
 use kube_batch_api::{
     cluster::Storage,
     facts::{
@@ -21,6 +23,10 @@ pub(super) struct ResolvedClaims<'a> {
     /// Claims that are bound when a pod is placed, because their class waits for the first consumer.
     pub(super) unbound: Vec<&'a ClaimFacts>,
 }
+
+/// The most claims of a pod that are not bound: for each, a volume is chosen on every node that is tried.
+// Parity: see docs/parity.md#j11-the-largest-pod.
+const MAX_UNBOUND: usize = 100;
 
 /// Looks up the claims of a constraint class, of which `task` is the first task.
 ///
@@ -42,12 +48,13 @@ pub(super) fn resolve<'a>(
         facts.push((claim, found));
     }
     let mut resolved = ResolvedClaims::default();
+    let mut unbound = BTreeSet::new();
     let mut has_unbound_immediate = false;
     for (claim, found) in facts {
         if let Some(volume) = found.volume.as_ref().filter(|_| found.bind_completed) {
             resolved.bound.push((claim, storage.volumes.get(volume).map(|volume| &**volume)));
         } else if found.volume.is_none() && waits_for_consumer(storage, found)? {
-            if !resolved.unbound.iter().any(|other| other.key == found.key) {
+            if unbound.insert(&found.key) {
                 resolved.unbound.push(found);
             }
         } else {
@@ -58,6 +65,12 @@ pub(super) fn resolve<'a>(
         return Err(Name::from("pod has unbound immediate PersistentVolumeClaims"));
     }
     check_volumes_exist(&resolved, storage)?;
+    let n_unbound = resolved.unbound.len();
+    if n_unbound > MAX_UNBOUND {
+        return Err(Name::from(format!(
+            "the pod has {n_unbound} volume claims that are not bound, kube-batch reads at most {MAX_UNBOUND}"
+        )));
+    }
     Ok(resolved)
 }
 

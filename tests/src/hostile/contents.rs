@@ -29,19 +29,27 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 fn volume_claims() -> Vec<Kind> {
-    const N_PODS: usize = 20;
+    // The most unbound claims that are read.
+    const MAX_UNBOUND: usize = 100;
     vec![
         Kind {
-            name: "unbound-claims",
-            about: "20 pods, each with 500 unbound claims, of which one finds no volume",
-            n_pods: N_PODS,
+            name: "unbound-claims-500",
+            about: "20 pods, each with 500 unbound claims",
+            n_pods: 20,
             volume_claims: Some(|_, _| (json!({}), json!({}))),
+            ..Kind::NONE
+        },
+        Kind {
+            name: "unbound-claims",
+            about: "200 pods, each with 100 unbound claims, of which one finds no volume",
+            volume_claims: Some(|_, _| (json!({}), json!({}))),
+            n_volume_claims: MAX_UNBOUND,
             ..Kind::NONE
         },
         Kind {
             name: "unbound-selectors",
             about: "the same, and each claim has another selector",
-            n_pods: N_PODS,
+            n_volume_claims: MAX_UNBOUND,
             volume_claims: Some(|pod, claim| {
                 let none = format!("{pod}-{claim}");
                 let other = json!({"key": "number", "operator": "NotIn", "values": [none]});
@@ -82,6 +90,21 @@ fn device_claims() -> Vec<Kind> {
             ..Kind::NONE
         },
         Kind {
+            name: "device-requests",
+            about: "200 pods, each with 15 claims of 32 requests",
+            claim: Some(equal_requests),
+            n_claims: 15,
+            ..Kind::NONE
+        },
+        Kind {
+            name: "device-requests-8000",
+            about: "20 pods, each with 250 claims of 32 requests",
+            n_pods: 20,
+            claim: Some(equal_requests),
+            n_claims: 250,
+            ..Kind::NONE
+        },
+        Kind {
             name: "device-slices",
             about: "a driver that publishes 10 000 slices with eight devices each",
             n_slices: 10_000,
@@ -114,6 +137,13 @@ fn costly_selectors(n: usize) -> Value {
     json!({"devices": {"requests": [
         {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 17, "selectors": selectors}},
     ]}})
+}
+
+fn equal_requests(_: usize) -> Value {
+    let request =
+        |at: usize| json!({"name": format!("gpu-{at}"), "exactly": {"deviceClassName": "gpu"}});
+    let requests: Vec<Value> = (0..32).map(request).collect();
+    json!({"devices": {"requests": requests}})
 }
 
 /// The last share is larger than any device.
