@@ -46,6 +46,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 use serde::Serialize;
+use serde_json::json;
 
 use crate::changes::{Changes, Former};
 
@@ -508,11 +509,11 @@ impl Store {
         Ok(self.pods.apply(facts.key.clone(), facts))
     }
 
-    /// Stores a PodGroup.
+    /// Stores a PodGroup of one of our own APIs.
     ///
     /// # Errors
     ///
-    /// [`FactError`] if the group is invalid: it is not stored, and the others are not affected.
+    /// As [`Self::apply_group_object`].
     pub fn apply_group(
         &mut self,
         version: ApiVersion,
@@ -520,11 +521,9 @@ impl Store {
         spec: &PodGroupSpec,
         status: Option<&PodGroupStatus>,
     ) -> Result<Change, FactError> {
-        let prefixes = self.interner.prefixes();
-        let facts =
-            GroupFacts::from_parts(version, meta, spec, status, prefixes)?.with_short_messages();
-        check_size("PodGroup", &facts.key, &facts, &(meta, spec, status))?;
-        Ok(self.groups.apply((facts.key.clone(), version), facts))
+        let status = status.map(|status| json!(status));
+        let object = RawObject { metadata: meta.clone(), spec: json!(spec), status };
+        self.apply_group_object(version, &object)
     }
 
     /// Stores a queue.
@@ -665,7 +664,7 @@ fn last<F>(of: impl Fn(ApiVersion) -> Option<F>) -> Option<F> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 

@@ -9,7 +9,6 @@ use kube_batch_api::{
     devices::ExtendedClaim,
     facts::{
         device::{DeviceId, claim::Allocation},
-        group::GroupFacts,
         metadata::MetadataPrefixes,
     },
     membership::BOUND_QUEUE_ANNOTATION,
@@ -437,9 +436,9 @@ impl World {
                 let spec = json!({
                     "minMember": min, "queue": format!("q{queue}"), "priorityClassName": class,
                 });
-                let (meta, spec) = (from(meta), from(spec));
+                let object = from(json!({"metadata": meta, "spec": spec}));
                 let prefixes: MetadataPrefixes = ["note"].into_iter().collect();
-                let group = GroupFacts::from_parts(version, &meta, &spec, None, &prefixes);
+                let group = version.dialect().read_group(&object, &prefixes);
                 let mut group = group.expect("a group");
                 group.parent = parent.map(|parent| format!("c{parent}").into());
                 self.store.groups.apply((group.key.clone(), version), group);

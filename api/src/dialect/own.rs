@@ -1,5 +1,7 @@
 //! The PodGroups and queues of this project, whose two API groups are field for field the same.
 
+use std::sync::Arc;
+
 use super::{
     object::RawObject,
     spec::{Dialect, DialectSpec, Patch},
@@ -12,8 +14,15 @@ use crate::{
         QueueStatus, RECLAIMED, UNSCHEDULABLE,
     },
     decision::EvictReason,
-    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    facts::{
+        FactError,
+        group::{GroupFacts, min_member},
+        metadata::MetadataPrefixes,
+        queue::QueueFacts,
+        topology::TopologyFacts,
+    },
     job_report::{JobReport, Phase},
+    name::Name,
 };
 
 /// The older API group.
@@ -42,7 +51,15 @@ impl Dialect for Own {
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
         let status: PodGroupStatus = object.status("PodGroup")?;
-        GroupFacts::from_parts(self.0, &object.metadata, &spec, Some(&status), prefixes)
+        let non_empty = |text: &str| (!text.is_empty()).then(|| Name::from(text));
+        let annotations = object.metadata.annotations.as_ref();
+        let mut facts = GroupFacts::new(self.0, &object.metadata, prefixes)?;
+        facts.min_member = min_member(&facts.key, spec.min_member)?;
+        facts.queue = non_empty(&spec.queue);
+        facts.priority_class = non_empty(&spec.priority_class_name);
+        facts.topology = TopologyFacts::of_annotations(annotations).map(Arc::new);
+        facts.status = status;
+        Ok(facts)
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api_version::ApiVersion,
-    crd::{PodGroupSpec, PodGroupStatus},
+    crd::PodGroupStatus,
     name::{Name, ObjectKey},
     resource::ResourceList,
     text::{MAX_MESSAGE, cut},
@@ -82,28 +82,6 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// Reads a PodGroup.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name or a negative `minMember`: skip it.
-    pub fn from_parts(
-        version: ApiVersion,
-        meta: &ObjectMeta,
-        spec: &PodGroupSpec,
-        status: Option<&PodGroupStatus>,
-        prefixes: &MetadataPrefixes,
-    ) -> Result<Self, FactError> {
-        let non_empty = |text: &str| (!text.is_empty()).then(|| Name::from(text));
-        let mut facts = Self::new(version, meta, prefixes)?;
-        facts.min_member = min_member(&facts.key, spec.min_member)?;
-        facts.queue = non_empty(&spec.queue);
-        facts.priority_class = non_empty(&spec.priority_class_name);
-        facts.topology = TopologyFacts::of_annotations(meta.annotations.as_ref()).map(Arc::new);
-        facts.status = status.cloned().unwrap_or_default();
-        Ok(facts)
-    }
-
     /// Reads the metadata of a PodGroup. The other fields have their defaults, and its minimum is 0.
     ///
     /// # Errors
