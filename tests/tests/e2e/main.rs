@@ -3,6 +3,7 @@
 //! Each test starts its own control plane. The scheduler runs as a separate process with the
 //! service account and the role in `deploy/`. Tests use `kubectl` where a user would.
 
+mod admission_policy;
 mod api_usage;
 mod bed;
 mod changes;
