@@ -18,6 +18,7 @@ pub mod job_report;
 pub mod matcher_set;
 pub mod membership;
 pub mod name;
+pub mod naming;
 pub mod node_set;
 pub mod physical;
 pub mod quantity;

@@ -1,4 +1,4 @@
-//! The fields in which pods name their PodGroup, queue and role.
+//! The fields in which pods name their PodGroup and role.
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -44,13 +44,6 @@ pub(crate) fn protected_until_of(meta: &ObjectMeta) -> Option<Timestamp> {
 /// The queue from which a pod was bound, as its annotation says.
 pub(crate) fn bound_queue_of(meta: &ObjectMeta) -> Option<&String> {
     meta.annotations.as_ref()?.get(BOUND_QUEUE_ANNOTATION)
-}
-
-/// The queue that a label, or else an annotation, names.
-pub(crate) fn queue_of(meta: &ObjectMeta) -> Option<&str> {
-    let maps = [&meta.labels, &meta.annotations].into_iter().flatten();
-    let mut named = maps.filter_map(|map| map.get(QUEUE_LABEL)).filter(|name| !name.is_empty());
-    named.next().map(String::as_str)
 }
 
 /// A field of pods that may name a PodGroup.

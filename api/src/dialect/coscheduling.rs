@@ -27,13 +27,13 @@ use crate::{
         queue::QueueFacts,
     },
     job_report::{JobReport, Phase},
-    membership::queue_of,
-    name::Name,
+    naming::{Class, Naming, QUEUE_IN_METADATA},
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     groups: "podgroups.scheduling.x-k8s.io",
     queues: None,
+    naming: Naming { queue: QUEUE_IN_METADATA, class: Class::Unchecked },
     patch: Patch::Status,
     dialect: &Coscheduling,
 };
@@ -66,9 +66,8 @@ impl Dialect for Coscheduling {
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
         let status: Status = object.status("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Coscheduling, &object.metadata, prefixes)?;
+        let mut facts = GroupFacts::new(ApiVersion::Coscheduling, object, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
-        facts.queue = queue_of(&object.metadata).map(Name::from);
         facts.set_min_resources(spec.min_resources.as_ref())?;
         facts.status = PodGroupStatus {
             phase: status.phase,

@@ -35,14 +35,15 @@ use crate::{
         topology::TopologyFacts,
     },
     job_report::JobReport,
-    membership::queue_of,
     name::Name,
+    naming::{Class, Naming, PRIORITY_CLASS, QUEUE_IN_METADATA},
     reason::JobProblem,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     groups: "podgroups.scheduling.k8s.io",
     queues: None,
+    naming: Naming { queue: QUEUE_IN_METADATA, class: Class::Resolved(PRIORITY_CLASS) },
     patch: Patch::StatusByType,
     dialect: &Kubernetes,
 };
@@ -61,7 +62,7 @@ impl Dialect for Kubernetes {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Kubernetes, &object.metadata, prefixes)?;
+        let mut facts = GroupFacts::new(ApiVersion::Kubernetes, object, prefixes)?;
         facts.min_member = min_member(&spec.scheduling_policy).map_err(|problem| {
             FactError::new(
                 format!("PodGroup {}", facts.key),
@@ -69,7 +70,6 @@ impl Dialect for Kubernetes {
                 problem,
             )
         })?;
-        facts.queue = queue_of(&object.metadata).map(Name::from);
         facts.priority = Some(spec.priority.unwrap_or(0));
         facts.never_preempts = spec.preemption_policy.map(|policy| policy == "Never");
         facts.leaves_whole = spec.disruption_mode.is_some_and(|mode| mode.all.is_some());

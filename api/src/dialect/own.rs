@@ -22,13 +22,14 @@ use crate::{
         topology::TopologyFacts,
     },
     job_report::{JobReport, Phase},
-    name::Name,
+    naming::IN_SPEC,
 };
 
 /// The older API group.
 pub(super) const V1ALPHA1: DialectSpec = DialectSpec {
     groups: "podgroups.scheduling.incubator.k8s.io",
     queues: Some("queues.scheduling.incubator.k8s.io"),
+    naming: IN_SPEC,
     patch: Patch::Status,
     dialect: &Own(ApiVersion::V1Alpha1),
 };
@@ -37,6 +38,7 @@ pub(super) const V1ALPHA1: DialectSpec = DialectSpec {
 pub(super) const V1ALPHA2: DialectSpec = DialectSpec {
     groups: "podgroups.scheduling.sigs.dev",
     queues: Some("queues.scheduling.sigs.dev"),
+    naming: IN_SPEC,
     patch: Patch::Status,
     dialect: &Own(ApiVersion::V1Alpha2),
 };
@@ -51,12 +53,9 @@ impl Dialect for Own {
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
         let status: PodGroupStatus = object.status("PodGroup")?;
-        let non_empty = |text: &str| (!text.is_empty()).then(|| Name::from(text));
         let annotations = object.metadata.annotations.as_ref();
-        let mut facts = GroupFacts::new(self.0, &object.metadata, prefixes)?;
+        let mut facts = GroupFacts::new(self.0, object, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
-        facts.queue = non_empty(&spec.queue);
-        facts.priority_class = non_empty(&spec.priority_class_name);
         facts.topology = TopologyFacts::of_annotations(annotations).map(Arc::new);
         facts.status = status;
         Ok(facts)

@@ -7,6 +7,7 @@ use crate::{
     crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
     job_report::JobReport,
+    naming::Naming,
 };
 
 /// The description of a dialect.
@@ -15,6 +16,8 @@ pub struct DialectSpec {
     pub groups: &'static str,
     /// The resource of its queues, if it has any.
     pub queues: Option<&'static str>,
+    /// Where its PodGroups name their queue and their PriorityClass.
+    pub naming: Naming,
     /// How the status of PodGroups is written.
     pub patch: Patch,
     /// How its objects are read and reported.

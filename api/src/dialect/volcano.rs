@@ -30,12 +30,14 @@ use crate::{
     },
     job_report::{JobReport, Phase},
     name::Name,
+    naming::IN_SPEC,
     reason::JobProblem,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     groups: "podgroups.scheduling.volcano.sh",
     queues: Some("queues.scheduling.volcano.sh"),
+    naming: IN_SPEC,
     patch: Patch::Object,
     dialect: &Volcano,
 };
@@ -51,8 +53,10 @@ const SCHEDULED: &str = "Scheduled";
 pub struct GroupSpec {
     min_member: Option<i32>,
     min_task_member: Option<BTreeMap<String, i32>>,
-    queue: Option<String>,
-    priority_class_name: Option<String>,
+    /// Read by the table in [`naming`](crate::naming), as is `priority_class_name`.
+    pub queue: Option<String>,
+    /// The PriorityClass.
+    pub priority_class_name: Option<String>,
     min_resources: Option<BTreeMap<String, Quantity>>,
     network_topology: Option<NetworkTopology>,
 }
@@ -106,7 +110,7 @@ impl Dialect for Volcano {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Volcano, &object.metadata, prefixes)?;
+        let mut facts = GroupFacts::new(ApiVersion::Volcano, object, prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
         let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {
             let min = min_member(&facts.key, min)?;
@@ -114,8 +118,6 @@ impl Dialect for Volcano {
         });
         let roles = roles.collect::<Result<Vec<RoleFacts>, FactError>>()?;
         facts.set_roles(roles);
-        facts.queue = non_empty(spec.queue);
-        facts.priority_class = non_empty(spec.priority_class_name);
         facts.set_min_resources(spec.min_resources.as_ref())?;
         facts.topology = spec.network_topology.map(|topology| Arc::new(topology.facts()));
         facts.status = object.status("PodGroup")?;

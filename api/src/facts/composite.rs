@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FactError, group::positive, object_key, topology::TopologyFacts};
 use crate::{
-    membership::queue_of,
     name::{Name, ObjectKey},
+    naming::COMPOSITE,
 };
 
 /// The fields of a composite PodGroup that the scheduler uses.
@@ -62,7 +62,7 @@ impl CompositeFacts {
         Ok(Self {
             key,
             min_groups,
-            queue: queue_of(meta).map(Name::from),
+            queue: COMPOSITE.queue.read(meta, None).map(Name::from),
             priority: spec.priority.unwrap_or(0),
             never_preempts: spec.preemption_policy.as_ref().map(|policy| policy == "Never"),
             leaves_whole: spec.disruption_mode.as_ref().is_some_and(|mode| mode.all.is_some()),

@@ -5,10 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::topology::{TOPOLOGY_PREFERRED, TOPOLOGY_REQUIRED, TopologyFacts};
-use crate::{
-    membership::{QUEUE_LABEL, queue_of},
-    name::Name,
-};
+use crate::{membership::QUEUE_LABEL, name::Name, naming::POD};
 
 /// Annotation: minimum number of pods of the controller that start together.
 pub const MIN_AVAILABLE: &str = "scheduling.sigs.dev/min-available";
@@ -43,7 +40,7 @@ impl GangAnnotations {
             Some(Err(text)) => (None, Some(text)),
         };
         let topology = TopologyFacts::of_annotations(annotations);
-        let queue = queue_of(meta).map(Name::from);
+        let queue = POD.queue.read(meta, None).map(Name::from);
         let found = Self { min_available, queue, topology, unreadable };
         (found != Self::default()).then_some(found)
     }

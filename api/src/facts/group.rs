@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     api_version::ApiVersion,
     crd::PodGroupStatus,
+    dialect::RawObject,
     name::{Name, ObjectKey},
     resource::ResourceList,
     text::{MAX_MESSAGE, cut},
@@ -82,24 +83,26 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// Reads the metadata of a PodGroup. The other fields have their defaults, and its minimum is 0.
+    /// Reads the metadata of a PodGroup, its queue and its PriorityClass. The other fields have their defaults, and
+    /// its minimum is 0.
     ///
     /// # Errors
     ///
     /// [`FactError`] if it has no name: skip it.
     pub fn new(
         version: ApiVersion,
-        meta: &ObjectMeta,
+        object: &RawObject,
         prefixes: &MetadataPrefixes,
     ) -> Result<Self, FactError> {
+        let (meta, spec, naming) = (&object.metadata, Some(&object.spec), version.spec().naming);
         Ok(Self {
             key: object_key("PodGroup", meta)?,
             uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
             version,
             created: created(meta),
             min_member: 0,
-            queue: None,
-            priority_class: None,
+            queue: naming.queue.read(meta, spec).map(Name::from),
+            priority_class: naming.class.read(meta, spec).map(Name::from),
             priority: None,
             never_preempts: None,
             leaves_whole: false,

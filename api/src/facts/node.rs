@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use serde::{Deserialize, Serialize};
 
 use super::{FactError, class::normalized_image, created, object_key};
-use crate::{membership::queue_of, name::Name, resource::ResourceList, selector::Labels};
+use crate::{name::Name, naming::QUEUE_IN_METADATA, resource::ResourceList, selector::Labels};
 
 /// The fields of a node that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ impl NamespaceFacts {
         Ok(Self {
             name: key.name,
             labels: Labels::from_map(namespace.metadata.labels.as_ref()),
-            queue: queue_of(&namespace.metadata).map(Name::from),
+            queue: QUEUE_IN_METADATA.read(&namespace.metadata, None).map(Name::from),
         })
     }
 }
