@@ -217,8 +217,12 @@ const TEMPLATES: [Template; 11] = [
     },
 ];
 
-/// The generated files of `deploy/`, given the CRDs: path below the root, and content.
-pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, String)>> {
+/// The files that are generated from those of `deploy/`, given the CRDs and the admission policy, which are generated
+/// too: path below the root, and content.
+pub(crate) fn files(
+    crds: &[(String, String)],
+    (policy, policy_content): &(String, String),
+) -> anyhow::Result<Vec<(String, String)>> {
     let mut files = vec![("deploy/chart/Chart.yaml".to_owned(), description())];
     let (older, newer): (Vec<_>, Vec<_>) =
         crds.iter().partition(|(name, _)| name.starts_with(ApiVersion::V1Alpha1.group()));
@@ -232,9 +236,9 @@ pub(crate) fn files(crds: &[(String, String)]) -> anyhow::Result<Vec<(String, St
     }
     for template in &TEMPLATES {
         let manifest = format!("deploy/{}", template.manifest);
-        let content = template
-            .content(&read(&manifest)?)
-            .with_context(|| format!("make a template of {manifest}"))?;
+        let text = if manifest == *policy { policy_content.clone() } else { read(&manifest)? };
+        let content =
+            template.content(&text).with_context(|| format!("make a template of {manifest}"))?;
         files.push((format!("deploy/chart/templates/{}", template.template), content));
     }
     for name in iter::once("alerts.yaml").chain(monitoring::DASHBOARDS) {

@@ -8,7 +8,7 @@ use kube_batch_sim::outcome::Outcome;
 
 use kube_batch_tests::build::root;
 
-use crate::{chart, performance, picture};
+use crate::{chart, performance, picture, policy};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
@@ -20,7 +20,9 @@ fn files() -> anyhow::Result<Vec<(String, String)>> {
         let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
         crds.push((name, format!("{HEADER}{yaml}")));
     }
-    let mut files = chart::files(&crds)?;
+    let policy = policy::file();
+    let mut files = chart::files(&crds, &policy)?;
+    files.push(policy);
     files.extend(crds.into_iter().map(|(name, content)| (format!("crds/{name}"), content)));
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
     files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));

@@ -10,6 +10,7 @@ mod instructions;
 mod monitoring;
 mod performance;
 mod picture;
+mod policy;
 mod sbom;
 mod static_binary;
 mod test;
@@ -33,8 +34,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the generated files: CRD manifests, the schema of `simulate -o json`, the Helm chart, the
-    /// pictures and the table of the benchmark.
+    /// Write the generated files: CRD manifests, the admission policy, the schema of `simulate -o json`, the
+    /// Helm chart, the pictures and the table of the benchmark.
     Codegen {
         /// Write nothing; fail if a file is out of date.
         #[arg(long)]
