@@ -1,6 +1,8 @@
 //! One episode: a cluster, a script, and then a calm time after which everything must be in order.
 
-use std::sync::{Arc, atomic::Ordering};
+mod faults;
+
+use std::sync::Arc;
 
 use fastrand::Rng;
 use kube_batch::Registry;
@@ -10,6 +12,7 @@ use tokio::{
     time::{Duration, Instant, sleep, sleep_until},
 };
 
+use self::faults::End;
 use crate::{
     changes, checks,
     devices::slice,
@@ -19,10 +22,8 @@ use crate::{
     report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
-        DEVICE_CLASSES, EVENTS, KINDS, Kind, LEASES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES,
-        SLICES, STORAGE_CLASSES,
+        DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
     },
-    traffic::{Admission, Faults},
     world::World,
 };
 
@@ -75,14 +76,6 @@ struct Episode {
     n_created: usize,
     /// What ends at a time: faults and frozen replicas.
     ends: Vec<(Instant, End)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Faults(usize),
-    Freeze(usize),
-    Admission(usize),
-    Unreadable(Kind),
 }
 
 impl Episode {
@@ -139,25 +132,6 @@ impl Episode {
         }
     }
 
-    fn end_what_is_due(&mut self) {
-        let now = Instant::now();
-        let due: Vec<End> =
-            self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| *end).collect();
-        self.ends.retain(|(at, _)| *at > now);
-        for end in due {
-            match end {
-                End::Faults(replica) => self.set_faults(replica, Faults::default()),
-                End::Freeze(replica) => self.processes[replica].thaw(),
-                End::Admission(tenant) => {
-                    self.shared.lock().set_admission(tenant, Admission::Accepts);
-                }
-                End::Unreadable(kind) => {
-                    self.shared.lock().server.unreadable.remove(&kind);
-                }
-            }
-        }
-    }
-
     /// A process that has ended is replaced, as a Deployment does.
     fn replace_ended(&mut self) {
         for replica in 0..self.processes.len() {
@@ -171,27 +145,6 @@ impl Episode {
         self.n_started += 1;
         let identity = format!("replica-{replica}-{}", self.n_started);
         Process::start(&self.shared, &self.registry, &identity, &self.offsets[replica])
-    }
-
-    fn set_faults(&self, replica: usize, faults: Faults) {
-        let mut world = self.shared.lock();
-        world.log(&format!("replica {replica} has {faults:?}"));
-        world.set_faults(self.processes[replica].number, faults);
-    }
-
-    fn calm_down(&mut self) {
-        self.ends.clear();
-        for replica in 0..self.processes.len() {
-            self.set_faults(replica, Faults::default());
-            self.processes[replica].thaw();
-        }
-        let mut world = self.shared.lock();
-        for tenant in 0..TENANTS.len() {
-            world.set_admission(tenant, Admission::Accepts);
-        }
-        world.server.unreadable.clear();
-        world.log("calm");
-        world.calm_since = Some(Instant::now());
     }
 
     fn create_cluster(&self) {
@@ -231,53 +184,8 @@ impl Episode {
             world.log(&format!("{action:?}"));
         }
         match action {
-            Action::Faults { replica, faults, millis } => {
-                self.set_faults(replica, faults);
-                self.ends
-                    .push((Instant::now() + Duration::from_millis(millis), End::Faults(replica)));
-            }
-            Action::Admission { tenant, admission, millis } => {
-                self.shared.lock().set_admission(tenant, admission);
-                let end = Instant::now() + Duration::from_millis(millis);
-                self.ends.push((end, End::Admission(tenant)));
-            }
-            Action::Unreadable { kind, code, millis } => {
-                // The lease is read again by those who would lead, and not watched.
-                let watched: Vec<Kind> = KINDS
-                    .iter()
-                    .copied()
-                    .filter(|kind| !matches!(*kind, LEASES | EVENTS))
-                    .collect();
-                let kind = watched[kind % watched.len()];
-                let mut world = self.shared.lock();
-                world.log(&format!("{} cannot be read: {code}", kind.plural));
-                world.server.unreadable.insert(kind, code);
-                let end = Instant::now() + Duration::from_millis(millis);
-                self.ends.push((end, End::Unreadable(kind)));
-            }
-            Action::Reset(replica) => {
-                self.shared.lock().reset(self.processes[replica].number);
-            }
-            Action::Freeze { replica, millis } => {
-                self.processes[replica].freeze();
-                self.ends
-                    .push((Instant::now() + Duration::from_millis(millis), End::Freeze(replica)));
-            }
-            Action::Kill(replica) => self.processes[replica].kill(),
-            Action::Terminate(replica) => self.processes[replica].terminate(),
-            Action::SetClock { replica, seconds } => {
-                self.offsets[replica].store(seconds, Ordering::Relaxed);
-            }
-            Action::Compact => {
-                let mut world = self.shared.lock();
-                let version = world.server.version();
-                world.server.compact(version);
-            }
-            Action::DeleteLease => {
-                let key = ("kube-batch-system".to_owned(), "kube-batch".to_owned());
-                self.shared.lock().server.delete_object(LEASES, &key);
-            }
-            action => self.change(action),
+            Action::Fault(fault) => self.begin(fault),
+            change => self.change(change),
         }
     }
 

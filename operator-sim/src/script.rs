@@ -72,44 +72,33 @@ pub(crate) enum Action {
     ForeignPod(usize, u32),
     /// A tenant creates something hostile.
     Hostile(Hostility),
+    /// Something fails.
+    Fault(Fault),
+}
+
+/// What fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
     /// A replica's connections have faults for some time, in milliseconds.
-    Faults {
-        replica: usize,
-        faults: Faults,
-        millis: u64,
-    },
+    Faults { replica: usize, faults: Faults, millis: u64 },
     /// The admission webhooks of a tenant's namespace behave differently for some time, in milliseconds.
-    Admission {
-        tenant: usize,
-        admission: Admission,
-        millis: u64,
-    },
+    Admission { tenant: usize, admission: Admission, millis: u64 },
     /// The connections of a replica break.
     Reset(usize),
     /// A replica is stopped as by SIGSTOP, for some time in milliseconds.
-    Freeze {
-        replica: usize,
-        millis: u64,
-    },
+    Freeze { replica: usize, millis: u64 },
     /// A replica is killed, and another process takes its place.
     Kill(usize),
     /// A replica is asked to end, and another process takes its place.
     Terminate(usize),
     /// The time of day of a replica is set forward or back, in seconds.
-    SetClock {
-        replica: usize,
-        seconds: i64,
-    },
+    SetClock { replica: usize, seconds: i64 },
     /// The server forgets old changes.
     Compact,
     /// An administrator deletes the lease.
     DeleteLease,
     /// One kind cannot be read for some time, in milliseconds; reads are answered with this code.
-    Unreadable {
-        kind: usize,
-        code: u16,
-        millis: u64,
-    },
+    Unreadable { kind: usize, code: u16, millis: u64 },
 }
 
 /// What a tenant creates to hurt others.
@@ -143,7 +132,7 @@ pub(crate) fn draw(rng: &mut Rng, n: usize) -> Script {
         .map(|_| {
             let pause = Duration::from_millis(rng.u64(0..pace));
             let is_fault = rng.u32(0..100) < share_of_faults;
-            (pause, if is_fault { fault(rng) } else { change(rng) })
+            (pause, if is_fault { Action::Fault(fault(rng)) } else { change(rng) })
         })
         .collect()
 }
@@ -186,29 +175,29 @@ fn change(rng: &mut Rng) -> Action {
     }
 }
 
-fn fault(rng: &mut Rng) -> Action {
+fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
     match rng.u32(0..28) {
-        27.. => Action::DeleteLease,
+        27.. => Fault::DeleteLease,
         24.. => {
             let code = [403, 404, 429, 500, 503][rng.usize(0..5)];
-            Action::Unreadable { kind: rng.usize(0..1_000), code, millis: rng.u64(500..400_000) }
+            Fault::Unreadable { kind: rng.usize(0..1_000), code, millis: rng.u64(500..400_000) }
         }
         20.. => {
             let admission = [Admission::RejectsHalf, Admission::RejectsAll, Admission::IsDead];
             let (tenant, millis) = (rng.usize(0..TENANTS.len()), rng.u64(500..400_000));
-            Action::Admission { tenant, admission: admission[rng.usize(0..3)], millis }
+            Fault::Admission { tenant, admission: admission[rng.usize(0..3)], millis }
         }
         0..10 => {
             let millis = rng.u64(500..60_000);
-            Action::Faults { replica, faults: faults(rng), millis }
+            Fault::Faults { replica, faults: faults(rng), millis }
         }
-        10..13 => Action::Reset(replica),
-        13..15 => Action::Freeze { replica, millis: rng.u64(100..40_000) },
-        15..17 => Action::Kill(replica),
-        17 => Action::Terminate(replica),
-        18 => Action::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
-        19 => Action::Compact,
+        10..13 => Fault::Reset(replica),
+        13..15 => Fault::Freeze { replica, millis: rng.u64(100..40_000) },
+        15..17 => Fault::Kill(replica),
+        17 => Fault::Terminate(replica),
+        18 => Fault::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
+        19 => Fault::Compact,
     }
 }
 
