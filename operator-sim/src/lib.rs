@@ -5,6 +5,7 @@ mod checks;
 mod devices;
 mod episode;
 mod network;
+mod outages;
 mod pods;
 mod replicas;
 mod report;

@@ -18,11 +18,12 @@ use kube::Client;
 use serde_json::Value;
 use tokio::{
     sync::{Notify, oneshot},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use self::watch::Watch;
 use crate::{
+    outages::Effect,
     server::{Answer, failure},
     traffic::{Faults, Sent},
     world::World,
@@ -110,12 +111,10 @@ impl Shared {
                 shared.lock().set_knows_holder(process);
             }
         });
-        let (code, body) = match answer.await {
-            Ok(answer) => answer?,
+        match answer.await {
+            Ok(answer) => Ok(response(&answer?)?),
             Err(_) => std::future::pending().await,
-        };
-        let body = http_body_util::Full::from(body.to_string()).map_err(|never| match never {});
-        Ok(Response::builder().status(code).body(body.boxed_unsync())?)
+        }
     }
 
     /// Carries a request to the server and its answer back; `None` if one of them is lost.
@@ -130,6 +129,7 @@ impl Shared {
             let there = Duration::from_millis(world.rng.u64(1..=longest));
             (fate, there, Duration::from_millis(world.rng.u64(1..=longest)))
         };
+        let begun = Instant::now();
         sleep(there).await;
         if self.lock().faults(sent.process).is_silent {
             return None;
@@ -139,17 +139,7 @@ impl Shared {
             Fate::ResetBefore => return Some(Err(reset())),
             Fate::Fails(code) => failure(code, "injected"),
             Fate::Arrives | Fate::ArrivesTwice | Fate::LosesAnswer | Fate::ResetAfter => {
-                let (refusal, wait) = self.lock().admit(&sent);
-                sleep(wait).await;
-                let mut world = self.lock();
-                match refusal {
-                    Some(answer) => answer,
-                    None if fate == Fate::ArrivesTwice => {
-                        world.request(&sent);
-                        world.request(&sent)
-                    }
-                    None => world.request(&sent),
-                }
+                self.arrive(&sent, fate, begun.elapsed()).await?
             }
         };
         self.notify();
@@ -161,6 +151,36 @@ impl Shared {
         (!is_lost).then_some(Ok(answer))
     }
 
+    /// The answer of the server to a request that has arrived; `None` if there is none.
+    async fn arrive(&self, sent: &Sent, fate: Fate, sent_ago: Duration) -> Option<Answer> {
+        let effect = self.lock().outages.effect_on(sent);
+        if effect == Some(Effect::Hangs) {
+            return None;
+        }
+        if let Some(answer) = effect.and_then(|effect| effect.rejection(sent)) {
+            return Some(answer);
+        }
+        let (before, after) =
+            effect.map(|effect| effect.pauses(sent, sent_ago)).unwrap_or_default();
+        sleep(before).await;
+        let (refusal, wait) = self.lock().admit(sent);
+        sleep(wait).await;
+        let answer = refusal.unwrap_or_else(|| {
+            let mut world = self.lock();
+            if fate == Fate::ArrivesTwice {
+                world.request(sent);
+            }
+            world.request(sent)
+        });
+        self.notify();
+        sleep(after).await;
+        match effect {
+            Some(Effect::HangsLate) => None,
+            Some(Effect::FailsLate { code }) => Some(failure(code, "injected")),
+            _ => Some(answer),
+        }
+    }
+
     async fn watch(self, sent: Sent) -> Result<Response<Body>, BoxError> {
         let delay = {
             let mut world = self.lock();
@@ -169,6 +189,9 @@ impl Shared {
             Duration::from_millis(world.rng.u64(1..=longest))
         };
         sleep(delay).await;
+        let effect = self.lock().outages.effect_on(&sent);
+        let (before, after) = effect.map(|effect| effect.pauses(&sent, delay)).unwrap_or_default();
+        sleep(before + after).await;
         let opened = {
             let mut world = self.lock();
             let faults = world.faults(sent.process);
@@ -179,15 +202,18 @@ impl Shared {
             } else if world.rng.f64() < faults.fails {
                 Some(Err(failure(503, "injected")))
             } else {
-                Some(Watch::open(&self, &world, &sent))
+                match effect {
+                    Some(Effect::Hangs | Effect::HangsLate) => None,
+                    effect => {
+                        let rejection = effect.and_then(|effect| effect.rejection(&sent));
+                        Some(rejection.map_or_else(|| Watch::open(&self, &world, &sent), Err))
+                    }
+                }
             }
         };
         match opened {
             None => std::future::pending().await,
-            Some(Err((code, body))) => {
-                let body = http_body_util::Full::from(body.to_string()).map_err(|n| match n {});
-                Ok(Response::builder().status(code).body(body.boxed_unsync())?)
-            }
+            Some(Err(answer)) => Ok(response(&answer)?),
             Some(Ok(watch)) => {
                 let frames = stream::unfold(watch, |mut watch| async move {
                     let line = watch.next().await?;
@@ -198,6 +224,15 @@ impl Shared {
             }
         }
     }
+}
+
+fn response((code, body): &Answer) -> http::Result<Response<Body>> {
+    let mut response = Response::builder().status(*code);
+    if *code == 429 {
+        response = response.header(http::header::RETRY_AFTER, 1);
+    }
+    let body = http_body_util::Full::from(body.to_string()).map_err(|never| match never {});
+    response.body(body.boxed_unsync())
 }
 
 fn fate(faults: &Faults, rng: &mut Rng) -> Fate {

@@ -4,7 +4,14 @@
 use fastrand::Rng;
 use tokio::time::Duration;
 
-use crate::traffic::{Admission, Faults};
+use crate::{
+    outages::{Effect, Requests, Verb},
+    server::{
+        CLAIMS, EVENTS, GROUPS, KINDS, KUBERNETES_GROUPS, Kind, LEASES, PODS, QUEUES,
+        RESOURCE_CLAIMS,
+    },
+    traffic::{Admission, Faults},
+};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +104,8 @@ pub(crate) enum Fault {
     Compact,
     /// An administrator deletes the lease.
     DeleteLease,
-    /// One kind cannot be read for some time, in milliseconds; reads are answered with this code.
-    Unreadable { kind: usize, code: u16, millis: u64 },
+    /// What becomes of requests of one sort is different for some time, in milliseconds.
+    Outage { requests: Requests, effect: Effect, millis: u64 },
 }
 
 /// What a tenant creates to hurt others.
@@ -113,6 +120,21 @@ pub(crate) enum Hostility {
     /// A group that cannot start.
     HugeMinimum,
 }
+
+/// What the scheduler writes.
+const WRITES: [(Kind, Verb); 11] = [
+    (PODS, Verb::Bind),
+    (PODS, Verb::PatchStatus),
+    (PODS, Verb::Delete),
+    (PODS, Verb::Write),
+    (GROUPS, Verb::Write),
+    (KUBERNETES_GROUPS, Verb::Write),
+    (QUEUES, Verb::Write),
+    (EVENTS, Verb::Write),
+    (CLAIMS, Verb::Write),
+    (RESOURCE_CLAIMS, Verb::Write),
+    (LEASES, Verb::Write),
+];
 
 /// Actions with the time before each.
 pub(crate) type Script = Vec<(Duration, Action)>;
@@ -177,12 +199,9 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..28) {
-        27.. => Fault::DeleteLease,
-        24.. => {
-            let code = [403, 404, 429, 500, 503][rng.usize(0..5)];
-            Fault::Unreadable { kind: rng.usize(0..1_000), code, millis: rng.u64(500..400_000) }
-        }
+    match rng.u32(0..34) {
+        25.. => outage(rng),
+        24 => Fault::DeleteLease,
         20.. => {
             let admission = [Admission::RejectsHalf, Admission::RejectsAll, Admission::IsDead];
             let (tenant, millis) = (rng.usize(0..TENANTS.len()), rng.u64(500..400_000));
@@ -198,6 +217,37 @@ fn fault(rng: &mut Rng) -> Fault {
         17 => Fault::Terminate(replica),
         18 => Fault::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
         19 => Fault::Compact,
+    }
+}
+
+fn outage(rng: &mut Rng) -> Fault {
+    // The last kind, events, is not read.
+    let (kind, verb) = if rng.bool() {
+        (KINDS[rng.usize(0..KINDS.len() - 1)], Verb::Read)
+    } else {
+        WRITES[rng.usize(0..WRITES.len())]
+    };
+    let millis = rng.u64(500..400_000);
+    Fault::Outage { requests: Requests { kind, verb }, effect: effect(rng, verb), millis }
+}
+
+fn effect(rng: &mut Rng, verb: Verb) -> Effect {
+    match rng.u32(0..10) {
+        0..5 => {
+            let codes: &[u16] = match verb {
+                Verb::Read => &[403, 404, 429, 500, 503, 504],
+                Verb::Write | Verb::Bind | Verb::PatchStatus | Verb::Delete => {
+                    &[403, 429, 500, 503, 504]
+                }
+            };
+            let code = codes[rng.usize(0..codes.len())];
+            let retry_after = (code == 429 && rng.bool()).then(|| rng.u32(1..30));
+            Effect::Rejects { code, retry_after }
+        }
+        5 => Effect::FailsLate { code: [500, 504][rng.usize(0..2)] },
+        6 => Effect::Hangs,
+        7 => Effect::HangsLate,
+        _ => Effect::IsSlow { millis: rng.u64(500..9_000) },
     }
 }
 

@@ -56,6 +56,14 @@ kinds! {
     EVENTS = "/apis/events.k8s.io/v1" "events" true;
 }
 
+impl Kind {
+    /// The API group; empty for the core one.
+    pub(crate) fn group(self) -> &'static str {
+        let group = self.prefix.strip_prefix("/apis/").unwrap_or_default();
+        group.split('/').next().unwrap_or_default()
+    }
+}
+
 /// Namespace, empty for objects without, and name.
 pub(crate) type Key = (String, String);
 
@@ -126,8 +134,6 @@ pub(crate) struct Server {
     n_uids: u64,
     /// Kinds that are not served.
     pub(crate) absent: BTreeSet<Kind>,
-    /// Kinds of which nothing can be read, with the status code of the answers.
-    pub(crate) unreadable: BTreeMap<Kind, u16>,
 }
 
 impl Server {
@@ -153,6 +159,11 @@ impl Server {
         let Some(table) = self.tables.get(&kind) else { return Some(0) };
         let first = table.changes.partition_point(|change| change.version <= after);
         Some(table.n_forgotten + first)
+    }
+
+    /// The position after the last change of a kind.
+    pub(crate) fn end_of_changes(&self, kind: Kind) -> usize {
+        self.tables.get(&kind).map_or(0, |table| table.n_forgotten + table.changes.len())
     }
 
     /// The change of a kind at a position.
@@ -245,9 +256,6 @@ impl Server {
     ) -> Answer {
         if self.absent.contains(&path.kind) {
             return not_found();
-        }
-        if let Some(code) = self.unreadable.get(&path.kind).filter(|_| method == "GET") {
-            return failure(*code, "injected");
         }
         match (method, path.name, path.subresource) {
             ("GET", "", _) => self.list(path, query),
@@ -408,6 +416,8 @@ pub(crate) fn failure(code: u16, message: &str) -> Answer {
         410 => "Expired",
         422 => "Invalid",
         429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
         _ => "InternalError",
     };
     let status = json!({

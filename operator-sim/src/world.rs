@@ -12,6 +12,7 @@ use crate::{
         controllers::{attach_devices, review_claim, waits_for_driver},
         rules::{problem_of_binding, problem_of_change},
     },
+    outages::Outages,
     pods::{RESOURCE, members, number, requested, used},
     report::Counts,
     script::TENANTS,
@@ -93,6 +94,8 @@ pub(crate) struct World {
     /// When a process last wrote anything but its lease.
     pub(crate) last_write: Option<(Instant, String)>,
     pub(crate) counts: Counts,
+    /// What becomes of requests of one sort.
+    pub(crate) outages: Outages,
     /// By tenant.
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
@@ -135,6 +138,7 @@ impl World {
             bound: BTreeMap::new(),
             last_write: None,
             counts: Counts::default(),
+            outages: Outages::default(),
             admission: Default::default(),
             calm_since: None,
             evicted: Vec::new(),

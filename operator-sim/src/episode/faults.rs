@@ -6,8 +6,9 @@ use tokio::time::{Duration, Instant};
 
 use super::Episode;
 use crate::{
+    outages::Requests,
     script::{Fault, TENANTS},
-    server::{EVENTS, KINDS, Kind, LEASES},
+    server::LEASES,
     traffic::{Admission, Faults},
 };
 
@@ -17,7 +18,7 @@ pub(super) enum End {
     Faults(usize),
     Freeze(usize),
     Admission(usize),
-    Unreadable(Kind),
+    Outage(Requests),
 }
 
 impl Episode {
@@ -26,35 +27,22 @@ impl Episode {
         match fault {
             Fault::Faults { replica, faults, millis } => {
                 self.set_faults(replica, faults);
-                self.ends
-                    .push((Instant::now() + Duration::from_millis(millis), End::Faults(replica)));
+                self.end_after(millis, End::Faults(replica));
             }
             Fault::Admission { tenant, admission, millis } => {
                 self.shared.lock().set_admission(tenant, admission);
-                let end = Instant::now() + Duration::from_millis(millis);
-                self.ends.push((end, End::Admission(tenant)));
+                self.end_after(millis, End::Admission(tenant));
             }
-            Fault::Unreadable { kind, code, millis } => {
-                // The lease is read again by those who would lead, and not watched.
-                let watched: Vec<Kind> = KINDS
-                    .iter()
-                    .copied()
-                    .filter(|kind| !matches!(*kind, LEASES | EVENTS))
-                    .collect();
-                let kind = watched[kind % watched.len()];
-                let mut world = self.shared.lock();
-                world.log(&format!("{} cannot be read: {code}", kind.plural));
-                world.server.unreadable.insert(kind, code);
-                let end = Instant::now() + Duration::from_millis(millis);
-                self.ends.push((end, End::Unreadable(kind)));
+            Fault::Outage { requests, effect, millis } => {
+                self.shared.lock().outages.begin(requests, effect);
+                self.end_after(millis, End::Outage(requests));
             }
             Fault::Reset(replica) => {
                 self.shared.lock().reset(self.processes[replica].number);
             }
             Fault::Freeze { replica, millis } => {
                 self.processes[replica].freeze();
-                self.ends
-                    .push((Instant::now() + Duration::from_millis(millis), End::Freeze(replica)));
+                self.end_after(millis, End::Freeze(replica));
             }
             Fault::Kill(replica) => self.processes[replica].kill(),
             Fault::Terminate(replica) => self.processes[replica].terminate(),
@@ -73,6 +61,10 @@ impl Episode {
         }
     }
 
+    fn end_after(&mut self, millis: u64, end: End) {
+        self.ends.push((Instant::now() + Duration::from_millis(millis), end));
+    }
+
     /// Ends the faults whose time is over.
     pub(super) fn end_what_is_due(&mut self) {
         let now = Instant::now();
@@ -86,9 +78,7 @@ impl Episode {
                 End::Admission(tenant) => {
                     self.shared.lock().set_admission(tenant, Admission::Accepts);
                 }
-                End::Unreadable(kind) => {
-                    self.shared.lock().server.unreadable.remove(&kind);
-                }
+                End::Outage(requests) => self.shared.lock().outages.end(requests),
             }
         }
     }
@@ -110,7 +100,7 @@ impl Episode {
         for tenant in 0..TENANTS.len() {
             world.set_admission(tenant, Admission::Accepts);
         }
-        world.server.unreadable.clear();
+        world.outages.end_all();
         world.log("calm");
         world.calm_since = Some(Instant::now());
     }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Shared, USUAL_DELAY_MS, reset};
 use crate::{
+    outages::Effect,
     server::{Answer, Kind, Path, failure, not_found},
     traffic::Sent,
     world::World,
@@ -22,6 +23,10 @@ pub(super) struct Watch {
     first: std::vec::IntoIter<Bytes>,
     /// The next change.
     position: usize,
+    /// Changes at positions below may be sent: they were held back for long enough.
+    released: usize,
+    /// Until when the next change is held back.
+    held_until: Option<Instant>,
     /// How often the connections of the process had been reset when it was opened.
     n_resets: u64,
     /// When the server sends a bookmark, once.
@@ -35,9 +40,6 @@ impl Watch {
         let kind = path.kind;
         if world.server.absent.contains(&kind) {
             return Err(not_found());
-        }
-        if let Some(code) = world.server.unreadable.get(&kind) {
-            return Err(failure(*code, "injected"));
         }
         let number = |name: &str| -> Option<u64> {
             let mut pairs = sent.query.split('&');
@@ -61,6 +63,8 @@ impl Watch {
             kind,
             first: first.into_iter(),
             position,
+            released: position,
+            held_until: None,
             n_resets: world.n_resets(sent.process),
             bookmark: Some(now + Duration::from_secs(seconds.saturating_sub(2))),
             end: now + Duration::from_secs(seconds),
@@ -82,26 +86,29 @@ impl Watch {
                     self.shared.lock().step();
                     return Some(Ok(line));
                 }
-                Look::Nothing => {}
+                Look::Nothing | Look::Held => {}
             }
             let until = self.bookmark.unwrap_or(self.end);
-            if timeout_at(until, notified).await.is_err() {
+            let woken = self.held_until.map_or(until, |held| held.min(until));
+            if timeout_at(woken, notified).await.is_err() && Instant::now() >= until {
                 self.bookmark.take()?;
-                let version = self.shared.lock().server.version();
-                return Some(Ok(bookmark(version, &json!({}))));
+                return Some(Ok(bookmark(self.version(), &json!({}))));
             }
         }
     }
 
     /// What there is to send.
     fn look(&mut self) -> Look {
-        let mut world = self.shared.lock();
+        let shared = self.shared.clone();
+        let mut world = shared.lock();
         let faults = world.faults(self.process);
-        let is_unreadable = world.server.unreadable.contains_key(&self.kind);
+        let effect = world.outages.effect_on_watch(self.kind);
+        let is_unreadable =
+            matches!(effect, Some(Effect::Rejects { .. } | Effect::FailsLate { .. }));
         if is_unreadable || world.n_resets(self.process) != self.n_resets {
             return Look::Broken;
         }
-        if faults.is_silent {
+        if faults.is_silent || matches!(effect, Some(Effect::Hangs | Effect::HangsLate)) {
             return Look::Silent;
         }
         if let Some(line) = self.first.next() {
@@ -116,9 +123,38 @@ impl Watch {
             return Look::Nothing;
         };
         let line = change.line.clone();
+        if self.is_held(&mut world) {
+            return Look::Held;
+        }
         self.position += 1;
         let delay = world.rng.u64(1..=USUAL_DELAY_MS + faults.watch_delay_ms);
         Look::Line(line, Duration::from_millis(delay))
+    }
+
+    /// Whether the next change is held back, as the server shows changes late. Then all that there are are shown.
+    fn is_held(&mut self, world: &mut World) -> bool {
+        if self.position < self.released {
+            return false;
+        }
+        let now = Instant::now();
+        if let Some(longest) = longest_hold(world, self.kind) {
+            let until = self
+                .held_until
+                .get_or_insert_with(|| now + Duration::from_millis(world.rng.u64(1..=longest)));
+            if *until > now {
+                return true;
+            }
+        }
+        self.held_until = None;
+        self.released = world.server.end_of_changes(self.kind);
+        false
+    }
+
+    /// The version up to which everything has been shown.
+    fn version(&self) -> u64 {
+        let world = self.shared.lock();
+        let next = world.server.change(self.kind, self.position);
+        next.map_or_else(|| world.server.version(), |change| change.version - 1)
     }
 }
 
@@ -126,9 +162,21 @@ impl Watch {
 enum Look {
     Line(Bytes, Duration),
     Nothing,
+    /// There is something, but not yet.
+    Held,
     Silent,
     Broken,
     Ended,
+}
+
+/// How long the server holds changes of a kind back at most, in milliseconds.
+fn longest_hold(world: &World, kind: Kind) -> Option<u64> {
+    match world.outages.effect_on_watch(kind)? {
+        Effect::IsSlow { millis } => Some(millis),
+        Effect::Rejects { .. } | Effect::FailsLate { .. } | Effect::Hangs | Effect::HangsLate => {
+            None
+        }
+    }
 }
 
 fn bookmark(version: u64, annotations: &Value) -> Bytes {
