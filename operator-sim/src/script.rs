@@ -7,10 +7,10 @@ use tokio::time::Duration;
 use crate::{
     outages::{Effect, Requests, Verb},
     server::{
-        CLAIMS, EVENTS, GROUPS, KINDS, KUBERNETES_GROUPS, Kind, LEASES, PODS, QUEUES,
+        CLAIMS, EVENTS, GROUPS, KINDS, KUBERNETES_GROUPS, Kind, LEASES, NODES, PODS, QUEUES,
         RESOURCE_CLAIMS,
     },
-    traffic::{Admission, Faults},
+    traffic::{Admission, Faults, WatchFault},
 };
 
 /// Something that happens.
@@ -106,6 +106,8 @@ pub(crate) enum Fault {
     DeleteLease,
     /// What becomes of requests of one sort is different for some time, in milliseconds.
     Outage { requests: Requests, effect: Effect, millis: u64 },
+    /// Something is wrong with the watches of a kind for some time, in milliseconds.
+    Watches { kind: Kind, fault: WatchFault, millis: u64 },
 }
 
 /// What a tenant creates to hurt others.
@@ -199,7 +201,8 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..34) {
+    match rng.u32(0..40) {
+        34.. => watch_fault(rng),
         25.. => outage(rng),
         24 => Fault::DeleteLease,
         20.. => {
@@ -217,6 +220,27 @@ fn fault(rng: &mut Rng) -> Fault {
         17 => Fault::Terminate(replica),
         18 => Fault::SetClock { replica, seconds: rng.i64(-4_000..4_000) },
         19 => Fault::Compact,
+    }
+}
+
+fn watch_fault(rng: &mut Rng) -> Fault {
+    // Most kinds change seldom.
+    let kind = if rng.bool() { [PODS, GROUPS, NODES][rng.usize(0..3)] } else { watched(rng) };
+    let fault = match rng.u32(0..4) {
+        0 => WatchFault::SwapsObjects,
+        1 => WatchFault::SwapsVersions,
+        2 => WatchFault::IsStale { millis: rng.u64(100..8_000) },
+        _ => WatchFault::HasNoBookmarks,
+    };
+    Fault::Watches { kind, fault, millis: rng.u64(5_000..400_000) }
+}
+
+fn watched(rng: &mut Rng) -> Kind {
+    loop {
+        let kind = KINDS[rng.usize(0..KINDS.len())];
+        if !matches!(kind, LEASES | EVENTS) {
+            return kind;
+        }
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) type Answer = (u16, Value);
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) version: u64,
+    pub(crate) key: Key,
     /// The line of the stream.
     pub(crate) line: Bytes,
 }
@@ -211,7 +212,7 @@ impl Server {
         let object = Arc::new(object);
         let table = self.tables.entry(kind).or_default();
         table.objects.insert(key.clone(), Arc::clone(&object));
-        self.show(kind, if known.is_some() { "MODIFIED" } else { "ADDED" }, &object);
+        self.show((kind, key), if known.is_some() { "MODIFIED" } else { "ADDED" }, &object);
         object
     }
 
@@ -221,16 +222,16 @@ impl Server {
         self.version += 1;
         let mut object = Arc::unwrap_or_clone(known);
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.show(kind, "DELETED", &object);
+        self.show((kind, key), "DELETED", &object);
         Some(object)
     }
 
-    fn show(&mut self, kind: Kind, type_: &str, object: &Value) {
+    fn show(&mut self, (kind, key): (Kind, &Key), type_: &str, object: &Value) {
         if kind == EVENTS || kind == LEASES {
             return;
         }
         let line = Bytes::from(format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n"));
-        let change = Change { version: self.version, line };
+        let change = Change { version: self.version, key: key.clone(), line };
         self.tables.entry(kind).or_default().changes.push(change);
     }
 

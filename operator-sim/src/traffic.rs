@@ -23,6 +23,22 @@ pub(crate) struct Faults {
     pub(crate) is_silent: bool,
 }
 
+/// What is wrong with the watches of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WatchFault {
+    /// Two neighbouring changes, of different objects, are shown the wrong way round. An API server does not do that:
+    /// it shows the changes of a kind in the order of their versions. A proxy that reads ahead on several connections
+    /// might.
+    SwapsObjects,
+    /// The same with two changes of one object.
+    SwapsVersions,
+    /// The API server that answers is behind the others, by this many milliseconds at most. Its bookmarks may be of a
+    /// version before the one from which the watch was to go on.
+    IsStale { millis: u64 },
+    /// No bookmarks are sent, except at the end of a list.
+    HasNoBookmarks,
+}
+
 /// What the admission webhooks of a namespace do with bindings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Admission {

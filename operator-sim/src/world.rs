@@ -17,10 +17,10 @@ use crate::{
     report::Counts,
     script::TENANTS,
     server::{
-        Answer, CLAIMS, KUBERNETES_GROUPS, Key, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS, Server,
-        failure, not_found,
+        Answer, CLAIMS, KUBERNETES_GROUPS, Key, Kind, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS,
+        Server, failure, not_found,
     },
-    traffic::{Admission, Faults, Sent},
+    traffic::{Admission, Faults, Sent, WatchFault},
 };
 
 /// How many lines of the trace are kept.
@@ -96,6 +96,7 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     /// What becomes of requests of one sort.
     pub(crate) outages: Outages,
+    pub(crate) watch_faults: BTreeMap<Kind, WatchFault>,
     /// By tenant.
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
@@ -139,6 +140,7 @@ impl World {
             last_write: None,
             counts: Counts::default(),
             outages: Outages::default(),
+            watch_faults: BTreeMap::new(),
             admission: Default::default(),
             calm_since: None,
             evicted: Vec::new(),

@@ -8,7 +8,7 @@ use super::Episode;
 use crate::{
     outages::Requests,
     script::{Fault, TENANTS},
-    server::LEASES,
+    server::{Kind, LEASES},
     traffic::{Admission, Faults},
 };
 
@@ -19,6 +19,7 @@ pub(super) enum End {
     Freeze(usize),
     Admission(usize),
     Outage(Requests),
+    Watches(Kind),
 }
 
 impl Episode {
@@ -36,6 +37,10 @@ impl Episode {
             Fault::Outage { requests, effect, millis } => {
                 self.shared.lock().outages.begin(requests, effect);
                 self.end_after(millis, End::Outage(requests));
+            }
+            Fault::Watches { kind, fault, millis } => {
+                self.shared.lock().watch_faults.insert(kind, fault);
+                self.end_after(millis, End::Watches(kind));
             }
             Fault::Reset(replica) => {
                 self.shared.lock().reset(self.processes[replica].number);
@@ -78,6 +83,9 @@ impl Episode {
                 End::Admission(tenant) => {
                     self.shared.lock().set_admission(tenant, Admission::Accepts);
                 }
+                End::Watches(kind) => {
+                    self.shared.lock().watch_faults.remove(&kind);
+                }
                 End::Outage(requests) => self.shared.lock().outages.end(requests),
             }
         }
@@ -101,6 +109,7 @@ impl Episode {
             world.set_admission(tenant, Admission::Accepts);
         }
         world.outages.end_all();
+        world.watch_faults.clear();
         world.log("calm");
         world.calm_since = Some(Instant::now());
     }

@@ -10,9 +10,12 @@ use super::{Shared, USUAL_DELAY_MS, reset};
 use crate::{
     outages::Effect,
     server::{Answer, Kind, Path, failure, not_found},
-    traffic::Sent,
+    traffic::{Sent, WatchFault},
     world::World,
 };
+
+/// How long changes are held back at most that are to be swapped: long enough that there are two.
+const LONGEST_HOLD_MS: u64 = 1_000;
 
 /// An open watch.
 pub(super) struct Watch {
@@ -27,6 +30,10 @@ pub(super) struct Watch {
     released: usize,
     /// Until when the next change is held back.
     held_until: Option<Instant>,
+    /// A change that comes after the next one, although it was before.
+    swapped: Option<Bytes>,
+    /// The version from which it goes on.
+    from: u64,
     /// How often the connections of the process had been reset when it was opened.
     n_resets: u64,
     /// When the server sends a bookmark, once.
@@ -65,6 +72,8 @@ impl Watch {
             position,
             released: position,
             held_until: None,
+            swapped: None,
+            from,
             n_resets: world.n_resets(sent.process),
             bookmark: Some(now + Duration::from_secs(seconds.saturating_sub(2))),
             end: now + Duration::from_secs(seconds),
@@ -92,7 +101,9 @@ impl Watch {
             let woken = self.held_until.map_or(until, |held| held.min(until));
             if timeout_at(woken, notified).await.is_err() && Instant::now() >= until {
                 self.bookmark.take()?;
-                return Some(Ok(bookmark(self.version(), &json!({}))));
+                if let Some(version) = self.version() {
+                    return Some(Ok(bookmark(version, &json!({}))));
+                }
             }
         }
     }
@@ -119,14 +130,14 @@ impl Watch {
             // It was too slow: the server ends it.
             return Look::Ended;
         }
-        let Some(change) = world.server.change(self.kind, self.position) else {
-            return Look::Nothing;
+        let line = match self.swapped.take() {
+            Some(line) => line,
+            None if world.server.change(self.kind, self.position).is_none() => {
+                return Look::Nothing;
+            }
+            None if self.is_held(&mut world) => return Look::Held,
+            None => self.next_change(&mut world),
         };
-        let line = change.line.clone();
-        if self.is_held(&mut world) {
-            return Look::Held;
-        }
-        self.position += 1;
         let delay = world.rng.u64(1..=USUAL_DELAY_MS + faults.watch_delay_ms);
         Look::Line(line, Duration::from_millis(delay))
     }
@@ -150,11 +161,39 @@ impl Watch {
         false
     }
 
-    /// The version up to which everything has been shown.
-    fn version(&self) -> u64 {
-        let world = self.shared.lock();
+    /// Takes the next change, or the one after it.
+    fn next_change(&mut self, world: &mut World) -> Bytes {
+        let change = |n: usize| world.server.change(self.kind, self.position + n);
+        let (next, after) = (change(0).expect("there is one"), change(1));
+        let swaps = after.is_some_and(|after| match world.watch_faults.get(&self.kind) {
+            Some(WatchFault::SwapsObjects) => next.key != after.key,
+            Some(WatchFault::SwapsVersions) => next.key == after.key,
+            Some(WatchFault::IsStale { .. } | WatchFault::HasNoBookmarks) | None => false,
+        });
+        let (next, after) = (next.line.clone(), after.map(|after| after.line.clone()));
+        self.position += 1;
+        match after.filter(|_| swaps && world.rng.bool()) {
+            Some(after) => {
+                self.position += 1;
+                self.swapped = Some(next);
+                after
+            }
+            None => next,
+        }
+    }
+
+    /// The version of a bookmark: everything up to it has been shown. `None` if there is no bookmark.
+    fn version(&self) -> Option<u64> {
+        let mut world = self.shared.lock();
+        match world.watch_faults.get(&self.kind).copied() {
+            Some(WatchFault::HasNoBookmarks) => return None,
+            Some(WatchFault::IsStale { .. }) if world.rng.bool() => {
+                return Some(self.from.saturating_sub(world.rng.u64(1..10)));
+            }
+            Some(_) | None => {}
+        }
         let next = world.server.change(self.kind, self.position);
-        next.map_or_else(|| world.server.version(), |change| change.version - 1)
+        Some(next.map_or_else(|| world.server.version(), |change| change.version - 1))
     }
 }
 
@@ -171,11 +210,13 @@ enum Look {
 
 /// How long the server holds changes of a kind back at most, in milliseconds.
 fn longest_hold(world: &World, kind: Kind) -> Option<u64> {
-    match world.outages.effect_on_watch(kind)? {
-        Effect::IsSlow { millis } => Some(millis),
-        Effect::Rejects { .. } | Effect::FailsLate { .. } | Effect::Hangs | Effect::HangsLate => {
-            None
-        }
+    if let Some(Effect::IsSlow { millis }) = world.outages.effect_on_watch(kind) {
+        return Some(millis);
+    }
+    match world.watch_faults.get(&kind)? {
+        WatchFault::IsStale { millis } => Some(*millis),
+        WatchFault::SwapsObjects | WatchFault::SwapsVersions => Some(LONGEST_HOLD_MS),
+        WatchFault::HasNoBookmarks => None,
     }
 }
 
