@@ -81,10 +81,6 @@ impl Outages {
         self.0.remove(&requests);
     }
 
-    pub(crate) fn end_all(&mut self) {
-        self.0.clear();
-    }
-
     /// What becomes of a request.
     pub(crate) fn effect_on(&self, sent: &Sent) -> Option<Effect> {
         let path = Path::parse(&sent.path)?;

@@ -100,6 +100,8 @@ pub(crate) enum Fault {
     Terminate(usize),
     /// The time of day of a replica is set forward or back, in seconds.
     SetClock { replica: usize, seconds: i64 },
+    /// The times of day of all replicas jump, in seconds, and after some time in milliseconds back.
+    JumpClocks { seconds: i64, millis: u64 },
     /// The server forgets old changes.
     Compact,
     /// An administrator deletes the lease.
@@ -201,7 +203,11 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..40) {
+    match rng.u32(0..42) {
+        40.. => {
+            let seconds = [-7_200, -3_600, 3_600, 7_200][rng.usize(0..4)];
+            Fault::JumpClocks { seconds, millis: rng.u64(100..60_000) }
+        }
         34.. => watch_fault(rng),
         25.. => outage(rng),
         24 => Fault::DeleteLease,

@@ -7,7 +7,7 @@ use tokio::time::{Duration, Instant};
 use super::Episode;
 use crate::{
     outages::Requests,
-    script::{Fault, TENANTS},
+    script::Fault,
     server::{Kind, LEASES},
     traffic::{Admission, Faults},
 };
@@ -20,6 +20,7 @@ pub(super) enum End {
     Admission(usize),
     Outage(Requests),
     Watches(Kind),
+    JumpClocks(i64),
 }
 
 impl Episode {
@@ -54,6 +55,10 @@ impl Episode {
             Fault::SetClock { replica, seconds } => {
                 self.offsets[replica].store(seconds, Ordering::Relaxed);
             }
+            Fault::JumpClocks { seconds, millis } => {
+                self.set_clocks_forward(seconds);
+                self.end_after(millis, End::JumpClocks(seconds));
+            }
             Fault::Compact => {
                 let mut world = self.shared.lock();
                 let version = world.server.version();
@@ -76,19 +81,23 @@ impl Episode {
         let due: Vec<End> =
             self.ends.iter().filter(|(at, _)| *at <= now).map(|(_, end)| *end).collect();
         self.ends.retain(|(at, _)| *at > now);
-        for end in due {
-            match end {
-                End::Faults(replica) => self.set_faults(replica, Faults::default()),
-                End::Freeze(replica) => self.processes[replica].thaw(),
-                End::Admission(tenant) => {
-                    self.shared.lock().set_admission(tenant, Admission::Accepts);
-                }
-                End::Watches(kind) => {
-                    self.shared.lock().watch_faults.remove(&kind);
-                }
-                End::Outage(requests) => self.shared.lock().outages.end(requests),
+        due.into_iter().for_each(|end| self.end(end));
+    }
+
+    fn end(&mut self, end: End) {
+        match end {
+            End::Faults(replica) => self.set_faults(replica, Faults::default()),
+            End::Freeze(replica) => self.processes[replica].thaw(),
+            End::Admission(tenant) => {
+                self.shared.lock().set_admission(tenant, Admission::Accepts);
             }
+            End::Watches(kind) => {
+                self.shared.lock().watch_faults.remove(&kind);
+            }
+            End::Outage(requests) => self.shared.lock().outages.end(requests),
+            End::JumpClocks(seconds) => self.set_clocks_forward(-seconds),
         }
+        self.shared.notify();
     }
 
     fn set_faults(&self, replica: usize, faults: Faults) {
@@ -97,19 +106,18 @@ impl Episode {
         world.set_faults(self.processes[replica].number, faults);
     }
 
+    fn set_clocks_forward(&self, seconds: i64) {
+        for offset in &self.offsets {
+            offset.fetch_add(seconds, Ordering::Relaxed);
+        }
+    }
+
     /// Ends all faults.
     pub(super) fn calm_down(&mut self) {
-        self.ends.clear();
-        for replica in 0..self.processes.len() {
-            self.set_faults(replica, Faults::default());
-            self.processes[replica].thaw();
+        for (_, end) in std::mem::take(&mut self.ends) {
+            self.end(end);
         }
         let mut world = self.shared.lock();
-        for tenant in 0..TENANTS.len() {
-            world.set_admission(tenant, Admission::Accepts);
-        }
-        world.outages.end_all();
-        world.watch_faults.clear();
         world.log("calm");
         world.calm_since = Some(Instant::now());
     }
