@@ -102,6 +102,8 @@ pub(crate) enum Fault {
     SetClock { replica: usize, seconds: i64 },
     /// The times of day of all replicas jump, in seconds, and after some time in milliseconds back.
     JumpClocks { seconds: i64, millis: u64 },
+    /// A node is ready and not ready in turns, a second each, for some time in milliseconds.
+    FlapNode { node: usize, millis: u64 },
     /// The server forgets old changes.
     Compact,
     /// An administrator deletes the lease.
@@ -203,7 +205,8 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..42) {
+    match rng.u32(0..44) {
+        42.. => Fault::FlapNode { node: rng.usize(0..1_000), millis: rng.u64(2_000..90_000) },
         40.. => {
             let seconds = [-7_200, -3_600, 3_600, 7_200][rng.usize(0..4)];
             Fault::JumpClocks { seconds, millis: rng.u64(100..60_000) }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
+    changes::{is_ready, set_ready},
     devices::{
         controllers::{attach_devices, review_claim, waits_for_driver},
         rules::{problem_of_binding, problem_of_change},
@@ -63,6 +64,8 @@ pub(crate) enum Chore {
     Stop(Key, Value),
     /// The garbage collector deletes the pods of a node that is deleted.
     Collect(String),
+    /// A node becomes ready, or is not ready any more.
+    Flap { node: Key, until: Instant },
     /// Kubernetes removes a PodGroup of its own that is being deleted, once its pods are gone.
     RemoveGroup(Key),
     /// The volume controller binds a claim.
@@ -487,6 +490,20 @@ impl World {
                 for key in keys {
                     self.log(&format!("{}/{} is collected", key.0, key.1));
                     self.server.remove(PODS, &key);
+                }
+            }
+            Chore::Flap { node, until } => {
+                let Some(object) = self.server.get(NODES, &node) else { return };
+                let ends = self.calm_since.is_some() || until <= Instant::now();
+                let becomes_ready = ends || !is_ready(object);
+                self.log(&format!(
+                    "{} is {}ready",
+                    node.1,
+                    if becomes_ready { "" } else { "not " }
+                ));
+                set_ready(&mut self.server, &node, becomes_ready);
+                if !ends {
+                    self.later(1_000, 1_000, Chore::Flap { node, until });
                 }
             }
             Chore::RemoveGroup(key) => {

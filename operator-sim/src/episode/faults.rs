@@ -6,6 +6,7 @@ use tokio::time::{Duration, Instant};
 
 use super::Episode;
 use crate::{
+    changes,
     outages::Requests,
     script::Fault,
     server::{Kind, LEASES},
@@ -58,6 +59,10 @@ impl Episode {
             Fault::JumpClocks { seconds, millis } => {
                 self.set_clocks_forward(seconds);
                 self.end_after(millis, End::JumpClocks(seconds));
+            }
+            Fault::FlapNode { node, millis } => {
+                let mut world = self.shared.lock();
+                changes::flap(&mut world, node, Duration::from_millis(millis));
             }
             Fault::Compact => {
                 let mut world = self.shared.lock();
