@@ -14,6 +14,9 @@ use crate::{
     world::{Chore, World},
 };
 
+/// When every pod was created.
+const CREATED: &str = "2026-01-01T00:00:00Z";
+
 /// Makes a change. `n_created` is a new number, for names.
 pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
     match action {
@@ -26,6 +29,7 @@ pub(crate) fn apply(world: &mut World, action: Action, n_created: usize) {
         | Action::RefillGang(_) => create(world, action, n_created),
         Action::AddNode { .. }
         | Action::DeleteNode(_)
+        | Action::RecreateNode(_)
         | Action::DeleteSlice(_)
         | Action::PublishSlice(_)
         | Action::Cordon(_)
@@ -129,6 +133,12 @@ fn change_jobs(world: &mut World, action: Action) {
                 delete_pod(world, &key);
             }
         }
+        Action::RecreatePod(n) => {
+            if let Some(key) = nth(world, PODS, n) {
+                recreate_pod(world, &key);
+            }
+        }
+        Action::RecreateSent(way) => world.recreates = Some(way),
         Action::DeleteGang(n) => {
             if let Some((kind, key)) = nth_group(world, n) {
                 delete_gang(world, kind, &key);
@@ -202,6 +212,11 @@ fn change_nodes(world: &mut World, action: Action, n_created: usize) {
                 world.server.remove(NODES, &key);
                 world.server.remove(SLICES, &key);
                 world.later(2_000, 20_000, Chore::Collect(key.1));
+            }
+        }
+        Action::RecreateNode(n) => {
+            if let Some(key) = nth(world, NODES, n) {
+                recreate_node(world, &key);
             }
         }
         Action::Cordon(n) | Action::Uncordon(n) => {
@@ -322,6 +337,38 @@ fn delete_pod(world: &mut World, key: &Key) {
     world.stops(key, &uid);
 }
 
+/// Deletes a pod of this scheduler by force, and makes it again.
+pub(crate) fn recreate_pod(world: &mut World, key: &Key) {
+    let is_ours = |pod: &Value| pod["spec"]["schedulerName"] == "kube-batch";
+    if !world.server.get(PODS, key).is_some_and(|pod| is_ours(pod)) {
+        return;
+    }
+    let mut pod = world.server.remove(PODS, key).expect("it is there");
+    world.log(&format!("{}/{} is made again", key.0, key.1));
+    let group = pod["metadata"]["annotations"][GROUP_ANNOTATION].take();
+    pod["metadata"] = json!({"annotations": {}, "creationTimestamp": CREATED});
+    if group.is_string() {
+        pod["metadata"]["annotations"][GROUP_ANNOTATION] = group;
+    }
+    pod["spec"].as_object_mut().expect("a spec").remove("nodeName");
+    pod["status"] = json!({"phase": "Pending"});
+    world.server.put(PODS, key, pod);
+}
+
+/// Deletes a node and makes it again, as large as before.
+fn recreate_node(world: &mut World, key: &Key) {
+    let Some(known) = world.server.remove(NODES, key) else { return };
+    world.disturb(&key.1);
+    let mut node = node(0);
+    for field in ["allocatable", "capacity"] {
+        node["status"][field] = known["status"][field].clone();
+    }
+    world.server.put(NODES, key, node);
+    if world.server.remove(SLICES, key).is_some() {
+        world.later(100, 5_000, Chore::Publish(key.clone()));
+    }
+}
+
 /// Creates the pods that a gang lacks. `infix` is a part of their names.
 fn refill(world: &mut World, kind: Kind, group: &Key, infix: &str) {
     let Some(object) = world.server.get(kind, group).cloned() else { return };
@@ -370,7 +417,7 @@ pub(crate) fn node(cpu: u32) -> Value {
 
 fn pod(cpu: u32) -> Value {
     let mut pod = json!({
-        "metadata": {"annotations": {}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"annotations": {}, "creationTimestamp": CREATED},
         "spec": {
             "schedulerName": "kube-batch",
             "containers": [{"name": "c", "resources": {"requests": {}}}],

@@ -23,7 +23,9 @@ use tokio::{
 
 use self::watch::Watch;
 use crate::{
+    changes,
     outages::Effect,
+    script::Way,
     server::{Answer, failure},
     traffic::{Faults, Sent},
     world::World,
@@ -134,6 +136,7 @@ impl Shared {
         if self.lock().faults(sent.process).is_silent {
             return None;
         }
+        self.recreate(&sent, Way::There);
         let answer = match fate {
             Fate::LosesRequest => return None,
             Fate::ResetBefore => return Some(Err(reset())),
@@ -142,6 +145,7 @@ impl Shared {
                 self.arrive(&sent, fate, begun.elapsed()).await?
             }
         };
+        self.recreate(&sent, Way::Back);
         self.notify();
         if fate == Fate::ResetAfter {
             return Some(Err(reset()));
@@ -149,6 +153,14 @@ impl Shared {
         sleep(back).await;
         let is_lost = fate == Fate::LosesAnswer || self.lock().faults(sent.process).is_silent;
         (!is_lost).then_some(Ok(answer))
+    }
+
+    /// Makes the pod of a binding or an eviction again, if it is the turn of that.
+    fn recreate(&self, sent: &Sent, way: Way) {
+        let mut world = self.lock();
+        if let Some(key) = world.take_recreated(sent, way) {
+            changes::recreate_pod(&mut world, &key);
+        }
     }
 
     /// The answer of the server to a request that has arrived; `None` if there is none.

@@ -57,6 +57,12 @@ pub(crate) enum Action {
     ChangeMinimum(usize, u32),
     /// An administrator changes the weight of a queue.
     ChangeWeight(usize, u32),
+    /// A pod is deleted by force and made again under the same name at once, as a StatefulSet does.
+    RecreatePod(usize),
+    /// The same with the pod of the next binding or eviction, while it is on its way or its answer is.
+    RecreateSent(Way),
+    /// A node is made again under the same name at once. Its pods stay on it, and its devices are published later.
+    RecreateNode(usize),
     /// A pod ends.
     FinishPod(usize),
     /// A controller creates the pods that a gang lacks.
@@ -114,6 +120,13 @@ pub(crate) enum Fault {
     Watches { kind: Kind, fault: WatchFault, millis: u64 },
 }
 
+/// Where a request or its answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    There,
+    Back,
+}
+
 /// What a tenant creates to hurt others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hostility {
@@ -167,7 +180,7 @@ pub(crate) fn draw(rng: &mut Rng, n: usize) -> Script {
 
 fn change(rng: &mut Rng) -> Action {
     let any = rng.usize(0..1_000);
-    match rng.u32(0..110) {
+    match rng.u32(0..118) {
         0..20 => {
             let n = rng.u32(1..7);
             let min = if rng.u32(0..4) == 0 { rng.u32(0..=n) } else { n };
@@ -194,6 +207,9 @@ fn change(rng: &mut Rng) -> Action {
         99..102 => Action::DeleteSlice(any),
         102..105 => Action::PublishSlice(any),
         105 => Action::DeleteDeviceClaim(any),
+        106..109 => Action::RecreatePod(any),
+        109..111 => Action::RecreateSent(if rng.bool() { Way::There } else { Way::Back }),
+        111..114 => Action::RecreateNode(any),
         _ => Action::Hostile(match rng.u32(0..4) {
             0 => Hostility::ManyResources,
             1 => Hostility::BadAnnotation,

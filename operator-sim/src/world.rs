@@ -12,14 +12,15 @@ use crate::{
     devices::{
         controllers::{attach_devices, review_claim, waits_for_driver},
         rules::{problem_of_binding, problem_of_change},
+        slice,
     },
     outages::Outages,
     pods::{RESOURCE, members, number, requested, used},
     report::Counts,
-    script::TENANTS,
+    script::{TENANTS, Way},
     server::{
         Answer, CLAIMS, KUBERNETES_GROUPS, Key, Kind, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS,
-        Server, failure, not_found,
+        SLICES, Server, failure, not_found,
     },
     traffic::{Admission, Faults, Sent, WatchFault},
 };
@@ -64,6 +65,8 @@ pub(crate) enum Chore {
     Stop(Key, Value),
     /// The garbage collector deletes the pods of a node that is deleted.
     Collect(String),
+    /// A driver publishes the devices of a node that was made again.
+    Publish(Key),
     /// A node becomes ready, or is not ready any more.
     Flap { node: Key, until: Instant },
     /// Kubernetes removes a PodGroup of its own that is being deleted, once its pods are gone.
@@ -100,6 +103,8 @@ pub(crate) struct World {
     /// What becomes of requests of one sort.
     pub(crate) outages: Outages,
     pub(crate) watch_faults: BTreeMap<Kind, WatchFault>,
+    /// When the pod of the next binding or eviction is made again.
+    pub(crate) recreates: Option<Way>,
     /// By tenant.
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
@@ -144,6 +149,7 @@ impl World {
             counts: Counts::default(),
             outages: Outages::default(),
             watch_faults: BTreeMap::new(),
+            recreates: None,
             admission: Default::default(),
             calm_since: None,
             evicted: Vec::new(),
@@ -260,6 +266,15 @@ impl World {
             );
             self.break_rule(what);
         }
+    }
+
+    /// The pod that is made again while this request or its answer is on its way, if one is.
+    pub(crate) fn take_recreated(&mut self, sent: &Sent, way: Way) -> Option<Key> {
+        let path = Path::parse(&sent.path)?;
+        let is_decision =
+            matches!((sent.method.as_str(), path.subresource), ("POST", "binding") | ("DELETE", _));
+        self.recreates.take_if(|at| path.kind == PODS && is_decision && *at == way)?;
+        Some(path.key())
     }
 
     /// An answer has shown a process that someone holds the lease.
@@ -490,6 +505,11 @@ impl World {
                 for key in keys {
                     self.log(&format!("{}/{} is collected", key.0, key.1));
                     self.server.remove(PODS, &key);
+                }
+            }
+            Chore::Publish(node) => {
+                if self.server.get(NODES, &node).is_some() {
+                    self.server.put(SLICES, &node, slice(&node.1));
                 }
             }
             Chore::Flap { node, until } => {

@@ -123,6 +123,7 @@ impl Episode {
             self.end(end);
         }
         let mut world = self.shared.lock();
+        world.recreates = None;
         world.log("calm");
         world.calm_since = Some(Instant::now());
     }
