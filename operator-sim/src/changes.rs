@@ -110,6 +110,10 @@ fn create(world: &mut World, action: Action, n_created: usize) {
 
 /// Creates a group and its pods.
 fn create_gang(world: &mut World, kind: Kind, key: &Key, group: Value) {
+    // The server does not take what it does not serve.
+    if world.server.is_absent(kind) {
+        return;
+    }
     world.server.put(kind, key, group);
     refill(world, kind, key, "");
 }
@@ -292,6 +296,7 @@ fn hostile(world: &mut World, hostility: Hostility, n: usize) {
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
             }]);
         }
+        Hostility::HugeMinimum if world.server.is_absent(GROUPS) => return,
         Hostility::HugeMinimum => {
             let group = json!({"metadata": {}, "spec": {"minMember": i32::MAX, "queue": "one"}});
             world.server.put(GROUPS, &key, group);

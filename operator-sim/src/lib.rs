@@ -2,6 +2,7 @@
 
 mod changes;
 mod checks;
+mod crds;
 mod devices;
 mod episode;
 mod network;

@@ -110,6 +110,8 @@ pub(crate) enum Fault {
     JumpClocks { seconds: i64, millis: u64 },
     /// A node is ready and not ready in turns, a second each, for some time in milliseconds.
     FlapNode { node: usize, millis: u64 },
+    /// The definitions of these kinds are deleted, and made again after some time in milliseconds.
+    DeleteCrds { kinds: &'static [Kind], millis: u64 },
     /// The server forgets old changes.
     Compact,
     /// An administrator deletes the lease.
@@ -221,7 +223,11 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..44) {
+    match rng.u32(0..46) {
+        44.. => {
+            let kinds = [&[GROUPS][..], &[QUEUES], &[GROUPS, QUEUES]][rng.usize(0..3)];
+            Fault::DeleteCrds { kinds, millis: rng.u64(10..200_000) }
+        }
         42.. => Fault::FlapNode { node: rng.usize(0..1_000), millis: rng.u64(2_000..90_000) },
         40.. => {
             let seconds = [-7_200, -3_600, 3_600, 7_200][rng.usize(0..4)];

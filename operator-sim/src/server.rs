@@ -123,6 +123,9 @@ struct Table {
     changes: Vec<Change>,
     /// Changes that are no longer known, of the first ones.
     n_forgotten: usize,
+    /// The version at which the kind was served again, and how often that was.
+    served_since: u64,
+    n_times_served: u64,
 }
 
 /// The server.
@@ -134,7 +137,7 @@ pub(crate) struct Server {
     tables: BTreeMap<Kind, Table>,
     n_uids: u64,
     /// Kinds that are not served.
-    pub(crate) absent: BTreeSet<Kind>,
+    absent: BTreeSet<Kind>,
 }
 
 impl Server {
@@ -158,6 +161,9 @@ impl Server {
             return None;
         }
         let Some(table) = self.tables.get(&kind) else { return Some(0) };
+        if after < table.served_since {
+            return None;
+        }
         let first = table.changes.partition_point(|change| change.version <= after);
         Some(table.n_forgotten + first)
     }
@@ -186,6 +192,32 @@ impl Server {
             table.changes.drain(..n);
             table.n_forgotten += n;
         }
+    }
+
+    /// Whether a kind is not served.
+    pub(crate) fn is_absent(&self, kind: Kind) -> bool {
+        self.absent.contains(&kind)
+    }
+
+    /// Does not serve a kind any more. Open watches of it end.
+    pub(crate) fn stop_serving(&mut self, kind: Kind) {
+        self.absent.insert(kind);
+        self.tables.entry(kind).or_default().n_times_served += 1;
+    }
+
+    /// Serves a kind again. What was before is not known.
+    pub(crate) fn serve_again(&mut self, kind: Kind) {
+        self.absent.remove(&kind);
+        self.version += 1;
+        let table = self.tables.entry(kind).or_default();
+        table.n_forgotten += table.changes.len();
+        table.changes.clear();
+        table.served_since = self.version;
+    }
+
+    /// How often a kind was deleted and served again.
+    pub(crate) fn n_times_served(&self, kind: Kind) -> u64 {
+        self.tables.get(&kind).map_or(0, |table| table.n_times_served)
     }
 
     /// Stores an object as it is, new or changed. A claim that is being deleted is removed with its last finalizer.

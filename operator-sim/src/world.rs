@@ -65,6 +65,8 @@ pub(crate) enum Chore {
     Stop(Key, Value),
     /// The garbage collector deletes the pods of a node that is deleted.
     Collect(String),
+    /// A user creates an object again whose kind was not served for a while.
+    Apply { kind: Kind, key: Key, object: Box<Value> },
     /// A driver publishes the devices of a node that was made again.
     Publish(Key),
     /// A node becomes ready, or is not ready any more.
@@ -103,6 +105,8 @@ pub(crate) struct World {
     /// What becomes of requests of one sort.
     pub(crate) outages: Outages,
     pub(crate) watch_faults: BTreeMap<Kind, WatchFault>,
+    /// The objects of the kinds that are not served for a while.
+    pub(crate) unserved: BTreeMap<Kind, Vec<(Key, Value)>>,
     /// When the pod of the next binding or eviction is made again.
     pub(crate) recreates: Option<Way>,
     /// By tenant.
@@ -149,6 +153,7 @@ impl World {
             counts: Counts::default(),
             outages: Outages::default(),
             watch_faults: BTreeMap::new(),
+            unserved: BTreeMap::new(),
             recreates: None,
             admission: Default::default(),
             calm_since: None,
@@ -505,6 +510,12 @@ impl World {
                 for key in keys {
                     self.log(&format!("{}/{} is collected", key.0, key.1));
                     self.server.remove(PODS, &key);
+                }
+            }
+            Chore::Apply { kind, key, object } => {
+                if !self.server.is_absent(kind) && self.server.get(kind, &key).is_none() {
+                    self.log(&format!("{} {} is created again", kind.plural, key.1));
+                    self.server.put(kind, &key, *object);
                 }
             }
             Chore::Publish(node) => {

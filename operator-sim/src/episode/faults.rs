@@ -6,12 +6,15 @@ use tokio::time::{Duration, Instant};
 
 use super::Episode;
 use crate::{
-    changes,
+    changes, crds,
     outages::Requests,
     script::Fault,
     server::{Kind, LEASES},
     traffic::{Admission, Faults},
 };
+
+/// How long the API server needs until it serves a kind that was defined again.
+const INITIALIZING_MS: u64 = 2_000;
 
 /// What ends.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,7 @@ pub(super) enum End {
     Outage(Requests),
     Watches(Kind),
     JumpClocks(i64),
+    DeleteCrd(Kind),
 }
 
 impl Episode {
@@ -64,6 +68,12 @@ impl Episode {
                 let mut world = self.shared.lock();
                 changes::flap(&mut world, node, Duration::from_millis(millis));
             }
+            Fault::DeleteCrds { kinds, millis } => {
+                for kind in kinds {
+                    crds::delete(&mut self.shared.lock(), *kind);
+                    self.end_after(millis, End::DeleteCrd(*kind));
+                }
+            }
             Fault::Compact => {
                 let mut world = self.shared.lock();
                 let version = world.server.version();
@@ -100,6 +110,13 @@ impl Episode {
                 self.shared.lock().watch_faults.remove(&kind);
             }
             End::Outage(requests) => self.shared.lock().outages.end(requests),
+            End::DeleteCrd(kind) => {
+                let rejected = crds::create(&mut self.shared.lock(), kind);
+                if let Some((requests, effect)) = rejected {
+                    self.shared.lock().outages.begin(requests, effect);
+                    self.end_after(INITIALIZING_MS, End::Outage(requests));
+                }
+            }
             End::JumpClocks(seconds) => self.set_clocks_forward(-seconds),
         }
         self.shared.notify();
@@ -119,7 +136,8 @@ impl Episode {
 
     /// Ends all faults.
     pub(super) fn calm_down(&mut self) {
-        for (_, end) in std::mem::take(&mut self.ends) {
+        // The end of one fault may be the begin of another.
+        while let Some((_, end)) = self.ends.pop() {
             self.end(end);
         }
         let mut world = self.shared.lock();

@@ -34,6 +34,8 @@ pub(super) struct Watch {
     swapped: Option<Bytes>,
     /// The version from which it goes on.
     from: u64,
+    /// How often the kind had been served again when it was opened.
+    n_times_served: u64,
     /// How often the connections of the process had been reset when it was opened.
     n_resets: u64,
     /// When the server sends a bookmark, once.
@@ -45,7 +47,7 @@ impl Watch {
     pub(super) fn open(shared: &Shared, world: &World, sent: &Sent) -> Result<Self, Answer> {
         let Some(path) = Path::parse(&sent.path) else { return Err(not_found()) };
         let kind = path.kind;
-        if world.server.absent.contains(&kind) {
+        if world.server.is_absent(kind) {
             return Err(not_found());
         }
         let number = |name: &str| -> Option<u64> {
@@ -73,6 +75,7 @@ impl Watch {
             released: position,
             held_until: None,
             swapped: None,
+            n_times_served: world.server.n_times_served(kind),
             from,
             n_resets: world.n_resets(sent.process),
             bookmark: Some(now + Duration::from_secs(seconds.saturating_sub(2))),
@@ -118,6 +121,9 @@ impl Watch {
             matches!(effect, Some(Effect::Rejects { .. } | Effect::FailsLate { .. }));
         if is_unreadable || world.n_resets(self.process) != self.n_resets {
             return Look::Broken;
+        }
+        if world.server.n_times_served(self.kind) != self.n_times_served {
+            return Look::Ended;
         }
         if faults.is_silent || matches!(effect, Some(Effect::Hangs | Effect::HangsLate)) {
             return Look::Silent;
