@@ -171,13 +171,42 @@ pub(crate) fn draw(rng: &mut Rng, n: usize) -> Script {
     // Some episodes are quiet, some are not.
     let pace = [300, 2_000, 8_000][rng.usize(0..3)];
     let share_of_faults = [0, 10, 30, 50][rng.usize(0..4)];
-    (0..n)
-        .map(|_| {
-            let pause = Duration::from_millis(rng.u64(0..pace));
-            let is_fault = rng.u32(0..100) < share_of_faults;
-            (pause, if is_fault { Action::Fault(fault(rng)) } else { change(rng) })
-        })
-        .collect()
+    let mut script = Script::new();
+    while script.len() < n {
+        let pause = Duration::from_millis(rng.u64(0..pace));
+        let is_fault = rng.u32(0..100) < share_of_faults;
+        if is_fault && rng.u32(0..20) == 0 {
+            burst(rng, pause, &mut script);
+        } else {
+            script.push((pause, if is_fault { Action::Fault(fault(rng)) } else { change(rng) }));
+        }
+    }
+    script
+}
+
+/// Draws some thirty pods and gangs that are created at once, and what ends a replica or both while they are bound.
+fn burst(rng: &mut Rng, pause: Duration, script: &mut Script) {
+    for n in 0..rng.u32(5..16) {
+        let action = match rng.u32(0..4) {
+            0 => Action::CreatePod { cpu: rng.u32(0..3) },
+            1 => Action::CreateRequestingGang { cpu: rng.u32(0..2), n: rng.u32(1..4) },
+            _ => {
+                let (n, cpu) = (rng.u32(1..7), rng.u32(0..3));
+                Action::CreateGang { queue: rng.usize(0..3), n, min: n, cpu, priority: 0 }
+            }
+        };
+        script.push((if n == 0 { pause } else { Duration::ZERO }, action));
+    }
+    let first = rng.usize(0..N_REPLICAS);
+    for n in 0..rng.usize(1..=N_REPLICAS) {
+        let replica = (first + n) % N_REPLICAS;
+        let fault = match rng.u32(0..6) {
+            0 => Fault::Kill(replica),
+            1 => Fault::Reset(replica),
+            _ => Fault::Terminate(replica),
+        };
+        script.push((Duration::from_millis(rng.u64(0..300)), Action::Fault(fault)));
+    }
 }
 
 fn change(rng: &mut Rng) -> Action {
