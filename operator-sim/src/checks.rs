@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
 use crate::{
+    configuration::Configuration,
     devices::rules::{unused_claim, useless_claim},
     network::Shared,
     pods::{is_member, job_of},
@@ -41,11 +42,12 @@ pub(crate) fn at_the_end(
     // Jobs that started from reservations are protected for longer than the calm time.
     let now = replicas::true_time(shared.elapsed());
     let mut world = shared.lock();
+    let configuration = world.text_of(Configuration::Shipped).expect("it is there");
     let truth = store_of(&world.server, registry);
     let problem = leader(&world, processes)
         .or_else(|| writes(&world, quiet))
         .or_else(|| caches(&truth, processes))
-        .or_else(|| decisions(&truth, world.configuration(), now, registry))
+        .or_else(|| decisions(&truth, &configuration, now, registry))
         .or_else(|| half_started(&world))
         .or_else(|| evicted_in_vain(&world))
         .or_else(|| unused_claim(&world.server))

@@ -132,10 +132,12 @@ impl Episode {
         }
     }
 
-    /// A process that has ended is replaced, as a Deployment does.
+    /// A process that has ended is replaced, as a Deployment does. It does not start while its configuration is not
+    /// valid.
     fn replace_ended(&mut self) {
         for replica in 0..self.processes.len() {
-            if self.processes[replica].has_ended() {
+            let is_valid = self.shared.lock().configuration(replica).is_valid();
+            if self.processes[replica].has_ended() && is_valid {
                 self.processes[replica] = self.start_process(replica);
             }
         }
@@ -144,7 +146,7 @@ impl Episode {
     fn start_process(&mut self, replica: usize) -> Process {
         self.n_started += 1;
         let identity = format!("replica-{replica}-{}", self.n_started);
-        Process::start(&self.shared, &self.registry, &identity, &self.offsets[replica])
+        Process::start(&self.shared, &self.registry, (replica, &identity), &self.offsets[replica])
     }
 
     fn create_cluster(&self) {

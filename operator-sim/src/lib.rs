@@ -2,6 +2,7 @@
 
 mod changes;
 mod checks;
+mod configuration;
 mod crds;
 mod devices;
 mod episode;

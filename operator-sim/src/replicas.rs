@@ -44,11 +44,11 @@ pub(crate) fn true_time(elapsed: Duration) -> Timestamp {
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts a process in the place of a replica, whose configuration must be valid.
     pub(crate) fn start(
         shared: &Shared,
         registry: &Registry,
-        identity: &str,
+        (replica, identity): (usize, &str),
         offset: &Offset,
     ) -> Self {
         let number = shared.lock().add_process(identity);
@@ -68,15 +68,20 @@ impl Process {
             };
             sleep(Duration::from_millis(millis)).boxed_local()
         });
+        let world = shared.clone();
+        let configuration = Rc::new(move || {
+            let world = world.lock();
+            world.text_of(world.configuration(replica))
+        });
         let surroundings = Surroundings {
             client: shared.client(number),
             identity: identity.to_owned(),
             clock,
             end_of_cycle,
+            configuration,
         };
         let flags = ["--leader-elect=true", "--lock-object-namespace=kube-batch-system"];
-        let conf = shared.lock().configuration();
-        let replica = Replica::new(&flags, conf, registry, surroundings).expect("a configuration");
+        let replica = Replica::new(&flags, registry, surroundings).expect("a configuration");
         let (view, stop, frozen) = (replica.view(), CancellationToken::new(), Freezer::default());
         let stopped = stop.clone();
         let (world, name) = (shared.clone(), identity.to_owned());

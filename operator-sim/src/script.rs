@@ -5,6 +5,7 @@ use fastrand::Rng;
 use tokio::time::Duration;
 
 use crate::{
+    configuration::Configuration,
     outages::{Effect, Requests, Verb},
     server::{
         CLAIMS, EVENTS, GROUPS, KINDS, KUBERNETES_GROUPS, Kind, LEASES, NODES, PODS, QUEUES,
@@ -112,6 +113,8 @@ pub(crate) enum Fault {
     FlapNode { node: usize, millis: u64 },
     /// The definitions of these kinds are deleted, and made again after some time in milliseconds.
     DeleteCrds { kinds: &'static [Kind], millis: u64 },
+    /// The configuration file of a replica changes, and after some time in milliseconds back.
+    Configure { replica: usize, configuration: Configuration, millis: u64 },
     /// The server forgets old changes.
     Compact,
     /// An administrator deletes the lease.
@@ -252,7 +255,13 @@ fn change(rng: &mut Rng) -> Action {
 
 fn fault(rng: &mut Rng) -> Fault {
     let replica = rng.usize(0..N_REPLICAS);
-    match rng.u32(0..46) {
+    match rng.u32(0..48) {
+        46.. => {
+            let all =
+                [Configuration::Invalid, Configuration::Missing, Configuration::WithoutEvictions];
+            let configuration = all[rng.usize(0..all.len())];
+            Fault::Configure { replica, configuration, millis: rng.u64(100..100_000) }
+        }
         44.. => {
             let kinds = [&[GROUPS][..], &[QUEUES], &[GROUPS, QUEUES]][rng.usize(0..3)];
             Fault::DeleteCrds { kinds, millis: rng.u64(10..200_000) }

@@ -9,6 +9,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     changes::{is_ready, set_ready},
+    configuration::Configuration,
     devices::{
         controllers::{attach_devices, review_claim, waits_for_driver},
         rules::{problem_of_binding, problem_of_change},
@@ -17,7 +18,7 @@ use crate::{
     outages::Outages,
     pods::{RESOURCE, members, number, requested, used},
     report::Counts,
-    script::{TENANTS, Way},
+    script::{N_REPLICAS, TENANTS, Way},
     server::{
         Answer, CLAIMS, KUBERNETES_GROUPS, Key, Kind, LEASES, NODES, PODS, Path, RESOURCE_CLAIMS,
         SLICES, Server, failure, not_found,
@@ -109,6 +110,8 @@ pub(crate) struct World {
     pub(crate) unserved: BTreeMap<Kind, Vec<(Key, Value)>>,
     /// When the pod of the next binding or eviction is made again.
     pub(crate) recreates: Option<Way>,
+    /// By replica.
+    configurations: [Configuration; N_REPLICAS],
     /// By tenant.
     admission: [Admission; TENANTS.len()],
     /// When the last change of users and the last fault were, once that is known.
@@ -128,12 +131,18 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The configuration of the scheduler: the one that is shipped, in half of the episodes without reservations.
-    pub(crate) fn configuration(&self) -> &'static str {
-        let shipped = include_str!("../../examples/scheduler.yaml");
-        let (others, _) =
-            shipped.split_once("  - name: reservation").expect("it is the last plugin");
-        if self.reserves { shipped } else { others }
+    /// The configuration of a replica as its file has it now.
+    pub(crate) fn configuration(&self, replica: usize) -> Configuration {
+        self.configurations[replica]
+    }
+
+    /// The text of a configuration, or why it cannot be read.
+    pub(crate) fn text_of(&self, configuration: Configuration) -> Result<String, String> {
+        configuration.text(self.reserves)
+    }
+
+    pub(crate) fn configure(&mut self, replica: usize, configuration: Configuration) {
+        self.configurations[replica] = configuration;
     }
 
     pub(crate) fn new(seed: u64) -> Self {
@@ -155,6 +164,7 @@ impl World {
             watch_faults: BTreeMap::new(),
             unserved: BTreeMap::new(),
             recreates: None,
+            configurations: Default::default(),
             admission: Default::default(),
             calm_since: None,
             evicted: Vec::new(),

@@ -14,14 +14,13 @@ use kube_batch_scheduler::{
     conf::{self, Conf},
     registry::Registry,
 };
-use tokio::sync::watch;
 
 pub use crate::run::clock::Clock;
 use crate::{
     args::{Cli, Command, RunArgs},
     run::{
-        audit_log::AuditLog, cycle::CycleRunner, metrics::Metrics, replica, replica::Environment,
-        scheduler_cache::SchedulerCache, supervisor::Supervisor, term::Terms,
+        audit_log::AuditLog, conf_file, cycle::CycleRunner, metrics::Metrics, replica,
+        replica::Environment, scheduler_cache::SchedulerCache, supervisor::Supervisor, term::Terms,
     },
 };
 
@@ -35,24 +34,29 @@ pub struct Surroundings {
     pub clock: Clock,
     /// A cycle takes no time by itself; its decisions are known after this.
     pub end_of_cycle: Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>,
+    /// The text of the configuration file as it is when it is read, or why it cannot be read.
+    pub configuration: Rc<dyn Fn() -> Result<String, String>>,
 }
 
 /// A replica that does not run yet.
 pub struct Replica {
     args: Box<RunArgs>,
-    conf: Arc<Conf>,
+    conf: Conf,
+    /// The text of `conf`.
+    text: String,
+    source: conf_file::Source,
+    registry: Registry,
     replica: replica::Replica,
 }
 
 impl Replica {
-    /// A replica with the flags of `kube-batch run` and a configuration.
+    /// A replica with the flags of `kube-batch run`.
     ///
     /// # Errors
     ///
     /// If a flag or the configuration is not valid.
     pub fn new(
         flags: &[&str],
-        conf: &str,
         registry: &Registry,
         surroundings: Surroundings,
     ) -> anyhow::Result<Self> {
@@ -60,14 +64,16 @@ impl Replica {
         let Command::Run(args) = Cli::try_parse_from(arguments).context("flags")?.command else {
             return Err(anyhow!("the flags name another command"));
         };
-        let read = conf::parse(conf, registry).map_err(|problems| anyhow!("{problems:?}"))?;
-        let Surroundings { client, identity, clock, end_of_cycle } = surroundings;
+        let Surroundings { client, identity, clock, end_of_cycle, configuration } = surroundings;
+        let text = configuration().map_err(|why| anyhow!(why))?;
+        let read = conf::parse(&text, registry).map_err(|problems| anyhow!("{problems:?}"))?;
         let (steady, cycles) = (client.clone(), CycleRunner::Inline(end_of_cycle));
         let terms = Terms::new(clock.clone());
         let environment = Environment { steady, writes: client, terms, identity, clock, cycles };
         let metrics = Arc::new(Metrics::new());
         let replica = replica::Replica::new(&args, registry, environment, metrics);
-        Ok(Self { args, conf: Arc::new(read.conf), replica })
+        let (source, registry) = (conf_file::Source::Simulated(configuration), registry.clone());
+        Ok(Self { args, conf: read.conf, text, source, registry, replica })
     }
 
     /// A view of what the replica knows, which stays valid while it runs.
@@ -81,9 +87,11 @@ impl Replica {
     ///
     /// If the scheduling loop or a required background task ends by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let tasks = Supervisor::new(Arc::clone(&self.replica.metrics));
-        let conf = watch::Sender::new(self.conf);
-        self.replica.run(&self.args, conf.subscribe(), AuditLog::default(), tasks, stop).await
+        let Self { args, conf, text, source, registry, replica } = self;
+        let metrics = Arc::clone(&replica.metrics);
+        let mut tasks = Supervisor::new(Arc::clone(&metrics));
+        let conf = conf_file::follow(source, conf, text, &registry, (&metrics, &mut tasks));
+        replica.run(&args, conf, AuditLog::default(), tasks, stop).await
     }
 }
 

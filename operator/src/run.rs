@@ -6,7 +6,7 @@
 pub(crate) mod audit_log;
 pub(crate) mod claim_waits;
 pub(crate) mod clock;
-mod conf_file;
+pub(crate) mod conf_file;
 mod connect;
 pub(crate) mod cycle;
 mod cycle_log;
@@ -50,7 +50,6 @@ use tracing::info;
 use self::{
     audit_log::AuditLog,
     clock::Clock,
-    conf_file::ConfFile,
     connect::Clients,
     cycle::CycleRunner,
     http::Answers,
@@ -133,19 +132,13 @@ fn follow_conf(
     metrics: &Arc<Metrics>,
     tasks: &mut Supervisor,
 ) -> channel::Receiver<Arc<Conf>> {
-    let (confs, conf) = channel::channel(Arc::new(read.conf));
-    metrics.config_valid.set(1);
-    if let Some(path) = args.config.clone() {
-        let (metrics, mut text) = (Arc::clone(metrics), Some(read.text));
-        let registry = registry.clone();
-        // Restarted: a file that breaks its reader leaves the configuration in force, as any faulty
-        // one does. The text is that of the start only once; later it is not known which is used.
-        tasks.spawn_restarted("config", move || {
-            let file = ConfFile::new(path.clone(), text.take(), registry.clone());
-            file.follow(confs.clone(), Arc::clone(&metrics))
-        });
-    }
-    conf
+    let ReadConf { conf, text, .. } = read;
+    let Some(path) = args.config.clone() else {
+        metrics.config_valid.set(1);
+        return channel::channel(Arc::new(conf)).1;
+    };
+    let source = conf_file::Source::File(path);
+    conf_file::follow(source, conf, text, registry, (metrics, tasks))
 }
 
 async fn stop_signal() {

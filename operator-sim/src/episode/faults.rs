@@ -6,7 +6,9 @@ use tokio::time::{Duration, Instant};
 
 use super::Episode;
 use crate::{
-    changes, crds,
+    changes,
+    configuration::Configuration,
+    crds,
     outages::Requests,
     script::Fault,
     server::{Kind, LEASES},
@@ -25,6 +27,7 @@ pub(super) enum End {
     Outage(Requests),
     Watches(Kind),
     JumpClocks(i64),
+    Configure(usize),
     DeleteCrd(Kind),
 }
 
@@ -74,6 +77,10 @@ impl Episode {
                     self.end_after(millis, End::DeleteCrd(*kind));
                 }
             }
+            Fault::Configure { replica, configuration, millis } => {
+                self.shared.lock().configure(replica, configuration);
+                self.end_after(millis, End::Configure(replica));
+            }
             Fault::Compact => {
                 let mut world = self.shared.lock();
                 let version = world.server.version();
@@ -116,6 +123,9 @@ impl Episode {
                     self.shared.lock().outages.begin(requests, effect);
                     self.end_after(INITIALIZING_MS, End::Outage(requests));
                 }
+            }
+            End::Configure(replica) => {
+                self.shared.lock().configure(replica, Configuration::Shipped);
             }
             End::JumpClocks(seconds) => self.set_clocks_forward(-seconds),
         }

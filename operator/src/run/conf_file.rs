@@ -4,11 +4,7 @@
 //! configuration. A mounted ConfigMap changes by a swapped symbolic link, so the file is polled and
 //! its text compared.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 use kube_batch_scheduler::{
     conf::{self, Conf},
@@ -17,22 +13,53 @@ use kube_batch_scheduler::{
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::metrics::{Ended, Metrics};
+use super::{
+    metrics::{Ended, Metrics},
+    supervisor::Supervisor,
+};
 
 /// How often the file is read.
 const PERIOD: Duration = Duration::from_secs(2);
 
+/// Where the text of the configuration comes from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    File(PathBuf),
+    /// What this returns: the text, or why it cannot be read. For simulations.
+    Simulated(Rc<dyn Fn() -> Result<String, String>>),
+}
+
+impl Source {
+    async fn read(&self) -> Result<String, String> {
+        match self {
+            Self::File(path) => {
+                let text = tokio::fs::read_to_string(path).await;
+                text.map_err(|error| format!("cannot read {}: {error}", path.display()))
+            }
+            Self::Simulated(read) => read(),
+        }
+    }
+
+    /// Its name in messages.
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Simulated(_) => "the simulated file".to_owned(),
+        }
+    }
+}
+
 /// The configuration file as it was read.
-pub(crate) struct ConfFile {
-    path: PathBuf,
+struct ConfFile {
+    source: Source,
     registry: Registry,
     /// What was read last, valid or not, an error as its message; `None` if that is not known.
     last: Option<Result<String, String>>,
 }
 
 /// The configuration, or every problem of the text.
-fn parse(path: &Path, text: &str, registry: &Registry) -> Result<Conf, Vec<String>> {
-    let place = |problem: kube_batch_yaml::Problem| format!("{}: {problem}", path.display());
+fn parse(name: &str, text: &str, registry: &Registry) -> Result<Conf, Vec<String>> {
+    let place = |problem: kube_batch_yaml::Problem| format!("{name}: {problem}");
     match conf::parse(text, registry) {
         Ok(read) => {
             for problem in read.warnings.into_iter().map(place) {
@@ -54,14 +81,34 @@ pub(crate) fn log_conf(path: &str, conf: &Conf, what: &str) {
     info!(configuration = path, actions = conf.action_names().join(", "), plugins, "{what}");
 }
 
+/// The configuration in force, and whatever its source holds later. `text` is that of `conf`.
+pub(crate) fn follow(
+    source: Source,
+    conf: Conf,
+    text: String,
+    registry: &Registry,
+    (metrics, tasks): (&Arc<Metrics>, &mut Supervisor),
+) -> watch::Receiver<Arc<Conf>> {
+    let (confs, in_force) = watch::channel(Arc::new(conf));
+    metrics.config_valid.set(1);
+    let (metrics, mut text, registry) = (Arc::clone(metrics), Some(text), registry.clone());
+    // Restarted: a file that breaks its reader leaves the configuration in force, as any faulty
+    // one does. The text is that of the start only once; later it is not known which is used.
+    tasks.spawn_restarted("config", move || {
+        let file = ConfFile::new(source.clone(), text.take(), registry.clone());
+        file.follow(confs.clone(), Arc::clone(&metrics))
+    });
+    in_force
+}
+
 impl ConfFile {
     /// A file whose text is in use. Without it, whatever is read first counts as new.
-    pub(crate) fn new(path: PathBuf, text: Option<String>, registry: Registry) -> Self {
-        Self { path, registry, last: text.map(Ok) }
+    fn new(source: Source, text: Option<String>, registry: Registry) -> Self {
+        Self { source, registry, last: text.map(Ok) }
     }
 
     /// Reads the file periodically and sends each new valid configuration to `confs`.
-    pub(crate) async fn follow(mut self, confs: watch::Sender<Arc<Conf>>, metrics: Arc<Metrics>) {
+    async fn follow(mut self, confs: watch::Sender<Arc<Conf>>, metrics: Arc<Metrics>) {
         loop {
             tokio::time::sleep(PERIOD).await;
             self.check(&confs, &metrics).await;
@@ -69,19 +116,18 @@ impl ConfFile {
     }
 
     async fn check(&mut self, confs: &watch::Sender<Arc<Conf>>, metrics: &Metrics) {
-        let read = tokio::fs::read_to_string(&self.path).await.map_err(|error| error.to_string());
+        let read = self.source.read().await;
         if self.last.as_ref() == Some(&read) {
             return;
         }
         let conf = match &read {
-            Ok(text) => parse(&self.path, text, &self.registry),
-            Err(error) => Err(vec![format!("cannot read {}: {error}", self.path.display())]),
+            Ok(text) => parse(&self.source.name(), text, &self.registry),
+            Err(error) => Err(vec![error.clone()]),
         };
         self.last = Some(read);
         let result = match conf {
             Ok(conf) => {
-                let path = self.path.display().to_string();
-                log_conf(&path, &conf, "loaded the changed configuration");
+                log_conf(&self.source.name(), &conf, "loaded the changed configuration");
                 metrics.config_valid.set(1);
                 confs.send_replace(Arc::new(conf));
                 "done"
@@ -107,7 +153,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("kube-batch-conf-{}", std::process::id()));
         let metrics = Metrics::new();
         let (confs, in_force) = watch::channel(Arc::new(Conf::default()));
-        let mut file = ConfFile::new(path.clone(), Some(String::new()), Registry::builtin());
+        let mut file =
+            ConfFile::new(Source::File(path.clone()), Some(String::new()), Registry::builtin());
         let mut given = Vec::new();
         for text in ["actions: allocate", "actions: alocate", "actions: reclaim"] {
             std::fs::write(&path, text).expect("a temporary file");
