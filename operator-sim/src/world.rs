@@ -12,7 +12,7 @@ use crate::{
     configuration::Configuration,
     devices::{
         controllers::{attach_devices, review_claim, waits_for_driver},
-        rules::{problem_of_binding, problem_of_change},
+        rules::{problem_of_binding, problem_of_change, shared_device},
         slice,
     },
     outages::Outages,
@@ -124,6 +124,8 @@ pub(crate) struct World {
     last_holder: String,
     /// Holders of the lease that need not know yet that it was deleted, and until when they may write.
     deposed: BTreeMap<String, Instant>,
+    /// Devices that two leaders gave to two claims.
+    shared_devices: BTreeSet<String>,
     /// The first rule that was broken.
     broken: Option<String>,
     lines: VecDeque<String>,
@@ -171,6 +173,7 @@ impl World {
             bound_since: Vec::new(),
             last_holder: String::new(),
             deposed: BTreeMap::new(),
+            shared_devices: BTreeSet::new(),
             broken: None,
             lines: VecDeque::new(),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -306,7 +309,7 @@ impl World {
         self.log(&format!("the lease is {holder:?}'s"));
         let former = std::mem::replace(&mut self.last_holder, holder);
         // A process that has just started takes a lease that does not exist at once.
-        if !self.processes[process].knows_holder {
+        if !self.processes[process].knows_holder && !former.is_empty() {
             self.deposed.insert(former, Instant::now() + RENEW_DEADLINE);
         }
     }
@@ -349,7 +352,13 @@ impl World {
         }
         if path.kind == PODS && answer.0 < 300 {
             match (sent.method.as_str(), path.subresource) {
-                ("POST", "binding") => self.check_binding(&key, &sent.body),
+                ("POST", "binding") => {
+                    if self.deposed.contains_key(&who) && who != self.last_holder {
+                        // To the leader it is a change by others.
+                        self.disturb(sent.body["target"]["name"].as_str().unwrap_or_default());
+                    }
+                    self.check_binding(&key, &sent.body);
+                }
                 ("DELETE", _) => {
                     self.counts.n_evictions += 1;
                     if let Some(pod) = before {
@@ -374,10 +383,29 @@ impl World {
         if let Some(problem) = problem_of_change(&self.server, key, is_deallocated) {
             self.break_rule(problem);
         }
+        self.check_devices();
         if waits_for_driver(&self.server, key) {
             self.later(100, 8_000, Chore::AttachDevices(key.clone()));
         }
         self.review_later(key);
+    }
+
+    /// No device is given to two claims. Two replicas that led at the same time may do that.
+    fn check_devices(&mut self) {
+        while let Some((device, problem)) = shared_device(&self.server, &self.shared_devices) {
+            if !self.had_two_leaders() {
+                return self.break_rule(problem);
+            }
+            self.log(&format!("two leaders: {problem}"));
+            self.shared_devices.insert(device);
+        }
+    }
+
+    /// Whether two replicas led at the same time not long ago, because a process that had just started took a lease
+    /// that was deleted.
+    fn had_two_leaders(&self) -> bool {
+        let now = Instant::now();
+        self.deposed.values().any(|until| *until + STALE > now)
     }
 
     /// Lets the claim controller look at a claim later, and again while anyone uses it.

@@ -1,6 +1,6 @@
 //! Rules about claims for devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -73,19 +73,20 @@ fn group_of_claim(server: &Server, key: &Key, pod: &Value, claim: &str) -> Optio
     is_of_group.then(|| group["metadata"]["uid"].clone())
 }
 
-/// What is wrong after a claim has changed, or was created or deleted.
+/// What is wrong after a claim has changed, or was created or deleted, except for [`shared_device`].
 pub(crate) fn problem_of_change(
     server: &Server,
     key: &Key,
     is_deallocated: bool,
 ) -> Option<String> {
-    shared_device(server)
-        .or_else(|| second_claim(server, key))
-        .or_else(|| is_deallocated.then(|| bound_user(server, key)).flatten())
+    second_claim(server, key).or_else(|| is_deallocated.then(|| bound_user(server, key)).flatten())
 }
 
-/// A device that two claims have.
-fn shared_device(server: &Server) -> Option<String> {
+/// A device that two claims have, unless it is one of these, with what is wrong.
+pub(crate) fn shared_device(
+    server: &Server,
+    excused: &BTreeSet<String>,
+) -> Option<(String, String)> {
     let mut holders: BTreeMap<String, &Key> = BTreeMap::new();
     let mut claims = server.all(RESOURCE_CLAIMS);
     claims.find_map(|(key, claim)| {
@@ -93,7 +94,8 @@ fn shared_device(server: &Server) -> Option<String> {
         results.find_map(|result| {
             let device = format!("{}/{}", result["pool"], result["device"]);
             let other = holders.insert(device.clone(), key)?;
-            Some(format!("{device} is given to {other:?} and to {key:?}"))
+            let problem = format!("{device} is given to {other:?} and to {key:?}");
+            (!excused.contains(&device)).then_some((device, problem))
         })
     })
 }
