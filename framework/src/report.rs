@@ -261,6 +261,9 @@ fn known_report<'s>(
         && report.is_admitted == admission.admits(job)
         && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
         && is_same_object(failure, session.shared_failure(job))
+        // A report that names a protected gang is never kept, but an action in which the job had no turn in the
+        // last cycle may have found one now.
+        && session.refused_gang(job).is_none()
         && report.n_fitting == n_fitting_of(session, job)
         // Without a reason of its own, it depends on the shares after the cycle.
         && (failure.is_some() || session.nothing_is_decided())
