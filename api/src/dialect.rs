@@ -24,7 +24,10 @@ pub use self::{
     status::Transition,
     volcano::GroupSpec as VolcanoGroupSpec,
 };
-use crate::api_version::ApiVersion;
+use crate::{
+    api_version::ApiVersion,
+    naming::{COMPOSITE, Naming, POD},
+};
 
 impl ApiVersion {
     /// The dialect of its objects, and where they are.
@@ -42,6 +45,14 @@ impl ApiVersion {
     pub const fn dialect(self) -> &'static dyn Dialect {
         self.spec().dialect
     }
+}
+
+/// All kinds of objects that name a queue for themselves, each with its resource: plural and API group, as in
+/// RBAC and `kubectl`.
+pub fn kinds() -> impl Iterator<Item = (&'static str, Naming)> {
+    let groups = ApiVersion::ALL.into_iter().map(|version| version.spec());
+    let groups = groups.map(|dialect| (dialect.groups, dialect.naming));
+    groups.chain([("compositepodgroups.scheduling.k8s.io", COMPOSITE), ("pods", POD)])
 }
 
 /// Evaluates an expression in which a constant is the number of a version, so that it can be the argument of

@@ -7,7 +7,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::{api_version::ApiVersion, membership::QUEUE_LABEL};
+use crate::membership::QUEUE_LABEL;
 
 /// A place in an object that may name something. An empty text names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,14 +86,6 @@ pub const COMPOSITE: Naming =
 
 /// Pods. A ResourceQuota restricts their PriorityClasses.
 pub const POD: Naming = Naming { queue: QUEUE_IN_METADATA, class: Class::Unchecked };
-
-/// All kinds of objects that name a queue for themselves, each with its resource: plural and API group, as in
-/// RBAC and `kubectl`.
-pub fn kinds() -> impl Iterator<Item = (&'static str, Naming)> {
-    let groups = ApiVersion::ALL.into_iter().map(|version| version.spec());
-    let groups = groups.map(|dialect| (dialect.groups, dialect.naming));
-    groups.chain([("compositepodgroups.scheduling.k8s.io", COMPOSITE), ("pods", POD)])
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 //! The admission policy, derived from the table by which the scheduler reads queues and PriorityClasses.
 
 use kube_batch_api::{
+    dialect::kinds,
     membership::QUEUE_LABEL,
-    naming::{Field, Naming, POD, kinds},
+    naming::{Field, Naming, POD},
 };
 
 /// The generated file: path below the root, and content.

@@ -66,7 +66,11 @@ impl Dialect for Coscheduling {
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
         let status: Status = object.status("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Coscheduling, object, prefixes)?;
+        let mut facts = GroupFacts::new(
+            (ApiVersion::Coscheduling, SPEC.naming),
+            (&object.metadata, &object.spec),
+            prefixes,
+        )?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
         facts.set_min_resources(spec.min_resources.as_ref())?;
         facts.status = PodGroupStatus {

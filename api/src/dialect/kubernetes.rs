@@ -62,7 +62,11 @@ impl Dialect for Kubernetes {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Kubernetes, object, prefixes)?;
+        let mut facts = GroupFacts::new(
+            (ApiVersion::Kubernetes, SPEC.naming),
+            (&object.metadata, &object.spec),
+            prefixes,
+        )?;
         facts.min_member = min_member(&spec.scheduling_policy).map_err(|problem| {
             FactError::new(
                 format!("PodGroup {}", facts.key),

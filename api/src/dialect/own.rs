@@ -54,7 +54,8 @@ impl Dialect for Own {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
         let status: PodGroupStatus = object.status("PodGroup")?;
         let annotations = object.metadata.annotations.as_ref();
-        let mut facts = GroupFacts::new(self.0, object, prefixes)?;
+        let mut facts =
+            GroupFacts::new((self.0, IN_SPEC), (&object.metadata, &object.spec), prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
         facts.topology = TopologyFacts::of_annotations(annotations).map(Arc::new);
         facts.status = status;

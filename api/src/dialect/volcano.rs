@@ -110,7 +110,11 @@ impl Dialect for Volcano {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(ApiVersion::Volcano, object, prefixes)?;
+        let mut facts = GroupFacts::new(
+            (ApiVersion::Volcano, SPEC.naming),
+            (&object.metadata, &object.spec),
+            prefixes,
+        )?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
         let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {
             let min = min_member(&facts.key, min)?;

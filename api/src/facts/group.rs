@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     FactError, created,
@@ -16,8 +17,8 @@ use super::{
 use crate::{
     api_version::ApiVersion,
     crd::PodGroupStatus,
-    dialect::RawObject,
     name::{Name, ObjectKey},
+    naming::Naming,
     resource::ResourceList,
     text::{MAX_MESSAGE, cut},
 };
@@ -90,11 +91,11 @@ impl GroupFacts {
     ///
     /// [`FactError`] if it has no name: skip it.
     pub fn new(
-        version: ApiVersion,
-        object: &RawObject,
+        (version, naming): (ApiVersion, Naming),
+        (meta, spec): (&ObjectMeta, &Value),
         prefixes: &MetadataPrefixes,
     ) -> Result<Self, FactError> {
-        let (meta, spec, naming) = (&object.metadata, Some(&object.spec), version.spec().naming);
+        let spec = Some(spec);
         Ok(Self {
             key: object_key("PodGroup", meta)?,
             uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
