@@ -9,7 +9,7 @@ use crate::{
     script::{Action, Hostility, TENANTS},
     server::{
         CLAIMS, GROUPS, KUBERNETES_GROUPS, Key, Kind, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES,
-        Server, is_deleted,
+        is_deleted,
     },
     world::{Chore, World},
 };
@@ -258,21 +258,6 @@ pub(crate) fn flap(world: &mut World, n: usize, lasts: Duration) {
     if let Some(node) = nth(world, NODES, n) {
         world.later(0, 1_000, Chore::Flap { node, until: Instant::now() + lasts });
     }
-}
-
-/// Sets the condition of a node, and the taint that Kubernetes derives from it.
-pub(crate) fn set_ready(server: &mut Server, node: &Key, is_ready: bool) {
-    server.change_object(NODES, node, |node| {
-        let status = if is_ready { "True" } else { "False" };
-        node["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
-        let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-        node["spec"]["taints"] = if is_ready { json!([]) } else { json!([taint]) };
-    });
-}
-
-/// Whether a node is ready.
-pub(crate) fn is_ready(node: &Value) -> bool {
-    node["status"]["conditions"][0]["status"] == "True"
 }
 
 fn hostile(world: &mut World, hostility: Hostility, n: usize) {

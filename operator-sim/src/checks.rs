@@ -22,13 +22,13 @@ use tokio::time::{Duration, Instant};
 use crate::{
     configuration::Configuration,
     devices::rules::{unused_claim, useless_claim},
-    network::Shared,
     pods::{is_member, job_of},
     replicas::{self, Process},
     server::{
         DEVICE_CLASSES, GROUPS, KUBERNETES_GROUPS, Key, Kind, NAMESPACES, NODES, PODS,
         PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, SLICES, Server,
     },
+    shared::Shared,
     world::{Eviction, World},
 };
 

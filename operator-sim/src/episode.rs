@@ -12,18 +12,18 @@ use tokio::{
     time::{Duration, Instant, sleep, sleep_until},
 };
 
-use self::faults::End;
 use crate::{
     changes, checks,
     devices::slice,
-    network::Shared,
+    outages::Requests,
     pods::RESOURCE,
     replicas::{Offset, Process},
     report::Counts,
     script::{Action, N_REPLICAS, Script, TENANTS},
     server::{
-        DEVICE_CLASSES, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
+        DEVICE_CLASSES, Kind, NAMESPACES, NODES, PRIORITY_CLASSES, QUEUES, SLICES, STORAGE_CLASSES,
     },
+    shared::Shared,
     world::World,
 };
 
@@ -76,6 +76,19 @@ struct Episode {
     n_created: usize,
     /// What ends at a time: faults and frozen replicas.
     ends: Vec<(Instant, End)>,
+}
+
+/// What ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Faults(usize),
+    Freeze(usize),
+    Admission(usize),
+    Outage(Requests),
+    Watches(Kind),
+    JumpClocks(i64),
+    Configure(usize),
+    DeleteCrd(Kind),
 }
 
 impl Episode {

@@ -7,14 +7,17 @@ mod crds;
 mod devices;
 mod episode;
 mod network;
+mod nodes;
 mod outages;
 mod pods;
 mod replicas;
 mod report;
 mod script;
 mod server;
+mod shared;
 mod shrink;
 mod traffic;
+mod watch;
 mod world;
 
 use fastrand::Rng;

@@ -1,12 +1,6 @@
 //! The connections between replicas and the server, which delay, lose, repeat and break.
 
-mod watch;
-
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use fastrand::Rng;
@@ -17,30 +11,22 @@ use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use kube::Client;
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::oneshot,
     time::{Instant, sleep},
 };
 
-use self::watch::Watch;
 use crate::{
     changes,
     outages::Effect,
     script::Way,
     server::{Answer, failure},
+    shared::{Shared, USUAL_DELAY_MS, reset},
     traffic::{Faults, Sent},
-    world::World,
+    watch::Watch,
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, io::Error>;
-
-/// The world, as those share it that live in it.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    world: Arc<Mutex<World>>,
-    /// Notified of every change in the server.
-    changed: Arc<Notify>,
-}
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,28 +40,7 @@ enum Fate {
     Fails(u16),
 }
 
-/// The usual time on the way, in milliseconds.
-const USUAL_DELAY_MS: u64 = 20;
-
 impl Shared {
-    pub(crate) fn new(world: World) -> Self {
-        Self { world: Arc::new(Mutex::new(world)), changed: Arc::new(Notify::new()) }
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How long the episode has lasted.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.lock().elapsed()
-    }
-
-    /// Lets watches look for changes.
-    pub(crate) fn notify(&self) {
-        self.changed.notify_waiters();
-    }
-
     /// A client of the server for the process with this number.
     pub(crate) fn client(&self, process: usize) -> Client {
         let shared = self.clone();
@@ -273,8 +238,4 @@ fn fate(faults: &Faults, rng: &mut Rng) -> Fate {
 /// Whether an answer is a lease that someone holds.
 fn names_holder(body: &Value) -> bool {
     body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
-}
-
-fn reset() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset")
 }

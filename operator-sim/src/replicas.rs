@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::network::Shared;
+use crate::shared::Shared;
 
 /// The time of day at which every episode begins.
 const BEGIN: i64 = 1_800_000_000;

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    changes::{is_ready, set_ready},
     configuration::Configuration,
     devices::{
         controllers::{attach_devices, review_claim, waits_for_driver},
         rules::{problem_of_binding, problem_of_change, shared_device},
         slice,
     },
+    nodes::{is_ready, set_ready},
     outages::Outages,
     pods::{RESOURCE, members, number, requested, used},
     report::Counts,

@@ -4,32 +4,18 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::{Duration, Instant};
 
-use super::Episode;
+use super::{End, Episode};
 use crate::{
     changes,
     configuration::Configuration,
     crds,
-    outages::Requests,
     script::Fault,
-    server::{Kind, LEASES},
+    server::LEASES,
     traffic::{Admission, Faults},
 };
 
 /// How long the API server needs until it serves a kind that was defined again.
 const INITIALIZING_MS: u64 = 2_000;
-
-/// What ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum End {
-    Faults(usize),
-    Freeze(usize),
-    Admission(usize),
-    Outage(Requests),
-    Watches(Kind),
-    JumpClocks(i64),
-    Configure(usize),
-    DeleteCrd(Kind),
-}
 
 impl Episode {
     /// Begins a fault.

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Shared, USUAL_DELAY_MS, reset};
 use crate::{
     outages::Effect,
     server::{Answer, Kind, Path, failure, not_found},
+    shared::{Shared, USUAL_DELAY_MS, reset},
     traffic::{Sent, WatchFault},
     world::World,
 };
@@ -18,7 +18,7 @@ use crate::{
 const LONGEST_HOLD_MS: u64 = 1_000;
 
 /// An open watch.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     shared: Shared,
     process: usize,
     kind: Kind,
@@ -44,7 +44,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn open(shared: &Shared, world: &World, sent: &Sent) -> Result<Self, Answer> {
+    pub(crate) fn open(shared: &Shared, world: &World, sent: &Sent) -> Result<Self, Answer> {
         let Some(path) = Path::parse(&sent.path) else { return Err(not_found()) };
         let kind = path.kind;
         if world.server.is_absent(kind) {
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// The next line; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
         loop {
             let changed = Arc::clone(&self.shared.changed);
             let notified = changed.notified();
