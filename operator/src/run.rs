@@ -86,8 +86,11 @@ pub(crate) fn run(args: &RunArgs, registry: &Registry) -> anyhow::Result<Exit> {
 }
 
 async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::Result<Exit> {
-    let audit = args.audit_log.as_deref().map(AuditLog::open).transpose()?.unwrap_or_default();
     let metrics = Arc::new(Metrics::new());
+    let audit = match &args.audit_log {
+        Some(path) => AuditLog::open(path, &metrics.audit_lines_lost)?,
+        None => AuditLog::default(),
+    };
     let listener = match args.listen_address.as_str() {
         "" => None,
         address => Some(http::listen(address).await?),

@@ -165,6 +165,7 @@ pub(crate) struct Metrics {
     pub(crate) effects_in_flight: Gauge,
     pub(crate) bindings_waiting_for_claims: Gauge,
     pub(crate) events_dropped: Counter,
+    pub(crate) audit_lines_lost: Counter,
     pub(crate) writes: Family<Written, Counter>,
     pub(crate) write_retries: Family<WriteKind, Counter>,
     pub(crate) write_latency: Histograms<WriteKind>,
@@ -215,6 +216,7 @@ impl Metrics {
             effects_in_flight: Gauge::default(),
             bindings_waiting_for_claims: Gauge::default(),
             events_dropped: Counter::default(),
+            audit_lines_lost: Counter::default(),
             writes: Family::default(),
             write_retries: Family::default(),
             write_latency: Family::new_with_constructor(|| Histogram::new(SECONDS)),
@@ -269,6 +271,7 @@ impl Metrics {
             "effects_in_flight", "Writes in flight, including bindings that wait for their claims or devices", effects_in_flight;
             "bindings_waiting_for_claims", "Bindings that wait until their claims are bound or their devices ready", bindings_waiting_for_claims;
             "events_dropped", "Events that were dropped because too many waited", events_dropped;
+            "audit_lines_lost", "Lines of the audit log that could not be written, or not in time", audit_lines_lost;
             "writes", "Writes by result: done, gone, conflict, refused, forbidden, failed", writes;
             "write_retries", "Retries of writes", write_retries;
             "pods_placed", "Pods bound", pods_placed;
@@ -426,6 +429,7 @@ mod tests {
             effects_in_flight: _,
             bindings_waiting_for_claims: _,
             events_dropped: _,
+            audit_lines_lost: _,
             writes,
             write_retries,
             write_latency,
