@@ -101,7 +101,7 @@ fn pods_with_more_claims_than_are_read_say_so_and_take_no_work() {
         let kinds = kinds();
         let kind = kinds.iter().find(|kind| kind.name == name).expect("a kind");
         let cycle = whole_cycle(kind, SMALL, Variant::Hostile);
-        let of_pods = cycle.jobs.iter().filter(|job| job.key.namespace() == NAMESPACE);
+        let of_pods = cycle.jobs.iter().filter(|job| &*job.key.object().namespace == NAMESPACE);
         let unschedulable = of_pods.filter_map(|job| job.unschedulable.as_ref());
         let messages: Vec<&str> = unschedulable.map(|(_, message)| &**message).collect();
         assert!(!messages.is_empty(), "{name}");
