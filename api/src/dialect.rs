@@ -50,7 +50,7 @@ impl ApiVersion {
 /// All kinds of objects that name a queue for themselves, each with its resource: plural and API group, as in
 /// RBAC and `kubectl`.
 pub fn kinds() -> impl Iterator<Item = (&'static str, Naming)> {
-    let groups = ApiVersion::ALL.into_iter().map(|version| version.spec());
+    let groups = ApiVersion::ALL.into_iter().map(ApiVersion::spec);
     let groups = groups.map(|dialect| (dialect.groups, dialect.naming));
     groups.chain([("compositepodgroups.scheduling.k8s.io", COMPOSITE), ("pods", POD)])
 }
