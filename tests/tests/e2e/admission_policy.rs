@@ -320,7 +320,7 @@ impl Prepared {
         // The definition of Volcano has a default queue.
         let object = self.kind.object("default", self.kind.named(QUEUES[2]));
         bed.eventually("the default class is known", || {
-            match (&errors_of(bed, "create", &[object.clone()])[0], refusal) {
+            match (&errors_of(bed, "create", std::slice::from_ref(&object))[0], refusal) {
                 (None, None) => Ok(()),
                 (Some(error), Some(refusal)) if error.contains(refusal) => Ok(()),
                 (error, _) => Err(format!("{}: {error:?}", self.kind.resource)),
