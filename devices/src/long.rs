@@ -33,7 +33,7 @@ const SHORT: u32 = 100;
 /// The steps that the long searches of one owner may take together: about 15 ms. Guessed.
 const STEPS_OF_OWNER: u32 = 200_000;
 
-/// As many times can a request be compared with a device, for nodes that are alike, in the time of a step.
+/// The number of comparisons of a request with a device that take as long as one step.
 const COMPARISONS_OF_A_STEP: usize = 8;
 
 /// The long searches of a session.
@@ -224,7 +224,7 @@ fn words(
 #[derive(Clone, Debug, Default)]
 struct Specs {
     of_equal: BTreeMap<Arc<ClaimSpec>, u64>,
-    /// By address. What is there stays, as it is kept here.
+    /// By address: it stays valid because the specs are kept here.
     of_same: BTreeMap<usize, (Arc<ClaimSpec>, u64)>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     held_until: Option<Instant>,
     /// A change that comes after the next one, although it was before.
     swapped: Option<Bytes>,
-    /// The version from which it goes on.
+    /// The version after which it was opened.
     from: u64,
     /// How often the kind had been served again when it was opened.
     n_times_served: u64,

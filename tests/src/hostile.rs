@@ -313,7 +313,7 @@ fn join_part(pod: &mut Value, group: &str) {
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("16");
 }
 
-/// The most volumes that a pod may name: so many are available.
+/// The most volumes that a pod may name, and the number that are available.
 const N_VOLUMES: usize = 500;
 
 fn add_volumes(store: &mut Store) {
