@@ -30,7 +30,8 @@ pub(super) trait DryRun {
     fn restore(&mut self, at: usize);
 }
 
-/// For classes whose place depends on free resources alone: adds up requests and moves no task.
+/// For classes whose place depends on free resources alone: adds up requests and moves no task. For a node that has room
+/// as it is, the victims may be on other nodes: then only the capability of the queue decides.
 pub(super) struct ResourceDryRun<'a> {
     session: &'a Session,
     task: TaskIdx,
@@ -97,50 +98,6 @@ impl DryRun for ResourceDryRun<'_> {
     fn restore(&mut self, at: usize) {
         let victim = self.victims.remove(at);
         self.release(victim, -1);
-    }
-}
-
-/// For a task that its node has room for: whether the capability of its queue admits it without tasks of the queue,
-/// wherever they are.
-pub(super) struct CapabilityDryRun<'a> {
-    session: &'a Session,
-    task: TaskIdx,
-    victims: Vec<TaskIdx>,
-}
-
-impl<'a> CapabilityDryRun<'a> {
-    pub(super) const fn new(session: &'a Session, task: TaskIdx) -> Self {
-        Self { session, task, victims: Vec::new() }
-    }
-}
-
-impl DryRun for CapabilityDryRun<'_> {
-    fn session(&self) -> &Session {
-        self.session
-    }
-
-    fn task(&self) -> TaskIdx {
-        self.task
-    }
-
-    fn victims(&self) -> &[TaskIdx] {
-        &self.victims
-    }
-
-    fn not_yet_moved(&self) -> &[TaskIdx] {
-        &self.victims
-    }
-
-    fn fits(&mut self) -> bool {
-        self.session.within_capability(self.task, &self.victims, Capacity::FutureIdle).is_ok()
-    }
-
-    fn evict(&mut self, at: usize, victim: TaskIdx) {
-        self.victims.insert(at, victim);
-    }
-
-    fn restore(&mut self, at: usize) {
-        self.victims.remove(at);
     }
 }
 

@@ -4,12 +4,12 @@ use kube_batch_api::column::{NodeIdx, TaskIdx};
 use kube_batch_framework::{plugin::Capacity, statement::Statement};
 
 use super::{
-    dry_run::CapabilityDryRun,
+    dry_run::ResourceDryRun,
     minimal_set::{Candidates, Considered, select_minimal_set},
     node_tasks::by_victim_cost,
     on_node::{Preemptor, TASKS_LOOKED_AT, is_candidate},
     policy::VictimPolicy,
-    unit::{Unit, Wanted, cost},
+    unit::{Unit, Wanted, cost, item},
 };
 
 /// At most this many tasks of the queue are looked at, the first victims first.
@@ -42,7 +42,7 @@ pub(super) fn select_victims_in_queue<P: VictimPolicy>(
     if limit.is_some_and(|limit| !limit.may_violate) {
         candidates.protected.clear();
     }
-    let mut dry_run = CapabilityDryRun::new(session, task);
+    let mut dry_run = ResourceDryRun::new(session, task, choice.node);
     let victims =
         select_minimal_set(policy, &mut dry_run, &candidates, &mut Considered::default())?;
     Some((choice.node, victims.tasks))
@@ -57,15 +57,25 @@ pub(super) fn cheapest_in_queue(
     wanted: Wanted,
 ) -> Vec<Unit> {
     let Preemptor { task, class, .. } = wanted.preemptor;
+    if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok()
+        || statement.best_node(class).is_none()
+    {
+        return Vec::new();
+    }
+    statement.session_mut().count_work(jobs.len() as u64);
     let session = statement.session();
     let is_within = |units: &[&Unit]| {
         let tasks: Vec<TaskIdx> = units.iter().flat_map(|unit| &unit.tasks).copied().collect();
         session.within_capability(task, &tasks, Capacity::FutureIdle).is_ok()
     };
     let mut units: Vec<&Unit> = jobs.iter().collect();
-    units.sort_by_cached_key(|unit| cost(session, unit, wanted));
-    let n_enough = (1..=units.len()).find(|n| is_within(&units[..*n]));
-    let Some(n_enough) = n_enough.filter(|_| !is_within(&[])) else { return Vec::new() };
+    units.sort_by_cached_key(|unit| cost(session, unit, &item(session, unit, 1, wanted)));
+    if !is_within(&units) {
+        return Vec::new();
+    }
+    // With more of them, no more is exceeded.
+    let numbers: Vec<usize> = (1..units.len()).collect();
+    let n_enough = 1 + numbers.partition_point(|n| !is_within(&units[..*n]));
     units.truncate(n_enough);
     for at in (0..n_enough - 1).rev() {
         let unit = units.remove(at);
@@ -73,6 +83,5 @@ pub(super) fn cheapest_in_queue(
             units.insert(at, unit);
         }
     }
-    let units = units.into_iter().cloned().collect();
-    if statement.best_node(class).is_some() { units } else { Vec::new() }
+    units.into_iter().cloned().collect()
 }

@@ -64,7 +64,7 @@ pub(super) fn cheapest<P: VictimPolicy>(
         jobs.iter().map(|unit| Candidate::new(statement, unit, wanted)).collect();
     let session = statement.session();
     let cluster = session.cluster();
-    candidates.sort_by_cached_key(|candidate| unit::cost(session, candidate.unit, wanted));
+    candidates.sort_by_key(|Candidate { unit, item, .. }| unit::cost(session, unit, item));
     let mut on_nodes: BTreeMap<NodeIdx, BTreeMap<usize, Vec<TaskIdx>>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
         for task in &candidate.unit.tasks {

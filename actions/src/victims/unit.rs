@@ -76,8 +76,8 @@ pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wan
 
 /// What decides which unit leaves first: violations of budgets, the priority of its job, what is lost, and then the start
 /// of the first of those with the highest priority, the later the better.
-pub(super) fn cost(session: &Session, unit: &Unit, wanted: Wanted) -> UnitCost {
-    let Item { n_violating, amount, start, .. } = item(session, unit, 1, wanted);
+pub(super) fn cost(session: &Session, unit: &Unit, item: &Item) -> UnitCost {
+    let Item { n_violating, amount, start, .. } = *item;
     let priority = session.cluster().jobs.priority[unit.job];
     (n_violating, priority, amount, Reverse(start), unit.job)
 }
