@@ -239,15 +239,14 @@ impl<'a> Search<'a> {
     /// Lists the devices of requests for all, and checks that the claim can have few enough.
     fn count(&mut self, at: usize, name: &str, claim: &Claim) -> Result<(), Refusal> {
         let name_of = |at: usize| alternatives(&claim.spec).nth(at).map(|(name, _)| name);
-        let mut names = 0..;
+        let mut n_alternatives = 0;
         let mut n_before = 0;
         for (request_at, request) in claim.requests.iter().enumerate() {
             let mut least = u64::MAX;
             let mut label = 0;
-            for ((alternative, row), at_name) in
-                request.alternatives.iter().enumerate().zip(&mut names)
-            {
-                label = at_name;
+            for (alternative, row) in request.alternatives.iter().enumerate() {
+                label = n_alternatives;
+                n_alternatives += 1;
                 let matching = self.devices.wanted.get(*row);
                 let n = match matching.wanted.mode {
                     AllocationMode::ExactCount(n) => n,
