@@ -308,8 +308,8 @@ pub struct Jobs {
     /// `None` if it is not.
     // Parity: new, see docs/parity.md#g1.
     pub incomplete_for: Column<JobIdx, Option<Duration>>,
-    /// Whether it is incomplete, fewer of its tasks run than started together, its minimum when they were bound, and its
-    /// minimum is not above that now.
+    /// Whether it is incomplete, and its minimum is at most the number of its tasks that started together, which was its
+    /// minimum when they were bound: it has lost some of them.
     // Parity: see docs/parity.md#g1.
     pub is_torn: Column<JobIdx, bool>,
 }

@@ -59,8 +59,7 @@ impl IncompleteJobs {
             // What is being bound again may complete it: that is known once it is answered.
             if n_started + retrying < min {
                 cluster.jobs.incomplete_for[job] = Some(now.saturating_sub(since.at));
-                let together = bound_minimum(cluster, job);
-                cluster.jobs.is_torn[job] = n_started + retrying < together && min <= together;
+                cluster.jobs.is_torn[job] = min <= bound_minimum(cluster, job);
             }
         }
         keep_places(snapshot);
