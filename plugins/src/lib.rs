@@ -15,6 +15,7 @@ mod session_tables;
 mod spread_counts;
 mod taints;
 mod topology_counts;
+mod volume_claims;
 
 pub mod binpack;
 pub mod conformance;

@@ -24,7 +24,6 @@
 //! `plugins/predicates/predicates.go` for node conditions and the pressure arguments.
 
 pub mod arguments;
-mod claims;
 mod dynamic_resources;
 mod filter;
 mod inter_pod_affinity;

@@ -40,11 +40,14 @@ use kube_batch_framework::plugin::{Dependencies, Dependency, NodesByDomain};
 use self::available::{AvailableVolume, AvailableVolumes, ClaimToBind, VolumeChoice};
 use super::{
     arguments::PredicatesArguments,
-    claims::{ResolvedClaims, resolve},
     filter::{Filter, Query},
 };
 use crate::{
-    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf, pod_count::Placed,
+    compiled::Opening,
+    constraint_classes::ConstraintClassIdx,
+    node_tests::AnyOf,
+    pod_count::Placed,
+    volume_claims::{ResolvedClaims, resolve},
 };
 
 kube_batch_api::row_type! {

@@ -18,7 +18,6 @@ use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,
-    claims::resolve,
     filter::{Filter, Query},
 };
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     node_labels::{LabelColumn, Value},
     node_tests::Compiler,
+    volume_claims::resolve,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";

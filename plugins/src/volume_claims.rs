@@ -17,11 +17,11 @@ use kube_batch_api::{
 
 /// The claims of a pod.
 #[derive(Debug, Default)]
-pub(super) struct ResolvedClaims<'a> {
+pub(crate) struct ResolvedClaims<'a> {
     /// Bound claims and their volumes; `None` if the volume does not exist.
-    pub(super) bound: Vec<(&'a ClaimRef, Option<&'a VolumeFacts>)>,
+    pub(crate) bound: Vec<(&'a ClaimRef, Option<&'a VolumeFacts>)>,
     /// Claims that are bound when a pod is placed, because their class waits for the first consumer.
-    pub(super) unbound: Vec<&'a ClaimFacts>,
+    pub(crate) unbound: Vec<&'a ClaimFacts>,
 }
 
 /// The most claims of a pod that are not bound: for each, a volume is chosen on every node that is tried.
@@ -33,7 +33,7 @@ const MAX_UNBOUND: usize = 100;
 /// # Errors
 ///
 /// Why no node is eligible, as Kubernetes puts it.
-pub(super) fn resolve<'a>(
+pub(crate) fn resolve<'a>(
     storage: &'a Storage,
     claims: &'a [ClaimRef],
     task: &TaskFacts,
