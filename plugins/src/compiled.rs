@@ -18,6 +18,7 @@ use crate::{
     node_labels::NodeLabels,
     node_tests::{Compiler, RequiredNodes},
     taints::TaintSets,
+    term_classes::TermClasses,
 };
 
 /// The tables of one session.
@@ -27,6 +28,8 @@ pub(crate) struct CompiledCluster {
     pub(crate) taints: TaintSets,
     labels: NodeLabels,
     /// Computed when a rule about other pods first needs it.
+    term_classes: OnceLock<TermClasses>,
+    /// The same.
     matched_classes: OnceLock<MatchedClasses>,
     /// Node selector and required node affinity; empty for constraint classes without tasks to
     /// place.
@@ -42,8 +45,14 @@ impl FromCluster for CompiledCluster {
         for row in classes.to_place() {
             required_nodes[row] = compiler.required_nodes(classes.template(cluster, row));
         }
-        let (taints, matched_classes) = (TaintSets::new(cluster), OnceLock::new());
-        Self { classes, taints, labels, matched_classes, required_nodes }
+        Self {
+            classes,
+            taints: TaintSets::new(cluster),
+            labels,
+            term_classes: OnceLock::new(),
+            matched_classes: OnceLock::new(),
+            required_nodes,
+        }
     }
 }
 
@@ -90,9 +99,15 @@ impl<'a> Opening<'a> {
         self.classes().matched_by(self.cluster, row)
     }
 
-    /// Which constraint classes each selector matches.
+    /// The constraint classes, joined where no rule about other pods tells them apart.
+    pub(crate) fn term_classes(self) -> &'a TermClasses {
+        let new = || TermClasses::new(self.cluster, self.classes());
+        self.compiled.term_classes.get_or_init(new)
+    }
+
+    /// Which term classes each selector matches.
     pub(crate) fn matched_classes(self) -> &'a MatchedClasses {
-        let new = || MatchedClasses::new(self.cluster, self.classes());
+        let new = || MatchedClasses::new(self.cluster, self.classes(), self.term_classes());
         self.compiled.matched_classes.get_or_init(new)
     }
 

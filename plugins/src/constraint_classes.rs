@@ -60,6 +60,16 @@ impl ConstraintClasses {
         self.members.len()
     }
 
+    /// All constraint classes, ascending.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = ConstraintClassIdx> + use<> {
+        self.members.ids()
+    }
+
+    /// Whether it is one of [`ConstraintClasses::present`].
+    pub(crate) fn is_present(&self, row: ConstraintClassIdx) -> bool {
+        self.members[row].is_present
+    }
+
     /// Constraint classes with a task that waits for a node or is on one.
     pub(crate) fn present(&self) -> impl Iterator<Item = ConstraintClassIdx> {
         self.members.iter().filter(|(_, members)| members.is_present).map(|(row, _)| row)

@@ -14,6 +14,7 @@ mod pod_count;
 mod session_tables;
 mod spread_counts;
 mod taints;
+mod term_classes;
 mod topology_counts;
 mod volume_claims;
 

@@ -1,9 +1,9 @@
 //! Pod counts by topology domain, as inter-pod affinity needs them.
 //!
-//! A count adds up the pods of some constraint classes, each with a weight, in each domain of one node
+//! A count adds up the pods of some term classes, each with a weight, in each domain of one node
 //! label. All terms with one label that are about a class are one count, whichever pod carries them: a class
 //! looks up one number for each label, however many terms there are. Which counts a pod belongs to is
-//! computed once for its constraint class.
+//! computed once for its term class.
 //!
 //! Source: kube-scheduler does the same in `plugins/interpodaffinity`, for one pod at a time: a map from
 //! label and value to a number.
@@ -23,6 +23,7 @@ use crate::{
     domains::ByDomain,
     node_labels::{Key, LabelColumn, Value},
     pod_count::Placed,
+    term_classes::TermClassIdx,
 };
 
 kube_batch_api::row_type! {
@@ -30,16 +31,17 @@ kube_batch_api::row_type! {
     pub(crate) TopologyCountIdx,
 }
 
-/// Constraint classes, ascending, and the weight of each of their pods.
-type Members = Vec<(ConstraintClassIdx, i64)>;
+/// Term classes, ascending, and the weight of each of their pods.
+type Members = Vec<(TermClassIdx, i64)>;
 
 /// Pod counts by topology domain.
 #[derive(Debug, Default)]
 pub(crate) struct TopologyCounts {
     rows: Column<TopologyCountIdx, TopologyCount>,
     by_content: BTreeMap<(Key, Members), TopologyCountIdx>,
-    /// The counts that the pods of each constraint class belong to, with the weight of a pod.
-    counted_in: Column<ConstraintClassIdx, Vec<(TopologyCountIdx, i64)>>,
+    term_class_of: Column<ConstraintClassIdx, TermClassIdx>,
+    /// The counts that the pods of each term class belong to, with the weight of a pod.
+    counted_in: Column<TermClassIdx, Vec<(TopologyCountIdx, i64)>>,
 }
 
 #[derive(Debug)]
@@ -98,10 +100,15 @@ impl TopologyCount {
 
 impl TopologyCounts {
     pub(crate) fn new(opening: Opening<'_>) -> Self {
-        Self { counted_in: opening.by_class(Vec::new()), ..Self::default() }
+        let classes = opening.term_classes();
+        Self {
+            term_class_of: classes.of_constraint_class().clone(),
+            counted_in: classes.column(Vec::new()),
+            ..Self::default()
+        }
     }
 
-    /// The count of the pods of these constraint classes.
+    /// The count of the pods of these term classes.
     fn count(&mut self, labels: Arc<LabelColumn>, members: Members) -> TopologyCountIdx {
         let (rows, counted_in) = (&mut self.rows, &mut self.counted_in);
         *self.by_content.entry((labels.key(), members)).or_insert_with_key(|(_, members)| {
@@ -162,24 +169,25 @@ impl TopologyCounts {
         labels.map(|(labels, weights)| self.count(labels, members(weights))).collect()
     }
 
-    /// For each constraint class with tasks to place and each label, the sum of the weights of the
+    /// For each term class with tasks to place and each label, the sum of the weights of the
     /// terms that a pod carries and that match the class.
     pub(crate) fn carried_terms<'c, W>(
         &mut self,
         opening: Opening<'c>,
         kind: impl Fn(&'c PodTerms) -> W,
         combine: fn(i64, i64) -> i64,
-    ) -> Column<ConstraintClassIdx, Vec<TopologyCountIdx>>
+    ) -> Column<TermClassIdx, Vec<TopologyCountIdx>>
     where
         W: Iterator<Item = (i64, &'c PodTerm)>,
     {
-        let mut by_class = opening.by_class(BTreeMap::<Key, (Arc<LabelColumn>, Members)>::new());
-        for carrier in opening.classes().present() {
+        let classes = opening.term_classes();
+        let mut by_class = classes.column(BTreeMap::<Key, (Arc<LabelColumn>, Members)>::new());
+        for carrier in classes.present() {
             let mut by_label = ByLabel::default();
-            for (weight, term) in kind(&opening.template(carrier).pod_terms) {
+            for (weight, term) in kind(&opening.template(classes.first(carrier)).pod_terms) {
                 let matcher = matcher_row(opening.cluster, &term.matcher);
                 let matched = opening.matched_classes().by(matcher);
-                let waiting = matched.filter(|class| opening.classes().is_to_place(*class));
+                let waiting = matched.filter(|class| classes.is_to_place(*class));
                 by_label.add(opening, term, waiting.map(|class| (class, weight)), combine);
             }
             for (key, (labels, weights)) in by_label.0 {
@@ -190,8 +198,8 @@ impl TopologyCounts {
                 }
             }
         }
-        let mut counts = opening.by_class(Vec::new());
-        for class in opening.classes().to_place() {
+        let mut counts = classes.column(Vec::new());
+        for class in classes.to_place() {
             let labels = std::mem::take(&mut by_class[class]).into_values();
             let of_labels = labels.map(|(labels, members)| self.count(labels, members));
             counts[class] = of_labels.collect();
@@ -210,7 +218,7 @@ impl TopologyCounts {
     }
 
     pub(crate) fn on_placement(&mut self, placed: &Placed) {
-        let counted_in = &self.counted_in[placed.constraint_class];
+        let counted_in = &self.counted_in[self.term_class_of[placed.constraint_class]];
         if counted_in.is_empty() {
             return;
         }
@@ -262,7 +270,7 @@ impl TopologyCounts {
 
     /// Whether pods of the class belong to one of these counts.
     pub(crate) fn contain(&self, counts: &[TopologyCountIdx], class: ConstraintClassIdx) -> bool {
-        self.counted_in[class].iter().any(|(count, _)| counts.contains(count))
+        self.counted_in[self.term_class_of[class]].iter().any(|(count, _)| counts.contains(count))
     }
 
     /// A number that is a new one when a sum of these counts has changed for more than one node.
@@ -282,9 +290,9 @@ impl TopologyCounts {
     }
 }
 
-/// The weights of constraint classes, by label.
+/// The weights of term classes, by label.
 #[derive(Default)]
-struct ByLabel(BTreeMap<Key, (Arc<LabelColumn>, Column<ConstraintClassIdx, i64>)>);
+struct ByLabel(BTreeMap<Key, (Arc<LabelColumn>, Column<TermClassIdx, i64>)>);
 
 impl ByLabel {
     /// Adds the classes that a term concerns. A label that no node has makes no domain.
@@ -292,7 +300,7 @@ impl ByLabel {
         &mut self,
         opening: Opening<'_>,
         term: &PodTerm,
-        classes: impl Iterator<Item = (ConstraintClassIdx, i64)>,
+        classes: impl Iterator<Item = (TermClassIdx, i64)>,
         combine: fn(i64, i64) -> i64,
     ) {
         let labels = opening.compiler().column(&term.topology_key);
@@ -300,14 +308,14 @@ impl ByLabel {
             return;
         }
         let entry = self.0.entry(labels.key());
-        let (_, weights) = entry.or_insert_with(|| (labels, opening.by_class(0)));
+        let (_, weights) = entry.or_insert_with(|| (labels, opening.term_classes().column(0)));
         for (class, weight) in classes {
             weights[class] = combine(weights[class], weight);
         }
     }
 }
 
-fn members(weights: Column<ConstraintClassIdx, i64>) -> Members {
+fn members(weights: Column<TermClassIdx, i64>) -> Members {
     let members = weights.iter().filter(|(_, weight)| **weight != 0);
     members.map(|(class, weight)| (class, *weight)).collect()
 }

@@ -42,16 +42,21 @@ struct InterPodAffinity {
 pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
     let mut counts = TopologyCounts::new(opening);
     let mut weights = opening.by_class(Vec::new());
-    for class in opening.classes().to_place() {
-        let terms = preferred(&opening.template(class).pod_terms);
-        weights[class] = counts.matching_terms(opening, terms, i64::wrapping_add);
+    let classes = opening.term_classes();
+    let mut of_class = classes.column(Vec::new());
+    for class in classes.to_place() {
+        let terms = preferred(&opening.template(classes.first(class)).pod_terms);
+        of_class[class] = counts.matching_terms(opening, terms, i64::wrapping_add);
     }
     let of_pod = |terms| preferred(terms).chain(required(terms));
     let mut carried = counts.carried_terms(opening, of_pod, i64::wrapping_add);
-    for class in opening.classes().to_place() {
-        weights[class].append(&mut carried[class]);
+    for class in classes.to_place() {
+        of_class[class].append(&mut carried[class]);
     }
     counts.finish();
+    for class in opening.classes().to_place() {
+        weights[class].clone_from(&of_class[classes.of(class)]);
+    }
     Box::new(InterPodAffinity { counts, weights })
 }
 

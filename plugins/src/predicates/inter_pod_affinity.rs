@@ -65,14 +65,19 @@ const fn once(_: i64, _: i64) -> i64 {
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let mut counts = TopologyCounts::new(opening);
     let mut terms = opening.by_class(Terms::default());
-    for class in opening.classes().to_place() {
-        terms[class] = own_terms(opening, class, &mut counts);
+    let classes = opening.term_classes();
+    let mut of_class = classes.column(Terms::default());
+    for class in classes.to_place() {
+        of_class[class] = own_terms(opening, classes.first(class), &mut counts);
     }
     let mut carried = counts.carried_terms(opening, required_anti, once);
-    for class in opening.classes().to_place() {
-        terms[class].anti_affinity_of_others = std::mem::take(&mut carried[class]);
+    for class in classes.to_place() {
+        of_class[class].anti_affinity_of_others = std::mem::take(&mut carried[class]);
     }
     counts.finish();
+    for class in opening.classes().to_place() {
+        terms[class].clone_from(&of_class[classes.of(class)]);
+    }
     let mut refusals = opening.by_class(None);
     for class in opening.classes().to_place() {
         let Some(broken) = &opening.template(class).pod_terms.broken else { continue };

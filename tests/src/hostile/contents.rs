@@ -512,6 +512,10 @@ fn unlike_gangs() -> Vec<Kind> {
             unlike(pod, n);
             affinity(pod, "podAffinity", [own_term(own_gang(), ZONE)].into_iter());
         }),
+        kind("unlike-terms", "the same, each with anti-affinity to most others", |pod, n| {
+            unlike(pod, n);
+            affinity(pod, "podAntiAffinity", [own_term(matches_most(n, 0), HOST)].into_iter());
+        }),
     ]
 }
 
