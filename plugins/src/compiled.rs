@@ -19,6 +19,7 @@ use crate::{
     node_tests::{Compiler, RequiredNodes},
     taints::TaintSets,
     term_classes::TermClasses,
+    volume_claims::{ClaimsOfClasses, claims_of_classes},
 };
 
 /// The tables of one session.
@@ -31,6 +32,8 @@ pub(crate) struct CompiledCluster {
     term_classes: OnceLock<TermClasses>,
     /// The same.
     matched_classes: OnceLock<MatchedClasses>,
+    /// Computed when a rule about volumes first needs it.
+    claims: OnceLock<ClaimsOfClasses>,
     /// Node selector and required node affinity; empty for constraint classes without tasks to
     /// place.
     pub(crate) required_nodes: Column<ConstraintClassIdx, RequiredNodes>,
@@ -51,6 +54,7 @@ impl FromCluster for CompiledCluster {
             labels,
             term_classes: OnceLock::new(),
             matched_classes: OnceLock::new(),
+            claims: OnceLock::new(),
             required_nodes,
         }
     }
@@ -109,6 +113,12 @@ impl<'a> Opening<'a> {
     pub(crate) fn matched_classes(self) -> &'a MatchedClasses {
         let new = || MatchedClasses::new(self.cluster, self.classes(), self.term_classes());
         self.compiled.matched_classes.get_or_init(new)
+    }
+
+    /// The claims for volumes of each constraint class with tasks to place, or why no node is eligible.
+    pub(crate) fn claims(self) -> &'a ClaimsOfClasses {
+        let new = || claims_of_classes(self.cluster, self.classes());
+        self.compiled.claims.get_or_init(new)
     }
 
     /// A column with a value for each constraint class with tasks to place, and the default for the

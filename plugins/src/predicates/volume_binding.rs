@@ -43,11 +43,8 @@ use super::{
     filter::{Filter, Query},
 };
 use crate::{
-    compiled::Opening,
-    constraint_classes::ConstraintClassIdx,
-    node_tests::AnyOf,
-    pod_count::Placed,
-    volume_claims::{ResolvedClaims, resolve},
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
+    pod_count::Placed, volume_claims::ResolvedClaims,
 };
 
 kube_batch_api::row_type! {
@@ -76,9 +73,9 @@ enum BoundVolume {
 }
 
 impl BoundVolumes {
-    fn new(opening: Opening<'_>, resolved: &ResolvedClaims<'_>) -> Self {
-        let bound = resolved.bound.iter().filter_map(|(_, volume)| {
-            let Some(volume) = volume else { return Some(BoundVolume::Missing) };
+    fn new(opening: Opening<'_>, resolved: &ResolvedClaims) -> Self {
+        let bound = resolved.bound.iter().filter_map(|claim| {
+            let Some(volume) = &claim.volume else { return Some(BoundVolume::Missing) };
             let terms = volume.node_affinity.as_ref()?;
             Some(BoundVolume::Within(opening.compiler().any_of(terms)))
         });
@@ -95,21 +92,18 @@ impl BoundVolumes {
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
-    let cluster = opening.cluster;
     let mut built = VolumeBinding {
         refusals: opening.by_class(None),
         bound: opening.by_class(BoundVolumes::default()),
         unbound: UnboundClaims::new(opening),
     };
     for class in opening.classes().to_place() {
-        let claims = &opening.template(class).claims;
-        let task = &cluster.tasks.facts[opening.classes().first_task(class)];
-        match resolve(&cluster.storage, claims, task) {
+        match &opening.claims()[class] {
             Ok(resolved) => {
-                built.bound[class] = BoundVolumes::new(opening, &resolved);
-                built.unbound.add(opening, class, resolved.unbound);
+                built.bound[class] = BoundVolumes::new(opening, resolved);
+                built.unbound.add(opening, class, &resolved.unbound);
             }
-            Err(reason) => built.refusals[class] = Some(reason),
+            Err(reason) => built.refusals[class] = Some(reason.clone()),
         }
     }
     Box::new(built)
@@ -230,12 +224,8 @@ impl UnboundClaims {
     }
 
     /// Adds the claims of a constraint class.
-    fn add(
-        &mut self,
-        opening: Opening<'_>,
-        class: ConstraintClassIdx,
-        mut claims: Vec<&ClaimFacts>,
-    ) {
+    fn add(&mut self, opening: Opening<'_>, class: ConstraintClassIdx, claims: &[Arc<ClaimFacts>]) {
+        let mut claims: Vec<&ClaimFacts> = claims.iter().map(|claim| &**claim).collect();
         claims.sort_by_key(|claim| claim.request_bytes);
         for claim in claims {
             let row = match self.rows.get(&claim.key) {

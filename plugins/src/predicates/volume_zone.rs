@@ -25,7 +25,6 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     node_labels::{LabelColumn, Value},
     node_tests::Compiler,
-    volume_claims::resolve,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -47,14 +46,11 @@ struct VolumeZone {
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
     let mut tests = opening.by_class(Vec::new());
-    let cluster = opening.cluster;
     for class in opening.classes().to_place() {
-        let claims = &opening.template(class).claims;
-        let task = &cluster.tasks.facts[opening.classes().first_task(class)];
         // VolumeBinding reports what is wrong with the claims.
-        let Ok(resolved) = resolve(&cluster.storage, claims, task) else { continue };
-        let bound = resolved.bound.iter().filter(|(claim, _)| claim.ephemeral.is_none());
-        let volumes = bound.filter_map(|(_, volume)| *volume);
+        let Ok(resolved) = &opening.claims()[class] else { continue };
+        let bound = resolved.bound.iter().filter(|claim| !claim.is_ephemeral);
+        let volumes = bound.filter_map(|claim| claim.volume.as_ref());
         tests[class] = volumes
             .filter_map(|volume| ZoneTest::new(opening.compiler(), &volume.labels))
             .collect();
