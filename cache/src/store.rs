@@ -448,9 +448,6 @@ impl Store {
         /// Stores a PersistentVolume.
         apply_volume(volume: &PersistentVolume) => volumes[|f: &VolumeFacts| f.name.clone()]
             = VolumeFacts::from_volume;
-        /// Stores a PersistentVolumeClaim.
-        apply_claim(claim: &PersistentVolumeClaim) => claims[|f: &ClaimFacts| f.key.clone()]
-            = ClaimFacts::from_claim;
         /// Stores a StorageClass.
         apply_storage_class(class: &StorageClass)
             => storage_classes[|f: &StorageClassFacts| f.name.clone()]
@@ -478,6 +475,17 @@ impl Store {
         /// Stores a CSIDriver.
         apply_csi_driver(driver: &CSIDriver) => csi_drivers[|f: &CsiDriverFacts| f.name.clone()]
             = CsiDriverFacts::from_csi_driver;
+    }
+
+    /// Stores a PersistentVolumeClaim.
+    ///
+    /// # Errors
+    ///
+    /// [`FactError`] if the object is invalid: it is not stored, and the others are not affected.
+    pub fn apply_claim(&mut self, claim: &PersistentVolumeClaim) -> Result<Change, FactError> {
+        let facts = ClaimFacts::from_claim(claim)?;
+        check_size("PersistentVolumeClaim", &facts.key, &facts, claim)?;
+        Ok(self.claims.apply(facts.key.clone(), facts.shared(&mut self.interner)))
     }
 
     /// Stores a pod.

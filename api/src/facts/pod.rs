@@ -191,6 +191,11 @@ impl Interner {
         &self.prefixes
     }
 
+    /// Replaces a name by the one that this interner shares.
+    pub fn share(&mut self, name: &mut Name) {
+        *name = self.names.intern(name);
+    }
+
     /// Labels as this interner shares them.
     pub fn labels(&mut self, labels: Arc<Labels>) -> Interned<Labels> {
         self.labels.intern_shared(labels)

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, FactError, object_key};
+use super::{Controller, FactError, object_key, pod::Interner};
 use crate::{
     name::{Name, ObjectKey},
     quantity::Quantity,
@@ -194,6 +194,17 @@ impl ClaimFacts {
             selected_node: annotation(&claim.metadata, SELECTED_NODE).map(Name::from),
             key,
         })
+    }
+}
+
+impl ClaimFacts {
+    /// The same, with the names that many claims have in common shared.
+    #[must_use]
+    pub fn shared(mut self, interner: &mut Interner) -> Self {
+        let optional = [self.class.as_mut(), self.selected_node.as_mut()].into_iter().flatten();
+        let names = [&mut self.key.namespace, &mut self.volume_mode].into_iter().chain(optional);
+        names.chain(&mut self.access_modes).for_each(|name| interner.share(name));
+        self
     }
 }
 
