@@ -9,11 +9,13 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use kube::Client;
+use kube_batch::replica::with_retry_after;
 use serde_json::Value;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
 };
+use tower::{BoxError, ServiceBuilder};
 
 use crate::{
     changes,
@@ -25,7 +27,6 @@ use crate::{
     watch::Watch,
 };
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// What becomes of a request.
@@ -48,6 +49,7 @@ impl Shared {
             let shared = shared.clone();
             async move { shared.respond(process, request).await }
         });
+        let service = ServiceBuilder::new().and_then(with_retry_after).service(service);
         Client::new(service, "default")
     }
 

@@ -15,7 +15,7 @@ use kube_batch_scheduler::{
     registry::Registry,
 };
 
-pub use crate::run::clock::Clock;
+pub use crate::run::{clock::Clock, retry_after::with_retry_after};
 use crate::{
     args::{Cli, Command, RunArgs},
     run::{

@@ -28,6 +28,7 @@ pub(crate) mod metrics;
 mod permission;
 pub(crate) mod replica;
 mod report_metrics;
+pub(crate) mod retry_after;
 pub(crate) mod scheduler_cache;
 mod status_writer;
 pub(crate) mod supervisor;

@@ -17,7 +17,7 @@ use kube::{
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing::info;
 
-use super::{error, fence::Fenced, term::Terms};
+use super::{error, fence::Fenced, retry_after::with_retry_after, term::Terms};
 use crate::args::{RunArgs, scheduler_names};
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
@@ -116,6 +116,7 @@ fn client(config: &Config, protocol: Protocol, terms: Option<Terms>) -> anyhow::
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .and_then(with_retry_after)
         .map_err(BoxError::from)
         .service(http);
     Ok(ClientBuilder::new(service, &*config.default_namespace).build())

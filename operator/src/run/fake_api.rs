@@ -17,6 +17,9 @@ use http::{Method, Request, Response};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
+use tower::{BoxError, ServiceBuilder};
+
+use super::retry_after::with_retry_after;
 
 /// How a request fails.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub(crate) enum Fault {
     Status(u16),
     /// It is answered with this status, and a pause in seconds that the client should make.
     RetryAfter(u16, u32),
+    /// It is answered as by a server with too many requests: a text, and a pause in seconds in a header.
+    TooManyRequests(u32),
     /// It is never answered, and nothing is done.
     Hang,
     /// It is never answered, but what it asks for is done.
@@ -81,6 +86,8 @@ pub(crate) struct FakeApi(Arc<Mutex<Model>>);
 /// What to send back.
 enum Answer {
     Json(u16, Value),
+    /// Too many requests; the pause in seconds is in a header.
+    TooMany(u32),
     /// Events, until a time.
     Watch(mpsc::UnboundedReceiver<Value>, Instant),
     Nothing,
@@ -94,6 +101,10 @@ impl FakeApi {
             let api = api.clone();
             async move { Ok::<_, Infallible>(api.respond(request).await) }
         });
+        let service = ServiceBuilder::new()
+            .and_then(with_retry_after)
+            .map_err(BoxError::from)
+            .service(service);
         Client::new(service, "default")
     }
 
@@ -216,6 +227,10 @@ impl FakeApi {
         let response = match answer {
             Answer::Nothing | Answer::Panic => std::future::pending().await,
             Answer::Json(code, body) => response.status(code).body(Body::from(body.to_string())),
+            Answer::TooMany(seconds) => response
+                .status(429)
+                .header(http::header::RETRY_AFTER, seconds)
+                .body("injected".into()),
             Answer::Watch(events, end) => {
                 let lines = stream::unfold((events, end), async |(mut events, end)| {
                     let event = tokio::time::timeout_at(end, events.recv()).await.ok()??;
@@ -238,6 +253,7 @@ impl Model {
             Some(Fault::Hang) => return Answer::Nothing,
             Some(Fault::Panic) => return Answer::Panic,
             Some(Fault::Status(code)) => return failure(code, "injected", 0),
+            Some(Fault::TooManyRequests(seconds)) => return Answer::TooMany(seconds),
             Some(Fault::RetryAfter(code, seconds)) => return failure(code, "injected", seconds),
             Some(Fault::Lost) => {
                 self.act(&sent);
