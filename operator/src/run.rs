@@ -8,6 +8,7 @@ pub(crate) mod claim_waits;
 pub(crate) mod clock;
 pub(crate) mod conf_file;
 mod connect;
+mod credentials;
 pub(crate) mod cycle;
 mod cycle_log;
 mod decision_writer;
@@ -38,7 +39,7 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{
     net::TcpListener,
@@ -98,7 +99,7 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     };
     let clock = Clock::system();
     let terms = Terms::new(clock.clone());
-    let Clients { steady, writes } = Clients::new(args, &terms).await?;
+    let Clients { steady, writes, credentials } = Clients::new(args, &terms).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
     let (identity, cycles) = (identity(), CycleRunner::Thread);
     let environment = Environment { steady, writes, terms, identity, clock, cycles };
@@ -110,7 +111,13 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
         args.config.as_ref().map_or("built-in".to_owned(), |path| path.display().to_string());
     conf_file::log_conf(&path, &read.conf, "using the configuration");
     let conf = follow_conf(args, read, registry, &replica.metrics, &mut tasks);
-    replica.run(args, conf, audit, tasks, stop_signal()).await?;
+    tokio::select! {
+        ended = replica.run(args, conf, audit, tasks, stop_signal()) => ended?,
+        () = credentials.expired() => bail!(
+            "the API server has rejected the credentials (401 Unauthorized) for 30 s: they may have expired; \
+             kube-batch reads them when it starts"
+        ),
+    }
     info!("stopped");
     Ok(Exit::Ok)
 }

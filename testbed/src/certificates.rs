@@ -5,6 +5,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use rcgen::{
@@ -54,16 +55,34 @@ impl Authority {
         self.directory.join("ca.crt")
     }
 
-    /// Signs the certificate of a server that is reached under `names`: host names and addresses.
-    pub(crate) fn server(&self, name: &str, names: &[&str]) -> Result<Identity> {
-        let params = params(name, names)?;
+    /// Signs the certificate of a server that is reached under `names`: host names and addresses; with `expires`, it
+    /// is valid until then.
+    pub(crate) fn server(
+        &self,
+        name: &str,
+        names: &[&str],
+        expires: Option<SystemTime>,
+    ) -> Result<Identity> {
+        let mut params = params(name, names)?;
+        if let Some(expires) = expires {
+            params.not_after = expires.into();
+        }
         self.sign(name, name, params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// Signs the certificate of a client that the API server authenticates as `user` in `groups`, in
-    /// files called `file`.
-    pub(crate) fn client(&self, file: &str, user: &str, groups: &[&str]) -> Result<Identity> {
+    /// files called `file`; with `expires`, it is valid until then.
+    pub(crate) fn client(
+        &self,
+        file: &str,
+        user: &str,
+        groups: &[&str],
+        expires: Option<SystemTime>,
+    ) -> Result<Identity> {
         let mut params = params(user, &[])?;
+        if let Some(expires) = expires {
+            params.not_after = expires.into();
+        }
         for group in groups {
             params.distinguished_name.push(DnType::OrganizationName, *group);
         }

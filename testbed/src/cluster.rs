@@ -16,7 +16,7 @@ use std::{
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use crate::{
@@ -29,6 +29,11 @@ use crate::{
     process::{Process, wait_for},
     stages,
 };
+
+/// The names in the certificate of the API server. 10.0.0.1 is the first address of the service network, which is
+/// the address of the API server for pods.
+const API_SERVER_NAMES: [&str; 4] =
+    ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
 
 /// Maximum time until a server is ready. It usually takes a few seconds; the rest is for a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
@@ -193,9 +198,7 @@ impl ControlPlane {
         let directory = Directory::new()?;
         let certificates = directory.part(Part::Certificates);
         let authority = Authority::new(&certificates)?;
-        // 10.0.0.1 is the first address of the service network, which is the address of the API server for pods.
-        let names = ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
-        let serving = authority.server("kube-apiserver", &names)?;
+        let serving = authority.server("kube-apiserver", &API_SERVER_NAMES, None)?;
         let service_account_keys = authority.service_account_keys()?;
         let [etcd, etcd_peer, api_server] =
             free_ports().map_err(Error::io("find free ports on 127.0.0.1"))?;
@@ -331,6 +334,17 @@ impl ControlPlane {
         (&self.serving.certificate, &self.serving.key)
     }
 
+    /// A certificate like that of the API server, and its key, which expired an hour ago.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Certificate`] or [`Error::Io`] if it cannot be created.
+    pub fn expired_serving_certificate(&self) -> Result<(PathBuf, PathBuf)> {
+        let expired = SystemTime::now() - Duration::from_secs(3600);
+        let identity = self.authority.server("expired", &API_SERVER_NAMES, Some(expired))?;
+        Ok((identity.certificate, identity.key))
+    }
+
     /// A new kubeconfig that authenticates with `token`.
     ///
     /// # Errors
@@ -360,10 +374,26 @@ impl ControlPlane {
     /// [`Error::Certificate`] or [`Error::Io`] if it cannot be created.
     pub fn kubeconfig_for_user(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         let path = self.new_kubeconfig();
-        let file = path.file_stem().and_then(OsStr::to_str).expect("a new kubeconfig has a name");
-        let identity = self.authority.client(file, user, groups)?;
-        self.write_kubeconfig(&path, &Credentials::Certificate(&identity))?;
+        self.renew_kubeconfig(&path, user, groups, None)?;
         Ok(path)
+    }
+
+    /// Writes the kubeconfig of a user in groups to a file, with a new certificate; with `expires`, it is valid until
+    /// then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Certificate`] or [`Error::Io`] if it cannot be created.
+    pub fn renew_kubeconfig(
+        &self,
+        path: &Path,
+        user: &str,
+        groups: &[&str],
+        expires: Option<SystemTime>,
+    ) -> Result<()> {
+        let file = path.file_stem().and_then(OsStr::to_str).expect("a kubeconfig has a name");
+        let identity = self.authority.client(file, user, groups, expires)?;
+        self.write_kubeconfig(path, &Credentials::Certificate(&identity))
     }
 
     /// Runs `kubectl` as administrator and returns what it printed.
@@ -488,8 +518,7 @@ impl ControlPlane {
     }
 
     fn write_user(&self, file: &str, user: &str, groups: &[&str]) -> Result<()> {
-        let identity = self.authority.client(file, user, groups)?;
-        self.write_kubeconfig(&self.user_kubeconfig(file), &Credentials::Certificate(&identity))
+        self.renew_kubeconfig(&self.user_kubeconfig(file), user, groups, None)
     }
 
     fn write_kubeconfig(&self, path: &Path, credentials: &Credentials<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
-use http::Uri;
+use http::{Response, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -17,7 +17,9 @@ use kube::{
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing::info;
 
-use super::{error, fence::Fenced, retry_after::with_retry_after, term::Terms};
+use super::{
+    credentials::Credentials, error, fence::Fenced, retry_after::with_retry_after, term::Terms,
+};
 use crate::args::{RunArgs, scheduler_names};
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
@@ -44,6 +46,7 @@ pub(crate) struct Clients {
     /// connection. Measured against HTTP/1.1 in docs/performance.md. Nothing is sent unless this replica
     /// leads, see [`Fenced`], except through a proxy: there only each call is checked, before it is made.
     pub(crate) writes: Client,
+    pub(crate) credentials: Credentials,
 }
 
 impl Clients {
@@ -61,16 +64,17 @@ impl Clients {
             scheduler_names = %scheduler_names(&args.scheduler_names),
             "starting kube-batch"
         );
+        let credentials = Credentials::default();
         let clients = match &config.proxy_url {
             // Only kube's own client supports a proxy.
             Some(_) => Client::try_from(config).map(|client| (client.clone(), client))?,
             None => (
-                client(&config, Protocol::Http1, None)?,
-                client(&config, Protocol::Http2, Some(terms.clone()))?,
+                client(&config, Protocol::Http1, &credentials, None)?,
+                client(&config, Protocol::Http2, &credentials, Some(terms.clone()))?,
             ),
         };
         let (steady, writes) = clients;
-        Ok(Self { steady, writes })
+        Ok(Self { steady, writes, credentials })
     }
 }
 
@@ -84,7 +88,12 @@ enum Protocol {
 }
 
 /// A client; with `terms`, one that sends nothing unless this replica leads.
-fn client(config: &Config, protocol: Protocol, terms: Option<Terms>) -> anyhow::Result<Client> {
+fn client(
+    config: &Config,
+    protocol: Protocol,
+    credentials: &Credentials,
+    terms: Option<Terms>,
+) -> anyhow::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -112,7 +121,12 @@ fn client(config: &Config, protocol: Protocol, terms: Option<Terms>) -> anyhow::
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .build(connector);
+    let credentials = credentials.clone();
     let service = ServiceBuilder::new()
+        .map_response(move |response: Response<_>| {
+            credentials.answered(response.status());
+            response
+        })
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

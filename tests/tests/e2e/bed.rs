@@ -345,6 +345,11 @@ impl Scheduler {
         self.process.stop(Duration::from_secs(30)).expect("the scheduler ends").code()
     }
 
+    /// Its exit code, if it has ended.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        self.process.ended().expect("its state is known")?.code()
+    }
+
     /// Suspends it with SIGSTOP.
     pub(crate) fn suspend(&self) {
         self.process.suspend().expect("the scheduler is running");

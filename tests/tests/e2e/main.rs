@@ -6,6 +6,7 @@
 mod admission_policy;
 mod api_usage;
 mod bed;
+mod certificates;
 mod changes;
 mod chart;
 mod devices;

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -84,6 +85,8 @@ pub(crate) struct Proxy {
 struct Shared {
     client: Client,
     rule: Mutex<Rule>,
+    /// For new connections.
+    acceptor: Mutex<TlsAcceptor>,
     /// Incremented to close all connections.
     disconnects: watch::Sender<u32>,
 }
@@ -118,9 +121,10 @@ impl Proxy {
         let shared = Arc::new(Shared {
             client,
             rule: Mutex::new(Box::new(|_| Handling::Forward)),
+            acceptor: Mutex::new(acceptor(plane.serving_certificate())),
             disconnects: watch::Sender::new(0),
         });
-        runtime.spawn(Arc::clone(&shared).listen(listener, acceptor(plane)));
+        runtime.spawn(Arc::clone(&shared).listen(listener));
         Self { address, shared, _runtime: runtime }
     }
 
@@ -134,6 +138,11 @@ impl Proxy {
         *self.shared.rule.lock().expect("no rule panics") = Box::new(rule);
     }
 
+    /// Presents this certificate to new connections; its key comes second.
+    pub(crate) fn present(&self, identity: (&Path, &Path)) {
+        *self.shared.acceptor.lock().expect("no thread panics") = acceptor(identity);
+    }
+
     /// Closes all connections.
     pub(crate) fn disconnect_all(&self) {
         self.shared.disconnects.send_modify(|n| *n += 1);
@@ -141,10 +150,11 @@ impl Proxy {
 }
 
 impl Shared {
-    async fn listen(self: Arc<Self>, listener: TcpListener, acceptor: TlsAcceptor) {
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
-            let (shared, acceptor) = (Arc::clone(&self), acceptor.clone());
+            let shared = Arc::clone(&self);
+            let acceptor = self.acceptor.lock().expect("no thread panics").clone();
             let mut disconnects = self.disconnects.subscribe();
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
@@ -196,8 +206,7 @@ impl Shared {
     }
 }
 
-fn acceptor(plane: &ControlPlane) -> TlsAcceptor {
-    let (certificate, key) = plane.serving_certificate();
+fn acceptor((certificate, key): (&Path, &Path)) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(key).expect("a key");
     let config = ServerConfig::builder().with_no_client_auth();
