@@ -40,7 +40,7 @@ fn a_process_whose_client_certificate_has_expired_ends_and_another_reads_the_new
         }
         thread::sleep(Duration::from_secs(1));
     }
-    assert_eq!(code, Some(1), "{}", scheduler.log());
+    assert_eq!(code, Some(2), "{}", scheduler.log());
     let log = scheduler.log();
     assert!(
         log.contains("the API server has rejected the credentials (401 Unauthorized)"),
