@@ -65,6 +65,17 @@ impl Session {
             && turn_log.seen.as_ref() == Some(&hopeless.seen)
         {
             turn_log.tried = still_same(&self.cluster, &hopeless.jobs);
+            self.forget_open_jobs();
+        }
+    }
+
+    /// Forgets the tries of jobs of which a task has come to depend on the places of others: pods that only wait
+    /// may have rules about it by now. Then more of the job's tasks are tried after one that fits nowhere.
+    fn forget_open_jobs(&mut self) {
+        for job in self.cluster.jobs.key.ids() {
+            if self.turn_log.tried[job].is_some() && self.is_any_class_open_to_change(job) {
+                self.turn_log.tried[job] = None;
+            }
         }
     }
 
@@ -90,6 +101,7 @@ impl Session {
             self.turn_log.left_out.insert(job);
             return None;
         }
+        self.turn_log.tried_late[job] |= !self.nothing_is_decided();
         let n_kept = self.kept.get(&job).map(Vec::len);
         let n_decisions = self.decisions.len();
         Some(Begun { job, work: self.work(), n_decisions, n_kept, is_given })
@@ -196,6 +208,8 @@ impl Session {
         let is_in_vain = self.has_waiting_tasks(job)
             && !is_overused
             && !self.turn_log.helped.contains(&job)
+            // What was decided before its turn may be undone before the next cycle: a nominated pod is deleted.
+            && !self.turn_log.tried_late[job]
             && !self.kept.contains_key(&job)
             && self.cluster.jobs.incomplete_for[job].is_none()
             // It depends on the other groups too.

@@ -57,6 +57,8 @@ pub(crate) struct TurnLog {
     pub(crate) remembered: Column<JobIdx, bool>,
     /// Whether each job had a turn.
     pub(crate) tried_again: Column<JobIdx, bool>,
+    /// Whether each job had a turn after another one had led to something.
+    pub(crate) tried_late: Column<JobIdx, bool>,
     /// Jobs whose turn led to something.
     pub(crate) helped: BTreeSet<JobIdx>,
     /// Number of decisions before the first turn.
@@ -79,6 +81,7 @@ impl TurnLog {
             left_out: BTreeSet::new(),
             remembered: Column::filled(false, n_jobs),
             tried_again: Column::filled(false, n_jobs),
+            tried_late: Column::filled(false, n_jobs),
             helped: BTreeSet::new(),
             n_decisions: 0,
         }

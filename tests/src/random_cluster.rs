@@ -203,13 +203,16 @@ fn head(rng: &mut Rng) -> String {
     head_of(actions, tiers, start, end)
 }
 
-/// In half of the clusters gangs are evicted as a whole.
+/// In half of the clusters gangs are evicted as a whole, in some of them only if that is not out of proportion.
 fn with_whole_gangs(seed: u64, head: String) -> String {
-    if Rng::new(!seed).percent(50) {
+    let mut rng = Rng::new(!seed);
+    if rng.percent(50) {
         return head;
     }
-    let with_argument = "{name: gang, arguments: {gang.evictWholeGangs: 'true'}}";
-    head.replace("{name: gang}", with_argument)
+    let limit = rng.pick(&["", "", ", gang.maxLoss: 1", ", gang.maxLoss: 2"]);
+    let with_arguments =
+        format!("{{name: gang, arguments: {{gang.evictWholeGangs: 'true'{limit}}}}}");
+    head.replace("{name: gang}", &with_arguments)
 }
 
 /// In some clusters disruption budgets protect pods, and in some queues they run for a while.
