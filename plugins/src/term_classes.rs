@@ -4,7 +4,7 @@
 //! terms are the same and the same selectors match them. What terms need is computed once for all of them:
 //! it takes time and memory for every pair of classes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use kube_batch_api::{
     cluster::Cluster, column::Column, facts::class::PodTerms, matcher_set::MatcherSet,
@@ -47,7 +47,7 @@ impl TermClasses {
 
     /// Joins constraint classes, of which these are all: what they carry, what matches them, and themselves.
     fn join<'a>(all: impl Iterator<Item = (&'a PodTerms, &'a MatcherSet, Members)>) -> Self {
-        let mut by_content = HashMap::<(&PodTerms, &MatcherSet), TermClassIdx>::new();
+        let mut by_content = BTreeMap::<(&PodTerms, &MatcherSet), TermClassIdx>::new();
         let mut members = Column::<TermClassIdx, Members>::default();
         let mut of = Column::default();
         for (terms, matched_by, own) in all {

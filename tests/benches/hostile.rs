@@ -1,5 +1,5 @@
 //! Measures what hostile objects of one namespace cost everyone else:
-//! `cargo bench -p kube-batch-tests --bench hostile -- [--reservations] [KIND…]`.
+//! `cargo bench -p kube-batch-tests --bench hostile -- [--reservations] [--large-turns] [KIND…]`.
 //!
 //! Every kind runs in two processes of its own: one with plain pods, one with the hostile objects. See
 //! `tests/src/hostile.rs` for what plain means.
@@ -19,7 +19,10 @@ use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
 };
-use kube_batch_framework::{candidates::Search, memory::Memory};
+use kube_batch_framework::{
+    candidates::Search,
+    memory::{DEFAULT_BUDGET, Memory},
+};
 use kube_batch_tests::{
     figures::peak_mb,
     hostile::{Kind, Size, Variant, contents::kinds, decisions_about_others},
@@ -39,14 +42,39 @@ const MAX_MORE_MB: f64 = 50.0;
 /// Adds the plugin `reservation` to the configuration.
 const RESERVATIONS: &str = "--reservations";
 
+/// Puts no turn off, however large it is.
+const LARGE_TURNS: &str = "--large-turns";
+
+/// What is added to the usual cycle.
+#[derive(Clone, Copy)]
+struct Options {
+    reservations: bool,
+    large_turns: bool,
+}
+
+impl Options {
+    const FLAGS: [&str; 2] = [RESERVATIONS, LARGE_TURNS];
+
+    fn of(arguments: &[String]) -> Self {
+        let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+        Self { reservations: has(RESERVATIONS), large_turns: has(LARGE_TURNS) }
+    }
+
+    fn flags(self) -> impl Iterator<Item = &'static str> {
+        let chosen = [self.reservations, self.large_turns].into_iter().zip(Self::FLAGS);
+        chosen.filter_map(|(is_set, flag)| is_set.then_some(flag))
+    }
+}
+
 /// Passed to the processes that measure.
 const MEASURE: [(&str, Variant); 2] =
     [("--measure-plain", Variant::Plain), ("--measure-hostile", Variant::Hostile)];
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let reservations = arguments.iter().any(|argument| argument == RESERVATIONS);
-    let arguments: Vec<String> = arguments.into_iter().filter(|a| a != RESERVATIONS).collect();
+    let options = Options::of(&arguments);
+    let arguments: Vec<String> =
+        arguments.into_iter().filter(|a| !Options::FLAGS.contains(&a.as_str())).collect();
     let all = kinds();
     let find = |name: &String| {
         let kind = all.iter().find(|kind| kind.name == name);
@@ -56,27 +84,36 @@ fn main() -> io::Result<()> {
     if let [flag, name] = arguments.as_slice()
         && let Some((_, variant)) = variant(flag)
     {
-        println!("{}", measure(find(name)?, *variant, reservations));
+        println!("{}", measure(find(name)?, *variant, options));
         return Ok(());
     }
     let chosen: Vec<&Kind> = arguments.iter().map(find).collect::<io::Result<_>>()?;
     let chosen = if arguments.is_empty() { all.iter().collect() } else { chosen };
     println!(
-        "{:<20} {:>9} {:>9} {:>8} {:>10} {:>9} {:>7} {:>7}  others' decisions",
-        "kind", "plain ms", "with ms", "more ms", "more work", "plain MB", "with MB", "more MB"
+        "{:<20} {:>9} {:>9} {:>8} {:>12} {:>10} {:>9} {:>7} {:>7}  others' decisions",
+        "kind",
+        "plain ms",
+        "with ms",
+        "more ms",
+        "snapshot ms",
+        "more work",
+        "plain MB",
+        "with MB",
+        "more MB"
     );
     for kind in chosen {
-        let [plain, hostile] = [run(kind, 0, reservations)?, run(kind, 1, reservations)?];
+        let [plain, hostile] = [run(kind, 0, options)?, run(kind, 1, options)?];
         let (more_ms, more_mb) =
             (hostile.cycle_ms - plain.cycle_ms, hostile.peak_mb - plain.peak_mb);
         let same = if plain.decisions == hostile.decisions { "same" } else { "DIFFERENT" };
         let above = if more_ms > MAX_MORE_MS || more_mb > MAX_MORE_MB { "  ABOVE" } else { "" };
         println!(
-            "{:<20} {:>9.1} {:>9.1} {:>8.1} {:>10} {:>9.1} {:>7.1} {:>7.1}  {same}{above}",
+            "{:<20} {:>9.1} {:>9.1} {:>8.1} {:>12.1} {:>10} {:>9.1} {:>7.1} {:>7.1}  {same}{above}",
             kind.name,
             plain.cycle_ms,
             hostile.cycle_ms,
             more_ms,
+            hostile.snapshot_ms - plain.snapshot_ms,
             hostile.work - plain.work,
             plain.peak_mb,
             hostile.peak_mb,
@@ -88,8 +125,10 @@ fn main() -> io::Result<()> {
 
 /// What a process measured.
 struct Measured {
-    /// CPU time of the snapshot and the cycle.
+    /// CPU time of a cycle with its snapshot, of which a running scheduler updates only what has changed.
     cycle_ms: f64,
+    /// CPU time of a snapshot from scratch.
+    snapshot_ms: f64,
     /// The work that was counted: see `kube_batch_framework::memory`.
     work: i64,
     peak_mb: f64,
@@ -97,16 +136,17 @@ struct Measured {
     decisions: String,
 }
 
-fn run(kind: &Kind, at: usize, reservations: bool) -> io::Result<Measured> {
+fn run(kind: &Kind, at: usize, options: Options) -> io::Result<Measured> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(reservations.then_some(RESERVATIONS));
+    command.args(options.flags());
     let output = command.args([MEASURE[at].0, kind.name]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let parts: Vec<&str> = text.split_whitespace().collect();
     let number = |text: &str| text.parse().map_err(io::Error::other);
     match parts.as_slice() {
-        [cycle_ms, work, peak_mb, decisions] => Ok(Measured {
+        [cycle_ms, snapshot_ms, work, peak_mb, decisions] => Ok(Measured {
             cycle_ms: number(cycle_ms)?,
+            snapshot_ms: number(snapshot_ms)?,
             work: work.parse().map_err(io::Error::other)?,
             peak_mb: number(peak_mb)?,
             decisions: (*decisions).to_owned(),
@@ -119,23 +159,26 @@ fn run(kind: &Kind, at: usize, reservations: bool) -> io::Result<Measured> {
     }
 }
 
-fn measure(kind: &Kind, variant: Variant, reservations: bool) -> String {
+fn measure(kind: &Kind, variant: Variant, options: Options) -> String {
     let store = kind.store(Size::FULL, variant);
     let mut conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
-    if reservations {
+    if options.reservations {
         conf = with_reservations(conf);
     }
     let (mut fastest, mut total, mut decisions, mut work) = (f64::INFINITY, 0.0, 0, 0);
+    let mut fastest_snapshot = f64::INFINITY;
     let mut published: Option<Arc<PublishedDevices>> = None;
     for _ in 0..CYCLES {
         let start_ms = cpu_ms();
         let mut snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
+        fastest_snapshot = fastest_snapshot.min(cpu_ms() - start_ms);
         // A scheduler keeps what it derives from devices as long as they stay the same.
         let devices = Arc::make_mut(&mut snapshot.cluster.devices);
         devices.published =
             Arc::clone(published.get_or_insert_with(|| Arc::clone(&devices.published)));
         // As the first cycle of a scheduler, which has tried no job before.
-        let memory = &mut Memory::default();
+        let budget = if options.large_turns { u64::MAX } else { DEFAULT_BUDGET };
+        let memory = &mut Memory::with_budget(budget);
         let (cycle, _) = conf.run_next_cycle(
             snapshot.cluster,
             Timestamp::MAX,
@@ -152,7 +195,7 @@ fn measure(kind: &Kind, variant: Variant, reservations: bool) -> String {
             break;
         }
     }
-    format!("{fastest} {work} {} {decisions:x}", peak_mb())
+    format!("{fastest} {fastest_snapshot} {work} {} {decisions:x}", peak_mb())
 }
 
 /// CPU time of this thread: unlike the time of the clock, it does not depend on what else runs.

@@ -68,6 +68,9 @@ enum Command {
         /// Add the plugin `reservation` to the configuration.
         #[arg(long)]
         reservations: bool,
+        /// Put no turn off, however large it is.
+        #[arg(long)]
+        large_turns: bool,
     },
     /// Measure pods bound per second against a real API server, compared with a plain loop of
     /// bindings and with kube-scheduler; see --help.
@@ -103,9 +106,11 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Test(args) => return test::run(args),
         Command::Bench(args) => bench::run(&args),
         Command::Instructions(args) => instructions::run(&args),
-        Command::Hostile { kinds, reservations } => {
-            let flag = reservations.then(|| "--reservations".to_owned());
-            let arguments: Vec<String> = flag.into_iter().chain(kinds).collect();
+        Command::Hostile { kinds, reservations, large_turns } => {
+            let flags = [(reservations, "--reservations"), (large_turns, "--large-turns")];
+            let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
+            let flags = flags.map(|(_, flag)| flag.to_owned());
+            let arguments: Vec<String> = flags.chain(kinds).collect();
             test::bench("hostile", &arguments)
         }
         Command::BenchCluster { args } => test::bench("cluster", &args),

@@ -77,7 +77,7 @@ pub struct PodTemplate {
 }
 
 /// Terms about other pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodTerms {
     /// Must share a domain with matching pods.
     pub required: Vec<PodTerm>,
@@ -108,7 +108,7 @@ impl PodTerms {
 }
 
 /// One term about other pods.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodTerm {
     /// Which pods.
     pub matcher: PodMatcher,
