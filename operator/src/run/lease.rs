@@ -61,6 +61,8 @@ pub(crate) struct Election {
     /// Cancelled when the first attempt to take the lease was answered.
     tried: CancellationToken,
     stop: CancellationToken,
+    /// Cancelled if the lease is to expire by itself.
+    abandon: CancellationToken,
     /// Cancelled when the elector has returned; from the start if there is none.
     returned: CancellationToken,
 }
@@ -69,8 +71,8 @@ impl Election {
     /// Starts the election with this candidate; without one, there is no leader election. Sets `terms`,
     /// which has none yet.
     pub(crate) fn start(elector: Option<Elector>, terms: Terms, tasks: &mut Supervisor) -> Self {
-        let (stop, returned) = (CancellationToken::new(), CancellationToken::new());
-        let election = Self { terms, tried: CancellationToken::new(), stop, returned };
+        let [tried, stop, abandon, returned] = [(); 4].map(|()| CancellationToken::new());
+        let election = Self { terms, tried, stop, abandon, returned };
         match elector {
             Some(elector) => election.spawn(elector, tasks),
             None => {
@@ -90,12 +92,12 @@ impl Election {
 
     fn spawn(&self, elector: Elector, tasks: &mut Supervisor) {
         let (terms, tried) = (self.terms.clone(), self.tried.clone());
-        let stop = self.stop.clone();
+        let (stop, abandon) = (self.stop.clone(), self.abandon.clone());
         let returned = self.returned.clone().drop_guard();
         // Required: a new elector in this process would find the lease held by its own identity, and
         // not know until when it is valid. A new process is a new candidate.
         tasks.spawn_required("leader-election", async move {
-            elector.run(terms, tried, stop.clone()).await;
+            elector.run(terms, tried, stop.clone(), abandon).await;
             drop(returned);
             if stop.is_cancelled() {
                 // It returned as it should; the process is about to end.
@@ -109,8 +111,12 @@ impl Election {
         self.terms.clone()
     }
 
-    /// Ends this replica's part, and releases the lock if it is held.
-    pub(crate) async fn end(&self) {
+    /// Ends this replica's part, and releases the lock if it is held and all writes have been answered. Otherwise the
+    /// lock expires by itself: a write that is under way may be done late, and another replica does not know of it.
+    pub(crate) async fn end(&self, all_is_answered: bool) {
+        if !all_is_answered {
+            self.abandon.cancel();
+        }
         self.stop.cancel();
         if tokio::time::timeout(RELEASE_DEADLINE, self.returned.cancelled()).await.is_err() {
             warn!("could not release the lease in time; it expires by itself");
@@ -161,8 +167,14 @@ impl Elector {
     }
 
     /// Takes the lock when it may and keeps it, and sends the term to `terms`. When `stop` is cancelled,
-    /// releases the lock and returns.
-    async fn run(mut self, terms: Terms, tried: CancellationToken, stop: CancellationToken) {
+    /// releases the lock, unless it is to be abandoned, and returns.
+    async fn run(
+        mut self,
+        terms: Terms,
+        tried: CancellationToken,
+        stop: CancellationToken,
+        abandon: CancellationToken,
+    ) {
         let terms = Leadership(terms);
         let mut number = 0;
         while stop.run_until_cancelled(self.acquire(&tried)).await.is_some() {
@@ -172,14 +184,20 @@ impl Elector {
             tried.cancel();
             let lost = stop.run_until_cancelled(self.renew(&terms)).await;
             terms.end();
+            let Some(why) = lost else { break };
             self.lock.lost();
-            match lost {
-                Some(why) => warn!(why, "lost the lease, no longer scheduling"),
-                None => break,
+            warn!(why, "lost the lease, no longer scheduling");
+            // What was sent in the term may still be done: until then neither this replica begins another, nor is the
+            // lease released for others.
+            let pause = tokio::time::sleep(self.lock.periods().margin());
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return;
             }
         }
         // Also if the answer to an attempt was not awaited.
-        self.release().await;
+        if !abandon.is_cancelled() {
+            self.release().await;
+        }
     }
 
     /// Tries until the lock is held; `tried` is cancelled when it is held by another replica.
@@ -411,6 +429,7 @@ mod tests {
     struct Candidate {
         terms: Terms,
         stop: CancellationToken,
+        abandon: CancellationToken,
         task: JoinHandle<()>,
         metrics: Arc<Metrics>,
         clock: Clock,
@@ -429,9 +448,10 @@ mod tests {
             let terms = Terms::new(clock.clone());
             let elector = elector(identity, api, &metrics, &clock);
             let (receiver, stop) = (terms.clone(), CancellationToken::new());
-            let tried = CancellationToken::new();
-            let task = tokio::task::spawn_local(elector.run(terms, tried, stop.clone()));
-            Self { terms: receiver, stop, task, metrics, clock, ahead }
+            let (tried, abandon) = (CancellationToken::new(), CancellationToken::new());
+            let task =
+                tokio::task::spawn_local(elector.run(terms, tried, stop.clone(), abandon.clone()));
+            Self { terms: receiver, stop, abandon, task, metrics, clock, ahead }
         }
 
         fn leads(&self) -> bool {
@@ -666,7 +686,7 @@ mod tests {
                 Some(lease) => api.put(PATH, lease),
                 None => api.remove(PATH),
             }
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(15)).await;
             assert_eq!(candidate.terms.number(), Some(number));
             assert_eq!(holder(&api), "me");
         }
@@ -683,11 +703,14 @@ mod tests {
         let mut candidate = Candidate::start(&api);
         candidate.until(true).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let set = |seconds| candidate.ahead.store(seconds, Ordering::Relaxed);
+        let ahead = Arc::clone(&candidate.ahead);
+        let set = |seconds| ahead.store(seconds, Ordering::Relaxed);
         // Its monotonic clock stood still, and nobody else has taken the lease.
         set(600);
         assert!(candidate.terms.time_left().is_zero());
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        candidate.until(false).await;
+        let waited = candidate.until(true).await;
+        assert!((5.0..8.0).contains(&waited), "what was sent may still be done: {waited}");
         assert_eq!(candidate.terms.number(), Some(2));
         // Its clock is set back, or forward by little: nothing happens.
         for seconds in [-3_600, -3_595] {
@@ -748,6 +771,25 @@ mod tests {
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
+    async fn a_lease_is_not_released_if_writes_may_be_under_way() {
+        for loses_the_term in [false, true] {
+            let api = FakeApi::default();
+            let mut candidate = Candidate::start(&api);
+            candidate.until(true).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            if loses_the_term {
+                candidate.ahead.store(600, Ordering::Relaxed);
+                candidate.until(false).await;
+            } else {
+                candidate.abandon.cancel();
+            }
+            candidate.stop.cancel();
+            candidate.task.await.expect("it returns");
+            assert_eq!(holder(&api), "me");
+        }
+    }
+
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn a_foreign_lock_is_not_released() {
         let api = FakeApi::default();
         let mut candidate = Candidate::start(&api);
@@ -776,14 +818,14 @@ mod tests {
         let election = Election::start(Some(elector), Terms::default(), &mut tasks);
         let terms = election.terms();
         terms.changed_from(None).await;
-        election.end().await;
+        election.end(true).await;
         assert_eq!(terms.current(), None);
         assert_eq!(holder(&api), "");
         let failed = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await;
         assert!(failed.is_err(), "nothing has failed");
         let without = Election::start(None, Terms::default(), &mut tasks);
         assert_eq!(without.terms().current(), Some(Term::FOREVER));
-        without.end().await;
+        without.end(true).await;
     }
 
     #[tokio::test(flavor = "local", start_paused = true)]
@@ -796,6 +838,6 @@ mod tests {
         let error = tasks.failed().await.to_string();
         assert_eq!(error, "the background task leader-election ended unexpectedly");
         assert_eq!(election.terms().current(), None);
-        election.end().await;
+        election.end(true).await;
     }
 }

@@ -105,9 +105,9 @@ impl Replica {
         }
         let scheduler = self.scheduler(args, &effects, election.terms(), conf, audit);
         let ended = run_until_stopped(scheduler, &effects, &mut tasks, stop).await;
-        election.end().await;
+        election.end(*ended.as_ref().unwrap_or(&false)).await;
         tasks.shutdown().await;
-        ended
+        ended.map(|_| ())
     }
 
     fn start_watches(&self, args: &RunArgs, election: &Election, tasks: &mut Supervisor) {
@@ -210,7 +210,7 @@ async fn run_until_stopped(
     effects: &Effects,
     tasks: &mut Supervisor,
     stop: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let stop_cycles = CancellationToken::new();
     let _stop = stop_cycles.clone().drop_guard();
     let mut cycles = tokio::task::spawn_local(scheduler.run(stop_cycles.clone()));
@@ -231,10 +231,11 @@ async fn run_until_stopped(
             Ok(ended) => ended.context("the scheduling loop panicked")??,
             Err(_) => warn!("a cycle is still running, its decisions are not sent"),
         }
-        if !effects.drain(DRAIN.saturating_sub(started.elapsed())).await {
+        let is_drained = effects.drain(DRAIN.saturating_sub(started.elapsed())).await;
+        if !is_drained {
             warn!("could not send all pending writes in time");
         }
-        Ok(())
+        Ok(is_drained)
     };
     tokio::select! {
         biased;

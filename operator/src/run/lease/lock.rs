@@ -27,6 +27,13 @@ pub(crate) struct Periods {
     pub(crate) retry: Duration,
 }
 
+impl Periods {
+    /// How long before the lock expires for others this replica stops, at least: in this time, what it has sent is done.
+    pub(crate) const fn margin(&self) -> Duration {
+        self.lease.saturating_sub(self.renew_deadline)
+    }
+}
+
 /// What was read of the lock last.
 #[derive(Debug)]
 struct Observed {
