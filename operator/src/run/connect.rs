@@ -46,6 +46,7 @@ pub(crate) struct Clients {
     /// connection. Measured against HTTP/1.1 in docs/performance.md. Nothing is sent unless this replica
     /// leads, see [`Fenced`], except through a proxy: there only each call is checked, before it is made.
     pub(crate) writes: Client,
+    /// What the answers to both say about the credentials; nothing through a proxy.
     pub(crate) credentials: Credentials,
 }
 

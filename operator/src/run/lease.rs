@@ -131,6 +131,8 @@ pub(crate) struct Elector {
     /// The Lease as it was read or written last, with its version.
     lease: Option<Lease>,
     lock: Lock,
+    /// When this replica may lead, if it holds the lock.
+    not_before: Instant,
     metrics: Arc<Metrics>,
     clock: Clock,
 }
@@ -163,7 +165,7 @@ impl Elector {
         clock: Clock,
     ) -> Self {
         let leases = Api::namespaced(client.clone(), &namespace);
-        Self { leases, namespace, lease: None, lock, metrics, clock }
+        Self { leases, namespace, lease: None, lock, not_before: Instant::now(), metrics, clock }
     }
 
     /// Takes the lock when it may and keeps it, and sends the term to `terms`. When `stop` is cancelled,
@@ -186,16 +188,12 @@ impl Elector {
             terms.end();
             let Some(why) = lost else { break };
             self.lock.lost();
+            // What was sent in the term may still be done.
+            self.lead_not_before(self.lock.periods().margin());
             warn!(why, "lost the lease, no longer scheduling");
-            // What was sent in the term may still be done: until then neither this replica begins another, nor is the
-            // lease released for others.
-            let pause = tokio::time::sleep(self.lock.periods().margin());
-            if stop.run_until_cancelled(pause).await.is_none() {
-                return;
-            }
         }
         // Also if the answer to an attempt was not awaited.
-        if !abandon.is_cancelled() {
+        if !abandon.is_cancelled() && self.not_before <= Instant::now() {
             self.release().await;
         }
     }
@@ -206,7 +204,11 @@ impl Elector {
         let mut leader = None;
         loop {
             match self.try_acquire().await {
-                Ok(Attempt::Held) => return,
+                Ok(Attempt::Held) if self.not_before <= Instant::now() => return,
+                Ok(Attempt::Held) => {
+                    tokio::time::sleep_until(self.not_before).await;
+                    continue;
+                }
                 Ok(Attempt::NotHeld | Attempt::Conflict) => {
                     tried.cancel();
                     let holder = self.lock.other_holder().map(str::to_owned);
@@ -264,7 +266,16 @@ impl Elector {
         if !self.lock.may_take(self.clock.moment()) {
             return Ok(Attempt::NotHeld);
         }
+        if self.lock.is_gone() {
+            // Another replica may have held the lock between two reads. It stops by then.
+            self.lead_not_before(self.lock.periods().renew_deadline);
+        }
         self.write().await
+    }
+
+    /// Neither begins a term in this time nor releases the lock, which would let another replica begin one.
+    fn lead_not_before(&mut self, pause: Duration) {
+        self.not_before = self.not_before.max(Instant::now() + pause);
     }
 
     /// Renews the lock if it is still ours, and extends the term. If it is not, another replica may have

@@ -200,7 +200,7 @@ fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
     }
 }
 
-/// Runs cycles until `stop` completes, and then sends what was decided.
+/// Runs cycles until `stop` completes, and then sends what was decided. Returns whether all of it was answered.
 ///
 /// # Errors
 ///

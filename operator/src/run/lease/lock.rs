@@ -106,6 +106,11 @@ impl Lock {
         (!holder.is_empty() && holder != self.identity).then_some(holder)
     }
 
+    /// Whether the Lease was deleted, or emptied by anyone but its holder.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| !observed.is_stored)
+    }
+
     /// Whether the lock is free, held by this replica, or expired.
     ///
     /// A foreign lock expires when it has not been seen to change for its duration. The times
