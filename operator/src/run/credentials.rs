@@ -1,8 +1,8 @@
 //! Whether the API server still accepts the credentials of this process.
 //!
 //! A client certificate or a token in a kubeconfig is read at the start and expires one day. The process then
-//! ends, and whatever started it starts it again with what the kubeconfig holds now. Without that it would wait
-//! for ever, alive and blind.
+//! ends, and whatever started it starts it again with what the kubeconfig holds now. Otherwise it would retry
+//! without end, and its health checks would pass.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

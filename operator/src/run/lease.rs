@@ -7,6 +7,9 @@
 //! passed when the monotonic clock or the time of day says so, because the former stands still while a
 //! virtual machine is suspended. A clock that is set forward costs an election at worst.
 //!
+//! A write that was sent in a term may be done after it. So a term that was lost is followed by a pause, and
+//! the lease is released only if nothing can be under way any more.
+//!
 //! [`Lock`] decides; this file reads and writes the Lease.
 //!
 //! Parity: v0.5.0 holds a ConfigMap; see docs/parity.md#x2.
