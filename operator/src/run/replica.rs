@@ -105,9 +105,9 @@ impl Replica {
         }
         let scheduler = self.scheduler(args, &effects, election.terms(), conf, audit);
         let ended = run_until_stopped(scheduler, &effects, &mut tasks, stop).await;
-        election.end(*ended.as_ref().unwrap_or(&false)).await;
+        election.end(ended.as_ref().is_ok_and(|all_is_answered| *all_is_answered)).await;
         tasks.shutdown().await;
-        ended.map(|_| ())
+        ended.map(drop)
     }
 
     fn start_watches(&self, args: &RunArgs, election: &Election, tasks: &mut Supervisor) {
