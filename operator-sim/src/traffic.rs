@@ -1,5 +1,6 @@
 //! What is carried between replicas and the server, and what goes wrong with it.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 /// What is wrong with the connections of a replica, as probabilities for each request.
@@ -37,6 +38,15 @@ pub(crate) enum WatchFault {
     IsStale { millis: u64 },
     /// No bookmarks are sent, except at the end of a list.
     HasNoBookmarks,
+}
+
+/// A change that comes after the next one, and is not on its way yet. Should the watch break now, the next one begins
+/// with it: no server skips a change, and a client could not know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Overtaken {
+    pub(crate) line: Bytes,
+    /// The version of the change that came before it.
+    pub(crate) by: u64,
 }
 
 /// What the admission webhooks of a namespace do with bindings.

@@ -10,7 +10,7 @@ use crate::{
     outages::Effect,
     server::{Answer, Kind, Path, failure, not_found},
     shared::{Shared, USUAL_DELAY_MS, reset},
-    traffic::{Sent, WatchFault},
+    traffic::{Overtaken, Sent, WatchFault},
     world::World,
 };
 
@@ -74,7 +74,7 @@ impl Watch {
             position,
             released: position,
             held_until: None,
-            swapped: None,
+            swapped: if lists { None } else { world.overtaken_by(sent.process, kind, from) },
             n_times_served: world.server.n_times_served(kind),
             from,
             n_resets: world.n_resets(sent.process),
@@ -95,7 +95,9 @@ impl Watch {
                 Look::Silent => std::future::pending::<()>().await,
                 Look::Line(line, delay) => {
                     sleep(delay).await;
-                    self.shared.lock().step();
+                    let mut world = self.shared.lock();
+                    world.step();
+                    world.has_shown(self.process, self.kind, &line);
                     return Some(Ok(line));
                 }
                 Look::Nothing | Look::Held => {}
@@ -176,11 +178,14 @@ impl Watch {
             Some(WatchFault::SwapsVersions) => next.key == after.key,
             Some(WatchFault::IsStale { .. } | WatchFault::HasNoBookmarks) | None => false,
         });
-        let (next, after) = (next.line.clone(), after.map(|after| after.line.clone()));
+        let next = next.line.clone();
+        let after = after.map(|after| (after.version, after.line.clone()));
         self.position += 1;
         match after.filter(|_| swaps && world.rng.bool()) {
-            Some(after) => {
+            Some((by, after)) => {
                 self.position += 1;
+                let overtaken = Overtaken { line: next.clone(), by };
+                world.overtaken.insert((self.process, self.kind), overtaken);
                 self.swapped = Some(next);
                 after
             }
