@@ -39,6 +39,8 @@ impl Periods {
 struct Observed {
     /// The last record that said who holds the lock.
     record: LeaseSpec,
+    /// The version of the object with it. A record that is restored is the same, its version is not.
+    version: Option<String>,
     /// Whether it is still there.
     is_stored: bool,
     /// When it was first read so.
@@ -72,22 +74,33 @@ impl Lock {
         &self.periods
     }
 
-    /// Records what was read at `now`; `None` if there is no Lease.
+    /// Records what was read at `now`, and its version; `None` if there is no Lease.
     ///
     /// A Lease that was deleted, or emptied by anyone but its holder, does not stop that holder: it may
     /// go on until it reads the Lease. So the last record that named it still counts.
-    pub(crate) fn observe(&mut self, record: Option<&LeaseSpec>, now: Moment) {
+    pub(crate) fn observe(
+        &mut self,
+        record: Option<&LeaseSpec>,
+        version: Option<&str>,
+        now: Moment,
+    ) {
         let says_who = |record: &&LeaseSpec| !holder(record).is_empty() || is_released(record);
         let (record, is_stored) = match (record.filter(says_who), &self.observed) {
             (Some(record), _) => (record, true),
             (None, Some(last)) => (&last.record, false),
             (None, None) => return,
         };
-        let is_known = |last: &Observed| last.record == *record && last.is_stored == is_stored;
+        let last_version = self.observed.as_ref().and_then(|last| last.version.as_deref());
+        let version = if is_stored { version } else { last_version };
+        let is_known = |last: &Observed| {
+            last.record == *record
+                && last.is_stored == is_stored
+                && last.version.as_deref() == version
+        };
         if self.observed.as_ref().is_some_and(is_known) {
             return;
         }
-        let record = record.clone();
+        let (record, version) = (record.clone(), version.map(str::to_owned));
         if is_stored {
             match self.row_of(&record) {
                 Some(row) => {
@@ -97,7 +110,7 @@ impl Lock {
                 None => self.sent.clear(),
             }
         }
-        self.observed = Some(Observed { record, is_stored, since: now.monotonic });
+        self.observed = Some(Observed { record, version, is_stored, since: now.monotonic });
     }
 
     /// The replica that held the lock when it was read last, if another does.
@@ -116,7 +129,7 @@ impl Lock {
     /// A foreign lock expires when it has not been seen to change for its duration. The times
     /// within the record are not compared: clocks of two machines differ.
     pub(crate) fn may_take(&self, now: Moment) -> bool {
-        let Some(Observed { record, is_stored, since }) = &self.observed else { return true };
+        let Some(Observed { record, is_stored, since, .. }) = &self.observed else { return true };
         let seconds = record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lease = seconds.map_or(self.periods.lease, Duration::from_secs);
         let is_free = if *is_stored {
@@ -169,11 +182,17 @@ impl Lock {
         record
     }
 
-    /// Records that the server accepted a write of this replica: what it answered with, when the
-    /// write was sent, and when the answer came.
-    pub(crate) fn record_renewal(&mut self, record: LeaseSpec, sent: Moment, now: Moment) {
+    /// Records that the server accepted a write of this replica: the record and the version that it answered
+    /// with, when the write was sent, and when the answer came.
+    pub(crate) fn record_renewal(
+        &mut self,
+        record: LeaseSpec,
+        version: Option<String>,
+        sent: Moment,
+        now: Moment,
+    ) {
         self.sent = vec![(record.renew_time.clone(), sent)];
-        self.observed = Some(Observed { record, is_stored: true, since: now.monotonic });
+        self.observed = Some(Observed { record, version, is_stored: true, since: now.monotonic });
         self.renewed = Some(sent);
     }
 
@@ -269,7 +288,7 @@ mod tests {
         let free = [None, Some(LeaseSpec::default()), Some(held_by("", 0)), Some(released())];
         for record in free {
             let mut lock = lock();
-            lock.observe(record.as_ref(), start);
+            lock.observe(record.as_ref(), None, start);
             assert!(lock.may_take(start), "{record:?}");
         }
     }
@@ -279,12 +298,12 @@ mod tests {
         let start = start();
         for record in [None, Some(LeaseSpec::default()), Some(held_by("", 0))] {
             let mut lock = lock();
-            lock.observe(Some(&held_by("other", 0)), start);
-            lock.observe(record.as_ref(), after(start, 2));
-            lock.observe(record.as_ref(), after(start, 4));
+            lock.observe(Some(&held_by("other", 0)), None, start);
+            lock.observe(record.as_ref(), None, after(start, 2));
+            lock.observe(record.as_ref(), None, after(start, 4));
             assert!(!lock.may_take(after(start, 17)), "it may not know yet: {record:?}");
             assert!(lock.may_take(after(start, 18)), "{record:?}");
-            lock.observe(Some(&released()), after(start, 3));
+            lock.observe(Some(&released()), None, after(start, 3));
             assert!(lock.may_take(after(start, 3)), "it has stopped");
         }
     }
@@ -293,10 +312,10 @@ mod tests {
     fn our_own_lock_may_be_renewed_at_any_time_unless_it_was_deleted_long_after() {
         let (mut lock, start) = (lock(), start());
         let record = lock.next_record(start);
-        lock.record_renewal(record.clone(), start, start);
+        lock.record_renewal(record.clone(), None, start, start);
         assert!(lock.may_take(start) && lock.may_take(after(start, 1000)));
         for gone in [None, Some(LeaseSpec::default())] {
-            lock.observe(gone.as_ref(), after(start, 15));
+            lock.observe(gone.as_ref(), None, after(start, 15));
             assert!(lock.may_take(after(start, 15)));
             assert!(!lock.may_take(after(start, 16)), "another may have held it meanwhile");
             assert!(lock.may_take(after(start, 31)));
@@ -307,11 +326,11 @@ mod tests {
     fn a_record_with_our_identity_is_ours_only_if_we_have_just_written_it() {
         let (mut lock, start) = (lock(), start());
         let ours = lock.next_record(start);
-        lock.record_renewal(ours.clone(), start, start);
+        lock.record_renewal(ours.clone(), None, start, start);
         assert!(lock.is_ours(&ours));
         assert!(!lock.is_ours(&held_by("me", 7)), "someone else wrote it");
-        lock.observe(Some(&held_by("other", 1)), after(start, 20));
-        lock.observe(Some(&ours), after(start, 21));
+        lock.observe(Some(&held_by("other", 1)), None, after(start, 20));
+        lock.observe(Some(&ours), None, after(start, 21));
         assert!(!lock.is_ours(&ours), "someone else restored it");
         assert!(!lock.may_take(after(start, 36)), "so others may lead");
         assert!(lock.may_take(after(start, 37)));
@@ -325,12 +344,12 @@ mod tests {
         let [_, stored, _] = [0, 2, 4].map(|second| lock.next_record(after(start, second)));
         let stored = serde_json::to_value(stored).expect("a record");
         let stored: LeaseSpec = serde_json::from_value(stored).expect("a record");
-        lock.observe(None, after(start, 5));
+        lock.observe(None, None, after(start, 5));
         assert_eq!(lock.renewed(), None);
-        lock.observe(Some(&stored), after(start, 6));
+        lock.observe(Some(&stored), None, after(start, 6));
         assert_eq!(lock.renewed().map(|lease| lease.at), Some(after(start, 2)));
         lock.lost();
-        lock.observe(Some(&stored), after(start, 7));
+        lock.observe(Some(&stored), None, after(start, 7));
         assert_eq!(lock.renewed(), None, "it is known already");
         assert!(lock.may_take(after(start, 7)));
     }
@@ -349,9 +368,9 @@ mod tests {
         let (mut lock, start) = (lock(), start());
         // Its holder's clock is far behind, or far ahead: that does not count.
         for second in [-1_000_000, 4_000_000_000] {
-            lock.observe(Some(&held_by("other", second)), start);
+            lock.observe(Some(&held_by("other", second)), None, start);
             for seconds in [0, 8, 15] {
-                lock.observe(Some(&held_by("other", second)), after(start, seconds));
+                lock.observe(Some(&held_by("other", second)), None, after(start, seconds));
                 assert!(!lock.may_take(after(start, seconds)), "after {seconds} s");
             }
             assert!(lock.may_take(after(start, 16)), "its holder has crashed");
@@ -359,11 +378,22 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_was_restored_twice_counts_from_the_last_time_that_was_seen() {
+        let (mut lock, start) = (lock(), start());
+        let old = held_by("other", 0);
+        for (version, seconds) in [("7", 0), ("9", 10), ("9", 12)] {
+            lock.observe(Some(&old), Some(version), after(start, seconds));
+        }
+        assert!(!lock.may_take(after(start, 25)), "another may have held it between the reads");
+        assert!(lock.may_take(after(start, 26)));
+    }
+
+    #[test]
     fn a_foreign_lock_that_is_renewed_stays_foreign() {
         let (mut lock, start) = (lock(), start());
         for renewal in 0..10 {
             let now = after(start, u64::try_from(renewal).expect("small") * 10);
-            lock.observe(Some(&held_by("other", renewal)), now);
+            lock.observe(Some(&held_by("other", renewal)), None, now);
             assert!(!lock.may_take(now));
             assert!(!lock.may_take(after(now, 15)));
         }
@@ -375,13 +405,13 @@ mod tests {
         for seconds in [None, Some(-1), Some(i32::MIN)] {
             let mut lock = lock();
             let record = LeaseSpec { lease_duration_seconds: seconds, ..held_by("other", 0) };
-            lock.observe(Some(&record), start);
+            lock.observe(Some(&record), None, start);
             assert!(!lock.may_take(after(start, 15)), "{seconds:?}");
             assert!(lock.may_take(after(start, 16)), "{seconds:?}");
         }
         let mut lock = lock();
         let longer = LeaseSpec { lease_duration_seconds: Some(60), ..held_by("other", 0) };
-        lock.observe(Some(&longer), start);
+        lock.observe(Some(&longer), None, start);
         assert!(!lock.may_take(after(start, 60)), "its holder set this duration");
         assert!(lock.may_take(after(start, 61)));
     }
@@ -391,14 +421,14 @@ mod tests {
         let (mut lock, start) = (lock(), start());
         let record = lock.next_record(after(start, 5));
         assert_eq!(record.lease_transitions, Some(0), "it is created");
-        lock.record_renewal(record, start, start);
+        lock.record_renewal(record, None, start, start);
         assert_eq!(lock.next_record(after(start, 6)).lease_transitions, Some(0), "it is renewed");
         for record in [held_by("other", 1), released()] {
-            lock.observe(Some(&record), start);
+            lock.observe(Some(&record), None, start);
             let next = lock.next_record(after(start, 7));
             assert_eq!(next.lease_transitions, Some(4), "{record:?}");
         }
-        lock.observe(None, start);
+        lock.observe(None, None, start);
         let next = lock.next_record(after(start, 8));
         assert_eq!(next.lease_transitions, Some(4), "it was deleted");
     }
@@ -406,14 +436,14 @@ mod tests {
     #[test]
     fn a_renewal_keeps_the_time_of_acquisition_and_a_takeover_does_not() {
         let (mut lock, start) = (lock(), start());
-        lock.observe(Some(&held_by("other", 1)), start);
+        lock.observe(Some(&held_by("other", 1)), None, start);
         for second in [5, 7] {
             let next = lock.next_record(after(start, second));
             assert_eq!(next.holder_identity.as_deref(), Some("me"));
             assert_eq!(next.lease_duration_seconds, Some(15));
             assert_eq!(next.acquire_time, Some(MicroTime(after(start, 5).wall)));
             assert_eq!(next.renew_time, Some(MicroTime(after(start, second).wall)));
-            lock.record_renewal(next, start, start);
+            lock.record_renewal(next, None, start, start);
         }
     }
 
@@ -423,8 +453,8 @@ mod tests {
         let sent = start();
         let record = ours.next_record(sent);
         // The server stores it at once; the answer takes nine seconds.
-        theirs.observe(Some(&record), sent);
-        ours.record_renewal(record, sent, after(sent, 9));
+        theirs.observe(Some(&record), None, sent);
+        ours.record_renewal(record, None, sent, after(sent, 9));
         let lease = ours.renewed().expect("it leads");
         assert_eq!(lease.time_left(after(sent, 9)), Duration::from_secs(1));
         assert_eq!(lease.time_left(after(sent, 10)), Duration::ZERO);
@@ -437,7 +467,7 @@ mod tests {
     fn only_our_own_lock_is_released() {
         let (mut lock, start) = (lock(), start());
         let ours = lock.next_record(after(start, 1));
-        lock.record_renewal(ours.clone(), start, start);
+        lock.record_renewal(ours.clone(), None, start, start);
         for foreign in [held_by("other", 1), held_by("me", 7), held_by("", 1), LeaseSpec::default()]
         {
             assert_eq!(lock.released_record(&foreign, wall(9)), None);
@@ -446,7 +476,7 @@ mod tests {
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!(released.lease_duration_seconds, Some(1), "for those who only watch the time");
         assert_eq!(released.lease_transitions, Some(0));
-        lock.observe(Some(&released), start);
+        lock.observe(Some(&released), None, start);
         assert!(lock.may_take(start), "by anybody, at once");
     }
 }
