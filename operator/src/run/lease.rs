@@ -316,10 +316,7 @@ impl Elector {
     async fn read(&mut self) -> Result<(), String> {
         let read = within(self.answer_timeout(), self.leases.get_opt(NAME)).await?;
         self.lease = read.map_err(|error| error::chain(&error))?;
-        let version =
-            self.lease.as_ref().and_then(|lease| lease.metadata.resource_version.as_deref());
-        let record = self.lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        self.lock.observe(record, version, self.clock.moment());
+        self.lock.observe(self.lease.as_ref(), self.clock.moment());
         Ok(())
     }
 
@@ -345,9 +342,7 @@ impl Elector {
         };
         let (result, attempt) = match written {
             Ok(lease) => {
-                let record = lease.spec.clone().unwrap_or_default();
-                let version = lease.metadata.resource_version.clone();
-                self.lock.record_renewal(record, version, sent, self.clock.moment());
+                self.lock.record_renewal(&lease, sent, self.clock.moment());
                 self.lease = Some(lease);
                 ("done", Ok(Attempt::Held))
             }

@@ -6,12 +6,17 @@
 //! monotonic clock; the time of day is for other readers, and for what must not last too long.
 //!
 //! client-go's `tools/leaderelection` does the same in `tryAcquireOrRenew`. Different here: it takes a
-//! Lease that was deleted or emptied at once, and believes every record with its own identity.
+//! Lease that was deleted or emptied at once, believes every record with its own identity, and compares records,
+//! not versions: to it a Lease has not changed if another replica held it between two reads and someone then
+//! stored the old record again.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
 use tokio::time::Instant;
 
 use crate::run::{clock::Moment, term::Renewed};
@@ -39,7 +44,8 @@ impl Periods {
 struct Observed {
     /// The last record that said who holds the lock.
     record: LeaseSpec,
-    /// The version of the object with it. A record that is restored is the same, its version is not.
+    /// The resource version of the Lease with it. It tells an old record that someone stored again from one that
+    /// was there all the time.
     version: Option<String>,
     /// Whether it is still there.
     is_stored: bool,
@@ -74,43 +80,32 @@ impl Lock {
         &self.periods
     }
 
-    /// Records what was read at `now`, and its version; `None` if there is no Lease.
+    /// Records the Lease that was read at `now`; `None` if there is none.
     ///
     /// A Lease that was deleted, or emptied by anyone but its holder, does not stop that holder: it may
     /// go on until it reads the Lease. So the last record that named it still counts.
-    pub(crate) fn observe(
-        &mut self,
-        record: Option<&LeaseSpec>,
-        version: Option<&str>,
-        now: Moment,
-    ) {
+    pub(crate) fn observe(&mut self, lease: Option<&Lease>, now: Moment) {
         let says_who = |record: &&LeaseSpec| !holder(record).is_empty() || is_released(record);
-        let (record, is_stored) = match (record.filter(says_who), &self.observed) {
-            (Some(record), _) => (record, true),
-            (None, Some(last)) => (&last.record, false),
-            (None, None) => return,
+        let version = lease.and_then(|lease| lease.metadata.resource_version.clone());
+        let Some(record) = lease.and_then(|lease| lease.spec.as_ref()).filter(says_who) else {
+            if let Some(last) = self.observed.as_mut().filter(|last| last.is_stored) {
+                (last.is_stored, last.since) = (false, now.monotonic);
+            }
+            return;
         };
-        let last_version = self.observed.as_ref().and_then(|last| last.version.as_deref());
-        let version = if is_stored { version } else { last_version };
-        let is_known = |last: &Observed| {
-            last.record == *record
-                && last.is_stored == is_stored
-                && last.version.as_deref() == version
-        };
+        let is_known = |last: &Observed| last.is_stored && last.version == version;
         if self.observed.as_ref().is_some_and(is_known) {
             return;
         }
-        let (record, version) = (record.clone(), version.map(str::to_owned));
-        if is_stored {
-            match self.row_of(&record) {
-                Some(row) => {
-                    self.sent.drain(..row);
-                    self.renewed = Some(self.sent[0].1);
-                }
-                None => self.sent.clear(),
+        match self.row_of(record) {
+            Some(row) => {
+                self.sent.drain(..row);
+                self.renewed = Some(self.sent[0].1);
             }
+            None => self.sent.clear(),
         }
-        self.observed = Some(Observed { record, version, is_stored, since: now.monotonic });
+        let (record, since) = (record.clone(), now.monotonic);
+        self.observed = Some(Observed { record, version, is_stored: true, since });
     }
 
     /// The replica that held the lock when it was read last, if another does.
@@ -182,17 +177,14 @@ impl Lock {
         record
     }
 
-    /// Records that the server accepted a write of this replica: the record and the version that it answered
-    /// with, when the write was sent, and when the answer came.
-    pub(crate) fn record_renewal(
-        &mut self,
-        record: LeaseSpec,
-        version: Option<String>,
-        sent: Moment,
-        now: Moment,
-    ) {
+    /// Records that the server accepted a write of this replica: what it answered with, when the
+    /// write was sent, and when the answer came.
+    pub(crate) fn record_renewal(&mut self, lease: &Lease, sent: Moment, now: Moment) {
+        let record = lease.spec.clone().unwrap_or_default();
         self.sent = vec![(record.renew_time.clone(), sent)];
-        self.observed = Some(Observed { record, version, is_stored: true, since: now.monotonic });
+        let version = lease.metadata.resource_version.clone();
+        let since = now.monotonic;
+        self.observed = Some(Observed { record, version, is_stored: true, since });
         self.renewed = Some(sent);
     }
 
@@ -240,6 +232,8 @@ fn micro_time(time: Timestamp) -> Option<MicroTime> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use super::*;
 
     const PERIODS: Periods = Periods {
@@ -268,6 +262,17 @@ mod tests {
         }
     }
 
+    /// The Lease with a record, at a version that other records do not have.
+    fn lease(record: &LeaseSpec) -> Lease {
+        stored_at(&format!("{record:?}"), record)
+    }
+
+    fn stored_at(version: &str, record: &LeaseSpec) -> Lease {
+        let resource_version = Some(version.to_owned());
+        let metadata = ObjectMeta { resource_version, ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(record.clone()) }
+    }
+
     fn start() -> Moment {
         Moment { monotonic: Instant::now(), wall: wall(0) }
     }
@@ -288,7 +293,7 @@ mod tests {
         let free = [None, Some(LeaseSpec::default()), Some(held_by("", 0)), Some(released())];
         for record in free {
             let mut lock = lock();
-            lock.observe(record.as_ref(), None, start);
+            lock.observe(record.as_ref().map(lease).as_ref(), start);
             assert!(lock.may_take(start), "{record:?}");
         }
     }
@@ -298,12 +303,12 @@ mod tests {
         let start = start();
         for record in [None, Some(LeaseSpec::default()), Some(held_by("", 0))] {
             let mut lock = lock();
-            lock.observe(Some(&held_by("other", 0)), None, start);
-            lock.observe(record.as_ref(), None, after(start, 2));
-            lock.observe(record.as_ref(), None, after(start, 4));
+            lock.observe(Some(&lease(&held_by("other", 0))), start);
+            lock.observe(record.as_ref().map(lease).as_ref(), after(start, 2));
+            lock.observe(record.as_ref().map(lease).as_ref(), after(start, 4));
             assert!(!lock.may_take(after(start, 17)), "it may not know yet: {record:?}");
             assert!(lock.may_take(after(start, 18)), "{record:?}");
-            lock.observe(Some(&released()), None, after(start, 3));
+            lock.observe(Some(&lease(&released())), after(start, 3));
             assert!(lock.may_take(after(start, 3)), "it has stopped");
         }
     }
@@ -312,10 +317,10 @@ mod tests {
     fn our_own_lock_may_be_renewed_at_any_time_unless_it_was_deleted_long_after() {
         let (mut lock, start) = (lock(), start());
         let record = lock.next_record(start);
-        lock.record_renewal(record.clone(), None, start, start);
+        lock.record_renewal(&lease(&record), start, start);
         assert!(lock.may_take(start) && lock.may_take(after(start, 1000)));
         for gone in [None, Some(LeaseSpec::default())] {
-            lock.observe(gone.as_ref(), None, after(start, 15));
+            lock.observe(gone.as_ref().map(lease).as_ref(), after(start, 15));
             assert!(lock.may_take(after(start, 15)));
             assert!(!lock.may_take(after(start, 16)), "another may have held it meanwhile");
             assert!(lock.may_take(after(start, 31)));
@@ -326,11 +331,11 @@ mod tests {
     fn a_record_with_our_identity_is_ours_only_if_we_have_just_written_it() {
         let (mut lock, start) = (lock(), start());
         let ours = lock.next_record(start);
-        lock.record_renewal(ours.clone(), None, start, start);
+        lock.record_renewal(&lease(&ours), start, start);
         assert!(lock.is_ours(&ours));
         assert!(!lock.is_ours(&held_by("me", 7)), "someone else wrote it");
-        lock.observe(Some(&held_by("other", 1)), None, after(start, 20));
-        lock.observe(Some(&ours), None, after(start, 21));
+        lock.observe(Some(&lease(&held_by("other", 1))), after(start, 20));
+        lock.observe(Some(&lease(&ours)), after(start, 21));
         assert!(!lock.is_ours(&ours), "someone else restored it");
         assert!(!lock.may_take(after(start, 36)), "so others may lead");
         assert!(lock.may_take(after(start, 37)));
@@ -344,12 +349,12 @@ mod tests {
         let [_, stored, _] = [0, 2, 4].map(|second| lock.next_record(after(start, second)));
         let stored = serde_json::to_value(stored).expect("a record");
         let stored: LeaseSpec = serde_json::from_value(stored).expect("a record");
-        lock.observe(None, None, after(start, 5));
+        lock.observe(None, after(start, 5));
         assert_eq!(lock.renewed(), None);
-        lock.observe(Some(&stored), None, after(start, 6));
+        lock.observe(Some(&lease(&stored)), after(start, 6));
         assert_eq!(lock.renewed().map(|lease| lease.at), Some(after(start, 2)));
         lock.lost();
-        lock.observe(Some(&stored), None, after(start, 7));
+        lock.observe(Some(&lease(&stored)), after(start, 7));
         assert_eq!(lock.renewed(), None, "it is known already");
         assert!(lock.may_take(after(start, 7)));
     }
@@ -368,9 +373,9 @@ mod tests {
         let (mut lock, start) = (lock(), start());
         // Its holder's clock is far behind, or far ahead: that does not count.
         for second in [-1_000_000, 4_000_000_000] {
-            lock.observe(Some(&held_by("other", second)), None, start);
+            lock.observe(Some(&lease(&held_by("other", second))), start);
             for seconds in [0, 8, 15] {
-                lock.observe(Some(&held_by("other", second)), None, after(start, seconds));
+                lock.observe(Some(&lease(&held_by("other", second))), after(start, seconds));
                 assert!(!lock.may_take(after(start, seconds)), "after {seconds} s");
             }
             assert!(lock.may_take(after(start, 16)), "its holder has crashed");
@@ -378,11 +383,11 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_restored_twice_counts_from_the_last_time_that_was_seen() {
+    fn a_lease_that_was_restored_twice_expires_after_the_last_change() {
         let (mut lock, start) = (lock(), start());
         let old = held_by("other", 0);
         for (version, seconds) in [("7", 0), ("9", 10), ("9", 12)] {
-            lock.observe(Some(&old), Some(version), after(start, seconds));
+            lock.observe(Some(&stored_at(version, &old)), after(start, seconds));
         }
         assert!(!lock.may_take(after(start, 25)), "another may have held it between the reads");
         assert!(lock.may_take(after(start, 26)));
@@ -393,7 +398,7 @@ mod tests {
         let (mut lock, start) = (lock(), start());
         for renewal in 0..10 {
             let now = after(start, u64::try_from(renewal).expect("small") * 10);
-            lock.observe(Some(&held_by("other", renewal)), None, now);
+            lock.observe(Some(&lease(&held_by("other", renewal))), now);
             assert!(!lock.may_take(now));
             assert!(!lock.may_take(after(now, 15)));
         }
@@ -405,13 +410,13 @@ mod tests {
         for seconds in [None, Some(-1), Some(i32::MIN)] {
             let mut lock = lock();
             let record = LeaseSpec { lease_duration_seconds: seconds, ..held_by("other", 0) };
-            lock.observe(Some(&record), None, start);
+            lock.observe(Some(&lease(&record)), start);
             assert!(!lock.may_take(after(start, 15)), "{seconds:?}");
             assert!(lock.may_take(after(start, 16)), "{seconds:?}");
         }
         let mut lock = lock();
         let longer = LeaseSpec { lease_duration_seconds: Some(60), ..held_by("other", 0) };
-        lock.observe(Some(&longer), None, start);
+        lock.observe(Some(&lease(&longer)), start);
         assert!(!lock.may_take(after(start, 60)), "its holder set this duration");
         assert!(lock.may_take(after(start, 61)));
     }
@@ -421,14 +426,14 @@ mod tests {
         let (mut lock, start) = (lock(), start());
         let record = lock.next_record(after(start, 5));
         assert_eq!(record.lease_transitions, Some(0), "it is created");
-        lock.record_renewal(record, None, start, start);
+        lock.record_renewal(&lease(&record), start, start);
         assert_eq!(lock.next_record(after(start, 6)).lease_transitions, Some(0), "it is renewed");
         for record in [held_by("other", 1), released()] {
-            lock.observe(Some(&record), None, start);
+            lock.observe(Some(&lease(&record)), start);
             let next = lock.next_record(after(start, 7));
             assert_eq!(next.lease_transitions, Some(4), "{record:?}");
         }
-        lock.observe(None, None, start);
+        lock.observe(None, start);
         let next = lock.next_record(after(start, 8));
         assert_eq!(next.lease_transitions, Some(4), "it was deleted");
     }
@@ -436,14 +441,14 @@ mod tests {
     #[test]
     fn a_renewal_keeps_the_time_of_acquisition_and_a_takeover_does_not() {
         let (mut lock, start) = (lock(), start());
-        lock.observe(Some(&held_by("other", 1)), None, start);
+        lock.observe(Some(&lease(&held_by("other", 1))), start);
         for second in [5, 7] {
             let next = lock.next_record(after(start, second));
             assert_eq!(next.holder_identity.as_deref(), Some("me"));
             assert_eq!(next.lease_duration_seconds, Some(15));
             assert_eq!(next.acquire_time, Some(MicroTime(after(start, 5).wall)));
             assert_eq!(next.renew_time, Some(MicroTime(after(start, second).wall)));
-            lock.record_renewal(next, None, start, start);
+            lock.record_renewal(&lease(&next), start, start);
         }
     }
 
@@ -453,8 +458,8 @@ mod tests {
         let sent = start();
         let record = ours.next_record(sent);
         // The server stores it at once; the answer takes nine seconds.
-        theirs.observe(Some(&record), None, sent);
-        ours.record_renewal(record, None, sent, after(sent, 9));
+        theirs.observe(Some(&lease(&record)), sent);
+        ours.record_renewal(&lease(&record), sent, after(sent, 9));
         let lease = ours.renewed().expect("it leads");
         assert_eq!(lease.time_left(after(sent, 9)), Duration::from_secs(1));
         assert_eq!(lease.time_left(after(sent, 10)), Duration::ZERO);
@@ -467,7 +472,7 @@ mod tests {
     fn only_our_own_lock_is_released() {
         let (mut lock, start) = (lock(), start());
         let ours = lock.next_record(after(start, 1));
-        lock.record_renewal(ours.clone(), None, start, start);
+        lock.record_renewal(&lease(&ours), start, start);
         for foreign in [held_by("other", 1), held_by("me", 7), held_by("", 1), LeaseSpec::default()]
         {
             assert_eq!(lock.released_record(&foreign, wall(9)), None);
@@ -476,7 +481,7 @@ mod tests {
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!(released.lease_duration_seconds, Some(1), "for those who only watch the time");
         assert_eq!(released.lease_transitions, Some(0));
-        lock.observe(Some(&released), None, start);
+        lock.observe(Some(&lease(&released)), start);
         assert!(lock.may_take(start), "by anybody, at once");
     }
 }
