@@ -185,7 +185,7 @@ impl Shared {
                     Some(Effect::Hangs | Effect::HangsLate) => None,
                     effect => {
                         let rejection = effect.and_then(|effect| effect.rejection(&sent));
-                        Some(rejection.map_or_else(|| Watch::open(&self, &world, &sent), Err))
+                        Some(rejection.map_or_else(|| Watch::open(&self, &mut world, &sent), Err))
                     }
                 }
             }

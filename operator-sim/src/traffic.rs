@@ -40,12 +40,12 @@ pub(crate) enum WatchFault {
     HasNoBookmarks,
 }
 
-/// A change that comes after the next one, and is not on its way yet. Should the watch break now, the next one begins
-/// with it: no server skips a change, and a client could not know of it.
+/// A change that a watch has not sent yet, although it has sent the next one. If the watch breaks now, the watch that
+/// resumes after that version begins with this change: no API server skips a change, and a client could not notice it.
 #[derive(Clone, Debug)]
 pub(crate) struct Overtaken {
     pub(crate) line: Bytes,
-    /// The version of the change that came before it.
+    /// The version of the change that was sent instead.
     pub(crate) by: u64,
 }
 

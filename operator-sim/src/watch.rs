@@ -30,8 +30,6 @@ pub(crate) struct Watch {
     released: usize,
     /// Until when the next change is held back.
     held_until: Option<Instant>,
-    /// A change that comes after the next one, although it was before.
-    swapped: Option<Bytes>,
     /// The version after which it was opened.
     from: u64,
     /// How often the kind had been served again when it was opened.
@@ -44,7 +42,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn open(shared: &Shared, world: &World, sent: &Sent) -> Result<Self, Answer> {
+    pub(crate) fn open(shared: &Shared, world: &mut World, sent: &Sent) -> Result<Self, Answer> {
         let Some(path) = Path::parse(&sent.path) else { return Err(not_found()) };
         let kind = path.kind;
         if world.server.is_absent(kind) {
@@ -64,6 +62,11 @@ impl Watch {
         if lists {
             first.push(bookmark(version, &json!({"k8s.io/initial-events-end": "true"})));
         }
+        // A list includes it, and a watch that resumes at an earlier version gets it in order.
+        let is_owed = |overtaken: &Overtaken| !lists && overtaken.by == from;
+        if !world.overtaken.get(&(sent.process, kind)).is_some_and(is_owed) {
+            world.overtaken.remove(&(sent.process, kind));
+        }
         let seconds = number("timeoutSeconds").unwrap_or(300);
         let now = Instant::now();
         Ok(Self {
@@ -74,7 +77,6 @@ impl Watch {
             position,
             released: position,
             held_until: None,
-            swapped: if lists { None } else { world.overtaken_by(sent.process, kind, from) },
             n_times_served: world.server.n_times_served(kind),
             from,
             n_resets: world.n_resets(sent.process),
@@ -97,7 +99,10 @@ impl Watch {
                     sleep(delay).await;
                     let mut world = self.shared.lock();
                     world.step();
-                    world.has_shown(self.process, self.kind, &line);
+                    let key = (self.process, self.kind);
+                    if world.overtaken.get(&key).is_some_and(|overtaken| overtaken.line == line) {
+                        world.overtaken.remove(&key);
+                    }
                     return Some(Ok(line));
                 }
                 Look::Nothing | Look::Held => {}
@@ -138,7 +143,8 @@ impl Watch {
             // It was too slow: the server ends it.
             return Look::Ended;
         }
-        let line = match self.swapped.take() {
+        let overtaken = world.overtaken.get(&(self.process, self.kind));
+        let line = match overtaken.map(|overtaken| overtaken.line.clone()) {
             Some(line) => line,
             None if world.server.change(self.kind, self.position).is_none() => {
                 return Look::Nothing;
@@ -184,9 +190,7 @@ impl Watch {
         match after.filter(|_| swaps && world.rng.bool()) {
             Some((by, after)) => {
                 self.position += 1;
-                let overtaken = Overtaken { line: next.clone(), by };
-                world.overtaken.insert((self.process, self.kind), overtaken);
-                self.swapped = Some(next);
+                world.overtaken.insert((self.process, self.kind), Overtaken { line: next, by });
                 after
             }
             None => next,

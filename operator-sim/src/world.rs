@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
@@ -107,7 +106,7 @@ pub(crate) struct World {
     /// What becomes of requests of one sort.
     pub(crate) outages: Outages,
     pub(crate) watch_faults: BTreeMap<Kind, WatchFault>,
-    /// By process.
+    /// The change that the watch of a process sends next, although it has sent a later one.
     pub(crate) overtaken: BTreeMap<(usize, Kind), Overtaken>,
     /// The objects of the kinds that are not served for a while.
     pub(crate) unserved: BTreeMap<Kind, Vec<(Key, Value)>>,
@@ -190,20 +189,6 @@ impl World {
         let identity = identity.to_owned();
         self.processes.push(Process { identity, faults, n_resets: 0, knows_holder: false });
         self.processes.len() - 1
-    }
-
-    /// The change with which a watch begins that goes on after a version.
-    pub(crate) fn overtaken_by(&self, process: usize, kind: Kind, from: u64) -> Option<Bytes> {
-        let overtaken = self.overtaken.get(&(process, kind))?;
-        (overtaken.by == from).then(|| overtaken.line.clone())
-    }
-
-    /// Forgets that a change was overtaken, as it has come.
-    pub(crate) fn has_shown(&mut self, process: usize, kind: Kind, line: &Bytes) {
-        let is_late = |overtaken: &Overtaken| overtaken.line == line;
-        if self.overtaken.get(&(process, kind)).is_some_and(is_late) {
-            self.overtaken.remove(&(process, kind));
-        }
     }
 
     pub(crate) fn faults(&self, process: usize) -> Faults {
