@@ -253,7 +253,7 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
 // Parity: see docs/parity.md#s3.
 #[test]
 fn the_job_controller_counts_a_pod_that_succeeds_while_it_is_deleted() {
-    // No simulated kubelet ends the pod. On a node that does not exist the garbage collector of pods would.
+    // Without simulated kubelets, nothing ends the pod. Its node exists, or the pod garbage collector would delete it.
     let bed = Bed::with_options(Options { kwok: false, ..Options::default() }, &nodes(1, "1"));
     let mut job = job("j", 1, "1");
     job["spec"]["template"]["spec"]["nodeName"] = json!("node-00000");
