@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn tests_that_may_be_left_out_exist() {
-        let cli = fs::read_to_string(root().join("operator/tests/cli.rs")).expect("a file");
+        let cli = fs::read_to_string(root().join("operator/tests/integration/cli.rs")).expect("a file");
         let left_out = LeftOut::without(&PROGRAMS);
         assert_eq!(left_out.skipped.len(), 3);
         for test in &left_out.skipped {

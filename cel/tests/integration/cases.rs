@@ -95,7 +95,7 @@ fn difference(row: &Row, devices: &BTreeMap<String, Device>) -> Option<String> {
 }
 
 fn cases() -> (Vec<Row>, BTreeMap<String, Device>) {
-    let cases: Cases = serde_saphyr::from_str(include_str!("cel.yaml")).expect("valid YAML");
+    let cases: Cases = serde_saphyr::from_str(include_str!("../cel.yaml")).expect("valid YAML");
     let devices = cases.devices.iter().map(|(name, case)| (name.clone(), case.device())).collect();
     (cases.rows, devices)
 }
@@ -154,7 +154,7 @@ impl Recorded {
 #[test]
 fn recorded_expressions_have_the_answers_and_costs_of_kubernetes() {
     let recording: Recording =
-        serde_saphyr::from_str(include_str!("recorded.yaml")).expect("valid YAML");
+        serde_saphyr::from_str(include_str!("../recorded.yaml")).expect("valid YAML");
     let (_, devices) = cases();
     let differences: Vec<String> = recording
         .rows

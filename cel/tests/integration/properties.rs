@@ -17,7 +17,7 @@ struct Row {
 }
 
 static EXPRESSIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let cases: Cases = serde_saphyr::from_str(include_str!("cel.yaml")).expect("valid YAML");
+    let cases: Cases = serde_saphyr::from_str(include_str!("../cel.yaml")).expect("valid YAML");
     cases.rows.into_iter().map(|row| row.expr).collect()
 });
 

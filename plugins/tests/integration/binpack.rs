@@ -1,11 +1,8 @@
 //! The scores of `binpack` are those of Volcano's formula.
 
-#[path = "common/world.rs"]
-#[expect(dead_code, reason = "only part of it is needed here")]
-mod world;
-
 use std::collections::BTreeMap;
 
+use crate::world::World;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube_batch_api::{
     cluster::Cluster,
@@ -15,7 +12,6 @@ use kube_batch_framework::{plugin::Plugin, session_cache::SessionCache};
 use kube_batch_plugins::binpack::{Binpack, BinpackArguments};
 use proptest::prelude::*;
 use serde_json::json;
-use world::World;
 
 /// Amounts by resource, in the units of quantities.
 type Amounts = BTreeMap<&'static str, i64>;

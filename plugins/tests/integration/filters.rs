@@ -1,10 +1,8 @@
 //! Kubernetes' filters and scores, as executed cases; see `filters/README.md`.
 
-#[path = "common/world.rs"]
-mod world;
-
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use crate::world::{World, node, waiting};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod};
 use kube_batch_api::{
@@ -33,11 +31,10 @@ use kube_batch_plugins::{
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use serde::Deserialize;
-use world::{World, node, waiting};
 
 /// Case files that are run elsewhere, and where.
 const RUN_ELSEWHERE: &[(&str, &str)] =
-    &[("preemption", "tests/tests/preemption.rs, since it needs the action preempt")];
+    &[("preemption", "tests/tests/laws/preemption.rs, since it needs the action preempt")];
 
 /// Cases that are not run: file, names, and why.
 const LEFT_OUT: &[(&str, &[&str], &str)] = &[

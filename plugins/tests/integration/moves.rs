@@ -1,11 +1,6 @@
 //! What `predicates` and `nodeorder` count follows the moves of a session.
 
-#[path = "common/random_cluster.rs"]
-mod random_cluster;
-#[path = "common/world.rs"]
-#[expect(dead_code, reason = "only part of it is needed here")]
-mod world;
-
+use crate::random_cluster::{members, snapshot, steps};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
@@ -21,7 +16,6 @@ use kube_batch_plugins::{
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use proptest::prelude::*;
-use random_cluster::{members, snapshot, steps};
 
 struct Plugins {
     predicates: Predicates,

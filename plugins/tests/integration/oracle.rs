@@ -1,14 +1,9 @@
 //! Rules and scores about other pods and their requests: the answers of the plugins, compared with a
 //! plain computation.
 
-#[path = "common/random_cluster.rs"]
-mod random_cluster;
-#[path = "common/world.rs"]
-#[expect(dead_code, reason = "only part of it is needed here")]
-mod world;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::random_cluster::{N_NODES, members, snapshot, steps};
 use kube_batch_api::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
@@ -27,7 +22,6 @@ use kube_batch_plugins::{
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use proptest::prelude::*;
-use random_cluster::{N_NODES, members, snapshot, steps};
 
 /// A waiting task, and a node on which it may be placed.
 #[derive(Clone, Copy)]

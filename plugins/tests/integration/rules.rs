@@ -1,9 +1,6 @@
 //! What the cases of `filters/` do not show: conditions, capacity, dependencies, terms left out.
 
-#[path = "common/world.rs"]
-#[expect(dead_code, reason = "only part of it is needed here")]
-mod world;
-
+use crate::world::{World, node};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{
@@ -27,7 +24,6 @@ use kube_batch_plugins::{
     priority, proportion,
 };
 use serde_json::{Value, json};
-use world::{World, node};
 
 fn read(world: Value) -> World {
     serde_json::from_value(world).expect("the manifests can be read")

@@ -5,7 +5,7 @@
 //! Controllers create PodGroups, and pods once these are `Inqueue` or before, and delete them; pods finish, and are
 //! preempted; time passes. The model follows what an API server shows: phases, and which pods have a node.
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test admission` runs more histories.
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws admission::` runs more histories.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! carried out late. With the admission policy, leaders change. An administrator deletes and creates a queue.
 //! The model knows nothing of jobs: it adds up what was bound.
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test capability` runs more histories.
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws capability::` runs more histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 //! the rules admit it then (docs/parity.md#a11). All orders and places in small clusters are compared, some of them
 //! partly used.
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test dependent_gangs` plays more worlds, and
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws dependent_gangs::` plays more worlds, and
 //! `KUBE_BATCH_SEED=7` one, which it prints.
 
 use std::{collections::BTreeSet, fmt::Write};

@@ -1,7 +1,7 @@
 //! Law: queues of equal weight that want the same GPUs end with half of the hardware each, within one task, whether
 //! they want whole GPUs, partitions or shares of memory, and whichever class they name (docs/parity.md#v8).
 //!
-//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test device_shares` plays more worlds, and
+//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test laws device_shares::` plays more worlds, and
 //! `KUBE_BATCH_SEED=7` one.
 
 use std::fmt::Write;

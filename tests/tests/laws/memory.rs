@@ -445,7 +445,7 @@ fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
 /// The operator may write the status of a PodGroup some cycles later.
 #[test]
 fn an_evicted_gang_is_reported_until_it_runs_again() {
-    let case = read(include_str!("../cases/preempt-gang-leaves-whole.yaml"));
+    let case = read(include_str!("../../cases/preempt-gang-leaves-whole.yaml"));
     let mut simulation = simulation(&case, Memory::default(), |_| true);
     let mut reported = || {
         let (cycle, _) = cycle(&mut simulation);
@@ -479,7 +479,7 @@ fn an_evicted_gang_is_reported_until_it_runs_again() {
 /// The case in which a pod would start only to be preempted, and jobs of another queue that find no place. Each has a
 /// template of its own.
 fn beside_many_in_vain() -> Case {
-    let case = include_str!("../cases/preempt-nothing-starts-to-be-preempted.yaml");
+    let case = include_str!("../../cases/preempt-nothing-starts-to-be-preempted.yaml");
     let (objects, steps) = case.split_once("steps:").expect("steps");
     let mut text = format!(
         "{objects}- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {{name: many}}, \

@@ -139,7 +139,7 @@ objects:
 
 /// Law: jobs of equal priority that preempt end with equally many pods, in whatever order their victims end.
 ///
-/// `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test nominations` plays more worlds.
+/// `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws nominations::` plays more worlds.
 #[test]
 fn jobs_of_equal_priority_share_what_their_victims_leave() {
     for seed in seeds(200) {

@@ -1,7 +1,7 @@
 //! Law: a pod whose creator named its node, and that no kubelet has admitted, changes no decision about others, except
 //! that it takes room on its node (docs/parity.md#d7).
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test not_admitted` plays more clusters.
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws not_admitted::` plays more clusters.
 
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::registry::Registry;

@@ -1,6 +1,6 @@
 //! Large jobs start behind streams of small ones (docs/parity.md#a12).
 //!
-//! `KUBE_BATCH_SEEDS=1000 cargo test -p kube-batch-tests --test reservations` plays more streams, `KUBE_BATCH_SEED=7` one.
+//! `KUBE_BATCH_SEEDS=1000 cargo test -p kube-batch-tests --test laws reservations::` plays more streams, `KUBE_BATCH_SEED=7` one.
 //! `cargo run -p kube-batch-tests --example waits` prints the table of docs/reservations.md.
 
 use kube_batch_tests::{

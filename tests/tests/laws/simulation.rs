@@ -1,6 +1,6 @@
 //! Seeded random clusters, simulated cycle by cycle; properties are checked after each cycle.
 //!
-//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test simulation` runs 5000
+//! `KUBE_BATCH_SEEDS=5000 cargo test -p kube-batch-tests --test laws simulation::` runs 5000
 //! clusters, `KUBE_BATCH_SEED=7` only that one. A cluster that fails is made smaller as long as it
 //! still fails, and printed as a case that `kube-batch test` runs once it says what to expect.
 

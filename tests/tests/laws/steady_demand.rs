@@ -2,7 +2,7 @@
 //! (docs/parity.md#c7, docs/parity.md#c8).
 //!
 //! Random queues, single pods and gangs of one or two resources, played with the plugins of the shipped configuration.
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test steady_demand` plays more worlds, and
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws steady_demand::` plays more worlds, and
 //! `KUBE_BATCH_SEED=7` one, whose evictions it prints.
 
 use kube_batch_sim::world::Eviction;

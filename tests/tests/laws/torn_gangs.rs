@@ -3,7 +3,7 @@
 //! Two queues of equal weight share one node; every pod requests one CPU. In one queue, users create gangs, raise and
 //! lower minimums, add pods and delete them, also those that run. In the other, single pods wait. The queue of the gangs
 //! gets something before the other only to complete gangs that are torn, as the bindings that this test has seen say.
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test torn_gangs` plays more worlds.
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws torn_gangs::` plays more worlds.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Property: a gang of unlike pods starts exactly if there is an assignment of its pods to nodes, and only within the
 //! rules (docs/parity.md#a11). All assignments of small clusters are compared, some of them partly used.
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test unlike_gangs` plays more worlds, and
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws unlike_gangs::` plays more worlds, and
 //! `KUBE_BATCH_SEED=7` one, which it prints.
 
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! Model: which volumes the claims of a pod get on a node, compared with a search that looks at every volume for every
 //! claim.
 //!
-//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test volumes` plays more clusters.
+//! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws volumes::` plays more clusters.
 
 use kube_batch_api::decision::{ClaimChoice, Decision};
 use kube_batch_cache::{

@@ -33,7 +33,7 @@ impl Task {
 /// What cannot run without a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// One test of `operator/tests/cli.rs`.
+    /// One test of `operator/tests/integration/cli.rs`.
     CompletionsTest(&'static str),
     /// Test targets: package and name of the target. They start the servers of the test bed, which are built
     /// with the program.

@@ -1,0 +1,4 @@
+//! Cases of Kubernetes, and laws for every expression.
+
+mod cases;
+mod properties;

@@ -1,0 +1,4 @@
+//! Runs of the simulation that must not change, and episodes in which a rule was broken once.
+
+mod determinism;
+mod episodes;

@@ -1,0 +1,4 @@
+//! The binary as a user sees it.
+
+mod check_config;
+mod cli;
