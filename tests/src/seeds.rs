@@ -8,3 +8,8 @@ pub fn seeds(usual: u64) -> Vec<u64> {
         None => (0..number("KUBE_BATCH_SEEDS").unwrap_or(usual)).collect(),
     }
 }
+
+/// Whether a law means something: what it is about happened in more than one world of `of`. Few worlds cannot tell.
+pub fn is_often(n_times: usize, seeds: &[u64], of: usize) -> bool {
+    seeds.len() < 100 || n_times > seeds.len() / of
+}

@@ -15,6 +15,7 @@ use kube_batch_sim::{case::Case, world::World};
 use kube_batch_tests::{
     checker::problems,
     random_cluster::RandomCluster,
+    seeds::{is_often, seeds},
     shapes::{
         Shape,
         kinds::{KINDS, Kind},
@@ -115,8 +116,9 @@ fn the_decisions_of_every_kind_of_shape_are_right() {
 
 #[test]
 fn the_decisions_in_random_clusters_are_right() {
+    let seeds = seeds(1_000);
     let (mut n_decisions, mut n_of_composites, mut n_devices) = (0, 0, 0);
-    for seed in 0..4000 {
+    for seed in seeds.iter().copied() {
         let case = case(&RandomCluster::new(seed).case());
         let world = world_of(&case);
         let (cluster, search) = (world.snapshot().cluster, Search::Index);
@@ -137,9 +139,9 @@ fn the_decisions_in_random_clusters_are_right() {
         };
         n_of_composites += cycle.decisions.iter().filter(is_of_composite).count();
     }
-    assert!(n_decisions > 6000, "only {n_decisions} decisions");
-    assert!(n_devices > 200, "only {n_devices} claims are allocated");
-    assert!(n_of_composites > 200, "only {n_of_composites} decisions about composite PodGroups");
+    assert!(n_decisions > seeds.len(), "only {n_decisions} decisions");
+    assert!(is_often(n_devices, &seeds, 20), "only {n_devices} claims are allocated");
+    assert!(is_often(n_of_composites, &seeds, 20), "only {n_of_composites} of composite PodGroups");
 }
 
 #[test]

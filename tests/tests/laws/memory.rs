@@ -19,10 +19,11 @@ use kube_batch_cache::store::Store;
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::{RandomCluster, Rng};
+use kube_batch_tests::{
+    random_cluster::{RandomCluster, Rng},
+    seeds::seeds,
+};
 use kube_batch_yaml::{Limits, parse};
-
-const N_CLUSTERS: u64 = 1000;
 
 /// Seeds of clusters that showed a defect. 1592: a pod that waits came to have a rule about those of a gang in vain.
 /// 11039: a job found no place beside a nominated pod, which was then deleted.
@@ -86,7 +87,7 @@ fn changed_group(
 fn what_is_remembered_changes_no_decision_and_no_report() {
     // Evaluations with a memory and without, in clusters without devices and with some.
     let mut work = [(0, 0); 2];
-    for seed in (0..N_CLUSTERS).chain(FOUND) {
+    for seed in seeds(300).into_iter().chain(FOUND) {
         let mut rng = Rng::new(seed);
         let random =
             if rng.percent(50) { RandomCluster::new(seed) } else { RandomCluster::contended(seed) };

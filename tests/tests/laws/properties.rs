@@ -13,9 +13,13 @@ use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Sessio
 use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::random_cluster::{RandomCluster, Rng};
+use kube_batch_tests::{
+    random_cluster::{RandomCluster, Rng},
+    seeds::seeds,
+};
 use kube_batch_yaml::{Limits, parse};
 
+/// Worlds of each law.
 const N_CLUSTERS: u64 = 300;
 
 fn case(seed: u64) -> Case {
@@ -35,7 +39,7 @@ fn world(case: &Case, order: &[usize]) -> World {
 
 #[test]
 fn the_snapshot_does_not_depend_on_the_order_of_events() {
-    for seed in 0..N_CLUSTERS {
+    for seed in seeds(N_CLUSTERS) {
         let case = case(seed);
         let mut order: Vec<usize> = (0..case.objects.len()).collect();
         let straight = world(&case, &order).snapshot().cluster;
@@ -52,7 +56,7 @@ fn the_snapshot_does_not_depend_on_the_order_of_events() {
 
 #[test]
 fn a_dump_gives_the_same_snapshot() {
-    for seed in 0..N_CLUSTERS {
+    for seed in seeds(N_CLUSTERS) {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let world = world(&case, &order);
@@ -113,8 +117,9 @@ fn answers(session: &mut Session) -> Answers {
 
 #[test]
 fn a_dropped_statement_restores_the_session() {
+    let seeds = seeds(N_CLUSTERS);
     let mut n_moves = 0;
-    for seed in 0..N_CLUSTERS {
+    for seed in seeds.iter().copied() {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let cluster = world(&case, &order).snapshot().cluster;
@@ -167,14 +172,14 @@ fn a_dropped_statement_restores_the_session() {
         let after = answers(&mut session);
         assert!(before == after, "seed {seed}: {before:#?}\n{after:#?}");
     }
-    assert!(n_moves > 1000, "only {n_moves} tasks were moved");
+    assert!(n_moves > 3 * seeds.len(), "only {n_moves} tasks were moved");
 }
 
 #[test]
 fn decisions_stop_in_an_unchanged_cluster() {
     // Enough for each pod to be bound and evicted once, with some idle cycles in between.
     const MAX_CYCLES: u32 = 200;
-    for seed in 0..N_CLUSTERS {
+    for seed in seeds(N_CLUSTERS) {
         let case = case(seed);
         let order: Vec<usize> = (0..case.objects.len()).collect();
         let mut simulation =

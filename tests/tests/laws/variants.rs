@@ -9,10 +9,8 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::{candidates::Search, report::Cycle};
-use kube_batch_tests::{random_cluster::Rng, shapes::full};
+use kube_batch_tests::{random_cluster::Rng, seeds::seeds, shapes::full};
 use serde_json::{Value, json};
-
-const N_CLUSTERS: u64 = 300;
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object as the API server sends it")
@@ -100,8 +98,9 @@ fn cluster(seed: u64) -> Store {
 #[test]
 fn a_shared_index_finds_the_same_nodes_as_the_naive_search() {
     let conf = full(&[reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC]);
+    let seeds = seeds(300);
     let (mut n_variants, mut n_decisions) = (0, 0);
-    for seed in 0..N_CLUSTERS {
+    for seed in seeds.iter().copied() {
         let store = cluster(seed);
         let snapshot = take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default());
         let variant_of = &snapshot.cluster.classes.variant_of;
@@ -115,5 +114,6 @@ fn a_shared_index_finds_the_same_nodes_as_the_naive_search() {
         assert!(index == naive, "seed {seed}:\n{:?}\n{:?}", index.decisions, naive.decisions);
         n_decisions += index.decisions.len();
     }
-    assert!(n_variants > 1_000 && n_decisions > 1_000, "{n_variants}, {n_decisions}");
+    let least = 3 * seeds.len();
+    assert!(n_variants > least && n_decisions > least, "{n_variants}, {n_decisions}");
 }
