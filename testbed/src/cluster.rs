@@ -39,7 +39,7 @@ const API_SERVER_NAMES: [&str; 4] =
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Time between two checks whether the API server is ready; each check starts a process.
-const READY_PAUSE: Duration = Duration::from_millis(100);
+const READY_PAUSE: Duration = Duration::from_millis(300);
 
 /// Number of attempts if a port is taken between being found and being used.
 const N_ATTEMPTS: u32 = 5;

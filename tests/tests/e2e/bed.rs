@@ -19,6 +19,8 @@ use kube_batch_testbed::{
 use kube_batch_tests::build::{self, root};
 use serde_json::{Value, json};
 
+use crate::reader::{self, Reader};
+
 /// Maximum time until a condition holds. It usually takes a second or two; the rest is for a
 /// loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,6 +44,7 @@ pub(crate) fn binary() -> &'static Path {
 /// A cluster under test.
 pub(crate) struct Bed {
     pub(crate) plane: ControlPlane,
+    reader: Reader,
     schedulers: Vec<Scheduler>,
 }
 
@@ -65,7 +68,8 @@ impl Bed {
     /// Like [`empty`](Self::empty), with these options of the control plane.
     pub(crate) fn empty_with_options(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
-        Self { plane, schedulers: Vec::new() }
+        let reader = Reader::new(&plane.kubeconfig());
+        Self { plane, reader, schedulers: Vec::new() }
     }
 
     /// Like [`new`](Self::new), with these options of the control plane.
@@ -81,7 +85,7 @@ impl Bed {
     pub(crate) fn create_namespace(&self, name: &str) {
         self.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         self.eventually(&format!("namespace {name} has a service account"), || {
-            self.kubectl(["get", "serviceaccount", "default", "--namespace", name]).map(drop)
+            self.reader.get(&format!("/api/v1/namespaces/{name}/serviceaccounts/default")).map(drop)
         });
     }
 
@@ -113,8 +117,10 @@ impl Bed {
 
     fn wait_until_served(&self, group: &str) {
         self.eventually(&format!("PodGroups and Queues of {group} are served"), || {
-            let kinds = format!("podgroups.{group},queues.{group}");
-            self.kubectl(["get", &kinds, "--all-namespaces"]).map(drop)
+            ["podgroups", "queues"].into_iter().try_for_each(|plural| {
+                let path = reader::path(&format!("{plural}.{group}"), None).expect("a known group");
+                self.reader.get(&path).map(drop)
+            })
         });
     }
 
@@ -196,26 +202,40 @@ impl Bed {
 
     /// Lists the objects of a kind in the namespace of the test.
     pub(crate) fn list(&self, kind: &str) -> Vec<Value> {
-        self.list_in("--namespace=test", kind)
+        self.list_in(kind, Some(NAMESPACE))
     }
 
     /// Lists the objects of a kind in all namespaces.
     pub(crate) fn list_all(&self, kind: &str) -> Vec<Value> {
-        self.list_in("--all-namespaces", kind)
+        self.list_in(kind, None)
     }
 
-    fn list_in(&self, namespace: &str, kind: &str) -> Vec<Value> {
-        let text = self
-            .kubectl(["get", kind, namespace, "--output", "json"])
-            .unwrap_or_else(|error| panic!("{error}"));
-        let list: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
-        list["items"].as_array().expect("a list has items").clone()
+    fn list_in(&self, kind: &str, namespace: Option<&str>) -> Vec<Value> {
+        let list = match reader::path(kind, namespace) {
+            Some(path) => self.reader.get(&path),
+            None => {
+                let namespace = namespace.map(|name| format!("--namespace={name}"));
+                let namespace = namespace.as_deref().unwrap_or("--all-namespaces");
+                self.read(["get", kind, namespace, "--output", "json"])
+            }
+        };
+        let mut list = list.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let Value::Array(items) = list["items"].take() else { panic!("{kind}: no list: {list}") };
+        items
     }
 
     /// An object in the namespace of the test; `Null` if it does not exist.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
-        let text = self.kubectl(["get", kind, name, "--namespace", NAMESPACE, "--output", "json"]);
-        text.map_or(Value::Null, |text| serde_json::from_str(&text).expect("kubectl writes JSON"))
+        let object = match reader::path(kind, Some(NAMESPACE)) {
+            Some(path) => self.reader.get(&format!("{path}/{name}")),
+            None => self.read(["get", kind, name, "--namespace", NAMESPACE, "--output", "json"]),
+        };
+        object.unwrap_or_default()
+    }
+
+    fn read<const N: usize>(&self, args: [&str; N]) -> Result<Value, String> {
+        let text = self.kubectl(args)?;
+        Ok(serde_json::from_str(&text).expect("kubectl writes JSON"))
     }
 
     /// The pods of a Job that are in this phase and are not being terminated.

@@ -21,6 +21,7 @@ mod other_groups;
 mod outages;
 mod process;
 mod proxy;
+mod reader;
 mod relay;
 mod replicas;
 mod reservations;
