@@ -1,174 +1,101 @@
 //! All tests and benchmarks.
 
+mod cargo_test;
 mod output;
 mod summary;
+mod targets;
 
 use std::{
     ffi::OsStr,
-    io::{self, IsTerminal, Read, Write},
+    num::NonZero,
     process::{Command, ExitCode, ExitStatus},
+    thread,
 };
 
 use anyhow::{Context, ensure};
-use cargo_metadata::{MetadataCommand, TargetKind};
-use kube_batch_testbed::assets::Assets;
-use kube_batch_tests::build::{self, root};
-use xtask_launcher::{PROGRAMS, Program, SELECTION, Task, Use};
+use kube_batch_tests::build;
 
 use self::{
-    output::{Failure, Parser, Results},
+    cargo_test::CargoTest,
+    output::Failure,
     summary::Summary,
+    targets::{LeftOut, with_servers, without_servers},
 };
 
 /// Which tests to run.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Number of random clusters in the simulation tests.
-    #[arg(long, default_value_t = 1000)]
-    seeds: u32,
-    /// Leave out no tests: fail at the start if a program that some of them need is missing.
+    /// Number of random clusters that each law plays [default: a number of its own, or 50 with --quick].
     #[arg(long)]
+    seeds: Option<u32>,
+    /// Leave out no tests: fail at the start if a program that some of them need is missing.
+    #[arg(long, conflicts_with = "quick")]
     complete: bool,
+    /// Only unit and property tests, test cases and simulation tests: a minute or two after a change.
+    #[arg(long)]
+    quick: bool,
 }
 
-/// Runs unit, property, documentation, case and simulation tests, and simulates the operator. All of them run,
-/// also after one failed; the last lines that are printed say what failed and what was left out.
+impl Args {
+    fn cargo_test(self, selection: Vec<String>) -> CargoTest {
+        let seeds = self.seeds.or(self.quick.then_some(50));
+        CargoTest { selection, skipped: Vec::new(), seeds, n_threads: None, gives_way: false }
+    }
+}
+
+/// Runs unit, property, documentation, case, simulation and end-to-end tests, and simulates the operator. All of
+/// them run, also after one failed; the last lines that are printed say what failed and what was left out.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let left_out = LeftOut::without(&missing());
+    let summary = if args.quick { quick(args)? } else { all(args)? };
+    println!("\n{}", summary.lines().join("\n"));
+    Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn quick(args: Args) -> anyhow::Result<Summary> {
+    let left_out = LeftOut::here();
+    let tests = CargoTest { skipped: left_out.skipped, ..args.cargo_test(without_servers()?) };
+    let results = tests.run()?;
+    Ok(Summary { n_passed: results.n_passed, failures: results.failures, left_out: Vec::new() })
+}
+
+fn all(args: Args) -> anyhow::Result<Summary> {
+    let left_out = LeftOut::here();
     ensure!(
         !args.complete || left_out.reasons.is_empty(),
         "some tests cannot run:\n  {}",
         left_out.reasons.join("\n  ")
     );
-    let mut results = cargo_test(&left_out.selection()?, &left_out.skipped, args.seeds)?;
+    // Tests that wait for servers leave most of the processors to the others, which only compute.
+    let servers = CargoTest { n_threads: Some(n_clusters()), ..args.cargo_test(with_servers()) };
+    let servers = (!left_out.servers).then(|| servers.start());
+    let others = CargoTest { gives_way: true, ..args.cargo_test(without_servers()?) };
+    let mut results = CargoTest { skipped: left_out.skipped, ..others }.run()?;
     // Without the binaries, what follows would only repeat the messages of the compiler.
     if !results.has_compile_errors {
-        results.append(cargo_test(&DOCUMENTATION, &[], args.seeds)?);
+        let documentation = args.cargo_test(DOCUMENTATION.map(str::to_owned).to_vec());
+        results.append(documentation.run()?);
         results.failures.extend(operator_failure()?);
+        if let Some(servers) = servers {
+            results.append(servers.finish()?);
+        }
     }
-    let summary = Summary {
+    Ok(Summary {
         n_passed: results.n_passed,
         failures: results.failures,
         left_out: left_out.reasons,
-    };
-    println!("\n{}", summary.lines().join("\n"));
-    Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
 }
 
 /// Tests in documentation. Cargo runs them only apart from other tests.
 const DOCUMENTATION: [&str; 2] = ["--workspace", "--doc"];
 
-/// Programs without which some tests cannot run.
-fn missing() -> Vec<Program> {
-    let is_missing = |program: &Program| match program.used_by {
-        Use::Servers(_) => !Assets::are_built() && !program.is_installed(),
-        Use::CompletionsTest(_) | Use::All => !program.is_installed(),
-    };
-    let needed = PROGRAMS.into_iter().filter(|program| program.task == Task::Test);
-    needed.filter(is_missing).collect()
+/// How many clusters run at a time. Their tests spend more time waiting than computing.
+fn n_clusters() -> usize {
+    2 * thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Tests that cannot run, because programs are missing.
-#[derive(Debug, Default)]
-struct LeftOut {
-    /// Names of tests.
-    skipped: Vec<&'static str>,
-    /// Test targets: package and name.
-    targets: Vec<(&'static str, &'static str)>,
-    /// What is left out without one program, and why.
-    reasons: Vec<String>,
-}
-
-impl LeftOut {
-    fn without(missing: &[Program]) -> Self {
-        let mut left_out = Self::default();
-        for program in missing {
-            let tests = match program.used_by {
-                Use::CompletionsTest(test) => {
-                    left_out.skipped.push(test);
-                    test.to_owned()
-                }
-                Use::Servers(targets) => {
-                    left_out.targets.extend(targets);
-                    let names =
-                        targets.iter().map(|(package, name)| format!("-p {package} --test {name}"));
-                    names.collect::<Vec<_>>().join(", ")
-                }
-                Use::All => continue,
-            };
-            left_out.reasons.push(format!("{tests}: {} is missing", program.name));
-        }
-        left_out
-    }
-
-    /// What Cargo tests: what it has compiled, except targets that are left out. Cargo has no flag for this, so all
-    /// others are named.
-    fn selection(&self) -> anyhow::Result<Vec<String>> {
-        let mut selection: Vec<String> = SELECTION.iter().map(|&flag| flag.to_owned()).collect();
-        if self.targets.is_empty() {
-            return Ok(selection);
-        }
-        selection.retain(|flag| flag != "--tests");
-        for package in MetadataCommand::new().current_dir(root()).no_deps().exec()?.packages {
-            let is_left_out =
-                |target: &str| self.targets.contains(&(package.name.as_str(), target));
-            let targets = package.targets.iter().filter(|target| target.is_kind(TargetKind::Test));
-            for target in targets.filter(|target| !is_left_out(&target.name)) {
-                selection.extend(["--test".to_owned(), target.name.clone()]);
-            }
-        }
-        Ok(selection)
-    }
-}
-
-/// Runs `cargo test`, prints its output as it comes, and returns what it reports.
-fn cargo_test(
-    selection: &[impl AsRef<OsStr>],
-    skipped: &[&str],
-    seeds: u32,
-) -> anyhow::Result<Results> {
-    let mut command = build::cargo();
-    command.args(["test", "--no-fail-fast"]).args(selection).arg("--");
-    command.args(skipped.iter().flat_map(|test| ["--skip", test]));
-    command.env("KUBE_BATCH_SEEDS", seeds.to_string());
-    if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        command.env("CARGO_TERM_COLOR", "always").args(["--color", "always"]);
-    }
-    // One pipe for both, so that their lines keep their order.
-    let (reader, writer) = io::pipe().context("create a pipe")?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().context("run cargo")?;
-    // It holds the writing end, without which the reader finds the end.
-    drop(command);
-    let mut parser = Parser::default();
-    copy(reader, |bytes| parser.read(bytes)).context("read the output of cargo")?;
-    let status = child.wait().context("run cargo")?;
-    let mut results = parser.finish();
-    if !status.success() && results.failures.is_empty() {
-        results.failures.push(Failure::of_process("cargo test", status));
-    }
-    Ok(results)
-}
-
-/// Copies to standard output what is read, without waiting for the end of a line.
-fn copy(mut reader: impl Read, mut observe: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = [0; 1 << 13];
-    let mut stdout = io::stdout().lock();
-    loop {
-        let n = match reader.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(n) => n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        stdout.write_all(&buffer[..n])?;
-        stdout.flush()?;
-        observe(&buffer[..n]);
-    }
-}
-
-/// Steps of the operator's simulation among the tests: a minute or two.
-const SIMULATED_STEPS: &str = "1000000";
+/// Steps of the operator's simulation among the tests: half a minute.
+const SIMULATED_STEPS: &str = "250000";
 
 fn operator_failure() -> anyhow::Result<Option<Failure>> {
     let arguments = ["--steps", SIMULATED_STEPS].map(str::to_owned);
@@ -208,30 +135,8 @@ pub(crate) fn bench_command(name: &str, arguments: &[impl AsRef<OsStr>]) -> Comm
 mod tests {
     use std::fs;
 
-    use super::*;
-
-    #[test]
-    fn tests_that_may_be_left_out_exist() {
-        let cli = fs::read_to_string(root().join("operator/tests/integration/cli.rs")).expect("a file");
-        let left_out = LeftOut::without(&PROGRAMS);
-        assert_eq!(left_out.skipped.len(), 3);
-        for test in &left_out.skipped {
-            assert!(cli.contains(&format!("#[test]\nfn {test}()")), "{test}");
-        }
-        let all = LeftOut { targets: vec![("", "")], ..LeftOut::default() }.selection();
-        let all = all.expect("metadata").len();
-        let rest = left_out.selection().expect("metadata");
-        assert_eq!(rest.len(), all - 2 * left_out.targets.len(), "{rest:?}");
-        // Cargo selects by the name alone: another package may not have such a target too.
-        assert!(left_out.targets.iter().all(|(_, name)| !rest.contains(&(*name).to_owned())));
-    }
-
-    #[test]
-    fn reasons_name_the_tests_and_the_program() {
-        let go = PROGRAMS.into_iter().filter(|program| program.name == "go").collect::<Vec<_>>();
-        let expected = "-p kube-batch-testbed --test control_plane, -p kube-batch-tests --test e2e: go is missing";
-        assert_eq!(LeftOut::without(&go).reasons, [expected]);
-    }
+    use kube_batch_tests::build::root;
+    use xtask_launcher::SELECTION;
 
     #[test]
     fn continuous_integration_compiles_the_same_selection() {

@@ -35,9 +35,8 @@ impl Task {
 pub enum Use {
     /// One test of `operator/tests/integration/cli.rs`.
     CompletionsTest(&'static str),
-    /// Test targets: package and name of the target. They start the servers of the test bed, which are built
-    /// with the program.
-    Servers(&'static [(&'static str, &'static str)]),
+    /// [`SERVER_TESTS`]: the servers are built with the program.
+    Servers,
     /// The whole task.
     All,
 }
@@ -73,10 +72,7 @@ pub const PROGRAMS: [Program; 5] = [
         name: "go",
         source: Source::User("Go 1.26 or later"),
         task: Task::Test,
-        used_by: Use::Servers(&[
-            ("kube-batch-testbed", "control_plane"),
-            ("kube-batch-tests", "e2e"),
-        ]),
+        used_by: Use::Servers,
     },
     Program {
         name: "valgrind",
@@ -85,6 +81,10 @@ pub const PROGRAMS: [Program; 5] = [
         used_by: Use::All,
     },
 ];
+
+/// The test targets that start the servers of the test bed: package and name of the target.
+pub const SERVER_TESTS: [(&str, &str); 2] =
+    [("kube-batch-testbed", "control_plane"), ("kube-batch-tests", "e2e")];
 
 /// A shell, whose package has its name.
 const fn shell(name: &'static str, test: &'static str) -> Program {
@@ -100,7 +100,7 @@ impl Program {
     /// Whether it can be run, in a version that is new enough.
     pub fn is_installed(&self) -> bool {
         match self.used_by {
-            Use::Servers(_) => builds_servers(self.name),
+            Use::Servers => builds_servers(self.name),
             Use::CompletionsTest(_) | Use::All => is_in_path(self.name),
         }
     }
@@ -110,7 +110,7 @@ impl Program {
     /// This does not compare their version: only the test bed can do that, and it is not compiled yet.
     fn is_dispensable(&self) -> bool {
         match self.used_by {
-            Use::Servers(_) => has_servers(),
+            Use::Servers => has_servers(),
             Use::CompletionsTest(_) | Use::All => false,
         }
     }
@@ -119,6 +119,10 @@ impl Program {
 /// What `cargo xtask test` compiles, at once: for another selection of packages and targets, Cargo may turn
 /// on other features of dependencies, and compile them again. Without benchmarks.
 pub const SELECTION: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
+
+/// What `cargo xtask test --quick` compiles at first: `xtask`, with the same features of dependencies as
+/// [`SELECTION`], for which a test target is needed. The rest is compiled when its tests run.
+pub const QUICK_SELECTION: [&str; 4] = ["--workspace", "--bins", "--test", "laws"];
 
 /// The root of the repository.
 ///

@@ -11,7 +11,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use xtask_launcher::{Completeness, SELECTION, Task, provide, root};
+use xtask_launcher::{Completeness, QUICK_SELECTION, SELECTION, Task, provide, root};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -29,7 +29,9 @@ fn start(arguments: &[OsString]) -> Result<ExitCode, String> {
     let has = |flags: &[&str]| arguments.iter().any(|argument| flags.iter().any(|f| argument == f));
     let name = arguments.first().and_then(|name| name.to_str()).unwrap_or_default();
     let task = Task::named(name).filter(|_| !has(&["--help", "-h"]));
-    if let Some(task) = task {
+    let is_quick = has(&["--quick"]);
+    // Quick tests leave out what is missing.
+    if let Some(task) = task.filter(|_| !is_quick) {
         let is_complete = has(&["--complete"]);
         let completeness =
             if is_complete { Completeness::Required } else { Completeness::Optional };
@@ -37,7 +39,8 @@ fn start(arguments: &[OsString]) -> Result<ExitCode, String> {
     }
     match task {
         Some(Task::Test) => {
-            let status = cargo().arg("build").args(SELECTION).status();
+            let selection = if is_quick { &QUICK_SELECTION[..] } else { &SELECTION };
+            let status = cargo().arg("build").args(selection).status();
             let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
             if !status.success() {
                 // Cargo has printed the reason.
