@@ -1,7 +1,7 @@
 //! Where the binaries of the servers, and of Helm, are.
 //!
-//! No distribution contains all of them, but all are Go programs: they are built once, from the modules
-//! that `tests/envtest/` pins, and kept in the user's cache, which all checkouts share.
+//! No distribution contains all of them, but all are Go programs: they are built once, from the
+//! versions that `tests/envtest/go.mod` pins, and kept in the user's cache, which all checkouts share.
 
 use std::{
     env, fmt,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// The Kubernetes release that `tests/envtest/kubernetes/go.mod` pins.
+/// The Kubernetes release that `tests/envtest/go.mod` pins.
 ///
 /// A binary built from a module does not know its version: kubectl and the API server would report v0.0.0.
 const KUBERNETES_VERSION: &str = "v1.37.1";
@@ -73,17 +73,6 @@ impl Binary {
             Self::Helm => "helm.sh/helm/v3/cmd/helm",
         }
     }
-
-    fn module(self) -> &'static Module {
-        match self {
-            Self::Etcd => &ETCD,
-            Self::ApiServer | Self::ControllerManager | Self::Scheduler | Self::Kubectl => {
-                &KUBERNETES
-            }
-            Self::Kwok => &KWOK,
-            Self::Helm => &HELM,
-        }
-    }
 }
 
 impl fmt::Display for Binary {
@@ -92,52 +81,21 @@ impl fmt::Display for Binary {
     }
 }
 
-/// The module files that pin a program. There are several because their dependencies conflict.
-struct Module {
-    name: &'static str,
-    go_mod: &'static str,
-    go_sum: &'static str,
-}
-
-const KUBERNETES: Module = Module {
-    name: "kubernetes",
-    go_mod: include_str!("../../tests/envtest/kubernetes/go.mod"),
-    go_sum: include_str!("../../tests/envtest/kubernetes/go.sum"),
-};
-
-const ETCD: Module = Module {
-    name: "etcd",
-    go_mod: include_str!("../../tests/envtest/etcd/go.mod"),
-    go_sum: include_str!("../../tests/envtest/etcd/go.sum"),
-};
-
-const KWOK: Module = Module {
-    name: "kwok",
-    go_mod: include_str!("../../tests/envtest/kwok/go.mod"),
-    go_sum: include_str!("../../tests/envtest/kwok/go.sum"),
-};
-
-const HELM: Module = Module {
-    name: "helm",
-    go_mod: include_str!("../../tests/envtest/helm/go.mod"),
-    go_sum: include_str!("../../tests/envtest/helm/go.sum"),
-};
+/// The module files that pin all programs. There is one module, so that what programs share is compiled once: most of
+/// a program is libraries of Kubernetes.
+const GO_MOD: &str = include_str!("../../tests/envtest/go.mod");
+const GO_SUM: &str = include_str!("../../tests/envtest/go.sum");
 
 /// Programs that are built together and kept in one directory.
 struct Set {
     title: &'static str,
     binaries: &'static [Binary],
-    modules: &'static [&'static Module],
 }
 
-const SERVERS: Set = Set {
-    title: "the servers of the test bed",
-    binaries: &Binary::ALL,
-    modules: &[&KUBERNETES, &ETCD, &KWOK],
-};
+const SERVERS: Set = Set { title: "the servers of the test bed", binaries: &Binary::ALL };
 
-/// Apart from the servers, so that another Helm does not rebuild them.
-const TOOLS: Set = Set { title: "Helm", binaries: &[Binary::Helm], modules: &[&HELM] };
+/// Apart from the servers: to pack the chart, Helm is enough.
+const TOOLS: Set = Set { title: "Helm", binaries: &[Binary::Helm] };
 
 /// A directory with the binaries.
 #[derive(Clone, Debug)]
@@ -245,25 +203,25 @@ fn build(set: &Set, partial: &Path, directory: &Path) -> Result<()> {
         fs::remove_dir_all(partial)
             .map_err(Error::io(format!("remove the directory {}", partial.display())))?;
     }
-    for module in set.modules {
-        let source = partial.join("modules").join(module.name);
-        let write = || {
-            fs::create_dir_all(&source)?;
-            fs::write(source.join("go.mod"), module.go_mod)?;
-            fs::write(source.join("go.sum"), module.go_sum)
-        };
-        write().map_err(Error::io(format!("write module files to {}", source.display())))?;
-    }
+    let source = partial.join("module");
+    let write = || {
+        fs::create_dir_all(&source)?;
+        fs::write(source.join("go.mod"), GO_MOD)?;
+        fs::write(source.join("go.sum"), GO_SUM)
+    };
+    write().map_err(Error::io(format!("write module files to {}", source.display())))?;
     for (nth, binary) in (1..).zip(set.binaries) {
         let started = Instant::now();
         eprint!("  {nth}/{} {binary} … ", set.binaries.len());
         let output = go()
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
+            // Nobody debugs them, and a seventh of the time goes into what debuggers need.
+            .arg("-gcflags=all=-dwarf=false")
             .args(["-ldflags", &link_flags()])
             .arg("-o")
             .arg(partial.join(binary.name()))
             .arg(binary.package())
-            .current_dir(partial.join("modules").join(binary.module().name))
+            .current_dir(&source)
             .output()
             .map_err(|source| Error::GoMissing { source })?;
         if !output.status.success() {
@@ -299,9 +257,7 @@ fn link_flags() -> String {
 fn key(set: &Set) -> String {
     let mut parts = vec![env::consts::OS.to_owned(), env::consts::ARCH.to_owned(), link_flags()];
     parts.extend(set.binaries.iter().map(|binary| binary.package().to_owned()));
-    for module in set.modules {
-        parts.extend([module.go_mod.to_owned(), module.go_sum.to_owned()]);
-    }
+    parts.extend([GO_MOD, GO_SUM].map(str::to_owned));
     format!("{:016x}", fnv1a(parts.join("\0").as_bytes()))
 }
 
@@ -336,7 +292,7 @@ mod tests {
 
     #[test]
     fn reported_version_is_the_pinned_version() {
-        assert!(KUBERNETES.go_mod.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
+        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {KUBERNETES_VERSION}")));
         assert!(link_flags().ends_with("version.gitMinor=37"));
     }
 

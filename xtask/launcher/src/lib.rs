@@ -246,11 +246,11 @@ fn is_executable(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether this Go is new enough for the modules of the servers, or downloads one that is.
+/// Whether this Go is new enough for the module of the servers, or downloads one that is.
 fn builds_servers(go: &str) -> bool {
     let status = Command::new(go)
         .args(["list", "-m"])
-        .current_dir(root().join("tests/envtest/kubernetes"))
+        .current_dir(root().join("tests/envtest"))
         .env("GOWORK", "off")
         .env("GOFLAGS", "")
         .stdin(Stdio::null())
