@@ -606,9 +606,20 @@ mod tests {
     /// The bound here is that of a debug build on a busy machine; a snapshot under the lock exceeds it.
     #[test]
     fn the_lock_is_never_held_for_long() {
+        // Other processes may keep this one waiting; with a lock that is held for long, each attempt waits.
+        let mut attempts = std::iter::repeat_with(longest_wait).take(5);
+        let is_short = attempts.any(|wait| {
+            println!("the longest wait for the lock: {wait:?}");
+            wait < Duration::from_millis(100)
+        });
+        assert!(is_short, "the lock is held for long in each attempt");
+    }
+
+    /// The longest wait for the lock while cycles take their snapshots.
+    fn longest_wait() -> Duration {
         let cache = large_cache();
         let ended = AtomicBool::new(false);
-        let longest = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let mut longest = Duration::ZERO;
                 while !ended.load(Ordering::Relaxed) {
@@ -622,8 +633,6 @@ mod tests {
             take_snapshots(&cache);
             ended.store(true, Ordering::Relaxed);
             waiter.join().expect("no panic")
-        });
-        println!("the longest wait for the lock: {longest:?}");
-        assert!(longest < Duration::from_millis(100), "{longest:?}");
+        })
     }
 }
